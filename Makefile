@@ -1,0 +1,31 @@
+# Needs python3 (3.11 to 3.13) and make; everything else it fetches itself.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/installed
+
+.PHONY: setup run test test-slow lint
+
+setup: $(INSTALLED)
+
+# torch first and by version, so that nothing pulls another build of it.
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[torch,tf,data,report,dev]'
+	touch $(INSTALLED)
+
+run: setup
+	$(BIN)/python -m experiments.compare
+
+test: setup
+	$(BIN)/python -m pytest
+
+# The full products, 100 steps each; resumes where it stopped. ONLY=torch:ddp restricts it. Writes docs/parity.md.
+test-slow: setup
+	$(BIN)/python -m pytest -m slow
+
+lint: setup
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/pyrefly check

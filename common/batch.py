@@ -1,0 +1,61 @@
+"""Which examples a step trains on: the same sequence of global batches for every strategy and number of devices."""
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Batch:
+    """One GLOBAL batch: a step number and the indices of its examples. Nothing is copied until `rows`.
+
+    Attributes:
+        step: Counted from 0 at the start of training, across restarts.
+        indices: int64 [global_batch_size], into the first dimension of both arrays.
+        inputs: The data set's training inputs [examples, ...].
+        targets: The data set's training targets [examples, ...].
+    """
+
+    step: int
+    indices: np.ndarray
+    inputs: np.ndarray
+    targets: np.ndarray
+
+    def rows(self, index: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Gathers shard `index` of `count`: contiguous, in global order. `rows(0, 1)` is the whole batch.
+
+        Args:
+            index: Which shard, from 0.
+            count: Into how many equal shards the batch is cut; divides its size.
+
+        Returns:
+            Inputs and targets, each [global_batch_size / count, ...], freshly gathered.
+        """
+        size = len(self.indices) // count
+        assert size * count == len(self.indices), "checked against the catalogue before anything starts"
+        chosen = self.indices[index * size : (index + 1) * size]
+        return self.inputs[chosen], self.targets[chosen]
+
+
+def batches(inputs: np.ndarray, targets: np.ndarray, size: int, seed: int, start: int = 0) -> Iterator[Batch]:
+    """Yields the endless sequence of global batches, from step `start` on.
+
+    Each epoch is one permutation of the examples, drawn from (seed, epoch) alone, so that a run which continues at a
+    stored step sees what an uninterrupted one would have seen. The incomplete batch at an epoch's end is dropped.
+
+    Args:
+        inputs: [examples, ...].
+        targets: [examples, ...].
+        size: Global batch size, at most the number of examples.
+        seed: The run's seed.
+        start: The first step to yield.
+    """
+    steps_per_epoch = len(inputs) // size
+    step = start
+    while True:
+        epoch, first = divmod(step, steps_per_epoch)
+        order = np.random.default_rng([seed, epoch]).permutation(len(inputs))
+        for position in range(first, steps_per_epoch):
+            yield Batch(step, order[position * size : (position + 1) * size], inputs, targets)
+            step += 1

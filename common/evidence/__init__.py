@@ -1,0 +1,1 @@
+"""WHAT is judged: pure functions of plain values."""

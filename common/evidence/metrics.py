@@ -1,0 +1,68 @@
+"""What a trained model is worth on held-out data."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """A metric and which way is better.
+
+    Attributes:
+        measure: (logits, targets) -> value.
+        direction: "higher" or "lower" is better.
+    """
+
+    measure: Callable[[np.ndarray, np.ndarray], float]
+    direction: str
+
+
+def accuracy(logits: np.ndarray, targets: np.ndarray) -> float:
+    """The share of examples whose largest logit is the target's.
+
+    Args:
+        logits: [examples, classes].
+        targets: [examples].
+    """
+    return float((logits.argmax(axis=-1) == targets).mean())
+
+
+def bits_per_byte(logits: np.ndarray, targets: np.ndarray) -> float:
+    """Mean cross-entropy in bits.
+
+    Args:
+        logits: [examples, context, vocabulary].
+        targets: [examples, context].
+    """
+    chosen = np.take_along_axis(logits, targets[..., None], axis=-1)[..., 0].astype(np.float64)
+    return float((np.logaddexp.reduce(logits.astype(np.float64), axis=-1) - chosen).mean() / math.log(2))
+
+
+def auc(logits: np.ndarray, targets: np.ndarray) -> float:
+    """The chance that a positive example scores above a negative one; ties count half.
+
+    Args:
+        logits: [examples].
+        targets: [examples], 0 or 1.
+
+    References:
+        Mann and Whitney 1947: the rank sum of the positives.
+    """
+    positives = int(targets.sum())
+    negatives = len(targets) - positives
+    if not positives or not negatives:
+        return math.nan
+    _, inverse, counts = np.unique(logits, return_inverse=True, return_counts=True)
+    ranks = np.cumsum(counts) - (counts - 1) / 2
+    rank_sum = float(ranks[inverse][targets == 1].sum())
+    return (rank_sum - positives * (positives + 1) / 2) / (positives * negatives)
+
+
+METRICS = {
+    "accuracy": Metric(accuracy, "higher"),
+    "bits_per_byte": Metric(bits_per_byte, "lower"),
+    "auc": Metric(auc, "higher"),
+}

@@ -1,0 +1,104 @@
+"""Did two runs take the same step? Judged at every step, not at the end."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+LOSS_BOUND = {"float64": 1e-12, "float32": 1e-5}
+WEIGHT_BOUND = {"float64": 1e-10, "float32": math.inf}
+"""Float32 weights are not bounded: Adam divides rounding noise by itself wherever a gradient is nearly zero."""
+LEAST_LOSS = {"float64": 0.0, "float32": 0.1}
+"""Below this the float32 deviation is absolute: a loss near zero is a difference of numbers near one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Parity:
+    """The verdict on one run.
+
+    Attributes:
+        reference: What it was held against.
+        steps: How many steps were compared.
+        max_relative_loss: The largest deviation of the loss at any step, relative (in float32: to at least 0.1).
+        max_absolute_weight: The largest deviation of any weight after the last step.
+        passed: None if it was not judged.
+        reason: Why it did not pass or was not judged; "" if it passed.
+        first_bad_step: The first step (from 0) whose loss deviates too far; None if none does.
+    """
+
+    reference: str
+    steps: int
+    max_relative_loss: float | None
+    max_absolute_weight: float | None
+    passed: bool | None
+    reason: str = ""
+    first_bad_step: int | None = None
+
+
+def not_judged(reason: str) -> Parity:
+    """The verdict on a run that was not compared with anything."""
+    return Parity("", 0, None, None, None, reason)
+
+
+def _size(deviation: float) -> float:
+    """For ordering: what is no number is the largest of all, where `max` would keep whichever came first."""
+    return math.inf if math.isnan(deviation) else deviation
+
+
+def judge(
+    reference: str,
+    dtype: str,
+    first_step: int,
+    losses: Sequence[float],
+    reference_losses: Sequence[float],
+    params: Mapping[str, np.ndarray],
+    reference_params: Mapping[str, np.ndarray],
+) -> Parity:
+    """Holds a run against its reference.
+
+    Args:
+        reference: The reference's name.
+        dtype: Of the run; it sets the bounds.
+        first_step: The number of the first loss.
+        losses: One per step.
+        reference_losses: As many.
+        params: Weights after the last step, by neutral name.
+        reference_params: The same names and shapes.
+
+    Raises:
+        ValueError: The two differ in length, names or shapes, so that they cannot be compared.
+    """
+    if len(losses) != len(reference_losses):
+        raise ValueError(f"{len(losses)} losses against {len(reference_losses)} of the reference")
+    if {n: v.shape for n, v in params.items()} != {n: v.shape for n, v in reference_params.items()}:
+        raise ValueError("the parameters differ in name or shape from the reference's")
+    least = LEAST_LOSS[dtype]
+    deviations = [
+        0.0 if loss == wanted and math.isfinite(loss) else abs(loss - wanted) / max(abs(wanted), least)
+        for loss, wanted in zip(losses, reference_losses, strict=True)
+    ]
+    weights = {
+        name: float(np.abs(value.astype(np.float64) - reference_params[name]).max(initial=0.0))
+        for name, value in params.items()
+    }
+    worst_name = max(weights, key=lambda name: _size(weights[name]))
+    worst_weight = weights[worst_name]
+    bad = next((step for step, d in enumerate(deviations) if not d <= LOSS_BOUND[dtype]), None)
+    reason = ""
+    if bad is not None:
+        reason = (
+            f"the loss of step {first_step + bad} is {losses[bad]:.9g} instead of {reference_losses[bad]:.9g} "
+            f"(relative deviation {deviations[bad]:.1e}, allowed {LOSS_BOUND[dtype]:.0e})"
+        )
+    elif not (worst_weight <= WEIGHT_BOUND[dtype] and math.isfinite(worst_weight)):
+        reason = f"after the last step {worst_name} is off by {worst_weight:.1e} (allowed {WEIGHT_BOUND[dtype]:.0e})"
+    return Parity(
+        reference,
+        len(losses),
+        max(deviations, key=_size, default=0.0),
+        worst_weight,
+        not reason,
+        reason,
+        None if bad is None else first_step + bad,
+    )

@@ -1,0 +1,53 @@
+"""The device mesh: named axes with their sizes."""
+
+import dataclasses
+import math
+import re
+
+from common.errors import ConfigError, unknown
+
+AXES = ("data", "shard", "tensor", "pipe")
+
+
+@dataclasses.dataclass(frozen=True)
+class Mesh:
+    """Named axis sizes, in the order given: `data=2,tensor=2` is four devices.
+
+    Attributes:
+        axes: Pairs of axis name (one of `AXES`) and size (1 or more).
+    """
+
+    axes: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def parse(cls, text: str) -> "Mesh":
+        """Reads `data=2,tensor=2`.
+
+        Raises:
+            ConfigError: An axis is unknown or named twice, or a size is not a positive integer.
+        """
+        axes = []
+        for part in text.split(","):
+            name, _, size = (piece.strip() for piece in part.partition("="))
+            if name not in AXES:
+                raise unknown("mesh axis", name, AXES)
+            if not re.fullmatch(r"[1-9][0-9]{0,8}", size):
+                raise ConfigError(
+                    f"mesh axis '{name}' has size '{size}'; give a positive integer, as in data=2,tensor=2."
+                )
+            if name in dict(axes):
+                raise ConfigError(f"mesh '{text}' names the axis '{name}' twice; give each axis once.")
+            axes.append((name, int(size)))
+        return cls(tuple(axes))
+
+    @property
+    def size(self) -> int:
+        """The number of devices."""
+        return math.prod(size for _, size in self.axes)
+
+    def axis(self, name: str) -> int:
+        """The size of one axis; an axis that is not there has size 1."""
+        return dict(self.axes).get(name, 1)
+
+    def __str__(self) -> str:
+        return ",".join(f"{name}={size}" for name, size in self.axes)

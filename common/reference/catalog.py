@@ -1,0 +1,31 @@
+"""The oracle's row."""
+
+from common.evidence.laws.replicated import replicated
+from common.runtime.topology import one_process
+from common.strategy import Answer, FrameworkInfo, StrategyInfo
+
+FRAMEWORK = FrameworkInfo(
+    module="numpy",
+    extra="",
+    environment={},
+    preload=("common.reference.program",),
+    rows=(
+        StrategyInfo(
+            name="oracle",
+            summary="The plain step in float64, every derivative written out by hand; all others are judged against it.",
+            goal="truth",
+            data_split=Answer("no", "one process takes the whole batch"),
+            model_split=Answer("no", "one process holds the whole model"),
+            synchronous=True,
+            hardware="one CPU core",
+            axes=(),
+            topology=one_process,
+            law=replicated,
+            backend="memory",
+            reference="numpy",
+            status="ours",
+            twin="",
+            dtypes=("float64",),
+        ),
+    ),
+)

@@ -1,0 +1,10 @@
+"""BabyCNN: two convolution blocks and a two-layer head."""
+
+from common.reference.models.layers import AveragePool, Convolution, Flatten, Gelu, Linear, Sequential
+from common.workload.models.cnn import CnnSpec
+
+
+def BabyCNN(spec: CnnSpec) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
+    """[batch, height, width, channels] -> logits [batch, classes]."""
+    blocks = [layer for block in range(2) for layer in (Convolution(f"blocks/{block}"), Gelu(), AveragePool())]
+    return Sequential([*blocks, Flatten(), Linear("hidden"), Gelu(), Linear("output")])

@@ -1,0 +1,201 @@
+"""The layers that the models are made of, each with its derivative written out."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.special import erf
+
+from common.workload.models.transformer import NORM_EPSILON
+
+Arrays = dict[str, np.ndarray]
+
+
+class Layer(Protocol):
+    """A differentiable function of an array and of named parameters."""
+
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Returns the output, and what the backward pass needs to see again."""
+
+    def backward(self, params: Arrays, saved: Any, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+        """Puts the parameters' gradients into `gradients` and returns the input's."""
+
+
+@dataclasses.dataclass
+class Sequential:
+    """Layers one after the other."""
+
+    layers: Sequence[Layer]
+
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Any]:
+        """In order."""
+        saved = []
+        for layer in self.layers:
+            x, kept = layer.forward(params, x)
+            saved.append(kept)
+        return x, saved
+
+    def backward(self, params: Arrays, saved: Any, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+        """In reverse order."""
+        for layer, kept in zip(reversed(self.layers), reversed(saved), strict=True):
+            dy = layer.backward(params, kept, dy, gradients)
+        return dy
+
+
+@dataclasses.dataclass
+class Residual:
+    """x + inner(x)."""
+
+    inner: Layer
+
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Any]:
+        """The sum of both branches."""
+        y, saved = self.inner.forward(params, x)
+        return x + y, saved
+
+    def backward(self, params: Arrays, saved: Any, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+        """The gradient goes down both branches."""
+        return dy + self.inner.backward(params, saved, dy, gradients)
+
+
+def rows_times(x: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+    """The product x @ kernel, made at once over all leading dimensions; NumPy would make many small ones."""
+    return (x.reshape(-1, x.shape[-1]) @ kernel).reshape(*x.shape[:-1], kernel.shape[-1])
+
+
+@dataclasses.dataclass
+class Linear:
+    """x @ kernel + bias, on the last dimension; without a bias if there is none by that name."""
+
+    name: str
+    bias: bool = True
+
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Any]:
+        """[..., in] -> [..., out]."""
+        y = rows_times(x, params[f"{self.name}/kernel"])
+        return (y + params[f"{self.name}/bias"] if self.bias else y), x
+
+    def backward(self, params: Arrays, saved: Any, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+        """The kernel's gradient sums over every leading dimension."""
+        rows = dy.reshape(-1, dy.shape[-1])
+        gradients[f"{self.name}/kernel"] = saved.reshape(-1, saved.shape[-1]).T @ rows
+        if self.bias:
+            gradients[f"{self.name}/bias"] = rows.sum(axis=0)
+        return rows_times(dy, params[f"{self.name}/kernel"].T)
+
+
+@dataclasses.dataclass
+class Gelu:
+    """x * Phi(x), with the exact normal distribution (no tanh)."""
+
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Elementwise."""
+        phi = 0.5 * (1 + erf(x / math.sqrt(2)))
+        return x * phi, (x, phi)
+
+    def backward(self, params: Arrays, saved: Any, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+        """Phi(x) + x * phi(x)."""
+        x, phi = saved
+        return dy * (phi + x * np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi))
+
+
+@dataclasses.dataclass
+class Norm:
+    """Layer normalisation over the last dimension, with the biased variance."""
+
+    name: str
+    epsilon: float = NORM_EPSILON
+
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Any]:
+        """(x - mean) / sqrt(variance + epsilon) * scale + bias."""
+        centred = x - x.mean(axis=-1, keepdims=True)
+        inverse = 1 / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + self.epsilon)
+        normal = centred * inverse
+        return normal * params[f"{self.name}/scale"] + params[f"{self.name}/bias"], (normal, inverse)
+
+    def backward(self, params: Arrays, saved: Any, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+        """The mean and the component along the normalised input are projected out."""
+        normal, inverse = saved
+        leading = tuple(range(dy.ndim - 1))
+        gradients[f"{self.name}/scale"] = (dy * normal).sum(axis=leading)
+        gradients[f"{self.name}/bias"] = dy.sum(axis=leading)
+        dn = dy * params[f"{self.name}/scale"]
+        along = (dn * normal).mean(axis=-1, keepdims=True)
+        return inverse * (dn - dn.mean(axis=-1, keepdims=True) - normal * along)
+
+
+@dataclasses.dataclass
+class Flatten:
+    """[batch, ...] -> [batch, features], channels last."""
+
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Keeps the first dimension."""
+        return x.reshape(len(x), -1), x.shape
+
+    def backward(self, params: Arrays, saved: Any, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+        """The shape from before."""
+        return dy.reshape(saved)
+
+
+@dataclasses.dataclass
+class Convolution:
+    """3x3, stride 1, same padding, on [batch, height, width, channels]."""
+
+    name: str
+
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Gathers the nine neighbours of every pixel, then multiplies once."""
+        kernel = params[f"{self.name}/kernel"]
+        padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+        _, height, width, _ = x.shape
+        patches = np.concatenate(
+            [padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)], axis=-1
+        )
+        return rows_times(patches, kernel.reshape(-1, kernel.shape[-1])) + params[f"{self.name}/bias"], patches
+
+    def backward(self, params: Arrays, saved: Any, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+        """Scatters each neighbour's gradient back to where it was gathered."""
+        kernel = params[f"{self.name}/kernel"]
+        rows = dy.reshape(-1, dy.shape[-1])
+        gradients[f"{self.name}/kernel"] = (saved.reshape(len(rows), -1).T @ rows).reshape(kernel.shape)
+        gradients[f"{self.name}/bias"] = rows.sum(axis=0)
+        dpatches = rows_times(dy, kernel.reshape(-1, kernel.shape[-1]).T)
+        batch, height, width, _ = dy.shape
+        channels = kernel.shape[2]
+        dpadded = np.zeros((batch, height + 2, width + 2, channels))
+        for i in range(3):
+            for j in range(3):
+                part = (3 * i + j) * channels
+                dpadded[:, i : i + height, j : j + width] += dpatches[..., part : part + channels]
+        return dpadded[:, 1:-1, 1:-1]
+
+
+@dataclasses.dataclass
+class AveragePool:
+    """The mean of each 2x2 window."""
+
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Halves height and width."""
+        batch, height, width, channels = x.shape
+        return x.reshape(batch, height // 2, 2, width // 2, 2, channels).mean(axis=(2, 4)), None
+
+    def backward(self, params: Arrays, saved: Any, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+        """A quarter to each element of the window."""
+        return (dy / 4).repeat(2, axis=1).repeat(2, axis=2)
+
+
+def scatter_rows(ids: np.ndarray, dy: np.ndarray, rows: int) -> np.ndarray:
+    """The gradient of a table whose rows were looked up: repeated ids add up.
+
+    Args:
+        ids: [lookups].
+        dy: [lookups, width].
+        rows: Of the table.
+    """
+    order = np.argsort(ids, kind="stable")
+    present, starts = np.unique(ids[order], return_index=True)
+    gradient = np.zeros((rows, dy.shape[-1]))
+    gradient[present] = np.add.reduceat(dy[order], starts, axis=0)
+    return gradient

@@ -1,0 +1,40 @@
+"""The losses, summed over every target, with their gradients."""
+
+import numpy as np
+from scipy.special import expit
+
+
+def cross_entropy(logits: np.ndarray, targets: np.ndarray) -> tuple[float, np.ndarray]:
+    """Sum of -log softmax(logits)[target].
+
+    Args:
+        logits: [..., classes].
+        targets: [...], classes.
+
+    Returns:
+        The sum, and its gradient with respect to the logits.
+    """
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    exponentials = np.exp(shifted)
+    sums = exponentials.sum(axis=-1, keepdims=True)
+    chosen = np.take_along_axis(shifted, targets[..., None], axis=-1)
+    gradient = exponentials / sums
+    np.put_along_axis(gradient, targets[..., None], np.take_along_axis(gradient, targets[..., None], -1) - 1, axis=-1)
+    return float((np.log(sums) - chosen).sum()), gradient
+
+
+def binary_cross_entropy(logits: np.ndarray, targets: np.ndarray) -> tuple[float, np.ndarray]:
+    """Sum of log(1 + exp(logit)) - target * logit.
+
+    Args:
+        logits: [batch].
+        targets: [batch], 0 or 1.
+
+    Returns:
+        The sum, and its gradient with respect to the logits.
+    """
+    loss = np.logaddexp(0, logits) - targets * logits
+    return float(loss.sum()), expit(logits) - targets
+
+
+LOSSES = {"cross_entropy": cross_entropy, "binary_cross_entropy": binary_cross_entropy}

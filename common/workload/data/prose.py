@@ -1,0 +1,60 @@
+"""English technical prose as bytes: the Python language reference that comes with every Python.
+
+The text changes with the Python version, so its hash is part of every result: never compare runs across hashes.
+"""
+
+import dataclasses
+import importlib.util
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from common.errors import Unavailable
+from common.workload.data.dataset import DataSpec, Split, cached
+from common.workload.models.spec import DataSizes, ModelSpec
+
+VOCABULARY = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class ProseSpec:
+    """Sequences of `context` bytes; the targets are the bytes that come next."""
+
+    name: ClassVar[str] = "prose"
+
+    context: int = 64
+
+    def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
+        """The model follows the data."""
+        return model.fitted(DataSizes((self.context,), VOCABULARY)), self
+
+    def load(self) -> Split:
+        """Reads `pydoc_data/topics.py`; every fifth topic is held out, repeated paragraphs are dropped."""
+        spec = importlib.util.find_spec("pydoc_data")
+        folders = (spec and spec.submodule_search_locations) or []
+        topics = next((file for folder in folders if (file := Path(folder) / "topics.py").is_file()), None)
+        if topics is None:
+            raise Unavailable("this Python lacks pydoc_data: install its documentation topics, or use another Python")
+        return cached(topics.read_bytes(), _decode, self.context)
+
+
+def _decode(source: bytes, context: int) -> Split:
+    namespace: dict[str, dict[str, str]] = {}
+    exec(compile(source, "pydoc_data/topics.py", "exec"), namespace)
+    topics = namespace["topics"]
+    seen: set[str] = set()
+    texts: dict[bool, list[str]] = {False: [], True: []}
+    for number, name in enumerate(sorted(topics)):
+        for paragraph in topics[name].strip("\n").split("\n\n"):
+            if paragraph not in seen:
+                texts[number % 5 == 4].append(paragraph)
+                seen.add(paragraph)
+    train, test = ("\n\n".join(texts[part]).encode() for part in (False, True))
+    return Split(*_sequences(train, context), *_sequences(test, context))
+
+
+def _sequences(text: bytes, context: int) -> tuple[np.ndarray, np.ndarray]:
+    tokens = np.frombuffer(text, np.uint8).astype(np.int64)
+    count = (len(tokens) - 1) // context
+    return tokens[: count * context].reshape(count, context), tokens[1 : count * context + 1].reshape(count, context)

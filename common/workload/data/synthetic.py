@@ -1,0 +1,39 @@
+"""Drawn data of any size, for throughput: the shapes follow the model, the targets can be learned only by heart."""
+
+import dataclasses
+from typing import ClassVar
+
+import numpy as np
+
+from common.workload.data.dataset import DataSpec, Split
+from common.workload.models.spec import ArraySpec, ModelSpec
+
+_UNSET = ArraySpec(())  # until `fit` has seen the model
+
+
+@dataclasses.dataclass(frozen=True)
+class SyntheticSpec:
+    """`examples` to train on and an eighth as many held out, drawn from one fixed stream."""
+
+    name: ClassVar[str] = "synthetic"
+
+    examples: int = 2048
+    inputs: ArraySpec = _UNSET
+    targets: ArraySpec = _UNSET
+
+    def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
+        """The data follow the model."""
+        return model, dataclasses.replace(self, inputs=model.inputs(), targets=model.targets())
+
+    def load(self) -> Split:
+        """Draws the arrays; real numbers are float32-representable."""
+        stream = np.random.default_rng(0)
+        sizes = (self.examples, max(1, self.examples // 8))
+        train, test = ([_draw(stream, size, spec) for spec in (self.inputs, self.targets)] for size in sizes)
+        return Split(*train, *test)
+
+
+def _draw(stream: np.random.Generator, size: int, spec: ArraySpec) -> np.ndarray:
+    if spec.ids is None:
+        return stream.normal(size=(size, *spec.shape)).astype(np.float32).astype(np.float64)
+    return stream.integers(0, spec.ids, size=(size, *spec.shape))

@@ -1,0 +1,1 @@
+"""The models as shapes: parameters, initial values, split table, cuts, FLOPs. No arithmetic."""

@@ -1,0 +1,86 @@
+"""A pre-LN causal transformer: learned positions, separate q, k and v, exact GELU, untied head.
+
+The key projection has no bias: its true gradient is zero (softmax does not see a constant added to every score), and
+Adam would amplify the rounding noise that stands in its place.
+"""
+
+import dataclasses
+import math
+from typing import ClassVar
+
+from common.errors import ConfigError
+from common.workload.models.spec import ArraySpec, Cut, DataSizes, Param, linear
+
+NORM_EPSILON = 1e-5
+
+
+@dataclasses.dataclass(frozen=True)
+class TransformerSpec:
+    """`layers` blocks of attention and a four times wider mlp, both on a residual stream of `width`."""
+
+    name: ClassVar[str] = "transformer"
+    loss: ClassVar[str] = "cross_entropy"
+
+    layers: int = 4
+    heads: int = 4
+    width: int = 96
+    context: int = 64
+    vocabulary: int = 256
+
+    def __post_init__(self) -> None:
+        if self.width % self.heads:
+            raise ConfigError(
+                f"width {self.width} does not divide into {self.heads} heads; give a multiple of {self.heads}."
+            )
+
+    def params(self) -> dict[str, Param]:
+        """Megatron's cuts: q, k, v and up by column (whole heads), the two outputs by row, vocabulary by row and column."""
+        width = self.width
+        residual = 1 / math.sqrt(2 * self.layers)
+        table = {
+            "embedding/tokens/table": Param((self.vocabulary, width), std=0.1, split=0, lookups=self.context),
+            "embedding/positions/table": Param((self.context, width), std=0.1),
+        }
+        for block in range(self.layers):
+            path = f"blocks/{block}"
+            table |= _norm(f"{path}/attention_norm", width)
+            table |= linear(f"{path}/attention/query", width, width, "column")
+            table |= linear(f"{path}/attention/key", width, width, "column", bias=False)
+            table |= linear(f"{path}/attention/value", width, width, "column")
+            table |= linear(f"{path}/attention/output", width, width, "row", gain=residual)
+            table |= _norm(f"{path}/mlp_norm", width)
+            table |= linear(f"{path}/mlp/up", width, 4 * width, "column")
+            table |= linear(f"{path}/mlp/down", 4 * width, width, "row", gain=residual)
+        table |= _norm("head/norm", width)
+        table |= linear("head/logits", width, self.vocabulary, "column", bias=False)
+        return table
+
+    def cuts(self) -> tuple[Cut, ...]:
+        """The embedding, each block, the head."""
+        tokens, width = self.context, self.width
+        block = 2 * tokens * 12 * width**2 + 4 * tokens**2 * width
+        return (
+            Cut("embedding", tokens * width, (tokens, width)),
+            *(Cut(f"blocks/{i}", block, (tokens, width)) for i in range(self.layers)),
+            Cut("head", 2 * tokens * width * self.vocabulary, (tokens, self.vocabulary)),
+        )
+
+    def inputs(self) -> ArraySpec:
+        """One sequence of token ids."""
+        return ArraySpec((self.context,), self.vocabulary)
+
+    def targets(self) -> ArraySpec:
+        """At every position, the token that comes next."""
+        return ArraySpec((self.context,), self.vocabulary)
+
+    def fitted(self, sizes: DataSizes) -> "TransformerSpec":
+        """The context is the length of the data's sequences; inputs and targets share one vocabulary."""
+        if len(sizes.input_shape) != 1:
+            raise ConfigError(
+                f"the transformer takes token ids [examples, context], not examples of shape {list(sizes.input_shape)}."
+            )
+        return dataclasses.replace(self, context=sizes.input_shape[0], vocabulary=sizes.num_classes)
+
+
+def _norm(name: str, width: int) -> dict[str, Param]:
+    return {f"{name}/scale": Param((width,), constant=1.0), f"{name}/bias": Param((width,))}

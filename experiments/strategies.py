@@ -1,0 +1,111 @@
+"""The catalogue: `python -m experiments.strategies [framework:strategy]`."""
+
+import ast
+import dataclasses
+import difflib
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+
+from common.config import FRAMEWORKS
+from common.errors import Unavailable
+from common.strategy import StrategyInfo, framework_info, require, strategy_info
+from experiments.arguments import Parser, parse_cell, run_command
+from experiments.tables import github
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Prints the catalogue, or one row of it.
+
+    Raises:
+        ConfigError: There is no such row.
+    """
+    parser = Parser(prog="python -m experiments.strategies", description=__doc__)
+    parser.add_argument("cell", nargs="?", help="one row, as in torch:ddp")
+    chosen = parser.parse_args(arguments).cell
+    print(_row(*parse_cell(chosen)[:2]) if chosen else catalogue())
+    return 0
+
+
+def catalogue() -> str:
+    """Every strategy of every framework, and whether this machine can run it."""
+    rows = [_summary(framework, row) for framework in FRAMEWORKS for row in framework_info(framework).rows]
+    return "\n\n".join(
+        [overview(), github(["strategy", "data is split", "model is split", "API", "upstream says", "twin"], rows)]
+    )
+
+
+def overview() -> str:
+    """What each strategy is for, and whether this machine can run it."""
+    rows = []
+    for framework in FRAMEWORKS:
+        for row in framework_info(framework).rows:
+            emulated = f" ({row.emulated})" if row.emulated else ""
+            rows.append(
+                [f"{framework}:{row.name}{emulated}", row.summary, row.goal, row.hardware, availability(framework)]
+            )
+    return github(["strategy", "what it does", "goal", "hardware", "on this machine"], rows)
+
+
+def availability(framework: str) -> str:
+    """Whether a framework can be used here, or how to get it."""
+    try:
+        require(framework)
+    except Unavailable as error:
+        return str(error)
+    return "available"
+
+
+def _summary(framework: str, row: StrategyInfo) -> list[str]:
+    splits = [f"{split.answer}: {split.how}" for split in (row.data_split, row.model_split)]
+    return [f"{framework}:{row.name}", *splits, row.reference, row.status, row.twin]
+
+
+def _row(framework: str, row: StrategyInfo) -> str:
+    path = strategy_file(framework, row.name)
+    source = path.read_text()
+    parts = [f"{framework}:{row.name}: {row.summary}", ast.get_docstring(ast.parse(source)) or ""]
+    facts = {
+        "goal": row.goal,
+        "data split": f"{row.data_split.answer}: {row.data_split.how}",
+        "model split": f"{row.model_split.answer}: {row.model_split.how}",
+        "synchronous": "yes" if row.synchronous else "no",
+        "mesh axes": ", ".join(row.axes) or "none: one device",
+        "dtypes": ", ".join(row.dtypes),
+        "API": row.reference,
+        "upstream says": row.status,
+        "on this machine": availability(framework),
+    }
+    facts |= {
+        f"--{f.name.replace('_', '-')}": f"{f.metadata.get('help', '')} (default: {f.default})"
+        for f in dataclasses.fields(row.options)
+    }
+    facts |= {f"measures {m.name}": f"{m.unit}: {m.meaning}" for m in row.measures}
+    parts.append(github(["", ""], [[name, value] for name, value in facts.items()]))
+    parts.append(_difference(framework, row, source))
+    if row.twin:
+        twin_framework, _, twin_name = row.twin.partition(":")
+        twin = strategy_info(twin_framework, twin_name)
+        parts.append(f"Its twin is {row.twin}: {twin.summary}\n{strategy_file(twin_framework, twin_name)}")
+    return "\n\n".join(part for part in parts if part)
+
+
+def _difference(framework: str, row: StrategyInfo, source: str) -> str:
+    single = strategy_file(framework, "single")
+    if row.name == "single" or not single.exists():
+        return f"{strategy_file(framework, row.name)}:\n\n{source}"
+    lines = difflib.unified_diff(
+        single.read_text().splitlines(), source.splitlines(), "single.py", f"{row.name}.py", lineterm="", n=1
+    )
+    return "What makes it differ from single.py:\n\n" + "\n".join(lines)
+
+
+def strategy_file(framework: str, name: str) -> Path:
+    """The file of a strategy, found without importing its framework."""
+    spec = importlib.util.find_spec(FRAMEWORKS[framework])
+    assert spec is not None and spec.submodule_search_locations
+    return Path(spec.submodule_search_locations[0]) / "strategies" / f"{name}.py"
+
+
+if __name__ == "__main__":
+    run_command(main)

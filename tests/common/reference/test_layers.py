@@ -1,0 +1,88 @@
+"""The layers' forward passes against plainer statements of the same thing; their derivatives are in test_gradients."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.signal import correlate2d
+
+from common.reference.models import build_model
+from common.reference.models.layers import AveragePool, Convolution, Gelu, Norm, scatter_rows
+from common.reference.models.transformer import Attention
+from common.workload.models.spec import init
+from common.workload.models.transformer import TransformerSpec
+
+
+@pytest.fixture
+def stream():
+    return np.random.default_rng(0)
+
+
+def test_a_convolution_correlates_every_channel_with_zeros_around(stream):
+    x, kernel, bias = stream.normal(size=(2, 4, 6, 3)), stream.normal(size=(3, 3, 3, 5)), stream.normal(size=5)
+    y, _ = Convolution("c").forward({"c/kernel": kernel, "c/bias": bias}, x)
+    for image, out in np.ndindex(2, 5):
+        expected = bias[out] + sum(correlate2d(x[image, :, :, i], kernel[:, :, i, out], "same") for i in range(3))
+        np.testing.assert_allclose(y[image, :, :, out], expected, rtol=0, atol=1e-14)  # 27 terms of order 1, reordered
+
+
+def test_pooling_takes_the_mean_of_each_window(stream):
+    x = stream.normal(size=(2, 4, 6, 3))
+    y, _ = AveragePool().forward({}, x)
+    assert y.shape == (2, 2, 3, 3)
+    for image, row, column, channel in np.ndindex(y.shape):
+        window = x[image, 2 * row : 2 * row + 2, 2 * column : 2 * column + 2, channel]
+        assert y[image, row, column, channel] == pytest.approx(window.mean(), abs=1e-15)  # four terms, maybe reordered
+
+
+def test_a_norm_leaves_mean_zero_and_variance_one_but_for_its_epsilon(stream):
+    x = 3 + 2 * stream.normal(size=(4, 50))
+    y, _ = Norm("n").forward({"n/scale": np.ones(50), "n/bias": np.zeros(50)}, x)
+    variance = x.var(axis=-1)  # the biased one
+    np.testing.assert_allclose(y.mean(axis=-1), 0, atol=1e-15)  # 50 numbers of order 1, each off by an ulp or two
+    np.testing.assert_allclose(y.var(axis=-1), variance / (variance + 1e-5), rtol=1e-14)
+    shifted, _ = Norm("n").forward({"n/scale": np.full(50, 3.0), "n/bias": np.full(50, 7.0)}, x)
+    np.testing.assert_allclose(shifted, 3 * y + 7, rtol=0, atol=1e-15 * 16)  # rounded at values up to 16
+
+
+def test_gelu_is_x_times_the_exact_normal_distribution():
+    x = np.linspace(-4, 4, 81)
+    expected = [each * 0.5 * math.erfc(-each / math.sqrt(2)) for each in x.tolist()]
+    # Near -4, 1 + erf loses the leading digits: an absolute error of an ulp of 1, times x.
+    np.testing.assert_allclose(Gelu().forward({}, x)[0], expected, rtol=1e-15, atol=4 * 1.2e-16)
+
+
+def test_attention_is_a_mixture_of_the_values_seen_so_far(stream):
+    heads, width, tokens = 2, 6, 4
+    params = {f"a/{part}/kernel": stream.normal(size=(width, width)) for part in ("query", "key", "value", "output")}
+    params |= {f"a/{part}/bias": stream.normal(size=width) for part in ("query", "value", "output")}
+    x = stream.normal(size=(1, tokens, width))
+    y, _ = Attention("a", heads).forward(params, x)
+    q = x[0] @ params["a/query/kernel"] + params["a/query/bias"]
+    k = x[0] @ params["a/key/kernel"]
+    v = x[0] @ params["a/value/kernel"] + params["a/value/bias"]
+    for t in range(tokens):
+        mixed = []
+        for part in (slice(0, 3), slice(3, 6)):
+            weights = np.exp(k[: t + 1, part] @ q[t, part] / math.sqrt(3))
+            mixed += list(weights @ v[: t + 1, part] / weights.sum())
+        expected = np.array(mixed) @ params["a/output/kernel"] + params["a/output/bias"]
+        np.testing.assert_allclose(y[0, t], expected, rtol=0, atol=1e-13)  # scores up to 20 amplify their 1e-15
+
+
+def test_no_token_sees_a_later_one():
+    spec = TransformerSpec(layers=2, heads=2, width=8, context=6, vocabulary=5)
+    model, params = build_model(spec), init(spec, 0)
+    ids = np.array([[0, 1, 2, 3, 4, 0]])
+    changed = ids.copy()
+    changed[0, 3] = 1
+    first, second = (model.forward(params, each)[0][0] for each in (ids, changed))
+    np.testing.assert_array_equal(first[:3], second[:3])
+    assert (first[3:] != second[3:]).any(axis=-1).all()
+
+
+def test_rows_that_are_looked_up_again_add_up(stream):
+    ids, dy = np.array([4, 0, 4, 2, 4]), stream.normal(size=(5, 3))
+    expected = np.zeros((6, 3))
+    np.add.at(expected, ids, dy)
+    np.testing.assert_allclose(scatter_rows(ids, dy, 6), expected, rtol=0, atol=1e-15)  # three terms, maybe reordered

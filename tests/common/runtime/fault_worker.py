@@ -1,0 +1,121 @@
+"""A worker that comes to grief in one way: `FAULT` names one of the functions below, called before the worker's main."""
+
+import errno
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from common.runtime import worker
+
+RANK = "FAULT_RANK"
+"""The rank that it befalls; every rank if it is not set."""
+
+
+def at_step(step: int, happens: Callable[[], None]) -> None:
+    """Something happens in torch's program before it takes a step."""
+    from torch_impl.program import TrainingProgram
+
+    right = TrainingProgram.step
+
+    def taken(self: TrainingProgram, batch: object) -> None:
+        if batch.step == step and os.environ.get(RANK) in (None, os.environ.get("RANK")):
+            happens()
+        right(self, batch)
+
+    TrainingProgram.step = taken
+
+
+def raises() -> None:
+    def boom() -> None:
+        print("the last thing it said", flush=True)
+        raise RuntimeError("the device fell off the bus\nand rolled away")
+
+    at_step(3, boom)
+
+
+def exits() -> None:
+    def leave() -> None:
+        print("the last thing it said", flush=True)
+        os._exit(7)
+
+    at_step(3, leave)
+
+
+def killed() -> None:
+    def die() -> None:
+        print("the last thing it said", flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    at_step(3, die)
+
+
+def hangs_in_first_step() -> None:
+    at_step(0, lambda: time.sleep(600))
+
+
+def hangs_in_training() -> None:
+    def hang() -> None:
+        print("the last thing it said", flush=True)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(600)
+
+    at_step(3, hang)
+
+
+def is_slow_but_alive() -> None:
+    for step in range(1, 8):
+        at_step(step, lambda: time.sleep(0.4))
+
+
+def never_starts() -> None:
+    print("the last thing it said", flush=True)
+    time.sleep(600)
+
+
+def ends_at_once() -> None:
+    os._exit(3)
+
+
+def _full(applies: Callable[[Path, str], bool]) -> None:
+    """What is opened is `/dev/full` instead, where the kernel finds no space for anything written."""
+    right = Path.open
+
+    def opened(self: Path, mode: str = "r", *rest: object, **more: object) -> IO:
+        return right(Path("/dev/full") if applies(self, mode) else self, mode, *rest, **more)
+
+    Path.open = opened
+
+
+def full_at_metrics() -> None:
+    _full(lambda path, mode: path.name == "metrics.jsonl")
+
+
+def full_at_state() -> None:
+    _full(lambda path, mode: path.name.startswith("state.npz"))
+
+
+def full_at_everything() -> None:
+    _full(lambda path, mode: mode[0] in "wax")
+
+
+def full_in_place() -> None:
+    """Not even `error.json` can be written over."""
+
+    def no_room(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    worker.write_error = no_room
+    full_at_everything()
+
+
+def none() -> None:
+    """Nothing happens."""
+
+
+def main(arguments: list[str]) -> int:
+    """Prepares the fault, then does what every worker does."""
+    globals()[os.environ.get("FAULT", "none")]()
+    return worker.main(arguments)

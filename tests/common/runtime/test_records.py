@@ -1,0 +1,238 @@
+"""What a run leaves can be read again, and what is damaged says so in one line."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from common.config import RunConfig, Techniques
+from common.errors import ERRORS, ConfigError, Diverged, WorkerFailed
+from common.runtime import records
+from common.runtime.records import (
+    RunResult,
+    load_result,
+    read_config,
+    read_error,
+    read_state,
+    reserve_error,
+    write_error,
+    write_json,
+    write_state,
+)
+from common.strategy import TrainState
+from tests.cells import SIZED
+from tests.conftest import RunCell
+
+# fmt: off
+PROMISED = [
+    "schema_version", "status", "config", "framework", "strategy", "workload", "mesh", "dtype", "seed",
+    "steps", "global_batch_size", "optimizer", "losses", "metric_name", "metric_value", "metric_direction",
+    "examples_per_second", "step_seconds_median", "startup_seconds", "compile_seconds", "parity", "predicted",
+    "exchanges", "processes", "cores", "attempt", "versions", "machine", "git_commit", "dataset_sha256",
+    "workload_digest", "command", "device_note",
+]
+PROMISED_WITHIN = {
+    "examples_per_second": [
+        "median", "low", "high", "windows",
+    ],
+    "parity": [
+        "reference", "steps", "max_relative_loss", "max_absolute_weight", "passed", "reason",
+    ],
+    "exchanges": [
+        "name", "count_per_step", "bytes_per_step",
+    ],
+    "processes": [
+        "role", "rank", "device", "params_bytes", "params_peak_bytes", "gradients_bytes", "optimizer_bytes",
+        "source", "peak_rss_bytes", "sent_bytes_per_step", "received_bytes_per_step", "measures",
+    ],
+}
+# fmt: on
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("numpy:oracle"),
+        pytest.param("torch:ddp", marks=pytest.mark.torch),
+        pytest.param("tf:mirrored", marks=pytest.mark.tf),
+    ],
+)
+def left(
+    request: pytest.FixtureRequest, run_cell: RunCell, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[RunResult, Path]:
+    """A real run: what the launcher returned, and its directory."""
+    path = tmp_path_factory.mktemp("left") / "run"
+    devices = 1 if request.param == "numpy:oracle" else 2
+    return run_cell(request.param, SIZED["mlp"], devices=devices, dtype="float64", steps=12, out=str(path)), path
+
+
+def test_a_result_reads_as_what_it_was(left: tuple[RunResult, Path]) -> None:
+    result, path = left
+    assert load_result(path) == result
+    assert result.config == read_config(path)
+    assert result.schema_version == records.SCHEMA_VERSION
+    assert not (path / "error.json").exists()
+
+
+def test_a_result_has_every_field_that_reports_read(left: tuple[RunResult, Path]) -> None:
+    values = json.loads((left[1] / "result.json").read_text())
+    assert set(PROMISED) <= set(values)
+    for name, fields in PROMISED_WITHIN.items():
+        parts = values[name] if isinstance(values[name], list) else [values[name]]
+        assert all(set(fields) <= set(part) for part in parts)
+    assert values["processes"]
+    assert values["exchanges"] or values["framework"] == "numpy"
+    assert len(values["losses"]) == values["steps"] == 12
+
+
+def test_a_run_leaves_the_files_that_were_promised(left: tuple[RunResult, Path]) -> None:
+    result, path = left
+    roles = {row.role for row in result.processes}
+    names = {"config.json", "metrics.jsonl", "state.npz", "result.json"}
+    names |= {f"{role}.log" for role in roles} | {f"process-{role}.json" for role in roles}
+    assert {file.name for file in path.iterdir()} == names
+    assert [
+        loss for line in (path / "metrics.jsonl").read_text().splitlines() for loss in json.loads(line)["losses"]
+    ] == result.losses
+    assert not any(file.stat().st_mode & 0o111 for file in path.iterdir())
+
+
+@pytest.fixture
+def damaged(tmp_path: Path, run_cell: RunCell) -> Callable[[Callable[[dict], object]], str]:
+    """The one line about a result that something was done to."""
+
+    def damaged(change: Callable[[dict], object]) -> str:
+        run_cell("numpy:oracle", SIZED["mlp"], dtype="float64", steps=3, out=str(tmp_path / "run"))
+        path = tmp_path / "run" / "result.json"
+        values = json.loads(path.read_text())
+        values = change(values) or values
+        path.write_text(json.dumps(values))
+        with pytest.raises(ConfigError) as caught:
+            load_result(tmp_path / "run")
+        assert str(tmp_path / "run") in str(caught.value)
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    return damaged
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        (lambda values: values.pop("losses") and None, "losses"),
+        (lambda values: values.update(steps="many"), "steps"),
+        (lambda values: values["parity"].update(steps=None), "parity.steps"),
+        (lambda values: values["processes"][0].pop("rank") and None, "processes.0.rank"),
+        (lambda values: values["config"].update(seed="x"), "config.seed"),
+        (lambda values: [values], "result"),
+        (lambda values: "a word", "result"),
+        (lambda values: values.update(schema_version=99), "schema_version"),
+        (lambda values: values.update(schema_version="one"), "schema_version"),
+        (lambda values: values.pop("schema_version") and None, "schema_version"),
+    ],
+    ids=["lost", "word", "nested", "listed", "config", "list", "text", "newer", "spelled", "unversioned"],
+)
+def test_a_damaged_result_is_one_line_that_names_the_place(damaged, change, place: str) -> None:
+    assert place in damaged(change)
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "\0"])
+def test_a_result_that_cannot_be_read_is_one_line(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "result.json").write_text(content)
+    with pytest.raises(ConfigError, match=r"holds no readable result\.json"):
+        load_result(tmp_path)
+
+
+def test_a_configuration_reads_as_what_it_was(tmp_path: Path) -> None:
+    config = RunConfig(options={"reduce": "ring"}, techniques=Techniques(2, 0.5), learning_rate=1e-3, mesh="data=2")
+    write_json(tmp_path / "config.json", config)
+    assert read_config(tmp_path) == config
+
+
+@pytest.mark.parametrize(
+    "content", [None, "", "[]", "{}", '{"techniques": {"speed": 3}}', '{"techniques": {}, "x": 1}']
+)
+def test_a_configuration_that_cannot_be_read_is_one_line(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "config.json").write_text(content)
+    with pytest.raises(ConfigError, match=r"holds no readable config\.json"):
+        read_config(tmp_path)
+
+
+def test_a_state_reads_as_what_it_was(tmp_path: Path) -> None:
+    params = {"hidden/kernel": np.arange(6.0).reshape(2, 3), "output/bias": np.float32([1.5])}
+    write_state(tmp_path, TrainState(7, params, {"momentum": {name: value * 2 for name, value in params.items()}}))
+    state = read_state(tmp_path)
+    assert state.step == 7
+    for held, times in ((state.params, 1), (state.slots["momentum"], 2)):
+        assert list(held) == list(params)
+        for name, value in params.items():
+            assert held[name].dtype == value.dtype
+            np.testing.assert_array_equal(held[name], value * times)
+    assert [file.name for file in tmp_path.iterdir()] == ["state.npz"]
+
+
+def test_what_is_written_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    write_json(tmp_path / "one.json", {"a": 1})
+    with pytest.raises(TypeError):
+        write_json(tmp_path / "one.json", {"a": object()})
+    assert json.loads((tmp_path / "one.json").read_text()) == {"a": 1}
+
+
+# --- error.json -------------------------------------------------------------------------------------------------------
+
+
+def test_a_reserved_error_stands_for_a_run_that_was_cut_off(tmp_path: Path) -> None:
+    reserve_error(tmp_path)
+    values = json.loads((tmp_path / "error.json").read_text())
+    assert values["type"] == "WorkerFailed"
+    assert "was cut off before it ended" in values["message"]
+    assert read_error(tmp_path) is None  # no process has said anything
+
+
+def test_an_error_is_written_in_place_and_needs_no_further_room(tmp_path: Path) -> None:
+    reserve_error(tmp_path)
+    before = (tmp_path / "error.json").stat()
+    write_error(tmp_path, "rank-1", Diverged("the loss of step 3 is nan"))
+    after = (tmp_path / "error.json").stat()
+    assert (after.st_ino, after.st_size) == (before.st_ino, before.st_size)
+    assert [file.name for file in tmp_path.iterdir()] == ["error.json"]
+
+
+@pytest.mark.parametrize("kind", ERRORS.values())
+def test_an_error_of_ours_is_read_as_the_error_it_was(tmp_path: Path, kind: type[BaseException]) -> None:
+    reserve_error(tmp_path)
+    write_error(tmp_path, "rank-1", kind("what happened"))
+    role, error = read_error(tmp_path) or ("", None)
+    assert (role, type(error), str(error)) == ("rank-1", kind, "what happened")
+
+
+def test_any_other_error_is_told_by_its_type_and_first_line(tmp_path: Path) -> None:
+    reserve_error(tmp_path)
+    write_error(tmp_path, "rank-0", IndexError("\nout of range\nand more"))
+    role, error = read_error(tmp_path) or ("", None)
+    assert (role, type(error), str(error)) == ("rank-0", WorkerFailed, "IndexError: out of range")
+
+
+def test_the_first_error_is_the_cause_and_stays_unless_the_parent_knows_better(tmp_path: Path) -> None:
+    reserve_error(tmp_path)
+    write_error(tmp_path, "rank-1", Diverged("first"))
+    write_error(tmp_path, "rank-0", RuntimeError("its echo"))
+    assert str((read_error(tmp_path) or ("", None))[1]) == "first"
+    write_error(tmp_path, "parent", WorkerFailed("both, and why"), first=False)
+    assert str((read_error(tmp_path) or ("", None))[1]) == "both, and why"
+
+
+def test_a_long_error_is_replaced_by_a_short_one_cleanly(tmp_path: Path) -> None:
+    reserve_error(tmp_path)
+    write_error(tmp_path, "parent", WorkerFailed("x" * 10_000), first=False)
+    write_error(tmp_path, "parent", WorkerFailed("short"), first=False)
+    assert str((read_error(tmp_path) or ("", None))[1]) == "short"
+
+
+def test_the_fields_of_a_result_and_of_its_promise_are_one_list() -> None:
+    assert {field.name for field in dataclasses.fields(RunResult)} == {*PROMISED, "first_step"}

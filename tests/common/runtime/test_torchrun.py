@@ -1,0 +1,116 @@
+"""A prepared run, started by something else than our launcher: torchrun, or by hand."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from common.runtime.launcher import HOST, free_ports
+from common.runtime.records import RunResult, load_result
+from experiments import run
+
+ROOT = str(Path(__file__).parents[3])
+ARGUMENTS = "--workload digits-mlp+width=32 --batch-size 48 --steps 12 --dtype float64 --optimizer adamw --parity"
+
+
+def prepared(capsys: pytest.CaptureFixture[str], path: Path, *arguments: str) -> list[str]:
+    """What `--prepare` prints."""
+    assert run.main([*ARGUMENTS.split(), *arguments, "--prepare", "--out", str(path)]) == 0
+    assert sorted(file.name for file in path.iterdir()) == ["config.json", "error.json"]
+    return capsys.readouterr().out.splitlines()
+
+
+def started(line: str, **more: str) -> subprocess.Popen[str]:
+    """A printed line, given to a shell in which `python` and `torchrun` are the present environment's."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "OMP_NUM_THREADS": "1"} | more
+    return subprocess.Popen(
+        line, shell=True, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def ended(*lines: str) -> list[str]:
+    """Runs printed lines side by side, all of which must end well."""
+    processes = [started(line) for line in lines]
+    try:
+        told = [process.communicate(timeout=90) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0] * len(lines), told
+    return [out + err for out, err in told]
+
+
+def is_the_same_step(path: Path, devices: int) -> RunResult:
+    result = load_result(path)
+    assert result.status == "trained"
+    assert result.parity.passed, result.parity.reason
+    assert result.parity.steps == len(result.losses) == 12
+    assert [row.rank for row in result.processes] == list(range(devices))
+    assert not (path / "error.json").exists()
+    return result
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_torchrun_starts_a_prepared_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], strategy: str) -> None:
+    path = tmp_path / "a run"
+    lines = prepared(capsys, path, "--strategy", strategy, "--devices", "2")
+    line = lines[lines.index("torchrun:") + 1].strip()
+    assert line == f"torchrun --standalone --nproc-per-node 2 -m common.runtime.worker '{path}'"
+    ended(line)
+    assert is_the_same_step(path, 2).attempt == 1
+
+
+@pytest.mark.torch
+def test_a_prepared_run_is_started_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run"
+    lines = prepared(capsys, path, "--strategy", "ddp", "--devices", "2")
+    first = next(number for number, line in enumerate(lines) if line.startswith("by hand")) + 1
+    by_hand = [line.strip() for line in lines[first:]]
+    assert [line.partition(" ")[0] for line in by_hand] == ["RANK='0'", "RANK='1'"]
+    port = free_ports(1)[0]
+    filled = [line.replace("'HOST'", HOST).replace("'PORT'", str(port)) for line in by_hand]
+    ended(*filled)
+    result = is_the_same_step(path, 2)
+    assert "one process per device" in result.device_note
+    again = started(filled[0])  # a finished run is not run again
+    _, told = again.communicate(timeout=60)
+    assert again.returncode == 2
+    assert told == f"samestep: {path} holds a finished run; nothing was overwritten: prepare another directory.\n"
+    assert load_result(path) == result
+
+
+def test_a_run_of_one_process_needs_no_environment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run"
+    lines = prepared(capsys, path, "--framework", "numpy", "--strategy", "oracle")
+    assert "torchrun:" not in lines
+    assert lines[-2:] == ["by hand, one line a process:", f"  python -m common.runtime.worker {path}"]
+    ended(lines[-1])
+    assert load_result(path).status == "trained"
+
+
+@pytest.mark.torch
+def test_an_environment_that_is_not_the_runs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run"
+    prepared(capsys, path, "--strategy", "ddp", "--devices", "2")
+    line = f"python -m common.runtime.worker {path}"
+    three = {"RANK": "2", "LOCAL_RANK": "2", "WORLD_SIZE": "3", "MASTER_ADDR": HOST, "MASTER_PORT": "1"}
+    cases = [
+        (started(line), "RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT is not set"),
+        (started(line, **three), "WORLD_SIZE is 3, but the run was prepared for 2 processes"),
+        (started(f"{line}-not"), f"{path}-not holds no readable config.json"),
+        (started("python -m common.runtime.worker"), "takes one argument"),
+    ]
+    for process, wanted in cases:
+        _, told = process.communicate(timeout=60)
+        assert process.returncode == 2
+        assert told.startswith("samestep: ")
+        assert told.count("\n") == 1
+        assert wanted in told
+    left = json.loads((path / "error.json").read_text())
+    assert (left["type"], left["role"]) == ("ConfigError", "worker")
+    assert left["message"].startswith(("RANK, ", "WORLD_SIZE is 3"))

@@ -1,0 +1,291 @@
+"""Whatever befalls a run: it ends within its deadline, says who failed and how, and leaves no process behind."""
+
+import contextlib
+import dataclasses
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from common.config import RunConfig
+from common.errors import ConfigError, Diverged, SamestepError, WorkerFailed
+from common.runtime import verdict
+from common.runtime.check import check
+from common.runtime.launcher import Launcher
+from experiments import run
+from experiments.arguments import run_command
+from tests.processes import all_end, descendants
+
+pytestmark = pytest.mark.torch
+
+ROOT = str(Path(__file__).parents[3])
+SAID = "the last thing it said"
+
+
+@pytest.fixture(scope="module")
+def faulty() -> Iterator[Launcher]:
+    with Launcher(worker="tests.common.runtime.fault_worker") as launcher:
+        launcher.warm(["torch"])
+        yield launcher
+
+
+@dataclasses.dataclass
+class Trouble:
+    """How a run ended.
+
+    Attributes:
+        error: What the parent raised.
+        seconds: How long it took.
+        left: What `error.json` says.
+        run: The run directory.
+    """
+
+    error: SamestepError
+    seconds: float
+    left: dict[str, str]
+    run: Path
+
+
+@pytest.fixture
+def befallen(faulty: Launcher, tmp_path: Path) -> Callable[..., Trouble]:
+    def befallen(fault: str, devices: int = 1, rank: int | None = None, **fields: object) -> Trouble:
+        asked = RunConfig(workload="digits-mlp+width=32", batch_size=48, steps=8, timeout_seconds=20.0, parity=False)
+        asked = dataclasses.replace(asked, strategy="ddp" if devices > 1 else "single", devices=devices)
+        config, workload = check(dataclasses.replace(asked, out=str(tmp_path / "run"), **fields))
+        environment = {"FAULT": fault} | ({} if rank is None else {"FAULT_RANK": str(rank)})
+        before, started = descendants(), time.monotonic()
+        with pytest.raises(SamestepError) as caught:
+            faulty.run(config, workload, environment=environment)
+        seconds = time.monotonic() - started
+        assert descendants() == before
+        assert not (tmp_path / "run" / "result.json").exists()
+        left = json.loads((tmp_path / "run" / "error.json").read_text())
+        return Trouble(caught.value, seconds, left, tmp_path / "run")
+
+    return befallen
+
+
+def tells(trouble: Trouble, role: str, *fragments: str) -> None:
+    """The message names the role, the log's path and what else there is to say; `error.json` says the same."""
+    message = str(trouble.error)
+    assert isinstance(trouble.error, WorkerFailed)
+    assert trouble.left["message"] == message
+    assert trouble.left["type"] == "WorkerFailed"
+    wanted = [f"{role} ", f"log: {trouble.run}/{role}.log", *fragments]
+    assert [fragment for fragment in wanted if fragment not in message] == [], message
+
+
+def test_nothing_befalls_a_run_by_itself(faulty: Launcher, tmp_path: Path) -> None:
+    asked = RunConfig(workload="digits-mlp+width=32", batch_size=48, steps=8, parity=False, out=str(tmp_path / "run"))
+    assert faulty.run(*check(asked), environment={"FAULT": "none"}).status == "trained"
+    assert not (tmp_path / "run" / "error.json").exists()
+
+
+@pytest.mark.parametrize(("devices", "rank"), [(1, None), (2, 1)])
+def test_a_worker_that_raises(befallen: Callable[..., Trouble], devices: int, rank: int | None) -> None:
+    trouble = befallen("raises", devices, rank)
+    tells(trouble, f"rank-{rank or 0}", "exit code 1", "RuntimeError: the device fell off the bus", "and rolled away")
+    assert trouble.seconds < 10
+
+
+@pytest.mark.parametrize(("devices", "rank"), [(1, None), (2, 0), (2, 1)])
+def test_a_worker_that_exits(befallen: Callable[..., Trouble], devices: int, rank: int | None) -> None:
+    trouble = befallen("exits", devices, rank)
+    tells(trouble, f"rank-{rank or 0}", "exit code 7", SAID, "phase: train")
+    assert trouble.seconds < 10
+
+
+@pytest.mark.parametrize(("devices", "rank"), [(1, None), (2, 0), (2, 1)])
+def test_a_worker_that_is_killed(befallen: Callable[..., Trouble], devices: int, rank: int | None) -> None:
+    trouble = befallen("killed", devices, rank)
+    tells(trouble, f"rank-{rank or 0}", "was killed by SIGKILL", SAID, "phase: train")
+    assert trouble.seconds < 10
+
+
+def test_a_worker_that_hangs_in_its_first_step(
+    befallen: Callable[..., Trouble], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("common.runtime.watch.FIRST_STEP_FACTOR", 2)
+    trouble = befallen("hangs_in_first_step", timeout_seconds=1.0)
+    tells(trouble, "rank-0", "made no progress for 2 s", "phase: first step, step 0", "--timeout-seconds")
+    assert 2 < trouble.seconds < 8
+
+
+@pytest.mark.parametrize(("devices", "rank"), [(1, None), (2, 1)])
+def test_a_worker_that_hangs_in_training(befallen: Callable[..., Trouble], devices: int, rank: int | None) -> None:
+    trouble = befallen("hangs_in_training", devices, rank, timeout_seconds=1.0)
+    role = "rank-0" if devices == 1 else str(trouble.error).split()[0]  # to its peers, the one that waits hangs, too
+    tells(trouble, role, "made no progress for 1 s", "phase: train", SAID if devices == 1 else "", "--timeout-seconds")
+    assert 1 < trouble.seconds < 10
+
+
+def test_a_worker_that_never_starts(befallen: Callable[..., Trouble]) -> None:
+    trouble = befallen("never_starts", timeout_seconds=1.0)
+    tells(trouble, "rank-0", "never started", SAID, "--timeout-seconds")
+    assert 1 < trouble.seconds < 8
+
+
+def test_a_worker_that_ends_at_once(befallen: Callable[..., Trouble]) -> None:
+    trouble = befallen("ends_at_once")
+    tells(trouble, "rank-0", "exit code 3")
+    assert trouble.seconds < 10
+
+
+def test_a_slow_worker_is_left_alone_while_it_makes_progress(faulty: Launcher, tmp_path: Path) -> None:
+    asked = RunConfig(workload="digits-mlp+width=32", batch_size=48, steps=8, parity=False, out=str(tmp_path / "run"))
+    config, workload = check(dataclasses.replace(asked, timeout_seconds=0.8))
+    started = time.monotonic()
+    assert faulty.run(config, workload, environment={"FAULT": "is_slow_but_alive"}).status == "trained"
+    assert time.monotonic() - started > 2 * config.timeout_seconds
+
+
+# --- a full disk ------------------------------------------------------------------------------------------------------
+
+FULL = os.strerror(errno.ENOSPC)
+
+
+@pytest.mark.parametrize(
+    ("fault", "phase"),
+    [("full_at_metrics", "phase: first step"), ("full_at_state", "phase: evaluate"), ("full_at_everything", FULL)],
+)
+def test_a_disk_that_is_full(befallen: Callable[..., Trouble], fault: str, phase: str) -> None:
+    trouble = befallen(fault)
+    tells(trouble, "rank-0", "exit code 1", f"OSError: [Errno 28] {FULL}", phase)
+    assert trouble.seconds < 10
+
+
+def test_a_disk_so_full_that_the_worker_cannot_say_so(befallen: Callable[..., Trouble]) -> None:
+    tells(befallen("full_in_place"), "rank-0", "exit code 1", FULL)  # from its log
+
+
+def test_a_disk_that_is_full_when_the_result_is_written(
+    faulty: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_room(path: Path, value: object) -> None:
+        raise OSError(errno.ENOSPC, FULL, str(path))
+
+    monkeypatch.setattr(verdict, "write_json", no_room)
+    told = in_process(monkeypatch, capsys, faulty, ["--no-parity", "--out", str(tmp_path / "run")], code=1)
+    assert told.startswith(f"samestep: the run in {tmp_path}/run trained, but its result cannot be written")
+    assert FULL in told
+    assert FULL in json.loads((tmp_path / "run" / "error.json").read_text())["message"]
+
+
+def test_a_cache_that_cannot_be_written_costs_nothing_but_time(
+    faulty: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
+    asked = RunConfig(workload="digits-mlp+width=32", batch_size=48, steps=3, parity=True, out=str(tmp_path / "run"))
+    result = faulty.run(*check(asked))
+    assert result.parity.passed, result.parity.reason
+    assert not (tmp_path / "run" / "error.json").exists()
+
+
+# --- the loss ---------------------------------------------------------------------------------------------------------
+
+
+def in_process(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    launcher: Launcher,
+    arguments: list[str],
+    code: int,
+) -> str:
+    """Gives the run command on a launcher that is warm; returns the one line of its complaint."""
+    monkeypatch.setattr(run, "Launcher", lambda: contextlib.nullcontext(launcher))
+    common = ["--workload", "digits-mlp+width=32", "--batch-size", "48", "--steps", "40"]
+    monkeypatch.setattr(sys, "argv", ["run", *common, *arguments])
+    with pytest.raises(SystemExit) as ended:
+        run_command(run.main)
+    told = capsys.readouterr().err.splitlines()
+    assert ended.value.code == code, told
+    complaints = [line for line in told if line.startswith("samestep: ")]
+    assert complaints == told[-1:]
+    return told[-1]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--strategy", "ddp", "--devices", "2"]], ids=["single", "ddp"])
+def test_a_diverging_loss_stops_the_run_and_names_its_step(
+    faulty: Launcher,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+) -> None:
+    before = descendants()
+    path = tmp_path / "run"
+    told = in_process(
+        monkeypatch, capsys, faulty, [*arguments, "--learning-rate", "1e6", "--out", str(path)], Diverged.exit_code
+    )
+    assert descendants() == before
+    losses = [loss for line in (path / "metrics.jsonl").read_text().splitlines() for loss in json.loads(line)["losses"]]
+    step = next(i for i, loss in enumerate(losses) if not abs(loss) < float("inf"))
+    assert 0 < step < 40
+    assert told == f"samestep: the loss of step {step} is {losses[step]}; try a smaller --learning-rate."
+    assert json.loads((path / "error.json").read_text())["type"] == "Diverged"
+
+
+# --- the parent -------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def endless(path: Path) -> Iterator[tuple[subprocess.Popen[str], set[int]]]:
+    """A command in the middle of its training, and every process it has started."""
+    arguments = (
+        "--strategy ddp --devices 2 --workload digits-mlp+width=32 --batch-size 48 --steps 100000000 --no-parity"
+    )
+    line = [sys.executable, "-m", "experiments.run", *arguments.split(), "--out", str(path)]
+    with subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as command:
+        try:
+            deadline = time.monotonic() + 60
+            while not (path / "metrics.jsonl").exists():
+                assert command.poll() is None, command.communicate()
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            started = descendants(command.pid)
+            assert len(started) == 3  # the warm server and two ranks
+            yield command, started
+        finally:
+            command.kill()
+
+
+def test_control_c_leaves_no_process(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    with endless(path) as (command, started):
+        command.send_signal(signal.SIGINT)
+        _, told = command.communicate(timeout=10)
+        assert all_end(started, 1) == set()
+        assert command.returncode == 130
+    assert told.splitlines()[-1] == "samestep: interrupted; nothing is left running."
+    assert "Traceback" not in told
+    assert json.loads((path / "error.json").read_text())["message"] == f"the run in {path} was interrupted"
+    assert not (path / "result.json").exists()
+
+
+def test_killing_the_parent_leaves_no_process(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    with endless(path) as (command, started):
+        command.kill()
+        assert all_end(started, 5) == set()
+    assert "was cut off before it ended" in json.loads((path / "error.json").read_text())["message"]
+    assert not (path / "result.json").exists()
+
+
+# --- what others left -------------------------------------------------------------------------------------------------
+
+
+def test_a_run_directory_is_not_run_twice(faulty: Launcher, tmp_path: Path) -> None:
+    asked = RunConfig(workload="digits-mlp+width=32", batch_size=48, steps=2, parity=False, out=str(tmp_path / "run"))
+    checked = check(asked)
+    faulty.run(*checked)
+    left = {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    with pytest.raises(ConfigError, match="already holds a run; nothing was overwritten"):
+        faulty.run(*checked)
+    assert {path: path.read_bytes() for path in (tmp_path / "run").iterdir()} == left

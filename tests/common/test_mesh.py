@@ -1,0 +1,54 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common.errors import ConfigError
+from common.mesh import AXES, Mesh
+
+
+def test_a_mesh_keeps_the_order_in_which_it_was_written():
+    mesh = Mesh.parse("tensor=2,data=3")
+    assert mesh.axes == (("tensor", 2), ("data", 3))
+    assert mesh.size == 6
+
+
+def test_an_axis_that_is_not_there_has_size_one():
+    assert [Mesh.parse("data=4").axis(name) for name in AXES] == [4, 1, 1, 1]
+
+
+def test_spaces_do_not_count():
+    assert Mesh.parse(" data = 2 , pipe = 2 ") == Mesh.parse("data=2,pipe=2")
+
+
+@settings(derandomize=True, deadline=None, max_examples=50)
+@given(st.dictionaries(st.sampled_from(AXES), st.integers(1, 10_000), min_size=1))
+def test_a_mesh_is_read_back_from_what_it_prints(axes):
+    mesh = Mesh(tuple(axes.items()))
+    assert Mesh.parse(str(mesh)) == mesh
+
+
+@pytest.mark.parametrize("size", ["0", "-1", "1.5", "two", "", "²", "2=3", "nan"])
+def test_a_size_that_is_no_positive_integer_is_named(size):
+    with pytest.raises(ConfigError) as caught:
+        Mesh.parse(f"data={size}")
+    assert str(caught.value) == f"mesh axis 'data' has size '{size}'; give a positive integer, as in data=2,tensor=2."
+
+
+@pytest.mark.parametrize(("text", "axis"), [("dta=2", "dta"), ("", ""), ("data=2,", ""), ("data=2;tensor=2", None)])
+def test_what_is_no_axis_is_a_config_error_of_one_line(text, axis):
+    with pytest.raises(ConfigError) as caught:
+        Mesh.parse(text)
+    assert "\n" not in str(caught.value)
+    if axis is not None:
+        assert f"unknown mesh axis '{axis}'" in str(caught.value)
+        assert "data, shard, tensor, pipe" in str(caught.value)
+
+
+def test_a_misspelled_axis_is_answered_with_the_nearest():
+    with pytest.raises(ConfigError, match="Did you mean 'tensor'"):
+        Mesh.parse("data=2,tensr=2")
+
+
+def test_an_axis_may_stand_there_only_once():
+    with pytest.raises(ConfigError, match="mesh 'data=2,data=2' names the axis 'data' twice"):
+        Mesh.parse("data=2,data=2")

@@ -1,0 +1,188 @@
+import dataclasses
+
+import pytest
+
+from common.config import OPTIMIZERS, RunConfig
+from common.errors import ConfigError
+from common.evidence.metrics import METRICS
+from common.workload.data.flights import FlightsSpec
+from common.workload.data.prose import ProseSpec
+from common.workload.data.synthetic import SyntheticSpec
+from common.workload.models.mlp import MlpSpec
+from common.workload.models.spec import num_params
+from common.workload.models.transformer import TransformerSpec
+from common.workload.table import WORKLOADS, resolve
+
+
+def sized(spelling):
+    return resolve(RunConfig(workload=spelling))
+
+
+def refusal(spelling):
+    with pytest.raises(ConfigError) as caught:
+        sized(spelling)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_the_issue_s_eight_workloads_are_there_and_digits_mlp_is_the_default():
+    kinds = ("digits-mlp", "mnist-cnn", "prose-gpt", "flights-ranker")
+    assert tuple(WORKLOADS) == (*kinds, *(f"synthetic-{kind.split('-')[1]}" for kind in kinds))
+    assert resolve(RunConfig()).name == "digits-mlp"
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_workload_is_complete(name):
+    workload = sized(name)
+    assert workload.name == name
+    assert workload.metric in METRICS
+    assert set(workload.learning_rates) == set(OPTIMIZERS)
+    assert workload.optimizer(RunConfig()).name == next(iter(workload.learning_rates))
+    assert num_params(workload.model) > 0
+    assert workload.steps > 0
+    assert workload.batch_size % 8 == 0
+
+
+def test_a_run_s_optimizer_and_rate_take_the_place_of_the_workload_s():
+    workload = sized("digits-mlp")
+    chosen = workload.optimizer(RunConfig(optimizer="adamw"))
+    assert (chosen.name, chosen.learning_rate) == ("adamw", workload.learning_rates["adamw"])
+    assert workload.optimizer(RunConfig(learning_rate=0.5)).learning_rate == 0.5
+    assert workload.optimizer(RunConfig(optimizer="adamw")).slots == ("first_moment", "second_moment")
+    assert workload.optimizer(RunConfig(optimizer="sgd")).slots == ("momentum",)
+
+
+def test_an_unknown_workload_is_answered_with_the_nearest_and_the_list():
+    message = refusal("prose-gtp")
+    assert message.startswith("unknown workload 'prose-gtp'. Did you mean 'prose-gpt'? Choose from: digits-mlp, ")
+    assert all(name in message for name in WORKLOADS)
+
+
+def test_an_unknown_field_is_answered_with_the_nearest_and_the_list():
+    message = refusal("digits-mlp+widht=64")
+    assert message.startswith("unknown field of digits-mlp 'widht'. Did you mean 'width'? Choose from: ")
+    assert message.endswith("classes, features, layers, width.")
+
+
+def test_fields_that_are_no_numbers_are_not_offered():
+    assert refusal("mnist-cnn+image=8").endswith("Choose from: classes, filters, hidden.")
+    assert refusal("synthetic-mlp+inputs=8").endswith("Choose from: classes, examples, features, layers, width.")
+    assert refusal("flights-ranker+cardinalities=8").endswith("Choose from: embedding, hash_buckets, hidden.")
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "-128", "1.5", "nan", "inf", "wide"])
+def test_a_size_that_is_no_positive_whole_number_is_named(value):
+    message = refusal(f"synthetic-mlp+width={value}")
+    assert "width" in message
+    assert value in message
+    assert "whole number" in message
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "synthetic-mlp+layers=0",
+        "synthetic-mlp+examples=0",
+        "synthetic-mlp+classes=-3",
+        "synthetic-ranker+hash_buckets=-1",
+    ],
+)
+def test_no_size_may_be_zero_or_negative(spelling):
+    assert f"'{spelling.split('+')[1]}' is no size" in refusal(spelling)
+
+
+def test_a_field_reaches_every_spec_that_has_it():
+    workload = sized("prose-gpt+context=16+layers=2+width=32")
+    assert workload.model == TransformerSpec(layers=2, heads=4, width=32, context=16, vocabulary=256)
+    assert workload.data == ProseSpec(context=16)
+
+
+def test_hash_buckets_grow_the_last_table_and_the_ids_that_fill_it():
+    workload = sized("flights-ranker+hash_buckets=131072")
+    assert workload.data == FlightsSpec(hash_buckets=131072)
+    assert workload.model.rows() == (16, 3, 104, 4037, 5706, 19, 12, 7, 131072)
+    assert workload.model.inputs().ids == workload.model.rows()
+
+
+def test_a_drawn_ranker_may_leave_its_hashed_table_out():
+    workload = sized("synthetic-ranker+hash_buckets=0")
+    assert len(workload.model.rows()) == 4
+    assert workload.data.inputs.shape == (4,)
+
+
+def test_drawn_data_follow_the_model():
+    workload = sized("synthetic-mlp+features=3+classes=7+examples=64+layers=2")
+    assert workload.model == MlpSpec(features=3, layers=2, classes=7)
+    assert dataclasses.replace(
+        workload.data, inputs=SyntheticSpec().inputs, targets=SyntheticSpec().targets
+    ) == SyntheticSpec(64)
+    assert (workload.data.inputs, workload.data.targets) == (workload.model.inputs(), workload.model.targets())
+
+
+def test_the_table_itself_is_not_changed_by_a_size():
+    before = dict(WORKLOADS)
+    sized("prose-gpt+layers=1")
+    assert before == WORKLOADS
+
+
+def test_the_digest_changes_with_every_number():
+    spellings = (
+        "synthetic-mlp",
+        "synthetic-mlp+width=32",
+        "synthetic-mlp+layers=32",
+        "synthetic-mlp+examples=32",
+        "synthetic-gpt",
+        "synthetic-cnn",
+        "digits-mlp",
+        "mnist-cnn",
+        "prose-gpt",
+        "prose-gpt+context=32",
+        "flights-ranker",
+        "flights-ranker+hash_buckets=8192",
+    )
+    assert len({sized(spelling).digest for spelling in spellings}) == len(spellings)
+
+
+def test_the_digest_changes_with_the_metric():
+    workload = sized("digits-mlp")
+    assert dataclasses.replace(workload, metric="auc").digest != workload.digest
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("prose-gpt+layers=2+width=32", "prose-gpt+width=32+layers=2"),
+        ("digits-mlp", "digits-mlp+width=128"),
+        ("digits-mlp+width=32", "digits-mlp+width=032"),
+    ],
+)
+def test_the_digest_does_not_change_with_the_spelling(one, other):
+    assert sized(one).digest == sized(other).digest
+
+
+def test_the_digest_is_64_hexadecimal_digits_and_does_not_depend_on_the_run():
+    digest = sized("digits-mlp").digest
+    assert len(bytes.fromhex(digest)) == 32
+    assert resolve(RunConfig(seed=3, dtype="float64", batch_size=7, steps=1, optimizer="adamw")).digest == digest
+
+
+def test_heads_that_do_not_divide_the_width_are_refused():
+    assert refusal("prose-gpt+heads=5") == "width 96 does not divide into 5 heads; give a multiple of 5."
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "flights-ranker+hash_buckets=0",
+        "synthetic-ranker+hidden=1",
+        "digits-mlp+features=32",
+        "digits-mlp+classes=5",
+        "prose-gpt+vocabulary=100",
+    ],
+)
+def test_a_size_that_the_workload_cannot_have_is_refused(spelling):
+    refusal(spelling)
+
+
+def test_the_line_for_a_size_that_cannot_be_read_spells_the_field_as_the_user_did():
+    assert "width=wide" in refusal("digits-mlp+width=wide")

@@ -1,0 +1,329 @@
+"""`--data file.npz`: what is taken, and the one line that refuses the rest."""
+
+import struct
+import zipfile
+
+import numpy as np
+import pytest
+
+from common.batch import batches
+from common.config import RunConfig
+from common.errors import ConfigError
+from common.reference.program import TrainingProgram
+from common.workload.models.cnn import CnnSpec
+from common.workload.models.mlp import MlpSpec
+from common.workload.models.ranker import RankerSpec
+from common.workload.models.transformer import TransformerSpec
+from common.workload.table import resolve
+
+NEEDED = "train_inputs, train_targets, test_inputs, test_targets"
+
+
+def real(*shape):
+    return np.linspace(-1, 1, int(np.prod(shape))).reshape(shape)
+
+
+def whole(below, *shape):
+    return np.arange(np.prod(shape)).reshape(shape) % below
+
+
+def features():
+    return {
+        "train_inputs": real(12, 6),
+        "train_targets": whole(3, 12),
+        "test_inputs": real(4, 6),
+        "test_targets": whole(3, 4),
+    }
+
+
+def tokens():
+    return {
+        "train_inputs": whole(7, 12, 5),
+        "train_targets": whole(7, 12, 5),
+        "test_inputs": whole(7, 4, 5),
+        "test_targets": whole(7, 4, 5),
+    }
+
+
+def clicks():
+    return tokens() | {"train_targets": whole(2, 12), "test_targets": whole(2, 4)}
+
+
+@pytest.fixture
+def trained_on(tmp_path):
+    """Writes arrays to a file, and returns the workload that trains on them with its path."""
+
+    def write(workload, arrays):
+        path = tmp_path / "own.npz"
+        np.savez(path, **arrays)
+        return resolve(RunConfig(workload=workload, data=str(path)))
+
+    return write
+
+
+@pytest.fixture
+def refusal(trained_on, tmp_path):
+    """The one line that refuses arrays, less the file's name, which it holds."""
+
+    def line(workload, arrays):
+        with pytest.raises(ConfigError) as caught:
+            trained_on(workload, arrays)
+        assert "\n" not in str(caught.value)
+        opening, path, rest = str(caught.value).partition(str(tmp_path / "own.npz"))
+        assert (opening, path) == ("--data ", str(tmp_path / "own.npz"))
+        return rest
+
+    return line
+
+
+FITTING = {
+    "mlp": ("digits-mlp", features(), MlpSpec(features=6, classes=3)),
+    "mlp of images": (
+        "digits-mlp+width=8",
+        features() | {"train_inputs": real(12, 2, 3), "test_inputs": real(4, 2, 3)},
+        MlpSpec(features=6, width=8, classes=3),
+    ),
+    "cnn": (
+        "mnist-cnn",
+        features() | {"train_inputs": real(12, 8, 4, 3), "test_inputs": real(4, 8, 4, 3)},
+        CnnSpec(image=(8, 4, 3), classes=3),
+    ),
+    "cnn of grey images": (
+        "mnist-cnn",
+        features() | {"train_inputs": real(12, 8, 4), "test_inputs": real(4, 8, 4)},
+        CnnSpec(image=(8, 4, 1), classes=3),
+    ),
+    "transformer": ("prose-gpt+layers=1", tokens(), TransformerSpec(layers=1, context=5, vocabulary=7)),
+    "ranker": ("flights-ranker", clicks(), RankerSpec(cardinalities=(7,) * 5, hash_buckets=0)),
+}
+
+
+@pytest.mark.parametrize("case", FITTING)
+def test_the_model_takes_its_sizes_from_the_arrays(trained_on, case):
+    workload, arrays, model = FITTING[case]
+    found = trained_on(workload, arrays)
+    assert found.model == model
+    split = found.data.load()
+    for name, array in arrays.items():
+        expected = array.astype(np.float32) if array.dtype.kind == "f" else array
+        np.testing.assert_array_equal(getattr(split, name).ravel(), expected.ravel())
+
+
+@pytest.mark.parametrize("case", FITTING)
+def test_the_model_trains_on_what_it_was_fitted_to(trained_on, case):
+    workload, arrays, _ = FITTING[case]
+    found = trained_on(workload, arrays)
+    split = found.data.load()
+    program = TrainingProgram(found, RunConfig())
+    program.step(next(batches(split.train_inputs, split.train_targets, 4, seed=0)))
+    assert np.isfinite(program.losses()).all()
+    assert len(program.predict(split.test_inputs)) == 4
+
+
+def test_a_class_that_is_only_held_out_counts_too(trained_on):
+    assert trained_on("digits-mlp", features() | {"test_targets": np.array([0, 1, 2, 8])}).model.classes == 9
+
+
+@pytest.mark.parametrize("name", ["train_inputs", "test_inputs", "test_targets"])
+def test_a_token_counts_wherever_it_stands(trained_on, name):
+    arrays = tokens()
+    arrays[name] = whole(11, *arrays[name].shape)
+    assert trained_on("prose-gpt", arrays).model.vocabulary == 11
+
+
+def test_an_id_that_is_only_held_out_counts_too(trained_on):
+    assert trained_on("flights-ranker", clicks() | {"test_inputs": whole(20, 4, 5)}).model.cardinalities == (
+        16,
+        17,
+        18,
+        19,
+        20,
+    )
+
+
+def test_real_numbers_are_rounded_once_to_float32_and_whole_ones_become_int64(trained_on):
+    split = trained_on("digits-mlp", features() | {"train_targets": whole(3, 12).astype(np.uint8)}).data.load()
+    assert split.train_inputs.dtype == np.float64
+    assert split.train_targets.dtype == np.int64
+    np.testing.assert_array_equal(split.train_inputs, real(12, 6).astype(np.float32))
+
+
+def test_two_files_are_two_workloads_and_one_file_under_two_names_is_one(tmp_path):
+    digests = []
+    for name, shift in (("a", 0.0), ("b", 0.0), ("c", 0.5)):
+        arrays = features()
+        np.savez(tmp_path / f"{name}.npz", **arrays | {"train_inputs": arrays["train_inputs"] + shift})
+        digests.append(resolve(RunConfig(data=str(tmp_path / f"{name}.npz"))).digest)
+    assert digests[0] == digests[1] != digests[2]
+
+
+@pytest.mark.parametrize("name", ["missing.npz", ""])
+def test_a_file_that_is_not_there_is_named_with_what_it_needs(tmp_path, name):
+    path = str(tmp_path / name) if name else ""
+    with pytest.raises(ConfigError) as caught:
+        resolve(RunConfig(data=path))
+    assert str(caught.value) == f"--data {path}: there is no such file; give a .npz file with the arrays {NEEDED}."
+
+
+@pytest.mark.parametrize("content", [b"hello", b"", bytes(64)])
+def test_a_file_of_another_kind_is_named_with_what_it_needs(tmp_path, content):
+    path = tmp_path / "own.npz"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        resolve(RunConfig(data=str(path)))
+    assert f"--data {path} cannot be read" in str(caught.value)
+    assert NEEDED in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_arrays_that_are_missing_are_listed(refusal):
+    arrays = {name: array for name, array in features().items() if name.startswith("train")}
+    assert "lacks test_inputs, test_targets" in refusal("digits-mlp", arrays)
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"train_targets": whole(3, 11)}, "train_inputs [12, 6] and train_targets [11] do not hold the same"),
+        ({"test_targets": np.array(1)}, "test_inputs [4, 6] and test_targets [] do not hold the same"),
+        ({"test_inputs": real(0, 6), "test_targets": whole(3, 0)}, "positive number of examples"),
+        ({"train_targets": real(12)}, "train_targets must be whole numbers from 0 up, not float64"),
+        ({"train_targets": -whole(3, 12)}, "train_targets holds -2; whole numbers run from 0 up"),
+        ({"train_inputs": np.where(real(12, 6) > 0, np.nan, 0)}, "train_inputs holds numbers that are not finite"),
+        ({"test_inputs": np.where(real(4, 6) > 0, np.inf, 0)}, "test_inputs holds numbers that are not finite"),
+        ({"train_inputs": np.full((12, 6), "a")}, "train_inputs is <U1; give real or whole numbers"),
+        ({"train_inputs": np.full((12, 6), None)}, "cannot be read"),
+        ({"train_targets": whole(3, 12, 2), "test_targets": whole(3, 4, 2)}, "[12, 2]"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(value),
+)
+def test_arrays_that_no_model_can_take_are_refused_by_name(refusal, changed, named):
+    assert named in refusal("digits-mlp", features() | changed)
+
+
+@pytest.mark.parametrize(
+    ("workload", "arrays", "named"),
+    [
+        ("prose-gpt", features(), "the transformer takes whole numbers [examples, 6], not float64 [12, 6]"),
+        (
+            "prose-gpt",
+            tokens() | {"train_inputs": whole(7, 12, 5) - 1},
+            "train_inputs holds -1; whole numbers run from 0 up",
+        ),
+        ("prose-gpt", clicks(), "the transformer takes whole numbers [examples, 5], not int64 [12]"),
+    ],
+)
+def test_arrays_for_another_model_are_refused_by_what_this_one_takes(refusal, workload, arrays, named):
+    assert named in refusal(workload, arrays)
+
+
+@pytest.mark.parametrize(
+    ("workload", "arrays", "named"),
+    [
+        ("mnist-cnn", features(), "images [height, width, channels]"),
+        ("flights-ranker", features(), "whole-number ids"),
+        ("prose-gpt", features() | {"train_inputs": real(12, 2, 3), "test_inputs": real(4, 2, 3)}, "[2, 3]"),
+    ],
+)
+def test_shapes_for_another_model_are_refused_by_what_this_one_takes(trained_on, workload, arrays, named):
+    with pytest.raises(ConfigError) as caught:
+        trained_on(workload, arrays)
+    assert named in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("workload", "arrays"),
+    [
+        pytest.param("digits-mlp", features() | {"test_inputs": real(4, 5)}, id="held-out inputs of another shape"),
+        pytest.param(
+            "digits-mlp",
+            features() | {"train_inputs": real(12, 0), "test_inputs": real(4, 0)},
+            id="examples of no numbers",
+        ),
+        pytest.param(
+            "mnist-cnn",
+            features() | {"train_inputs": real(12, 0, 0), "test_inputs": real(4, 0, 0)},
+            id="images of no pixels",
+        ),
+        pytest.param("digits-mlp", features() | {"train_targets": whole(3, 12, 0)}, id="targets of no numbers"),
+        pytest.param("digits-mlp", features() | {"train_inputs": np.full((12, 6), 1e300)}, id="numbers beyond float32"),
+        pytest.param("digits-mlp", features() | {"train_inputs": np.full((12, 6), 1j)}, id="complex numbers"),
+        pytest.param("digits-mlp", features() | {"train_inputs": np.full((12, 6), "2020-01-01", "M8[D]")}, id="dates"),
+        pytest.param("prose-gpt", tokens() | {"train_targets": whole(7, 12, 4)}, id="targets shorter than the context"),
+        pytest.param(
+            "prose-gpt", tokens() | {"test_targets": whole(7, 4, 4)}, id="held-out targets shorter than the context"
+        ),
+        pytest.param("prose-gpt", tokens() | {"test_targets": whole(7, 4)}, id="held-out targets without a context"),
+        pytest.param("prose-gpt", tokens() | {"test_inputs": real(4, 5)}, id="held-out inputs of another kind"),
+        pytest.param("flights-ranker", clicks() | {"train_targets": whole(3, 12)}, id="a ranker's targets beyond 1"),
+    ],
+)
+def test_arrays_that_would_fail_later_are_refused_at_once(refusal, workload, arrays):
+    refusal(workload, arrays)
+
+
+def test_a_npy_file_is_named_with_what_it_needs(tmp_path):
+    path = tmp_path / "own.npy"
+    np.save(path, real(3))
+    with pytest.raises(ConfigError, match="cannot be read"):
+        resolve(RunConfig(data=str(path)))
+
+
+def test_a_damaged_compressed_file_is_named_with_what_it_needs(tmp_path):
+    path = tmp_path / "own.npz"
+    np.savez_compressed(path, **features())
+    content = bytearray(path.read_bytes())
+    start = 30 + sum(struct.unpack("<HH", content[26:30]))  # behind the first member's name and extra field
+    content[start] = 0xFF  # no kind of deflated block begins so
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        resolve(RunConfig(data=str(path)))
+
+
+def test_a_file_cut_short_is_named_with_what_it_needs_and_closed(tmp_path):
+    path = tmp_path / "own.npz"
+    np.savez(path, **features())
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(ConfigError, match="cannot be read") as caught:
+        resolve(RunConfig(data=str(path)))
+    del caught  # an open file would be found, and be an error, here
+
+
+def test_images_of_whole_numbers_are_taken_as_real_ones(trained_on):
+    images = {
+        "train_inputs": whole(256, 12, 8, 8, 3).astype(np.uint8),
+        "test_inputs": whole(256, 4, 8, 8, 3).astype(np.uint8),
+    }
+    assert trained_on("mnist-cnn", features() | images).model == CnnSpec(image=(8, 8, 3), classes=3)
+
+
+def misfit(name, reason, arrays):
+    return pytest.param(name, arrays, id=reason)
+
+
+@pytest.mark.parametrize(
+    ("workload", "arrays"),
+    [
+        misfit(
+            "mnist-cnn",
+            "held-out images on their side",
+            features() | {"train_inputs": real(12, 8, 4, 1), "test_inputs": real(4, 4, 8, 1)},
+        ),
+        misfit("digits-mlp", "targets beyond int64", features() | {"train_targets": np.full(12, 2**63, np.uint64)}),
+        misfit(
+            "digits-mlp", "more classes than any memory holds", features() | {"train_targets": whole(3, 12) + 10**13}
+        ),
+    ],
+)
+def test_arrays_that_would_be_misread_are_refused(refusal, workload, arrays):
+    refusal(workload, arrays)
+
+
+def test_a_zip_of_other_files_is_named_with_what_it_needs(tmp_path):
+    path = tmp_path / "own.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in features():
+            archive.writestr(name, "hello")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        resolve(RunConfig(data=str(path)))

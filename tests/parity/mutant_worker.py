@@ -1,0 +1,159 @@
+"""A worker whose real torch or TensorFlow program is wrong in one way: the one that MUTANT names."""
+
+import dataclasses
+import os
+
+from common.runtime import worker
+
+
+def torch_sum_for_mean() -> None:
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    right = DistributedDataParallel.__init__
+
+    def summed(state, bucket):  # unannotated: torch would insist on its own types
+        return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda future: future.value()[0])
+
+    def init(self: DistributedDataParallel, *args: object, **kwargs: object) -> None:
+        right(self, *args, **kwargs)
+        self.register_comm_hook(None, summed)
+
+    DistributedDataParallel.__init__ = init
+
+
+def torch_forgotten_exchange() -> None:
+    from torch_impl import program
+
+    right = program.Parts.__init__
+
+    def init(self: program.Parts, *args: object, **kwargs: object) -> None:
+        right(self, *args, **kwargs)
+        object.__setattr__(self, "exchange", lambda last: self.model.no_sync())
+
+    program.Parts.__init__ = init
+
+
+def torch_stale_gradient() -> None:
+    from torch_impl import program
+
+    right, last = program.TrainingProgram.apply, {}
+
+    def apply(self: program.TrainingProgram) -> None:
+        for parameter in self.parts.bare.parameters():
+            new = parameter.grad.clone()
+            parameter.grad.copy_(last.get(parameter, new))
+            last[parameter] = new
+        right(self)
+
+    program.TrainingProgram.apply = apply
+
+
+def torch_coupled_decay() -> None:
+    import torch
+
+    from torch_impl import optimizers
+
+    def adam(spec: object, parameters: object) -> torch.optim.Optimizer:
+        rates = {"lr": spec.learning_rate, "betas": (spec.beta1, spec.beta2), "eps": spec.epsilon}
+        return torch.optim.Adam(parameters, **rates, weight_decay=spec.weight_decay)
+
+    optimizers.UPDATES["adamw"] = adam
+
+
+def torch_nesterov() -> None:
+    import torch
+
+    from torch_impl import optimizers
+
+    optimizers.UPDATES["sgd"] = lambda spec, parameters: torch.optim.SGD(
+        parameters, lr=spec.learning_rate, momentum=spec.momentum, nesterov=True
+    )
+
+
+def torch_transposed_kernel() -> None:
+    import torch
+    from torch import nn
+    from torch.nn import functional
+
+    chosen: list[nn.Linear] = []
+
+    def forward(self: nn.Linear, x: torch.Tensor) -> torch.Tensor:
+        if not chosen and self.in_features == self.out_features:
+            chosen.append(self)
+        return functional.linear(x, self.weight.T if self in chosen else self.weight, self.bias)
+
+    nn.Linear.forward = forward
+
+
+def torch_tanh_gelu() -> None:
+    from torch.nn import functional
+
+    right = functional.gelu
+    functional.gelu = lambda x: right(x, approximate="tanh")
+
+
+def tf_mean_twice() -> None:
+    import tensorflow as tf
+
+    from tf_impl.program import TrainingProgram
+
+    def exchange(self: TrainingProgram, strategy: tf.distribute.Strategy, gradients: tuple) -> list:
+        pairs = list(zip(gradients, self.params.values(), strict=True))
+        return strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.MEAN, pairs)
+
+    TrainingProgram.exchange = exchange
+
+
+def tf_unsent_gradients() -> None:
+    from tf_impl.program import TrainingProgram
+
+    TrainingProgram.exchange = lambda self, strategy, gradients: list(gradients)
+
+
+def tf_float32_hyper_parameters() -> None:
+    import numpy as np
+
+    from common.workload.table import Workload
+
+    right = Workload.optimizer
+
+    def optimizer(self: Workload, config: object) -> object:
+        spec = right(self, config)
+        numbers = {k: float(np.float32(v)) for k, v in dataclasses.asdict(spec).items() if isinstance(v, float)}
+        return dataclasses.replace(spec, **numbers)
+
+    Workload.optimizer = optimizer
+
+
+def tf_epsilon_hat() -> None:
+    import tensorflow as tf
+
+    from tf_impl import optimizers
+
+    def adamw(spec: object, w: tf.Variable, g: tf.Tensor, slots: list, corrections: tf.Tensor) -> None:
+        first, root = tf.unstack(tf.cast(corrections, w.dtype))
+        m = slots[0].assign(spec.beta1 * slots[0] + (1 - spec.beta1) * g)
+        s = slots[1].assign(spec.beta2 * slots[1] + (1 - spec.beta2) * g * g)
+        decayed = w * (1 - spec.learning_rate * spec.weight_decay)
+        w.assign(decayed - spec.learning_rate * root / first * m / (tf.sqrt(s) + spec.epsilon))
+
+    optimizers.UPDATES["adamw"] = adamw
+
+
+def tf_missing_causal_mask() -> None:
+    import tensorflow as tf
+
+    tf.linalg.band_part = lambda mask, lower, upper: mask
+
+
+def tf_norm_epsilon() -> None:
+    from tf_impl.models import layers
+
+    layers.NORM_EPSILON = 1e-6
+
+
+def main(arguments: list[str]) -> int:
+    """Makes the framework wrong, then does what every worker does."""
+    globals()[os.environ["MUTANT"]]()
+    return worker.main(arguments)

@@ -1,0 +1,106 @@
+"""The full products: which cells there are, what they measured so far, and the page that shows it."""
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import os
+from pathlib import Path
+
+from common.config import DTYPES, FRAMEWORKS, OPTIMIZERS
+from common.runtime.records import RunResult
+from experiments.tables import github
+from tests.cells import SIZED, every_row
+
+ROOT = Path(__file__).parents[2]
+STORE = ROOT / "build" / "parity"
+PAGE = ROOT / "docs" / "parity.md"
+STEPS = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One run of the products, and all that tells it from the others."""
+
+    framework: str
+    strategy: str
+    model: str
+    optimizer: str
+    dtype: str
+    devices: int
+
+    @property
+    def name(self) -> str:
+        """Short and unique; also the name of its file."""
+        return f"{self.framework}:{self.strategy}-{self.model}-{self.optimizer}-{self.dtype}-{self.devices}"
+
+    @property
+    def stored(self) -> Path:
+        """Where its measurement is kept; another file once the code has changed."""
+        return STORE / _source_digest(self.framework) / f"{self.name.replace(':', '-')}.json"
+
+
+def chosen(cell: Cell) -> bool:
+    """Whether ONLY, a list as in torch:ddp,tf:mirrored, names the cell's strategy; without it, all are chosen."""
+    only = os.environ.get("ONLY", "")
+    return not only or f"{cell.framework}:{cell.strategy}" in only.split(",")
+
+
+def cells() -> list[Cell]:
+    """Every row x model x optimizer x dtype, on 1 or 2 and 4 devices."""
+    found = []
+    for framework, row in every_row():
+        sizes = (2, 4) if row.axes else (1,)
+        axes = itertools.product(SIZED, OPTIMIZERS, DTYPES, sizes)
+        for model, optimizer, dtype, devices in axes:
+            if dtype in row.dtypes:
+                found.append(Cell(framework, row.name, model, optimizer, dtype, devices))
+    return found
+
+
+def store(cell: Cell, result: RunResult) -> None:
+    """Keeps what a cell measured, so that an interrupted product resumes."""
+    cell.stored.parent.mkdir(parents=True, exist_ok=True)
+    parity = dataclasses.asdict(result.parity)
+    cell.stored.write_text(json.dumps({**parity, "metric": result.metric_value}))
+
+
+def write_page() -> None:
+    """Writes docs/parity.md from every cell that the present code has measured."""
+    rows = []
+    for cell in cells():
+        if cell.stored.exists():
+            kept = json.loads(cell.stored.read_text())
+            verdict = {True: "yes", False: "NO", None: "not judged"}[kept["passed"]]
+            deviations = [_shown(kept[name]) for name in ("max_relative_loss", "max_absolute_weight")]
+            name = f"{cell.framework}:{cell.strategy}"
+            rows.append([name, cell.model, cell.optimizer, cell.dtype, str(cell.devices), verdict, *deviations])
+    headers = [
+        "strategy",
+        "model",
+        "optimizer",
+        "dtype",
+        "devices",
+        "same step",
+        "largest loss deviation",
+        "weights after",
+    ]
+    PAGE.write_text(_INTRODUCTION.format(count=len(rows), steps=STEPS) + "\n" + github(headers, rows) + "\n")
+
+
+_INTRODUCTION = """# Parity, cell by cell
+
+Written by `make test-slow`: {count} runs of {steps} steps each on test-sized models, every step held against the NumPy
+oracle. The loss deviation is the largest at any step, relative (in float32 to at least 0.1); the weights' is the largest
+absolute one after the last step. Bounds: float64 1e-12 and 1e-10; float32 1e-5, weights unbounded.
+"""
+
+
+def _shown(value: float | None) -> str:
+    return "" if value is None else f"{value:.1e}"
+
+
+def _source_digest(framework: str) -> str:
+    folders = (ROOT / "common", ROOT / FRAMEWORKS[framework])
+    sources = [path.read_bytes() for folder in folders for path in sorted(folder.rglob("*.py"))]
+    return hashlib.sha256(b"".join(sources)).hexdigest()[:16]

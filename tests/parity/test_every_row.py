@@ -1,0 +1,49 @@
+"""Every row of the catalogue takes the oracle's step, on every model."""
+
+import pytest
+
+from common.strategy import StrategyInfo
+from tests.cells import SIZED, every_row
+from tests.conftest import RunCell
+
+ROWS = [
+    pytest.param(framework, row, id=f"{framework}:{row.name}", marks=getattr(pytest.mark, framework))
+    for framework, row in every_row()
+]
+
+
+def took_the_same_step(run_cell: RunCell, framework: str, row: StrategyInfo, workload: str, **fields: object) -> None:
+    devices = fields.pop("devices", 2) if row.axes else 1
+    result = run_cell(f"{framework}:{row.name}", workload, devices=devices, **fields)
+    assert len(result.losses) == result.parity.steps or not row.synchronous
+    if row.synchronous:
+        assert result.parity.passed, result.parity.reason
+    else:
+        assert result.parity.passed is None
+        assert result.parity.reason
+
+
+@pytest.mark.parametrize("model", SIZED)
+@pytest.mark.parametrize(("framework", "row"), ROWS)
+def test_float64_adamw(run_cell: RunCell, framework: str, row: StrategyInfo, model: str) -> None:
+    if "float64" not in row.dtypes:
+        pytest.skip(f"{framework}:{row.name} trains in {', '.join(row.dtypes)} only")
+    took_the_same_step(run_cell, framework, row, SIZED[model], dtype="float64", optimizer="adamw")
+
+
+@pytest.mark.parametrize(("framework", "row"), ROWS)
+def test_float32_sgd(run_cell: RunCell, framework: str, row: StrategyInfo) -> None:
+    took_the_same_step(run_cell, framework, row, SIZED["mlp"], dtype="float32", optimizer="sgd")
+
+
+@pytest.mark.parametrize(("framework", "row"), [p for p in ROWS if p.values[1].axes])
+def test_four_devices(run_cell: RunCell, framework: str, row: StrategyInfo) -> None:
+    dtype = row.dtypes[-1]
+    took_the_same_step(run_cell, framework, row, SIZED["mlp"], dtype=dtype, optimizer="adamw", devices=4)
+
+
+@pytest.mark.parametrize("seed", [7, 12345])
+@pytest.mark.parametrize(("framework", "row"), [p for p in ROWS if p.values[1].axes == ("data",)])
+def test_three_devices_and_odd_seeds(run_cell: RunCell, framework: str, row: StrategyInfo, seed: int) -> None:
+    dtype = row.dtypes[-1]
+    took_the_same_step(run_cell, framework, row, SIZED["mlp"], dtype=dtype, optimizer="sgd", devices=3, seed=seed)

@@ -1,0 +1,38 @@
+"""`make test-slow`: the full products; writes docs/parity.md.
+
+Resumes where it stopped; ONLY=torch:ddp,tf:mirrored restricts it.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cells import SIZED
+from tests.conftest import RunCell
+from tests.parity.products import STEPS, Cell, cells, chosen, store, write_page
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module", autouse=True)
+def page() -> Iterator[None]:
+    yield
+    write_page()
+
+
+@pytest.mark.parametrize(
+    "cell", [pytest.param(c, id=c.name, marks=getattr(pytest.mark, c.framework)) for c in filter(chosen, cells())]
+)
+def test_every_cell_takes_the_same_step(run_cell: RunCell, cell: Cell) -> None:
+    if cell.stored.exists():
+        pytest.skip("measured already, by the same code")
+    result = run_cell(
+        f"{cell.framework}:{cell.strategy}",
+        SIZED[cell.model],
+        devices=cell.devices,
+        optimizer=cell.optimizer,
+        dtype=cell.dtype,
+        steps=STEPS,
+    )
+    assert result.parity.passed is not False, result.parity.reason
+    store(cell, result)

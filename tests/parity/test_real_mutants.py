@@ -1,0 +1,78 @@
+"""Negative controls on the real programs: torch and TensorFlow made wrong, caught and named."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from common.config import RunConfig
+from common.reference.mutants import MUTANTS
+from common.runtime.check import check
+from common.runtime.launcher import Launcher
+from experiments import run
+from tests.cells import SIZED
+
+WORKER = "tests.parity.mutant_worker"
+SENTENCES = {mutant.name: mutant.sentence.format(devices=2) for mutant in MUTANTS}
+CASES = [
+    ("torch_sum_for_mean", "ddp", "mlp", "sgd"),
+    ("torch_forgotten_exchange", "ddp", "mlp", "adamw"),
+    ("torch_stale_gradient", "single", "mlp", "sgd"),
+    ("torch_coupled_decay", "ddp", "mlp", "adamw"),
+    ("torch_nesterov", "single", "cnn", "sgd"),
+    ("torch_transposed_kernel", "single", "mlp", "adamw"),
+    ("torch_tanh_gelu", "single", "transformer", "adamw"),
+    ("tf_mean_twice", "mirrored", "mlp", "sgd"),
+    ("tf_unsent_gradients", "mirrored", "mlp", "adamw"),
+    ("tf_float32_hyper_parameters", "single", "mlp", "sgd"),
+    ("tf_epsilon_hat", "single", "mlp", "adamw"),
+    ("tf_missing_causal_mask", "single", "transformer", "sgd"),
+    ("tf_norm_epsilon", "single", "transformer", "adamw"),
+]
+SAME_STEP = {"unsent_gradients": "dropped_shard"}
+"""With two devices, the first shard alone and the last shard missing are one and the same."""
+
+
+@pytest.fixture(scope="module")
+def mutant_launcher() -> Iterator[Launcher]:
+    with Launcher(worker=WORKER) as launcher:
+        yield launcher
+
+
+@pytest.mark.parametrize(
+    ("mutant", "strategy", "model", "optimizer"),
+    [pytest.param(*case, id=case[0], marks=getattr(pytest.mark, case[0].partition("_")[0])) for case in CASES],
+)
+def test_a_mutated_program_is_caught_and_diagnosed(
+    mutant_launcher: Launcher, tmp_path: Path, mutant: str, strategy: str, model: str, optimizer: str
+) -> None:
+    framework, _, name = mutant.partition("_")
+    asked = RunConfig(framework=framework, strategy=strategy, workload=SIZED[model], optimizer=optimizer, steps=6)
+    devices = 1 if strategy == "single" else 2
+    asked = dataclasses.replace(
+        asked, devices=devices, batch_size=48, dtype="float64", parity=True, out=str(tmp_path / "run")
+    )
+    result = mutant_launcher.run(*check(asked), environment={"MUTANT": mutant})
+    assert result.status == "not the same step"
+    assert result.parity.passed is False
+    assert SENTENCES[SAME_STEP.get(name, name)] in result.parity.reason
+
+
+@pytest.mark.torch
+def test_the_command_says_why_and_exits_with_4(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run, "Launcher", functools.partial(Launcher, worker=WORKER))
+    monkeypatch.setenv("MUTANT", "torch_sum_for_mean")
+    arguments = (
+        f"--strategy ddp --devices 2 --workload {SIZED['mlp']} --batch-size 48 --steps 6 --dtype float64 --parity"
+    )
+    monkeypatch.setattr("sys.argv", ["run", *arguments.split(), "--out", str(tmp_path / "run")])
+    with pytest.raises(SystemExit) as ended:
+        run.run_command(run.main)
+    assert ended.value.code == 4
+    told = capsys.readouterr()
+    assert "every gradient is 2.000 x the oracle's = number of devices: a sum where a mean belongs" in told.err
+    assert (tmp_path / "run" / "result.json").exists()

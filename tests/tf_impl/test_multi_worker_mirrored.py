@@ -1,0 +1,96 @@
+"""multi_worker_mirrored: one process per device, and what becomes of it when one of them fails."""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from common.config import RunConfig
+from common.errors import WorkerFailed
+from common.runtime import launcher as launcher_module
+from common.runtime.check import check
+from common.runtime.records import RunResult, load_result
+from common.runtime.topology import resolve, who_am_i, workers
+from tests.cells import SIZED
+from tests.conftest import RunCell
+from tests.tf_impl.conftest import RunTroubled, memory
+
+pytestmark = pytest.mark.tf
+CELL = "tf:multi_worker_mirrored"
+
+
+def costs_what_the_law_says(result: RunResult) -> None:
+    assert memory(result.processes) == memory(result.predicted.footprints)
+    assert tuple(result.exchanges) == result.predicted.exchanges
+    predicted = result.predicted.sent_bytes_per_step
+    sent = sum(row.sent_bytes_per_step for row in result.processes)
+    assert abs(sent - predicted) <= 0.01 * predicted + 2048 * len(result.processes)
+
+
+@pytest.mark.parametrize("devices", [2, 4])
+def test_ledger(run_cell: RunCell, devices: int) -> None:
+    result = run_cell(CELL, "digits-mlp+width=256", devices=devices, dtype="float64", optimizer="adamw")
+    assert result.parity.passed, result.parity.reason
+    assert [row.role for row in result.processes] == [f"worker-{i}" for i in range(devices)]
+    costs_what_the_law_says(result)
+
+
+def test_workers_started_by_hand_need_only_tf_config(tmp_path: pathlib.Path) -> None:
+    out = tmp_path / "run"
+    asked = RunConfig("tf", "multi_worker_mirrored", SIZED["mlp"], devices=2, batch_size=48, steps=5, out=str(out))
+    config, _ = check(asked)
+    launcher_module.prepare(config)
+    addresses = [("127.0.0.1", port) for port in launcher_module.free_ports(2)]
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "common.runtime.worker", str(out)],
+            env=os.environ | resolve(spec, addresses),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for spec in workers(config)
+    ]
+    assert [process.wait(60) for process in started] == [0, 0]
+    assert load_result(out).parity.passed
+
+
+def test_a_killed_worker_is_named_within_ten_seconds(run_troubled: RunTroubled) -> None:
+    run_troubled("", CELL, SIZED["mlp"], devices=2, steps=3)  # warm
+    start = time.monotonic()
+    with pytest.raises(WorkerFailed, match="worker-1 was killed by SIGKILL"):
+        run_troubled("second_worker_is_killed", CELL, SIZED["mlp"], devices=2, steps=2000)
+    assert time.monotonic() - start < 10
+
+
+def test_a_stopped_worker_ends_the_run(run_troubled: RunTroubled) -> None:
+    with pytest.raises(WorkerFailed, match="worker"):
+        run_troubled("second_worker_is_stopped", CELL, SIZED["mlp"], devices=2, steps=2000, timeout_seconds=4)
+
+
+def test_a_peer_that_never_starts_ends_the_run(run_troubled: RunTroubled) -> None:
+    start = time.monotonic()
+    with pytest.raises(WorkerFailed, match="worker-1 never started"):
+        run_troubled("second_worker_never_starts", CELL, SIZED["mlp"], devices=2, timeout_seconds=4)
+    assert time.monotonic() - start < 20
+
+
+def test_a_taken_port_is_told(run_troubled: RunTroubled, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        taken.listen()
+        ports = [taken.getsockname()[1], *launcher_module.free_ports(1)]
+        monkeypatch.setattr(launcher_module, "free_ports", lambda count: ports)
+        with pytest.raises(WorkerFailed, match=r"worker-0.*Could not start gRPC server"):
+            run_troubled("", CELL, SIZED["mlp"], devices=2, timeout_seconds=8)
+
+
+def test_tf_config_is_all_that_tells_a_process_who_it_is() -> None:
+    specs = workers(RunConfig("tf", "multi_worker_mirrored", mesh="data=3"))
+    environment = resolve(specs[2], [("a", 1), ("b", 2), ("c", 3)])
+    assert json.loads(environment["TF_CONFIG"])["cluster"] == {"worker": ["a:1", "b:2", "c:3"]}
+    assert who_am_i(specs, environment) == 2

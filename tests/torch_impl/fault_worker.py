@@ -1,0 +1,80 @@
+"""A rank that comes to grief where ranks meet: `FAULT` names one of the functions below, `FAULT_RANK` whom it befalls."""
+
+import dataclasses
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+
+from common.runtime import worker
+
+FREE_PORT_ONLY = ("127.0.0.1", 0)
+
+
+def late() -> None:
+    time.sleep(1.5)
+
+
+def absent() -> None:
+    time.sleep(600)
+
+
+def port_taken() -> None:
+    taken = socket.create_server(("127.0.0.1", int(os.environ["MASTER_PORT"])))
+    _kept.append(taken)
+
+
+def nobody_answers() -> None:
+    """A server of somebody else's, which takes connections and never says a word."""
+    silent = socket.create_server(FREE_PORT_ONLY)
+    _kept.append(silent)
+    os.environ["MASTER_PORT"] = str(silent.getsockname()[1])
+
+
+def nobody_listens() -> None:
+    with socket.create_server(FREE_PORT_ONLY) as closed:
+        os.environ["MASTER_PORT"] = str(closed.getsockname()[1])
+
+
+def given_another_run() -> None:
+    right = worker.read_config
+    worker.read_config = lambda run: dataclasses.replace(right(run), seed=5, workload="digits-mlp+width=16")
+
+
+def other_shapes() -> None:
+    import torch.distributed as dist
+
+    right = dist.all_reduce
+    dist.all_reduce = lambda tensor, *rest, **more: right(tensor[:-1], *rest, **more)
+
+
+def at_step_3(happens: Callable[[], None]) -> None:
+    from torch_impl.program import TrainingProgram
+
+    right = TrainingProgram.step
+
+    def taken(self: TrainingProgram, batch: object) -> None:
+        if batch.step == 3:
+            happens()
+        right(self, batch)
+
+    TrainingProgram.step = taken
+
+
+def hangs() -> None:
+    at_step_3(lambda: time.sleep(600))
+
+
+def killed() -> None:
+    at_step_3(lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+_kept: list[socket.socket] = []
+
+
+def main(arguments: list[str]) -> int:
+    """Prepares the fault, then does what every worker does."""
+    if os.environ.get("FAULT_RANK") == os.environ.get("RANK"):
+        globals()[os.environ["FAULT"]]()
+    return worker.main(arguments)

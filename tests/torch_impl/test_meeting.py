@@ -1,0 +1,75 @@
+"""Ranks that do not come together: told at once or within the deadline, the culprit named, nothing left running."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from common.config import RunConfig
+from common.errors import WorkerFailed
+from common.runtime.check import check
+from common.runtime.launcher import Launcher
+from common.runtime.records import RunResult
+from tests.processes import descendants
+
+pytestmark = pytest.mark.torch
+Befall = Callable[..., RunResult]
+DETAIL = {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}
+
+
+@pytest.fixture(scope="module")
+def faulty() -> Iterator[Launcher]:
+    with Launcher(worker="tests.torch_impl.fault_worker") as launcher:
+        launcher.warm(["torch"])
+        yield launcher
+
+
+@pytest.fixture
+def befall(faulty: Launcher, tmp_path: Path) -> Befall:
+    def befall(fault: str, rank: int, strategy: str, environment: dict[str, str], **fields: object) -> RunResult:
+        asked = RunConfig(strategy=strategy, workload="digits-mlp+width=32", devices=2, batch_size=48, steps=6)
+        asked = dataclasses.replace(asked, parity=False, out=str(tmp_path / "run"), **fields)
+        before = descendants()
+        try:
+            return faulty.run(*check(asked), environment={"FAULT": fault, "FAULT_RANK": str(rank), **environment})
+        finally:
+            assert descendants() == before
+
+    return befall
+
+
+@pytest.mark.parametrize(
+    ("fault", "rank", "strategy", "timeout", "environment", "says"),
+    [
+        ("absent", 1, "ddp", 5.0, {}, "rank 1 did not join the 2 ranks at 127.0.0.1:"),
+        ("absent", 0, "ddp", 5.0, {}, "rank-0 never started|rank 1 found no rank 0 at 127.0.0.1:"),
+        ("nobody_answers", 1, "ddp", 5.0, {}, "rank 1 did not join the 2 ranks at 127.0.0.1:"),
+        ("nobody_listens", 1, "fsdp", 5.0, {}, "rank 1 (did not join the 2 ranks|found no rank 0) at 127.0.0.1:"),
+        ("port_taken", 0, "ddp", 20.0, {}, "rank 0 cannot listen at 127.0.0.1:[0-9]+: the port is taken"),
+        (
+            "given_another_run",
+            1,
+            "fsdp",
+            20.0,
+            {},
+            "rank [01] was given another run than rank [01]: workload '[^,]*' instead of '[^,]*', seed [05] instead",
+        ),
+        ("other_shapes", 1, "c10d", 20.0, DETAIL, r"Detected mismatch between collectives on ranks. Rank [01] is"),
+        ("hangs", 1, "c10d", 5.0, DETAIL, "Ranks 1 failed to pass monitoredBarrier"),
+        ("killed", 1, "fsdp", 20.0, {}, "rank-1 was killed by SIGKILL"),
+        ("killed", 0, "zero1", 20.0, {}, "rank-0 was killed by SIGKILL"),
+    ],
+)
+def test_the_run_ends_in_time_and_names_the_rank(
+    befall: Befall, fault: str, rank: int, strategy: str, timeout: float, environment: dict[str, str], says: str
+) -> None:
+    started = time.monotonic()
+    with pytest.raises(WorkerFailed, match=says):
+        befall(fault, rank, strategy, environment, timeout_seconds=timeout)
+    assert time.monotonic() - started < min(timeout + 4, 12)
+
+
+def test_a_late_rank_is_waited_for(befall: Befall) -> None:
+    assert befall("late", 1, "ddp", {}, timeout_seconds=20.0).status == "trained"

@@ -1,0 +1,191 @@
+"""PyTorch's model-parallel family: the same step, what each rank keeps, what it sends, to the byte."""
+
+import pytest
+
+from common.config import Techniques
+from common.evidence.laws.pipelined import SCHEDULES
+from common.runtime.records import RunResult
+from tests.cells import SIZED
+from tests.conftest import RunCell
+from tests.torch_impl.ledgers import by_name, bytes_of, obeys_its_law
+
+pytestmark = pytest.mark.torch
+
+QUICK = {"steps": 8, "batch_size": 192, "dtype": "float64", "optimizer": "adamw"}
+FEWER_TO_PREDICT = {**QUICK, "batch_size": 960}
+"""For the ranker, which has many held-out examples."""
+QUICK_ON = {model: FEWER_TO_PREDICT if model == "ranker" else QUICK for model in SIZED}
+EIGHT_BLOCKS = "prose-gpt+layers=8+width=32+context=16"
+BLOCK = "prose-gpt+width=32+context=16+layers={}"
+
+
+def is_the_same_step(result: RunResult) -> None:
+    assert result.parity.passed, result.parity.reason
+    assert result.parity.steps == len(result.losses) >= 5
+
+
+# --- mp, pp -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("devices", [2, 3])
+@pytest.mark.parametrize("model", SIZED)
+def test_mp_is_the_same_step_and_obeys_its_law(run_cell: RunCell, model: str, devices: int) -> None:
+    result = run_cell("torch:mp", SIZED[model], devices=devices, **QUICK_ON[model])
+    is_the_same_step(result)
+    obeys_its_law(result)
+    assert all(0 < row.measures["idle_share"] < 1 for row in result.processes)
+
+
+@pytest.mark.parametrize("model", SIZED)
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_every_schedule_is_the_same_step_and_obeys_its_law(run_cell: RunCell, schedule: str, model: str) -> None:
+    result = run_cell(f"torch:pp+schedule={schedule}", SIZED[model], devices=2, **QUICK_ON[model])
+    is_the_same_step(result)
+    obeys_its_law(result)
+    for row in result.processes:
+        assert row.measures["busy_seconds"] > 0
+        assert row.measures["idle_seconds"] > 0
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [pytest.param(s, marks=() if s in ("1f1b", "zbv_zero_bubble") else pytest.mark.slow) for s in SCHEDULES],
+)
+def test_every_schedule_on_four_ranks(run_cell: RunCell, schedule: str) -> None:
+    result = run_cell(f"torch:pp+schedule={schedule}+microbatches=8", EIGHT_BLOCKS, devices=4, **QUICK)
+    is_the_same_step(result)
+    obeys_its_law(result)
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+@pytest.mark.parametrize("model", ["cnn", "ranker"])
+def test_four_stages_on_four_ranks(run_cell: RunCell, schedule: str, model: str) -> None:
+    """For the cnn the textbook case: BabyCNN in four stages on four processes, eight micro-batches."""
+    result = run_cell(f"torch:pp+schedule={schedule}+microbatches=8", SIZED[model], devices=4, **QUICK_ON[model])
+    is_the_same_step(result)
+    obeys_its_law(result)
+    assert len(result.processes) == 4
+    assert by_name(result.exchanges)["send"][0] == 8
+
+
+def test_one_micro_batch_is_bitwise_mp(run_cell: RunCell) -> None:
+    fields = {**QUICK, "dtype": "float32", "parity": False}
+    pipeline = run_cell("torch:pp+microbatches=1", SIZED["transformer"], devices=2, **fields)
+    assert pipeline.losses == run_cell("torch:mp", SIZED["transformer"], devices=2, **fields).losses
+
+
+@pytest.mark.parametrize("cell", ["torch:mp", "torch:pp", "torch:pp+schedule=zbv_zero_bubble", "torch:tp"])
+def test_a_step_in_pieces_clipped_is_the_same_step(run_cell: RunCell, cell: str) -> None:
+    techniques = Techniques(micro_batches=2, clip_norm=0.5)
+    result = run_cell(cell, SIZED["mlp"], devices=2, techniques=techniques, **QUICK)
+    is_the_same_step(result)
+    obeys_its_law(result)
+
+
+# --- tp ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("devices", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("model", SIZED)
+def test_tp_is_the_same_step_and_obeys_its_law(run_cell: RunCell, model: str, devices: int) -> None:
+    result = run_cell("torch:tp", SIZED[model], devices=devices, **QUICK_ON[model])
+    is_the_same_step(result)
+    obeys_its_law(result)
+
+
+@pytest.mark.parametrize("devices", [2, 4])
+def test_sequence_parallel_is_the_same_step_and_obeys_its_law(run_cell: RunCell, devices: int) -> None:
+    result = run_cell("torch:tp+sequence_parallel=true", SIZED["transformer"], devices=devices, **QUICK)
+    is_the_same_step(result)
+    obeys_its_law(result)
+
+
+def test_a_block_costs_two_all_reduces_forward_and_two_backward(run_cell: RunCell) -> None:
+    """Megatron's count; in sequence parallel as many all-gathers and reduce-scatters instead, and its four norms'."""
+    fields = {**QUICK, "steps": 2, "parity": False, "devices": 2}
+    counts = {
+        cell: [
+            {each.name: each.count_per_step for each in run_cell(cell, BLOCK.format(n), **fields).exchanges}
+            for n in (1, 2)
+        ]
+        for cell in ("torch:tp", "torch:tp+sequence_parallel=true")
+    }
+    one, two = counts["torch:tp"]
+    assert {name: two[name] - one[name] for name in two} == {"all_reduce": 4}
+    one, two = counts["torch:tp+sequence_parallel=true"]
+    assert {name: two[name] - one[name] for name in two} == {"all_gather": 4, "reduce_scatter": 4, "all_reduce": 4}
+
+
+def test_tp_holds_a_part_of_the_parameters(run_cell: RunCell) -> None:
+    whole, parts = (
+        run_cell(cell, SIZED["transformer"], devices=devices, parity=False, **QUICK).processes
+        for cell, devices in (("torch:single", 1), ("torch:tp", 2))
+    )
+    assert 0.5 < parts[0].params_bytes / whole[0].params_bytes < 0.55
+
+
+# --- rpc --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("devices", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("model", SIZED)
+def test_rpc_is_bitwise_single_for_sgd(run_cell: RunCell, model: str, devices: int) -> None:
+    fields = {**QUICK_ON[model], "dtype": "float32", "optimizer": "sgd", "parity": False}
+    result = run_cell("torch:rpc", SIZED[model], devices=devices, **fields)
+    assert result.losses == run_cell("torch:single", SIZED[model], devices=1, **fields).losses
+    obeys_its_law(result)
+
+
+def test_rpc_is_the_same_step_for_adamw(run_cell: RunCell) -> None:
+    is_the_same_step(run_cell("torch:rpc", SIZED["transformer"], devices=2, **QUICK))
+
+
+@pytest.mark.parametrize("model", SIZED)
+def test_a_synchronous_server_is_the_same_step_and_obeys_its_law(run_cell: RunCell, model: str) -> None:
+    result = run_cell("torch:rpc_parameter_server", SIZED[model], devices=2, **QUICK_ON[model])
+    is_the_same_step(result)
+    obeys_its_law(result)
+    assert [row.role for row in result.processes] == ["rank-0", "rank-1", "server-0"]
+    assert [row.measures.get("staleness") for row in result.processes] == [0, 0, None]
+
+
+def test_the_rankers_tables_are_on_the_server_alone(run_cell: RunCell) -> None:
+    result = run_cell("torch:rpc_parameter_server", SIZED["ranker"], devices=2, parity=False, **FEWER_TO_PREDICT)
+    worker, _, server = bytes_of(result.processes)
+    whole = run_cell("torch:single", SIZED["ranker"], devices=1, parity=False, **FEWER_TO_PREDICT).processes[0]
+    assert worker[0] + server[0] == whole.params_bytes
+    assert by_name(result.exchanges) == {"all_reduce": (1, worker[0])}  # the tower, under DDP
+
+
+def test_an_asynchronous_server_says_how_stale_it_is(run_cell: RunCell) -> None:
+    result = run_cell("torch:rpc_parameter_server+consistency=async", SIZED["mlp"], devices=2, **{**QUICK, "steps": 40})
+    assert result.parity.passed is None
+    assert "asynchronous" in result.parity.reason
+    staleness = [row.measures["staleness"] for row in result.processes[:2]]
+    assert max(staleness) > 0
+    assert max(staleness) < 10
+    assert result.losses[-1] < 0.5 * result.losses[0]
+
+
+# --- hybrid -----------------------------------------------------------------------------------------------------------
+
+PAIRS = ["pipe=2,data=2", "pipe=2,shard=2", "pipe=2,tensor=2", "data=2,tensor=2", "shard=2,tensor=2"]
+
+
+@pytest.mark.parametrize("mesh", PAIRS)
+@pytest.mark.parametrize("model", ["mlp", *(pytest.param(m, marks=pytest.mark.slow) for m in SIZED if m != "mlp")])
+def test_every_pair_of_axes_is_the_same_step_and_obeys_its_law(run_cell: RunCell, mesh: str, model: str) -> None:
+    result = run_cell("torch:hybrid", SIZED[model], mesh=mesh, devices=None, **QUICK_ON[model])
+    is_the_same_step(result)
+    obeys_its_law(result)
+
+
+@pytest.mark.parametrize(
+    ("cell", "mesh"),
+    [("torch:hybrid", "pipe=2,shard=2,tensor=2"), ("torch:hybrid+schedule=1f1b", "pipe=2,data=2,tensor=2")],
+)
+def test_three_dimensions_on_eight_ranks(run_cell: RunCell, cell: str, mesh: str) -> None:
+    result = run_cell(cell, SIZED["mlp"], mesh=mesh, devices=None, **{**QUICK, "steps": 30})
+    is_the_same_step(result)
+    obeys_its_law(result)
+    assert len(result.processes) == 8

@@ -1,0 +1,150 @@
+"""What goes wrong in a model that is split: told in one line that names the culprit, and no process is left."""
+
+import dataclasses
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from common.config import RunConfig, Techniques
+from common.errors import ConfigError, WorkerFailed
+from common.runtime.check import check
+from common.runtime.launcher import Launcher
+from experiments.arguments import parse_cell
+from tests.cells import SIZED
+from tests.processes import alive
+
+pytestmark = pytest.mark.torch
+
+# --- refused before anything starts -----------------------------------------------------------------------------------
+
+
+def refused(cell: str, workload: str, **fields: object) -> str:
+    framework, info, options = parse_cell(cell)
+    asked = RunConfig(framework=framework, strategy=info.name, options=options, workload=workload, batch_size=48)
+    with pytest.raises(ConfigError) as caught:
+        check(dataclasses.replace(asked, **fields))
+    return str(caught.value)
+
+
+def test_micro_batches_that_do_not_divide() -> None:
+    told = refused("torch:pp+microbatches=5", SIZED["mlp"], devices=2)
+    assert told == "48 examples do not divide into 5 micro-batches; use one of 1, 2, 3, 4, 6, 8, 12, 16, 24, 48."
+    told = refused("torch:hybrid+microbatches=7", SIZED["mlp"], mesh="pipe=2,data=2")
+    assert told == "24 examples do not divide into 7 micro-batches; use one of 1, 2, 3, 4, 6, 8, 12, 24."
+    assert refused("torch:pp+microbatches=0", SIZED["mlp"], devices=2) == (
+        "--microbatches is 0; give a whole number from 1 up."
+    )
+
+
+@pytest.mark.parametrize("cell", ["torch:mp", "torch:pp", "torch:rpc", "torch:hybrid"])
+def test_more_stages_than_cuts(cell: str) -> None:
+    told = refused(cell, SIZED["cnn"], devices=8)
+    assert "8 stages are more than the 4 cuts of mnist-cnn+filters=4+hidden=16 (blocks/0, blocks/1, ...)" in told
+    assert "use 4 ranks or fewer" in told
+
+
+def test_two_stages_a_rank_count_twice() -> None:
+    told = refused("torch:pp+schedule=zbv_zero_bubble", SIZED["cnn"], devices=4)
+    assert "8 stages (2 a rank) are more than the 4 cuts" in told
+    assert "use 2 ranks or fewer" in told
+
+
+def test_a_tensor_axis_that_does_not_divide_the_heads() -> None:
+    told = refused("torch:tp", "prose-gpt+heads=4+width=48", devices=3)
+    assert told == "4 heads do not divide among a tensor axis of 3; use one that divides 4, or +heads=."
+    assert "equal parts" in refused("torch:tp", "digits-mlp+width=32", devices=3)
+    assert "3" in refused("torch:hybrid", "digits-mlp+width=32", mesh="pipe=2,tensor=3")
+
+
+def test_sequence_parallel_without_a_sequence() -> None:
+    assert "needs a transformer" in refused("torch:tp+sequence_parallel=true", SIZED["mlp"], devices=2)
+
+
+def test_fewer_micro_batches_than_a_schedule_keeps_busy() -> None:
+    told = refused("torch:pp+schedule=1f1b+microbatches=2", SIZED["cnn"], devices=4)
+    assert "1f1b keeps 4 stages busy with a micro-batch each; --microbatches 2 is fewer: give 4 or more" in told
+    told = refused("torch:pp+schedule=dualpipev+microbatches=3", SIZED["mlp"], devices=2)
+    assert "give 4 or more" in told
+
+
+def test_rounds_that_do_not_divide() -> None:
+    told = refused("torch:pp+schedule=interleaved_1f1b+microbatches=5", SIZED["mlp"], devices=2, batch_size=50)
+    assert told == (
+        "interleaved_1f1b takes its micro-batches in 2 equal rounds of at least 2; --microbatches 5 does not divide by 2: "
+        "use 4."
+    )
+
+
+def test_an_unknown_choice_names_the_nearest() -> None:
+    told = refused("torch:pp+schedule=1f1f", SIZED["mlp"], devices=2)
+    assert told.startswith("unknown schedule '1f1f'. Did you mean '1f1b'?")
+    told = refused("torch:rpc_parameter_server+consistency=asink", SIZED["mlp"], devices=2)
+    assert told.startswith("unknown consistency 'asink'. Did you mean 'async'?")
+
+
+def test_two_axes_of_replicas() -> None:
+    told = refused("torch:hybrid", SIZED["mlp"], mesh="data=2,shard=2")
+    assert "both data and shard" in told
+
+
+@pytest.mark.parametrize("cell", ["torch:rpc", "torch:rpc_parameter_server"])
+def test_clipping_where_no_process_sees_the_whole_gradient(cell: str) -> None:
+    assert "does not clip" in refused(cell, SIZED["mlp"], devices=2, techniques=Techniques(clip_norm=1.0))
+
+
+# --- happens while it runs --------------------------------------------------------------------------------------------
+
+Fail = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def troubled() -> Iterator[Launcher]:
+    with Launcher(worker="tests.torch_impl.pipeline_worker") as launcher:
+        launcher.warm(["torch"])
+        yield launcher
+
+
+@pytest.fixture
+def fail(troubled: Launcher, tmp_path: Path) -> Fail:
+    """Runs a cell to which something happens; returns what is told of it. No process may be left, nor a run that says nothing."""
+
+    def fail(trouble: str, cell: str, seconds: float, **fields: object) -> str:
+        framework, info, options = parse_cell(cell)
+        asked = RunConfig(framework=framework, strategy=info.name, options=options, workload=SIZED["mlp"])
+        fields = {"batch_size": 48, "steps": 20, "timeout_seconds": 20.0, "parity": False, **fields}
+        start = time.monotonic()
+        with pytest.raises(WorkerFailed) as caught:
+            troubled.run(
+                *check(dataclasses.replace(asked, out=str(tmp_path / "run"), **fields)),
+                environment={"TROUBLE": trouble},
+            )
+        assert time.monotonic() - start < seconds
+        assert (tmp_path / "run" / "error.json").exists()
+        assert not alive(pid for server in troubled._servers.values() for pid in server.pids.values())
+        return str(caught.value)
+
+    return fail
+
+
+def test_a_stage_that_dies_mid_schedule(fail: Fail) -> None:
+    told = fail("second_rank_is_killed", "torch:pp+schedule=1f1b", 30, devices=3)
+    assert told.startswith("rank-1 was killed by SIGKILL (phase: train")
+
+
+def test_eight_processes_where_memory_is_short(fail: Fail) -> None:
+    told = fail("sixth_rank_has_no_memory", "torch:hybrid", 60, mesh="pipe=2,data=2,tensor=2")
+    assert re.match(r"rank-5 ended with exit code 1: RuntimeError: .*not enough memory|.*can't allocate memory", told)
+
+
+@pytest.mark.parametrize("cell", ["torch:rpc", "torch:rpc_parameter_server"])
+def test_an_rpc_worker_that_never_comes(fail: Fail, cell: str) -> None:
+    told = fail("second_rank_never_comes", cell, 30, devices=2, timeout_seconds=4.0)
+    assert re.match(r"rank-1 never started|rank-\d ended with exit code 1: rank 1 did not join the 3 ranks", told)
+
+
+def test_a_server_that_dies(fail: Fail) -> None:
+    told = fail("server_is_killed", "torch:rpc_parameter_server", 30, devices=2)
+    assert told.startswith("server-0 was killed by SIGKILL"), told

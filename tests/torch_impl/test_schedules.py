@@ -1,0 +1,183 @@
+"""The schedule is the schedule: who computes what in which order, against each schedule's own rule."""
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from common.config import RunConfig
+from common.evidence.laws.pipelined import SCHEDULES
+from common.runtime.check import check
+from common.runtime.launcher import Launcher
+
+pytestmark = pytest.mark.torch
+
+Order = list[tuple[str, int, int]]
+"""(kind, stage, micro-batch) of one rank, in order."""
+EIGHT_STAGES = "prose-gpt+layers=6+width=16+heads=2+context=8"
+
+
+@pytest.fixture(scope="module")
+def keeping() -> Iterator[Launcher]:
+    with Launcher(worker="tests.torch_impl.pipeline_worker") as launcher:
+        yield launcher
+
+
+@pytest.fixture(scope="module")
+def orders(keeping: Launcher, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int, int], list[Order]]:
+    """What each rank did under a schedule, kept once."""
+    known: dict[tuple[str, int, int], list[Order]] = {}
+
+    def orders(schedule: str, ranks: int, microbatches: int) -> list[Order]:
+        key = (schedule, ranks, microbatches)
+        if key not in known:
+            out = tmp_path_factory.mktemp("run") / "run"
+            options = {"schedule": schedule, "microbatches": microbatches}
+            asked = RunConfig(
+                strategy="pp",
+                workload=EIGHT_STAGES,
+                devices=ranks,
+                options=options,
+                steps=2,
+                batch_size=384,
+                parity=False,
+                timeout_seconds=30,
+                out=str(out),
+            )
+            keeping.run(*check(asked))
+            known[key] = [kept(out, rank) for rank in range(ranks)]
+        return known[key]
+
+    return orders
+
+
+def kept(run: Path, rank: int) -> Order:
+    events = json.loads((run / f"timeline-{rank}.json").read_text())
+    assert events == sorted(events, key=lambda event: event["start"])
+    return [(event["kind"], event["stage"], event["microbatch"]) for event in events]
+
+
+def gpipe(rank: int, ranks: int, microbatches: int) -> Order:
+    """Every forward, then every backward."""
+    return [(kind, rank, i) for kind in "FB" for i in range(microbatches)]
+
+
+def one_f_one_b(rank: int, ranks: int, microbatches: int) -> Order:
+    """As many forwards as there are ranks from here to the end, then one backward, one forward."""
+    ahead = min(microbatches, ranks - rank)
+    forward = [("F", rank, i) for i in range(microbatches)]
+    backward = [("B", rank, i) for i in range(microbatches)]
+    return alternating(forward[:ahead], backward, forward[ahead:])
+
+
+def alternating(first: Order, one: Order, other: Order) -> Order:
+    pairs = itertools.chain.from_iterable(itertools.zip_longest(one, other))
+    return first + [event for event in pairs if event is not None]
+
+
+def looped_bfs(rank: int, ranks: int, microbatches: int) -> Order:
+    """Breadth first: every forward of a stage before the next stage's, every backward the other way round."""
+    stages = (rank, rank + ranks)
+    forward = [("F", stage, i) for stage in stages for i in range(microbatches)]
+    return forward + [("B", stage, i) for stage in reversed(stages) for i in reversed(range(microbatches))]
+
+
+def interleaved(rank: int, ranks: int, microbatches: int, ahead_per_rank: int, kind: str) -> Order:
+    """Megatron's: micro-batches in rounds of one per rank, each round through both stages before the next."""
+    stages = (rank, rank + ranks)
+    rounds = [range(first, first + ranks) for first in range(0, microbatches, ranks)]
+    forward = [("F", stage, i) for each in rounds for stage in stages for i in each]
+    backward = [(kind, stage, i) for each in rounds for stage in reversed(stages) for i in each]
+    ahead = min(len(forward), ranks + ahead_per_rank * (ranks - 1 - rank))
+    return alternating(forward[:ahead], forward[ahead:], backward)
+
+
+def dualpipev_start(rank: int, ranks: int) -> Order:
+    """Its first two phases: forwards of the way out only, then both ways in turn."""
+    out, back = rank, 2 * ranks - 1 - rank
+    first = [("F", out, i) for i in range(2 * (ranks - 1 - rank))]
+    return [*first, ("F", out, len(first)), ("F", back, 0)]
+
+
+SIZES = [(2, 4), (4, 8)]
+sizes = pytest.mark.parametrize(("ranks", "microbatches"), SIZES)
+
+
+@sizes
+@pytest.mark.parametrize(
+    ("schedule", "rule"),
+    [
+        ("gpipe", gpipe),
+        ("1f1b", one_f_one_b),
+        ("looped_bfs", looped_bfs),
+        ("interleaved_1f1b", lambda rank, ranks, m: interleaved(rank, ranks, m, 2, "B")),
+    ],
+)
+def test_every_rank_keeps_the_order(orders, schedule, rule, ranks, microbatches):
+    for rank, order in enumerate(orders(schedule, ranks, microbatches)):
+        assert order == rule(rank, ranks, microbatches), f"rank {rank}"
+
+
+@sizes
+def test_interleaved_zero_bubble_is_interleaved_with_the_weights_put_off(orders, ranks, microbatches):
+    for rank, order in enumerate(orders("interleaved_zero_bubble", ranks, microbatches)):
+        without = [event for event in order if event[0] != "W"]
+        assert without == interleaved(rank, ranks, microbatches, 1, "I"), f"rank {rank}"
+
+
+@sizes
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_the_orders_fit_together_and_everything_is_done_once(orders, schedule, ranks, microbatches):
+    """Played event by event, no rank ever waits for what only comes after it."""
+    queues = [list(order) for order in orders(schedule, ranks, microbatches)]
+    last = ranks * SCHEDULES[schedule].stages_per_rank - 1
+    done: set[tuple[str, int, int]] = set()
+
+    def ready(kind: str, stage: int, i: int) -> bool:
+        before = {
+            "F": {("F", stage - 1, i)} if stage else set(),
+            "B": {("F", stage, i)},
+            "I": {("F", stage, i)},
+            "W": {("I", stage, i)},
+        }[kind]
+        behind = kind in "BI" and stage < last
+        return before <= done and (not behind or bool({("B", stage + 1, i), ("I", stage + 1, i)} & done))
+
+    while any(queues):
+        moved = [queue.pop(0) for queue in queues if queue and ready(*queue[0])]
+        assert moved, f"stuck before {[queue[:1] for queue in queues]}"
+        assert not done & set(moved)
+        done |= set(moved)
+    every = set(itertools.product(range(last + 1), range(microbatches)))
+    assert {event[1:] for event in done if event[0] == "F"} == every
+    assert {event[1:] for event in done if event[0] in "BI"} == every
+    assert {event[1:] for event in done if event[0] == "W"} == {event[1:] for event in done if event[0] == "I"}
+
+
+@sizes
+@pytest.mark.parametrize("schedule", ["interleaved_zero_bubble", "zbv_zero_bubble", "dualpipev"])
+def test_zero_bubble_puts_weights_off(orders, schedule, ranks, microbatches):
+    put_off = [
+        order.index(("W", *event[1:])) - order.index(event)
+        for order in orders(schedule, ranks, microbatches)
+        for event in order
+        if event[0] == "I"
+    ]
+    assert max(put_off) > 1
+
+
+@sizes
+def test_zbv_holds_no_more_activations_than_1f1b(orders, ranks, microbatches):
+    """At most two stages' worth for each rank: what 1F1B's first rank holds of stages twice as large."""
+    for order in orders("zbv_zero_bubble", ranks, microbatches):
+        held = itertools.accumulate({"F": 1, "W": -1, "B": -1}.get(event[0], 0) for event in order)
+        assert max(held) <= 2 * ranks
+
+
+@sizes
+def test_dualpipev_begins_both_ways(orders, ranks, microbatches):
+    for rank, order in enumerate(orders("dualpipev", ranks, microbatches)):
+        start = dualpipev_start(rank, ranks)
+        assert order[: len(start)] == start, f"rank {rank}"

@@ -1,0 +1,79 @@
+"""What is private upstream, as it was in torch 2.13; a later version that differs fails here first."""
+
+import importlib.metadata
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+pytestmark = pytest.mark.torch
+
+ALONE = """
+    import torch, torch.distributed as dist
+    from torch import nn
+    from torch_impl import upstream
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+"""
+
+
+def told(script: str) -> str:
+    """What a script prints, run in a process of its own."""
+    source = textwrap.dedent(ALONE) + textwrap.dedent(script)
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_the_version() -> None:
+    assert importlib.metadata.version("torch").startswith(("2.11.", "2.12.", "2.13."))
+
+
+def test_ddp_logging_data_of_torch_2_13() -> None:
+    script = """
+        ddp = nn.parallel.DistributedDataParallel(model)
+        for _ in range(3):
+            ddp(torch.ones(2, 3)).sum().backward()
+        logged = upstream.ddp_logging_data(ddp)
+        print(0 <= logged["avg_backward_compute_comm_overlap_time"] <= logged["avg_backward_comm_time"] < 10e9)
+    """
+    assert told(script) == "True"
+
+
+def test_rank_of_parameter_of_torch_2_13() -> None:
+    script = """
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+        zero = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=0.1)
+        print(upstream.rank_of_parameter(zero) == {p: 0 for p in model.parameters()})
+    """
+    assert told(script) == "True"
+
+
+def test_end_of_prediction_of_torch_2_13() -> None:
+    """After a prediction every parameter is a shard again, and no block is gathered that nobody asked for."""
+    script = """
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+        from torch.distributed.tensor import DTensor
+        mesh = init_device_mesh("cpu", (1,))
+        for layer in model:
+            fully_shard(layer, mesh=mesh, reshard_after_forward=False)
+        fully_shard(model, mesh=mesh, reshard_after_forward=False)
+        with torch.no_grad():
+            model(torch.ones(2, 3))
+        gathered = [not isinstance(p, DTensor) for p in model.parameters()]
+        upstream.end_of_prediction(model)
+        print(all(gathered), all(isinstance(p, DTensor) for p in model.parameters()))
+    """
+    assert told(script) == "True True"
+
+
+def test_operators_of_fully_shard_of_torch_2_13() -> None:
+    """The peak of gathered parameters is seen through them."""
+    script = """
+        import torch.distributed.fsdp
+        print(torch.ops.fsdp.all_gather_copy_in.default, torch.ops.fsdp.split_with_sizes_copy.default)
+    """
+    assert told(script) == "fsdp.all_gather_copy_in.default fsdp.split_with_sizes_copy.default"

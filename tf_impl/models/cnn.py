@@ -1,0 +1,25 @@
+"""BabyCNN: two convolution blocks and a two-layer head."""
+
+import tensorflow as tf
+
+from common.workload.models.cnn import CnnSpec
+from tf_impl.models.layers import Convolution, Linear, VariableFactory, average_pool, gelu
+
+
+class BabyCNN(tf.Module):
+    """[batch, height, width, channels] -> logits [batch, classes]."""
+
+    def __init__(self, spec: CnnSpec, variable: VariableFactory) -> None:
+        super().__init__()
+        self.image = spec.image
+        self.blocks = [Convolution(variable, f"blocks/{block}") for block in range(2)]
+        self.hidden = Linear(variable, "hidden")
+        self.output = Linear(variable, "output")
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        """Channels come last in the neutral layout and in TensorFlow's."""
+        x = tf.reshape(x, (-1, *self.image))
+        for block in self.blocks:
+            x = average_pool(gelu(block(x)))
+        x = tf.reshape(x, (-1, x.shape[1] * x.shape[2] * x.shape[3]))
+        return self.output(gelu(self.hidden(x)))

@@ -1,0 +1,91 @@
+"""The layers that torch has and TensorFlow has only in Keras, whose variables DTensor cannot hold."""
+
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+import tensorflow as tf
+
+from common.workload.models.transformer import NORM_EPSILON
+
+
+class VariableFactory(Protocol):
+    """What a strategy decides about the variables of a model.
+
+    Attributes:
+        lookup: Gathers rows [..., columns] of a table by ids [...], wherever the table is.
+    """
+
+    lookup: Callable[[tf.Variable, tf.Tensor], tf.Tensor]
+
+    def __call__(self, name: str) -> tf.Variable:
+        """Makes the variable of a neutral name, holding its initial value."""
+
+
+class Linear(tf.Module):
+    """x @ kernel + bias, on the last dimension."""
+
+    def __init__(self, variable: VariableFactory, name: str, bias: bool = True) -> None:
+        super().__init__()
+        self.kernel = variable(f"{name}/kernel")
+        self.bias = variable(f"{name}/bias") if bias else None
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        """[..., in] -> [..., out]."""
+        y = tf.tensordot(x, self.kernel, 1) if x.shape.rank > 2 else tf.matmul(x, self.kernel)
+        return y if self.bias is None else y + self.bias
+
+
+class Convolution(tf.Module):
+    """3x3, stride 1, same padding, on [batch, height, width, channels]."""
+
+    def __init__(self, variable: VariableFactory, name: str) -> None:
+        super().__init__()
+        self.kernel = variable(f"{name}/kernel")
+        self.bias = variable(f"{name}/bias")
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        """[batch, height, width, in] -> [batch, height, width, out]."""
+        return tf.nn.conv2d(x, self.kernel, strides=1, padding="SAME") + self.bias
+
+
+class Norm(tf.Module):
+    """Layer normalisation over the last dimension, with the biased variance."""
+
+    def __init__(self, variable: VariableFactory, name: str) -> None:
+        super().__init__()
+        self.scale = variable(f"{name}/scale")
+        self.bias = variable(f"{name}/bias")
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        """(x - mean) / sqrt(variance + epsilon) * scale + bias."""
+        centred = x - tf.reduce_mean(x, axis=-1, keepdims=True)
+        variance = tf.reduce_mean(centred * centred, axis=-1, keepdims=True)
+        return centred * tf.math.rsqrt(variance + NORM_EPSILON) * self.scale + self.bias
+
+
+class Table(tf.Module):
+    """A table whose rows are looked up by id."""
+
+    def __init__(self, variable: VariableFactory, name: str) -> None:
+        super().__init__()
+        self.table = variable(f"{name}/table")
+        self.lookup = variable.lookup
+
+    def __call__(self, ids: tf.Tensor) -> tf.Tensor:
+        """Ids [...] -> rows [..., width]."""
+        return self.lookup(self.table, ids)
+
+
+def average_pool(x: tf.Tensor) -> tf.Tensor:
+    """2x2 with stride 2, on [batch, height, width, channels].
+
+    By reshaping: DTensor (tensorflow 2.21) has no layout for the gradient of tf.nn.avg_pool2d.
+    """
+    _, height, width, channels = x.shape
+    return tf.reduce_mean(tf.reshape(x, (-1, height // 2, 2, width // 2, 2, channels)), axis=(2, 4))
+
+
+def gelu(x: tf.Tensor) -> tf.Tensor:
+    """X * Phi(x). By hand: in float64, tf.nn.gelu is only as exact as float32, in which it keeps its constants."""
+    return 0.5 * x * (1 + tf.math.erf(x * (1 / math.sqrt(2))))

@@ -1,0 +1,29 @@
+"""The losses, summed over every target."""
+
+import tensorflow as tf
+
+
+def cross_entropy(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+    """Sum of -log softmax(logits)[target].
+
+    Args:
+        logits: [..., classes].
+        targets: [...], classes.
+    """
+    # Gathered by hand: tf.nn.sparse_softmax_cross_entropy_with_logits is silently wrong on class-sharded DTensors.
+    log_probabilities = tf.nn.log_softmax(logits)
+    return -tf.reduce_sum(tf.gather(log_probabilities, targets, batch_dims=targets.shape.rank))
+
+
+def binary_cross_entropy(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+    """Sum of log(1 + exp(logit)) - target * logit.
+
+    Args:
+        logits: [batch].
+        targets: [batch], 0 or 1.
+    """
+    labels = tf.cast(targets, logits.dtype)
+    return tf.reduce_sum(tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits))
+
+
+LOSSES = {"cross_entropy": cross_entropy, "binary_cross_entropy": binary_cross_entropy}

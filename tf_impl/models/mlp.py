@@ -1,0 +1,22 @@
+"""The MLP: linear layers with GELU between them."""
+
+import tensorflow as tf
+
+from common.workload.models.mlp import MlpSpec
+from tf_impl.models.layers import Linear, VariableFactory, gelu
+
+
+class Mlp(tf.Module):
+    """[batch, ...] -> logits [batch, classes]."""
+
+    def __init__(self, spec: MlpSpec, variable: VariableFactory) -> None:
+        super().__init__()
+        self.features = spec.features
+        self.layers = [Linear(variable, f"layers/{layer}") for layer in range(spec.layers)]
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        """Flattens its input first."""
+        x = tf.reshape(x, (-1, self.features))
+        for layer in self.layers[:-1]:
+            x = gelu(layer(x))
+        return self.layers[-1](x)

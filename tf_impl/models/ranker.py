@@ -1,0 +1,24 @@
+"""The ranker: one embedding table per id, concatenated, then an MLP to one logit."""
+
+import tensorflow as tf
+
+from common.workload.models.ranker import RankerSpec
+from tf_impl.models.layers import Linear, Table, VariableFactory, gelu
+
+
+class Ranker(tf.Module):
+    """Ids [batch, tables] -> logits [batch]."""
+
+    def __init__(self, spec: RankerSpec, variable: VariableFactory) -> None:
+        super().__init__()
+        self.tables = [Table(variable, f"tables/{i}") for i in range(len(spec.rows()))]
+        self.hidden = [Linear(variable, f"hidden/{i}") for i in range(2)]
+        self.output = Linear(variable, "output")
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        """Looks up, concatenates, and climbs the tower."""
+        columns = tf.unstack(x, axis=1)
+        x = tf.concat([table(ids) for table, ids in zip(self.tables, columns, strict=True)], axis=1)
+        for layer in self.hidden:
+            x = gelu(layer(x))
+        return tf.squeeze(self.output(x), axis=1)

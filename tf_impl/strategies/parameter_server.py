@@ -1,0 +1,34 @@
+"""ParameterServerStrategy: servers hold the variables, workers compute steps on them, a chief hands the steps out.
+
+Replicated: nothing at rest. Split: tables by rows over the servers, the other variables one by one.
+Sent: a worker reads P and sends P of gradients back, of a table only the rows it looks up; the update runs on the server.
+Use it when tables do not fit one machine, or workers come and go.
+"""
+
+import json
+import os
+import threading
+
+import tensorflow as tf
+
+from common.config import RunConfig
+from common.workload.table import Workload
+from tf_impl.served_program import ServedProgram
+
+SERVING = ("worker", "ps")
+
+
+def build(workload: Workload, config: RunConfig) -> ServedProgram | None:
+    """The program of the chief; a worker or a server serves until it is stopped."""
+    os.environ["GRPC_FAIL_FAST"] = "use_caller"  # else a server that is not up yet fails the run
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    tf.config.set_visible_devices([], "GPU")
+    tf.config.threading.set_intra_op_parallelism_threads(config.threads)
+    tf.config.threading.set_inter_op_parallelism_threads(2)
+    if resolver.task_type in SERVING:
+        server = tf.distribute.Server(resolver.cluster_spec(), resolver.task_type, resolver.task_id, protocol="grpc")
+        threading.Event().wait()  # not in `join`, which no signal ends
+        del server
+        return None
+    servers = len(json.loads(os.environ["TF_CONFIG"])["cluster"]["ps"])
+    return ServedProgram(workload, config, resolver, servers)

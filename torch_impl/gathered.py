@@ -1,0 +1,60 @@
+"""Parameters gathered for a while: the most of them alive at once within a step, as `fully_shard` gathers and frees.
+
+References:
+    torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py of torch 2.13: the shards arrive in one flat buffer
+    (`fsdp::all_gather_copy_in`), which is then copied out to the parameters (`fsdp::split_with_sizes_copy`).
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+from torch.distributed.tensor import DTensor
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from torch_impl.sharded import own_part
+
+
+class Gathered:
+    """Told of every operator in turn, it follows the memory of gathered parameters."""
+
+    def __init__(self, model: nn.Module) -> None:
+        """Starts between two steps.
+
+        Args:
+            model: Its sharded parameters are looked at.
+        """
+        self.peak_bytes = 0
+        self._sharded = [module for module in model.modules() if any(isinstance(p, DTensor) for p in _own(module))]
+        self._at_rest = {id(parameter) for module in self._sharded for parameter in _own(module)}
+        self._buffers: dict[StorageWeakRef, int] = {}
+        self._params: dict[StorageWeakRef, torch.UntypedStorage] = {}  # freed by giving back what they point to
+
+    def before(self, name: str, filled: Iterable[torch.Tensor]) -> None:
+        """Looks at what is alive.
+
+        Args:
+            name: Of the operator that is about to run.
+            filled: Its argument `out`.
+        """
+        if not self._sharded:
+            return
+        own = (p for module in self._sharded for p in _own(module))
+        gathered = [own_part(p) for p in own if id(p) not in self._at_rest]
+        if name == "fsdp::split_with_sizes_copy":
+            gathered += filled
+        for storage in (tensor.untyped_storage() for tensor in gathered):
+            self._params[StorageWeakRef(storage)] = storage
+        self._buffers = {buffer: size for buffer, size in self._buffers.items() if not buffer.expired()}
+        alive = sum(self._buffers.values()) + sum(storage.nbytes() for storage in self._params.values())
+        self.peak_bytes = max(self.peak_bytes, alive)
+
+    def after(self, name: str, result: object) -> None:
+        """Takes note of a buffer that shards are about to arrive in."""
+        if name == "fsdp::all_gather_copy_in" and isinstance(result, list | tuple):
+            storage = result[1].untyped_storage()
+            self._buffers[StorageWeakRef(storage)] = storage.nbytes()
+
+
+def _own(module: nn.Module) -> Iterable[nn.Parameter]:
+    return module.parameters(recurse=False)

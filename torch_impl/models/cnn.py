@@ -1,0 +1,36 @@
+"""BabyCNN: two convolution blocks and a two-layer head."""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from common.workload.models.cnn import CnnSpec
+from torch_impl.models.pieces import Piece, chained
+
+
+class BabyCNN(nn.Module):
+    """[batch, height, width, channels] -> logits [batch, classes]."""
+
+    def __init__(self, spec: CnnSpec) -> None:
+        super().__init__()
+        height, width, channels = spec.image
+        sizes = (channels, spec.filters, 2 * spec.filters)
+        self.blocks = nn.ModuleList(nn.Conv2d(sizes[i], sizes[i + 1], kernel_size=3, padding=1) for i in range(2))
+        self.hidden = nn.Linear(height // 4 * (width // 4) * sizes[-1], spec.hidden)
+        self.output = nn.Linear(spec.hidden, spec.classes)
+
+    def cuts(self) -> dict[str, Piece]:
+        """Two blocks and two linear layers; channels come last in the neutral layout, second in torch's."""
+        return {
+            "blocks/0": lambda x: self._block(0, x.permute(0, 3, 1, 2)),
+            "blocks/1": lambda x: self._block(1, x).permute(0, 2, 3, 1).flatten(1),
+            "hidden": lambda x: functional.gelu(self.hidden(x)),
+            "output": self.output,
+        }
+
+    def _block(self, i: int, x: torch.Tensor) -> torch.Tensor:
+        return functional.avg_pool2d(functional.gelu(self.blocks[i](x)), 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """All pieces in order."""
+        return chained(self.cuts().values(), x)

@@ -1,0 +1,27 @@
+"""The losses, summed over every target."""
+
+import torch
+from torch.nn import functional
+
+
+def cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Sum of -log softmax(logits)[target].
+
+    Args:
+        logits: [..., classes].
+        targets: [...], classes.
+    """
+    return functional.cross_entropy(logits.flatten(0, -2), targets.flatten(), reduction="sum")
+
+
+def binary_cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Sum of log(1 + exp(logit)) - target * logit.
+
+    Args:
+        logits: [batch].
+        targets: [batch], 0 or 1.
+    """
+    return functional.binary_cross_entropy_with_logits(logits, targets.to(logits.dtype), reduction="sum")
+
+
+LOSSES = {"cross_entropy": cross_entropy, "binary_cross_entropy": binary_cross_entropy}

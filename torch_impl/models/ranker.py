@@ -1,0 +1,32 @@
+"""The ranker: one embedding table per id, concatenated, then an MLP to one logit."""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from common.workload.models.ranker import RankerSpec
+from torch_impl.models.pieces import Piece, chained
+
+
+class Ranker(nn.Module):
+    """Ids [batch, tables] -> logits [batch]."""
+
+    def __init__(self, spec: RankerSpec) -> None:
+        super().__init__()
+        self.tables = nn.ModuleList(nn.Embedding(rows, spec.embedding) for rows in spec.rows())
+        sizes = (len(spec.rows()) * spec.embedding, spec.hidden, spec.hidden // 2)
+        self.hidden = nn.ModuleList(nn.Linear(sizes[i], sizes[i + 1]) for i in range(2))
+        self.output = nn.Linear(sizes[-1], 1)
+
+    def cuts(self) -> dict[str, Piece]:
+        """Looks up and concatenates; then climbs the tower, one piece a layer."""
+        return {
+            "tables": lambda x: torch.cat([table(x[:, i]) for i, table in enumerate(self.tables)], dim=1),
+            "hidden/0": lambda x: functional.gelu(self.hidden[0](x)),
+            "hidden/1": lambda x: functional.gelu(self.hidden[1](x)),
+            "output": lambda x: self.output(x).squeeze(1),
+        }
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """All pieces in order."""
+        return chained(self.cuts().values(), x)

@@ -1,0 +1,104 @@
+"""The transformer: pre-LN, causal, learned positions, exact GELU.
+
+Shape suffixes: B batch, T tokens, D width, H heads, K width of a head, V vocabulary.
+"""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from common.workload.models.transformer import NORM_EPSILON, TransformerSpec
+from torch_impl.models.pieces import Piece, chained
+
+
+class Embedding(nn.Module):
+    """Token table plus position table."""
+
+    def __init__(self, spec: TransformerSpec) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(spec.vocabulary, spec.width)
+        self.positions = nn.Embedding(spec.context, spec.width)
+
+    def forward(self, x_BT: torch.Tensor) -> torch.Tensor:
+        """[B, T] ids -> [B, T, D]."""
+        return self.tokens(x_BT) + self.positions(torch.arange(x_BT.shape[1], device=x_BT.device))
+
+
+class Attention(nn.Module):
+    """Causal self-attention; q, k and v are separate, k has no bias."""
+
+    def __init__(self, spec: TransformerSpec) -> None:
+        super().__init__()
+        self.head_width = spec.width // spec.heads
+        self.query = nn.Linear(spec.width, spec.width)
+        self.key = nn.Linear(spec.width, spec.width, bias=False)
+        self.value = nn.Linear(spec.width, spec.width)
+        self.output = nn.Linear(spec.width, spec.width)
+
+    def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
+        """[B, T, D] -> [B, T, D]; the number of heads follows from what the projections hold."""
+        projected = (self.query(x_BTD), self.key(x_BTD), self.value(x_BTD))
+        q_BHTK, k_BHTK, v_BHTK = (a.unflatten(-1, (-1, self.head_width)).transpose(1, 2) for a in projected)
+        mixed_BHTK = functional.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, is_causal=True)
+        return self.output(mixed_BHTK.transpose(1, 2).flatten(2))
+
+
+class FeedForward(nn.Module):
+    """Up to four times the width, GELU, down again."""
+
+    def __init__(self, spec: TransformerSpec) -> None:
+        super().__init__()
+        self.up = nn.Linear(spec.width, 4 * spec.width)
+        self.down = nn.Linear(4 * spec.width, spec.width)
+
+    def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
+        """[B, T, D] -> [B, T, D]."""
+        return self.down(functional.gelu(self.up(x_BTD)))
+
+
+class Block(nn.Module):
+    """x + attention(norm(x)), then x + mlp(norm(x))."""
+
+    def __init__(self, spec: TransformerSpec) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(spec.width, eps=NORM_EPSILON)
+        self.attention = Attention(spec)
+        self.mlp_norm = nn.LayerNorm(spec.width, eps=NORM_EPSILON)
+        self.mlp = FeedForward(spec)
+
+    def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
+        """[B, T, D] -> [B, T, D]."""
+        x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD))
+        return x_BTD + self.mlp(self.mlp_norm(x_BTD))
+
+
+class Head(nn.Module):
+    """[B, T, D] -> logits [B, T, V]."""
+
+    def __init__(self, spec: TransformerSpec) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(spec.width, eps=NORM_EPSILON)
+        self.logits = nn.Linear(spec.width, spec.vocabulary, bias=False)
+
+    def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
+        """Untied from the token table."""
+        return self.logits(self.norm(x_BTD))
+
+
+class Transformer(nn.Module):
+    """Ids [B, T] -> logits [B, T, V]."""
+
+    def __init__(self, spec: TransformerSpec) -> None:
+        super().__init__()
+        self.embedding = Embedding(spec)
+        self.blocks = nn.ModuleList(Block(spec) for _ in range(spec.layers))
+        self.head = Head(spec)
+
+    def cuts(self) -> dict[str, Piece]:
+        """Embedding, blocks, head."""
+        blocks = {f"blocks/{i}": block for i, block in enumerate(self.blocks)}
+        return {"embedding": self.embedding, **blocks, "head": self.head}
+
+    def forward(self, x_BT: torch.Tensor) -> torch.Tensor:
+        """All pieces in order."""
+        return chained(self.cuts().values(), x_BT)

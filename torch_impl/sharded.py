@@ -1,0 +1,38 @@
+"""Tensors whose parts lie on several ranks: DTensors, next to plain ones that every rank holds whole."""
+
+import torch
+from torch.distributed.tensor import DTensor
+
+
+def whole(tensor: torch.Tensor) -> torch.Tensor:
+    """All of it, gathered from wherever its parts are."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def own_part(tensor: torch.Tensor) -> torch.Tensor:
+    """What this rank holds of it."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def total_norm(tensors: list[torch.Tensor]) -> torch.Tensor:
+    """The norm of all of them together, each in parts or whole."""
+    return torch.stack([whole(torch.linalg.vector_norm(tensor)) for tensor in tensors]).square().sum().sqrt()
+
+
+def place(target: torch.Tensor, value: torch.Tensor) -> None:
+    """Copies a whole value, which every rank has, into a tensor: each rank its part, and nothing is sent.
+
+    (Not by `distribute_tensor`, which in torch 2.13 knows nothing of a dimension that is cut twice, first along a
+    tensor axis and then, within each part, along a shard axis.)
+    """
+    if isinstance(target, DTensor):
+        mesh = target.device_mesh
+        for axis in reversed(range(mesh.ndim)):  # the axis cut first is the last one
+            placement = target.placements[axis]
+            if not placement.is_replicate():
+                parts = value.chunk(mesh.size(axis), placement.dim)
+                rank = mesh.get_local_rank(axis)
+                value = parts[rank] if rank < len(parts) else value.narrow(placement.dim, 0, 0)
+        target.to_local().copy_(value)
+    else:
+        target.copy_(value)

@@ -1,0 +1,94 @@
+"""Data parallelism by hand: what DistributedDataParallel does, without its buckets and without its overlap.
+
+Replicated: parameters, gradients, optimizer. Split: the batch.
+Sent: once the backward pass is done, the flat gradient, all-reduced in one piece: 2(N-1)/N of its bytes a rank.
+Use it to see the algorithm, and as the control for `ddp`: here nothing is sent while anything is computed.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from common.config import RunConfig
+from common.workload.table import Workload
+from torch_impl.devices import join_group, synchronize, use_device
+from torch_impl.optimizers import build_optimizer
+from torch_impl.program import Parts, TrainingProgram, fresh_model
+
+
+def ring_all_reduce(flat: torch.Tensor) -> None:
+    """Sums a flat tensor over all ranks, in place, from messages between neighbours alone.
+
+    N - 1 messages to the right leave each rank with the whole sum of one chunk of N (a reduce-scatter); N - 1 more hand
+    the sums round (an all-gather). Every message is 1/N of the tensor, whatever the number of ranks.
+
+    References:
+        Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations".
+    """
+    rank, count = dist.get_rank(), dist.get_world_size()
+    padded = nn.functional.pad(flat, (0, -len(flat) % count))
+    chunks = list(padded.chunk(count))
+    received = torch.empty_like(chunks[0])
+    for hop in range(2 * (count - 1)):
+        sending = dist.isend(chunks[(rank - hop) % count], (rank + 1) % count)
+        dist.recv(received, (rank - 1) % count)
+        sending.wait()  # before the chunk may change
+        arrived = chunks[(rank - hop - 1) % count]
+        if hop < count - 1:
+            arrived += received
+        else:
+            arrived.copy_(received)
+    flat.copy_(padded[: len(flat)])
+
+
+class FlatExchange:
+    """Sums the gradients of all ranks once they are there; knows how long that took."""
+
+    def __init__(self, model: nn.Module, device: torch.device, all_reduce: Callable[[torch.Tensor], object]) -> None:
+        self._parameters = list(model.parameters())
+        self._device = device
+        self._all_reduce = all_reduce
+        self._seconds: list[float] = []
+
+    @contextlib.contextmanager
+    def __call__(self, last: bool) -> Iterator[None]:
+        """Around forward and backward."""
+        yield
+        if last:
+            synchronize(self._device)
+            start = time.perf_counter()
+            gradients = [p.grad for p in self._parameters if p.grad is not None]
+            flat = torch.cat([gradient.flatten() for gradient in gradients])
+            self._all_reduce(flat)
+            for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+                gradient.copy_(part.view(gradient.shape))
+            synchronize(self._device)
+            self._seconds.append(time.perf_counter() - start)
+
+    def measures(self) -> Mapping[str, float]:
+        """The middle one of all steps; the first step connects the ranks."""
+        return {"communication_seconds": sorted(self._seconds)[len(self._seconds) // 2], "overlap_seconds": 0.0}
+
+
+def build(workload: Workload, config: RunConfig) -> TrainingProgram:
+    """The program of one rank."""
+    device = use_device(config)
+    join_group(config, device)
+    model = fresh_model(workload, config, device)
+    exchange = FlatExchange(model, device, ring_all_reduce if config.options["ring"] else dist.all_reduce)
+    parts = Parts(
+        model=model,
+        bare=model,
+        optimizer=build_optimizer(workload.optimizer(config), model.parameters()),
+        device=device,
+        shard=(dist.get_rank(), dist.get_world_size()),
+        exchange=exchange,
+        sum_losses=lambda losses: dist.all_reduce(losses),
+        measures=exchange.measures,
+        device_note="one process per device",
+    )
+    return TrainingProgram(workload, config, parts)

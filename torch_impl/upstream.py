@@ -1,0 +1,42 @@
+"""What upstream keeps to itself, one function each; a test named after the version holds each to what it was."""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.fsdp import FSDPModule
+    from torch.distributed.optim import ZeroRedundancyOptimizer  # its import takes a third of a second
+
+
+def ddp_logging_data(model: DistributedDataParallel) -> dict[str, float]:
+    """DDP's own averages over the steps that it samples: the first ten, then every hundredth (torch 2.13)."""
+    return model._get_ddp_logging_data()
+
+
+def rank_of_parameter(optimizer: "ZeroRedundancyOptimizer") -> dict[torch.Tensor, int]:
+    """Parameter -> the rank that updates it and keeps its slots (torch 2.13)."""
+    return optimizer._param_to_rank
+
+
+def end_of_prediction(model: "FSDPModule") -> None:
+    """After a forward pass that no backward pass follows: frees what is gathered, forgets in which order.
+
+    Otherwise the next backward pass would gather a block too many. Torch 2.11 has no public way to forget, but frees.
+    """
+    from torch.distributed.fsdp import FSDPModule
+
+    forget = getattr(model, "reset_iter_state", None)
+    blocks = [module for module in model.modules() if isinstance(module, FSDPModule)]
+    for free in [forget] if forget else [block.reshard for block in blocks]:
+        free()
+
+
+def replicate(module: nn.Module, mesh: "DeviceMesh") -> None:
+    """Data parallelism as FSDP2 does it, with nothing sharded; made for use inside pipelines (torch 2.13)."""
+    from torch.distributed._composable.replicate_with_fsdp import replicate
+
+    replicate(module, mesh=mesh)

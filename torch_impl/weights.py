@@ -1,0 +1,70 @@
+"""Neutral names and layouts <-> torch's parameters."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import torch
+from torch import nn
+
+from torch_impl.sharded import own_part
+
+# Type of module -> its parameters: the neutral name, and how its axes are permuted from torch's layout to the neutral.
+_NEUTRAL = {
+    nn.Linear: {"weight": ("kernel", (1, 0)), "bias": ("bias", (0,))},
+    nn.Conv2d: {"weight": ("kernel", (2, 3, 1, 0)), "bias": ("bias", (0,))},
+    nn.Embedding: {"weight": ("table", (0, 1))},
+    nn.LayerNorm: {"weight": ("scale", (0,)), "bias": ("bias", (0,))},
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Weight:
+    """A parameter of a model, with the way to its neutral layout.
+
+    Attributes:
+        parameter: Torch's.
+        permutation: Of the axes, from torch's layout to the neutral one.
+    """
+
+    parameter: nn.Parameter
+    permutation: tuple[int, ...]
+
+    def to_neutral(self, value: torch.Tensor) -> np.ndarray:
+        """A whole tensor shaped like the parameter, in the neutral layout."""
+        return value.detach().cpu().permute(self.permutation).numpy().copy()
+
+    def from_neutral(self, value: np.ndarray) -> torch.Tensor:
+        """The inverse, in the parameter's dtype, on its device."""
+        permuted = np.ascontiguousarray(value.transpose(np.argsort(self.permutation)))
+        return torch.from_numpy(permuted).to(self.parameter.device, self.parameter.dtype)
+
+
+def named_weights(model: nn.Module) -> dict[str, Weight]:
+    """A model's parameters by neutral name.
+
+    Args:
+        model: Not wrapped by anything that changes its modules' paths.
+    """
+    weights = {}
+    for path, module in model.named_modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            neutral, permutation = _kind(module)[name]
+            weights[f"{path.replace('.', '/')}/{neutral}"] = Weight(parameter, permutation)
+    return weights
+
+
+def _kind(module: nn.Module) -> Mapping[str, tuple[str, tuple[int, ...]]]:
+    return next(table for kind, table in _NEUTRAL.items() if isinstance(module, kind))
+
+
+def load(model: nn.Module, params: Mapping[str, np.ndarray]) -> None:
+    """Sets every parameter of an unwrapped model."""
+    with torch.no_grad():
+        for name, weight in named_weights(model).items():
+            weight.parameter.copy_(weight.from_neutral(params[name]))
+
+
+def nbytes(tensors: Iterable[torch.Tensor | None]) -> int:
+    """The bytes of tensors that exist; of a sharded one, those of this process's part."""
+    return sum(own_part(tensor).nbytes for tensor in tensors if tensor is not None)
