@@ -1,11 +1,15 @@
-"""What our layer costs: `single` against a bare loop of the same framework, model, batches, threads and core.
+"""What our layer costs: a row against a bare loop of the same API, model, batches, threads and cores.
 
-`python -m benchmarks.overhead` prints a row per framework and workload: the bare loop's time over ours, the median over
-interleaved pairs with its 95 % interval. 1 is free; the bars are 0.97 on prose-gpt and 0.90 on digits-mlp.
+`python -m benchmarks.overhead [torch:ddp ...]` prints a row per strategy and workload: the bare loop's time over ours,
+the median over interleaved pairs with its 95 % interval. 1 is free. The bars: 0.97 for `single` on prose-gpt and 0.90 on
+digits-mlp; 0.95 for the others on prose-gpt.
+
+Both loops run in the same processes, in turn, so that both find the machine in the same state.
 """
 
 import importlib
 import itertools
+import os
 import subprocess
 import sys
 import tempfile
@@ -17,33 +21,77 @@ from common.batch import batches
 from common.config import FRAMEWORKS, RunConfig
 from common.evidence.statistics import median_interval
 from common.runtime.check import check
+from common.runtime.launcher import HOST, free_ports
 from common.runtime.loop import in_dtype, train
 from common.runtime.records import ProcessRecord
+from common.runtime.topology import resolve, who_am_i
 from common.runtime.worker import pin
+from common.strategy import strategy_info
+from common.workload.table import Workload
+from experiments.arguments import parse_cell
 
 PAIRS = 21
 STEPS = {"prose-gpt": 4, "digits-mlp": 150}
+BARE = {
+    "torch:single": list(STEPS),
+    "torch:ddp": ["prose-gpt"],
+    "torch:fsdp": ["prose-gpt"],
+    "torch:pp": ["prose-gpt"],
+    "tf:single": list(STEPS),
+    "tf:mirrored": ["prose-gpt"],
+    "tf:multi_worker_mirrored": ["prose-gpt"],
+}
 
 
-def main() -> None:
-    """Every pair, each framework in a process of its own."""
-    print("| framework | workload | bare / ours | 95 % | ours, ms a step |\n|---|---|---|---|---|", flush=True)
-    for framework, workload in itertools.product(("torch", "tf"), STEPS):
-        subprocess.run(
-            [sys.executable, "-m", "benchmarks.overhead", framework, workload], check=True, stderr=subprocess.DEVNULL
-        )
+def main(cells: list[str]) -> None:
+    """Every pair, each row in processes of its own."""
+    print("| strategy | workload | bare / ours | 95 % | ours, ms a step |\n|---|---|---|---|---|", flush=True)
+    for cell in cells or list(BARE):
+        for workload in BARE[cell]:
+            _start(cell, workload)
 
 
-def measure(framework: str, name: str) -> None:
-    """One framework on one workload: warms both up, then times them in turn."""
-    config, workload = check(RunConfig(framework=framework, workload=name, parity=False))
+def _start(cell: str, name: str) -> None:
+    config, _ = _checked(cell, name)
+    specs = strategy_info(config.framework, config.strategy).topology(config)
+    addresses = [(HOST, port) for port in free_ports(len(specs))]
+    command = [sys.executable, "-m", "benchmarks.overhead", "--measure", cell, name]
+    processes = [
+        subprocess.Popen(command, env={**os.environ, **resolve(spec, addresses)}, stderr=subprocess.DEVNULL)
+        for spec in specs
+    ]
+    codes = [process.wait() for process in processes]
+    if any(codes):
+        print(f"| {cell} | {name} | failed, exit codes {codes} | | |", flush=True)
+
+
+def _checked(cell: str, name: str) -> tuple[RunConfig, Workload]:
+    framework, info, options = parse_cell(cell)
+    asked = RunConfig(
+        framework=framework,
+        strategy=info.name,
+        options=options,
+        workload=name,
+        devices=2 if info.axes else 1,
+        parity=False,
+    )
+    return check(asked)
+
+
+def measure(cell: str, name: str) -> None:
+    """One process of one row on one workload: warms both up, then times them in turn; the first process prints."""
+    config, workload = _checked(cell, name)
     pin(config)
-    program = importlib.import_module(f"{FRAMEWORKS[framework]}.strategies.single").build(workload, config)
-    step = importlib.import_module(f"benchmarks.bare_{framework}").bare(workload, config)
+    rank = who_am_i(strategy_info(config.framework, config.strategy).topology(config), os.environ)
+    program = importlib.import_module(f"{FRAMEWORKS[config.framework]}.strategies.{config.strategy}").build(
+        workload, config
+    )
+    loops = importlib.import_module(f"benchmarks.bare_{config.framework}")
+    step = getattr(loops, config.strategy)(workload, config, program)
     data = in_dtype(workload.data.load(), config.dtype)
     size, count = config.batch_size or 0, STEPS[name]
     streams = [batches(data.train_inputs, data.train_targets, size, config.seed) for _ in range(2)]
-    record = ProcessRecord(Path(tempfile.mkdtemp()), "rank-0", 0)
+    record = ProcessRecord(Path(tempfile.mkdtemp()), f"rank-{rank}", rank)
 
     def ours() -> float:
         # Our own loop, windows, losses, records and all; two windows, of which the first is a single step.
@@ -53,14 +101,16 @@ def measure(framework: str, name: str) -> None:
 
     def bare() -> float:
         start = time.perf_counter()
-        losses = [step(b.inputs[b.indices], b.targets[b.indices]) for b in itertools.islice(streams[1], count)]
+        losses = [step(batch) for batch in itertools.islice(streams[1], count)]
         float(losses[-1])
         return time.perf_counter() - start
 
     pairs = _interleaved(ours, bare)
-    ratio, low, high = median_interval([other / own for own, other in pairs])
-    milliseconds = sorted(own for own, _ in pairs)[PAIRS // 2] / count * 1e3
-    print(f"| {framework} | {name} | {ratio:.3f} | {low:.3f} .. {high:.3f} | {milliseconds:.2f} |", flush=True)
+    if rank == 0:
+        ratio, low, high = median_interval([other / own for own, other in pairs])
+        milliseconds = sorted(own for own, _ in pairs)[PAIRS // 2] / count * 1e3
+        print(f"| {cell} | {name} | {ratio:.3f} | {low:.3f} .. {high:.3f} | {milliseconds:.2f} |", flush=True)
+    program.close()
 
 
 def _interleaved(ours: Callable[[], float], bare: Callable[[], float]) -> list[tuple[float, float]]:
@@ -76,4 +126,8 @@ def _interleaved(ours: Callable[[], float], bare: Callable[[], float]) -> list[t
 
 
 if __name__ == "__main__":
-    measure(*sys.argv[1:]) if len(sys.argv) > 1 else main()
+    if sys.argv[1:2] == ["--measure"]:
+        measure(*sys.argv[2:])
+        sys.stdout.flush()
+        os._exit(0)  # both frameworks crash or hang now and then in their own teardown
+    main(sys.argv[1:])
