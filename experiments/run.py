@@ -35,6 +35,8 @@ def main(arguments: Sequence[str]) -> int:
     print(f"\n{tables.comparison([result])}\n\n{tables.verdict([result])}")
     if result.parity.passed is None:
         print(f"Parity was not judged: {result.parity.reason}.")
+    if told := tables.measures(result):
+        print(told)
     print(f"Run: {run}\nAgain: {result.command}", flush=True)
     raise_if_missed(result)
     return 0

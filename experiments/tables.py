@@ -66,8 +66,19 @@ def _state_bytes(result: RunResult) -> str:
 def _sent(result: RunResult) -> str:
     measured = sum(row.sent_bytes_per_step for row in result.processes)
     topology = strategy_info(result.framework, result.strategy).topology(result.config)
-    unseen = any(spec.serves for spec in topology)  # a process that only serves leaves no measurements
+    counted = {row.role for row in result.processes if row.sent_bytes_per_step}
+    unseen = any(spec.serves and spec.role not in counted for spec in topology)  # it serves on another machine
     return f"{'at least ' if unseen else ''}{size(measured)} ({size(result.predicted.sent_bytes_per_step)})"
+
+
+def measures(result: RunResult) -> str:
+    """The strategy's own quantities, a line each, over all its processes; "" if it has none."""
+    lines = []
+    for measure in strategy_info(result.framework, result.strategy).measures:
+        values = [row.measures[measure.name] for row in result.processes if measure.name in row.measures]
+        shown = dict.fromkeys(f"{value:.4g}" for value in ([min(values), max(values)] if values else []))
+        lines += [f"{measure.name}: {' to '.join(shown)} {measure.unit}: {measure.meaning}"] if values else []
+    return "\n".join(lines)
 
 
 def columns(results: Sequence[RunResult]) -> list[Column]:

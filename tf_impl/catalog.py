@@ -10,13 +10,14 @@ from common.evidence.laws.replicated import replicated
 from common.evidence.laws.tensor_split import tensor_split
 from common.mesh import Mesh
 from common.runtime.topology import clients, num_devices, one_process, served, workers
-from common.strategy import Answer, FrameworkInfo, StrategyInfo
+from common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo
 from common.workload.models.spec import even_split_table
 from common.workload.models.transformer import TransformerSpec
 from common.workload.table import Workload
 from tf_impl.tpu_probe import grpc_address, reachable
 
 REDUCTIONS = ("auto", "ring", "reduction_to_one_device", "hierarchical_copy", "nccl")
+CONSISTENCIES = ("serial", "async")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,13 +45,23 @@ def _even_devices(workload: Workload, config: RunConfig) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class ParameterServerOptions:
-    """Over how many servers parameter_server spreads the variables."""
+    """Over how many servers parameter_server spreads the variables, and whether workers wait for each other."""
 
     parameter_servers: int = flag(1, "processes that hold the variables; tables are cut by rows over them")
+    consistency: str = flag(
+        "serial",
+        f"one of {', '.join(CONSISTENCIES)}: updates of the global batch one by one, or one of each worker's shard, as they come",
+    )
 
     def __post_init__(self) -> None:
         if self.parameter_servers < 1:
             raise ConfigError(f"--parameter-servers is {self.parameter_servers}; give a positive whole number.")
+        if self.consistency not in CONSISTENCIES:
+            raise unknown("consistency", self.consistency, CONSISTENCIES)
+
+
+def _one_after_the_other(config: RunConfig) -> bool:
+    return config.options["consistency"] == "serial"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,9 +201,11 @@ FRAMEWORK = FrameworkInfo(
         ),
         StrategyInfo(
             name="parameter_server",
-            summary="Servers hold the variables; a chief hands whole steps to the workers in turn, one at a time.",
+            summary="Servers hold the variables; a chief hands updates to the workers, one at a time or as they come.",
             goal="tables that fit no single machine; workers that come and go",
-            data_split=Answer("no", "each step is one worker's, on the whole global batch"),
+            data_split=Answer(
+                "flexible", "serial: a step is one worker's, on the whole batch; async: a shard per worker"
+            ),
             model_split=Answer("yes", "tables by rows over the servers, the other variables one by one"),
             synchronous=True,
             hardware="many machines with much memory, and CPU or GPU workers",
@@ -202,8 +215,16 @@ FRAMEWORK = FrameworkInfo(
             backend="grpc",
             reference="tf.distribute.ParameterServerStrategy, tf.distribute.coordinator.ClusterCoordinator",
             status="experimental for custom loops; Keras 3 fit is not supported under it",
-            twin="",
+            twin="torch:rpc_parameter_server",
             options=ParameterServerOptions,
+            measures=(
+                Measure(
+                    "staleness", "updates", "mean age of the parameters to which a worker's gradients were applied"
+                ),
+                Measure("updates_applied", "updates", "those that were handed out, every one of them applied"),
+                Measure("updates_repeated", "updates", "those applied again, at least in part: their worker had died"),
+            ),
+            waits=_one_after_the_other,
         ),
         StrategyInfo(
             name="tpu",

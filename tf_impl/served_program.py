@@ -1,9 +1,11 @@
-"""The training step of a chief that hands whole steps to workers, whose variables are on servers.
+"""The training step of a chief that hands updates to workers, whose variables are on servers.
 
-The parts are those of `program.py`. There is no exchange between workers: a step's gradients go to the servers, where
-the update runs, so that the slots never travel.
+The parts are those of `program.py`. There is no exchange between workers: the gradients of an update go to the servers,
+where it runs, so that the slots never travel. Serial, a step is one update on the whole global batch. Asynchronous, it is
+one on each worker's shard, a batch of its own, and nothing waits for anything before the window ends.
 """
 
+import functools
 from collections.abc import Mapping
 
 import numpy as np
@@ -20,8 +22,13 @@ from tf_impl import weights
 from tf_impl.models import build_model
 from tf_impl.models.losses import LOSSES
 from tf_impl.optimizers import UPDATES, corrections
+from tf_impl.served_graph import crossing
+from tf_impl.served_updates import Updates
 
 Gradient = tf.Tensor | tf.IndexedSlices
+AHEAD = 8
+"""How many updates a worker the chief hands out before they are done: each holds its shard, and a step handed out counts
+as progress, which is to mean that one was taken."""
 
 
 class ServedProgram:
@@ -41,14 +48,18 @@ class ServedProgram:
         self.micro_batches = config.techniques.micro_batches
         self.clip_norm = config.techniques.clip_norm
         self._workers = num_devices(config)
+        self._serial = config.options["consistency"] == "serial"
+        self._updates_per_step = 1 if self._serial else self._workers
+        self._ahead = AHEAD * self._workers
         tables = {name: param for name, param in workload.model.params().items() if param.lookups}
         self._tables = frozenset(tables)
         item = np.dtype(config.dtype).itemsize
         self._bytes_looked_up = [param.lookups * param.shape[1] * item for param in tables.values()]
         self._shards = 1
         self._servers = servers
-        self._step = 0
-        self._losses: list[float] = []
+        self._step = self._first_update = self._scheduled = self._begun = 0
+        self._results: list[tf.distribute.coordinator.RemoteValue] = []
+        self._staleness: list[float] = []
         self._read_bytes = self._rows_bytes = 0
         self.strategy = tf.distribute.ParameterServerStrategy(resolver, self._partitions)
         self.coordinator = tf.distribute.coordinator.ClusterCoordinator(self.strategy)
@@ -57,6 +68,7 @@ class ServedProgram:
             self.model = build_model(workload.model, variables)
             self.params = {name: _parts(variable) for name, variable in variables.by_name.items()}
             self.slots = {slot: self._zeros() for slot in self.optimizer.slots}
+            self.updates = Updates(part for parts in self.params.values() for part in parts)
         self._train = tf.function(self._worker_step)
         self._predict = tf.function(self.model)
 
@@ -81,19 +93,28 @@ class ServedProgram:
         return slot
 
     def step(self, batch: Batch) -> None:
-        """One step on whichever worker takes it; the next one waits for it, and so sees its update."""
-        loss = self.coordinator.schedule(self._train, args=self._arguments(batch))
-        self._losses.append(float(loss.fetch()))
+        """Hands out the step's updates, each to whichever worker takes it; serial, the next waits, and so sees its update."""
+        for shard in range(self._updates_per_step):
+            if len(self._results) >= self._ahead:
+                self._results[-self._ahead].get()
+            self._results.append(self.coordinator.schedule(self._train, args=self._arguments(batch, shard)))
+            self._scheduled += 1
+        if self._serial:
+            self.coordinator.join()
         self._step += 1
 
-    def _arguments(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        x, y = map(tf.constant, batch.rows(0, 1))
-        return x, y, tf.constant(corrections(self.optimizer, self._step + 1), tf.float64)
+    def _arguments(self, batch: Batch, shard: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        x, y = map(tf.constant, batch.rows(shard, self._updates_per_step))
+        update = self._first_update + self._scheduled + 1
+        return x, y, tf.constant(corrections(self.optimizer, update), tf.float64)
 
     def _worker_step(self, x: tf.Tensor, y: tf.Tensor, corrections: tf.Tensor) -> tf.Tensor:
+        version = self.updates.version()
         loss, gradients = self.gradients(x, y)
-        self.apply(corrections, gradients)
-        return loss
+        staleness = self.updates.begin(version, gradients)
+        with tf.control_dependencies([staleness]):
+            self.apply(corrections, gradients)
+        return tf.stack([tf.cast(loss, tf.float64), tf.cast(staleness, tf.float64)])  # one tensor: one answer
 
     def gradients(self, x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, list[Gradient]]:
         """Loss and gradients of the mean loss, accumulated over the micro-batches; those of tables as rows."""
@@ -121,12 +142,18 @@ class ServedProgram:
                 slots = tuple(slot[name][index] for slot in self.slots.values())
                 gradient = next(remaining)
                 with tf.device(part.device):
-                    self.update(self.optimizer, part, tf.convert_to_tensor(gradient), slots, corrections)
+                    arguments = (part, tf.convert_to_tensor(gradient), slots, corrections)
+                    self.updates.alone(part, functools.partial(self.update, self.optimizer, *arguments))
 
     def losses(self) -> list[float]:
-        """The losses since the last call; every step was on a whole global batch."""
-        taken, self._losses = self._losses, []
-        return taken
+        """The losses since the last call; a step's is the mean of its updates', each as its worker computed it."""
+        taken, self._results = self._results, []
+        if not taken:
+            return []
+        losses, staleness = np.array([result.fetch() for result in taken]).T
+        self._staleness += staleness.tolist()
+        self._begun = self.updates.begun()
+        return losses.reshape(-1, self._updates_per_step).mean(axis=1).tolist()
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Logits, on a worker."""
@@ -139,7 +166,7 @@ class ServedProgram:
 
     def restore(self, state: TrainState) -> None:
         """Each server takes its parts."""
-        self._step = state.step
+        self._step = self._first_update = state.step
         for variables, values in ((self.params, state.params), *((self.slots[s], state.slots[s]) for s in self.slots)):
             for name, parts in variables.items():
                 cuts = np.cumsum([part.shape[0] for part in parts])[:-1]
@@ -147,16 +174,17 @@ class ServedProgram:
                     part.assign(value.astype(part.dtype.as_numpy_dtype))
 
     def observe(self, batch: Batch) -> tuple[Exchange, ...]:
-        """One more step; what its worker reads and sends is in its graph, but for the rows of tables."""
-        arguments = self._arguments(batch)
+        """One more step; what its workers read and send is in their graph, but for the rows of tables."""
+        arguments = self._arguments(batch, 0)
         self.step(batch)
-        self._read_bytes, sent_bytes = _crossing(self._train.get_concrete_function(*arguments).graph)
-        count = len(self.params)
+        self._read_bytes, sent_bytes = crossing(self._train.get_concrete_function(*arguments).graph)
+        updates = self._updates_per_step
         pulled, pushed = self._read_bytes + self._rows_bytes, sent_bytes + self._rows_bytes
-        return (Exchange("pull", count, pulled), Exchange("push", count, pushed))
+        count = updates * len(self.params)
+        return (Exchange("pull", count, updates * pulled), Exchange("push", count, updates * pushed))
 
     def footprint(self) -> tuple[Footprint, ...]:
-        """The chief answers for its servers, which hold everything, and for its workers, which hold what they read."""
+        """The chief answers for all: itself, workers, which hold what they read, and servers, which hold everything."""
         held = {f"/job:ps/replica:0/task:{index}/device:CPU:0": [0, 0] for index in range(self._servers)}
         for kind, variables in ((0, self.params), *((1, slot) for slot in self.slots.values())):
             for part in (part for parts in variables.values() for part in parts):
@@ -164,11 +192,14 @@ class ServedProgram:
         servers = [Footprint(device, p, p, p, slots, "graph") for device, (p, slots) in held.items()]
         gradients = self._read_bytes + self._rows_bytes
         workers = [f"/job:worker/replica:0/task:{index}/device:CPU:0" for index in range(self._workers)]
-        return (*(Footprint(w, 0, self._read_bytes, gradients, 0, "graph") for w in workers), *servers)
+        chief = Footprint("/job:chief/replica:0/task:0/device:CPU:0", 0, 0, 0, 0, "graph")
+        return (chief, *(Footprint(w, 0, self._read_bytes, gradients, 0, "graph") for w in workers), *servers)
 
     def measures(self) -> Mapping[str, float]:
-        """None."""
-        return {}
+        """What the servers counted up to the last window's end."""
+        applied = len(self._staleness)
+        staleness = sum(self._staleness) / applied
+        return {"staleness": staleness, "updates_applied": applied, "updates_repeated": self._begun - applied}
 
     def sync(self) -> None:
         """Waits for every step that was handed out."""
@@ -201,25 +232,3 @@ def _sum(one: Gradient, other: Gradient) -> Gradient:
 
 def _whole(variables: Mapping[str, list[tf.Variable]]) -> dict[str, np.ndarray]:
     return {name: np.concatenate([part.numpy() for part in parts]) for name, parts in variables.items()}
-
-
-def _crossing(graph: tf.Graph) -> tuple[int, int]:
-    """The bytes of whole variables that a worker reads, and of gradients that it sends, in one execution of a graph."""
-    variables = {inner.op.name: outer.device for outer, inner in graph.captures if outer.dtype == tf.resource}
-
-    def server(operation: tf.Operation) -> str:
-        held = [variables[tensor.op.name] for tensor in operation.inputs if tensor.op.name in variables]
-        return held[0] if held else operation.device
-
-    read, sent = {}, {}
-    for operation in graph.get_operations():
-        for tensor in operation.inputs:
-            source, target = server(tensor.op), server(operation)
-            if tensor.op.type != "Placeholder" and tensor.dtype.is_floating and source != target and _size(tensor):
-                (read if source else sent)[tensor.name, target] = _size(tensor)
-    return sum(read.values()), sum(sent.values())
-
-
-def _size(tensor: tf.Tensor) -> int:
-    """Its bytes; 0 if it has as many rows as happen to be looked up on one server."""
-    return (tensor.shape.num_elements() or 0) * tensor.dtype.size

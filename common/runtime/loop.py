@@ -4,8 +4,6 @@ import dataclasses
 import itertools
 import json
 import math
-import resource
-import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,8 +16,9 @@ from common.config import RunConfig
 from common.errors import ConfigError, Diverged
 from common.evidence.metrics import METRICS
 from common.runtime.records import ProcessRecord, read_state, write_state
-from common.runtime.wire import tcp_bytes
-from common.strategy import Program
+from common.runtime.serving import usage
+from common.runtime.traffic import Traffic
+from common.strategy import Program, strategy_info
 from common.workload.data.dataset import Split
 from common.workload.table import Workload
 
@@ -33,16 +32,6 @@ class Windows:
     steps: list[int] = dataclasses.field(default_factory=list)
     seconds: list[float] = dataclasses.field(default_factory=list)
     losses: list[float] = dataclasses.field(default_factory=list)
-    sent_bytes_per_step: list[float] = dataclasses.field(default_factory=list)
-    received_bytes_per_step: list[float] = dataclasses.field(default_factory=list)
-
-    def usual_bytes_per_step(self) -> dict[str, float]:
-        """The median over the windows: what a peer fetches late, between two windows, is missing from the mean."""
-        both = {
-            "sent_bytes_per_step": self.sent_bytes_per_step,
-            "received_bytes_per_step": self.received_bytes_per_step,
-        }
-        return {name: statistics.median(values) if values else 0.0 for name, values in both.items()}
 
 
 def in_dtype(split: Split, dtype: str) -> Split:
@@ -77,7 +66,10 @@ def run(program: Program, workload: Workload, config: RunConfig, split: Split, r
     if record.rank == 0:
         (record.run / "metrics.jsonl").unlink(missing_ok=True)  # of an earlier attempt, where something restarts us
     stream = batches(data.train_inputs, data.train_targets, config.batch_size or 0, config.seed, first)
-    windows = train(program, stream, first, config.steps or 0, record)
+    specs = strategy_info(config.framework, config.strategy).topology(config)
+    serving = {spec.role: rank for rank, spec in enumerate(specs) if spec.serves and record.rank == 0}
+    traffic = Traffic(record, serving)
+    windows = train(program, stream, first, config.steps or 0, record, traffic)
     record.enter("evaluate")
     metric = evaluate(program, workload, data, config.batch_size or 0, record)
     state = program.state()
@@ -95,8 +87,9 @@ def run(program: Program, workload: Workload, config: RunConfig, split: Split, r
         "exchanges": exchanges,
         "footprints": program.footprint(),
         "measures": dict(program.measures()),
-        **windows.usual_bytes_per_step(),
-        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        **traffic.own(),
+        "served": traffic.served(),
+        "peak_rss_bytes": usage()["peak_rss_bytes"],
         "dataset_sha256": split.sha256,
     }
 
@@ -113,8 +106,18 @@ def _restore(program: Program, config: RunConfig) -> int:
     return state.step
 
 
-def train(program: Program, stream: Iterator[Batch], first: int, last: int, record: ProcessRecord) -> Windows:
+def train(
+    program: Program, stream: Iterator[Batch], first: int, last: int, record: ProcessRecord, traffic: Traffic
+) -> Windows:
     """Takes the steps from `first` up to `last`, in windows; reports nothing while a window's clock runs.
+
+    Args:
+        program: In training.
+        stream: The batches from `first` on.
+        first: The step to start at.
+        last: The step to end before.
+        record: The present process's.
+        traffic: Counts what every window but the first sends.
 
     Raises:
         Diverged: The loss is not finite.
@@ -127,7 +130,7 @@ def train(program: Program, stream: Iterator[Batch], first: int, last: int, reco
         if number == 1:
             record.enter("train", step)
         window = list(itertools.islice(stream, size))
-        sent, received = tcp_bytes()
+        before = traffic.now()
         program.sync()
         start = time.perf_counter()
         for batch in window:
@@ -136,9 +139,7 @@ def train(program: Program, stream: Iterator[Batch], first: int, last: int, reco
         program.sync()
         seconds = time.perf_counter() - start
         if number > 0:
-            sent_now, received_now = tcp_bytes()
-            windows.sent_bytes_per_step.append((sent_now - sent) / size)
-            windows.received_bytes_per_step.append((received_now - received) / size)
+            traffic.count(before, traffic.now(), size)
         losses = program.losses()
         step += size
         windows.steps.append(size)

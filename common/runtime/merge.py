@@ -86,17 +86,21 @@ def backend(info: StrategyInfo, record: dict[str, Any]) -> str:
 
 
 def _device_rows(record: dict[str, Any]) -> list[DeviceRow]:
+    """One row a device; a chief answers for all that serve it, one device each, in the topology's order."""
+    footprints, served = record["footprints"], record.get("served", [])
+    owners = [record, *served] if served else [record] * len(footprints)
     rows = []
-    for number, values in enumerate(record["footprints"]):
+    for number, (owner, values) in enumerate(zip(owners, footprints, strict=True)):
+        first = bool(served) or number == 0
         rows.append(
             DeviceRow(
-                role=record["role"],
-                rank=record["rank"],
+                role=owner["role"],
+                rank=owner["rank"],
                 **dataclasses.asdict(Footprint(**values)),
-                peak_rss_bytes=record["peak_rss_bytes"],
-                sent_bytes_per_step=0.0 if number else record["sent_bytes_per_step"],
-                received_bytes_per_step=0.0 if number else record["received_bytes_per_step"],
-                measures=record["measures"],
+                peak_rss_bytes=owner["peak_rss_bytes"],
+                sent_bytes_per_step=owner["sent_bytes_per_step"] if first else 0.0,
+                received_bytes_per_step=owner["received_bytes_per_step"] if first else 0.0,
+                measures=owner["measures"],
             )
         )
     return rows

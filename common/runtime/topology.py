@@ -23,12 +23,14 @@ class ProcessSpec:
         node: The machine it runs on, from 0.
         environment: What tells it who it is and where the others are, with placeholders for addresses.
         serves: It never finishes by itself; it is stopped when the others are done.
+        expendable: If it dies, the run goes on, as long as another such process is left.
     """
 
     role: str
     node: int
     environment: Mapping[str, str]
     serves: bool = False
+    expendable: bool = False
 
 
 def num_devices(config: RunConfig) -> int:
@@ -79,17 +81,24 @@ def clients(config: RunConfig) -> list[ProcessSpec]:
 
 
 def served(config: RunConfig) -> list[ProcessSpec]:
-    """A chief, one worker per device, and as many servers as the option `parameter_servers` says."""
+    """A chief, one worker per device, and as many servers as the option `parameter_servers` says.
+
+    Asynchronous, the chief hands a dead worker's updates to the others.
+    """
     jobs = {"chief": 1, "worker": num_devices(config), "ps": int(config.options["parameter_servers"] or 1)}
-    return tf_cluster(jobs, serving=("worker", "ps"))
+    expendable = ("worker",) if config.options["consistency"] == "async" else ()
+    return tf_cluster(jobs, ("worker", "ps"), expendable)
 
 
-def tf_cluster(jobs: Mapping[str, int], serving: Sequence[str] = ()) -> list[ProcessSpec]:
+def tf_cluster(
+    jobs: Mapping[str, int], serving: Sequence[str] = (), expendable: Sequence[str] = ()
+) -> list[ProcessSpec]:
     """A cluster as TensorFlow describes it to each of its tasks.
 
     Args:
         jobs: Name of the job -> number of its tasks; the first task of all has rank 0.
         serving: The jobs that only serve.
+        expendable: The jobs that may lose a process.
     """
     tasks = [(job, index) for job, count in jobs.items() for index in range(count)]
     addresses = {task: f"${{host{rank}}}:${{port{rank}}}" for rank, task in enumerate(tasks)}
@@ -100,6 +109,7 @@ def tf_cluster(jobs: Mapping[str, int], serving: Sequence[str] = ()) -> list[Pro
             0,
             {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})},
             job in serving,
+            job in expendable,
         )
         for job, index in tasks
     ]

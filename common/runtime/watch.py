@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -44,6 +45,7 @@ class Watch:
     processes: dict[int, ProcessSpec]
     progress: Progress | None = None
     codes: dict[int, int] = dataclasses.field(default_factory=dict)
+    _stopping: bool = False
     _read: int = 0
     _changed: float = dataclasses.field(default_factory=time.time)
 
@@ -57,7 +59,7 @@ class Watch:
             while not self._finished():
                 self._poll()
                 self._tail()
-                if any(self.codes.values()):
+                if self._failed():
                     self._drain(GRACE_SECONDS)
                     raise self._failure()
                 self._check_deadline()
@@ -67,6 +69,7 @@ class Watch:
 
     def stop(self) -> None:
         """Ends every process that still runs: SIGTERM, then SIGKILL. Returns when none is left."""
+        self._stopping = True
         for number in (signal.SIGTERM, signal.SIGKILL):
             running = [worker for worker in self.processes if worker not in self.codes]
             if not running:
@@ -78,10 +81,21 @@ class Watch:
     def _finished(self) -> bool:
         return all(worker in self.codes for worker, spec in self.processes.items() if not spec.serves)
 
+    def _failed(self) -> list[int]:
+        """The processes whose end is the run's, in the order in which they ended."""
+        failed = [worker for worker, code in self.codes.items() if code]
+        spared = {worker for worker, spec in self.processes.items() if spec.expendable}
+        return failed if spared <= set(failed) else [worker for worker in failed if worker not in spared]
+
     def _poll(self) -> None:
         for answer in self.server.poll(POLL_SECONDS):
             if answer.get("ended") in self.processes:
-                self.codes[answer["ended"]] = answer["code"]
+                worker, code = answer["ended"], answer["code"]
+                self.codes[worker] = code
+                if code and worker not in self._failed() and not self._stopping:
+                    spec = self.processes[worker]
+                    what = f"{spec.role} {_ending(code)}; the run goes on without it (log: {self.run / spec.role}.log)"
+                    print(f"samestep: {what}", file=sys.stderr)
 
     def _drain(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -101,13 +115,13 @@ class Watch:
                     self.progress(values["step"], values["losses"], values["seconds"])
 
     def _failure(self) -> BaseException:
-        for worker, code in self.codes.items():
-            if code not in _TOLD_CODES:  # it died without a word: the others' complaints are its echo
-                return WorkerFailed(self._obituary(worker, _ending(code)))
+        failed = self._failed()
+        for worker in failed:
+            if self.codes[worker] not in _TOLD_CODES:  # it died without a word: the others' complaints are its echo
+                return WorkerFailed(self._obituary(worker, _ending(self.codes[worker])))
         role, left = read_error(self.run) or ("", None)
         if left is not None and not isinstance(left, WorkerFailed):
             return left  # ours: its one line says it all
-        failed = [worker for worker, code in self.codes.items() if code]
         worker = next((w for w in failed if self.processes[w].role == role), failed[0])
         ending = _ending(self.codes[worker])
         return WorkerFailed(self._obituary(worker, f"{ending}: {left}" if left is not None else ending))
@@ -115,15 +129,19 @@ class Watch:
     def _check_deadline(self) -> None:
         now = time.time()
         states = {worker: _life(self.run, spec) for worker, spec in self.processes.items()}
-        changed = max([self._changed, *(beat for beat, _, _ in states.values())])
+        served = [worker for worker, spec in self.processes.items() if not spec.serves]
+        changed = max(
+            [self._changed, *(states[worker][0] for worker in served)]
+        )  # who serves is alive, whatever happens
         first_step = any(phase == "first step" for _, phase, _ in states.values())
         limit = self.config.timeout_seconds * (FIRST_STEP_FACTOR if first_step else 1)
         if now - changed > limit:
-            waiting = {w: states[w] for w in self.processes if w not in self.codes and not self.processes[w].serves}
-            if not waiting:
+            if all(worker in self.codes for worker in served):
                 return  # the last of them has just ended
-            worker = min(waiting, key=lambda w: waiting[w][0])
-            what = f"made no progress for {limit:g} s" if waiting[worker][0] else f"never started within {limit:g} s"
+            silent = [w for w in states if w not in self.codes and now - states[w][0] > limit / 2]
+            # One that serves shows every second that it is alive: if it does not, it is what the others wait for.
+            worker = min(silent, key=lambda w: (not self.processes[w].serves, states[w][0]))
+            what = f"made no progress for {limit:g} s" if states[worker][0] else f"never started within {limit:g} s"
             raise WorkerFailed(self._obituary(worker, f"{what}; give more time with --timeout-seconds"))
 
     def _obituary(self, worker: int, what: str) -> str:

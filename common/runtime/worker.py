@@ -16,6 +16,7 @@ from common.config import FRAMEWORKS, RunConfig
 from common.errors import ConfigError, SamestepError
 from common.runtime import loop
 from common.runtime.records import ProcessRecord, read_config, write_error
+from common.runtime.serving import serve
 from common.runtime.topology import ProcessSpec, num_devices, who_am_i
 from common.strategy import framework_info, strategy_info
 from common.workload.table import resolve
@@ -42,8 +43,8 @@ def main(arguments: list[str]) -> int:
         index = who_am_i(specs, os.environ)
         role = specs[index].role
         launched_at = float(os.environ.get(LAUNCHED_AT, started))
-        served = _work(run, config, specs[index], index, launched_at)
-        if LAUNCHED_AT not in os.environ and index == 0 and not served:
+        _work(run, config, specs[index], index, launched_at)
+        if LAUNCHED_AT not in os.environ and index == 0:
             from common.runtime.launcher import finish_alone
 
             finish_alone(run, config)
@@ -69,8 +70,9 @@ def _run_directory(arguments: list[str]) -> Path:
     return run
 
 
-def _work(run: Path, config: RunConfig, spec: ProcessSpec, index: int, launched_at: float) -> bool:
-    record = ProcessRecord(run, spec.role, index, beat_seconds=min(1.0, config.timeout_seconds / 4))
+def _work(run: Path, config: RunConfig, spec: ProcessSpec, index: int, launched_at: float) -> None:
+    beat_seconds = min(1.0, config.timeout_seconds / 4)
+    record = ProcessRecord(run, spec.role, index, beat_seconds)
     record.enter("start")
     cores = pin(config)
     strategy = importlib.import_module(f"{FRAMEWORKS[config.framework]}.strategies.{config.strategy}")
@@ -79,7 +81,7 @@ def _work(run: Path, config: RunConfig, spec: ProcessSpec, index: int, launched_
     record.enter("build")
     program = strategy.build(workload, config)
     if program is None:
-        return True
+        serve(record, beat_seconds)
     startup_seconds = time.time() - launched_at
     measured = loop.run(program, workload, config, split, record)
     record.finish(
@@ -93,7 +95,6 @@ def _work(run: Path, config: RunConfig, spec: ProcessSpec, index: int, launched_
         }
     )
     program.close()
-    return False
 
 
 def pin(config: RunConfig) -> int:

@@ -1,13 +1,12 @@
-"""ParameterServerStrategy: servers hold the variables, workers compute steps on them, a chief hands the steps out.
+"""ParameterServerStrategy: servers hold the variables, workers compute updates of them, a chief hands the updates out.
 
-Replicated: nothing at rest. Split: tables by rows over the servers, the other variables one by one.
+Replicated: nothing at rest. Split: tables by rows over the servers, the other variables one by one; async: the batch.
 Sent: a worker reads P and sends P of gradients back, of a table only the rows it looks up; the update runs on the server.
-Use it when tables do not fit one machine, or workers come and go.
+Use it when tables do not fit one machine, or, async, where workers come and go.
 """
 
 import json
 import os
-import threading
 
 import tensorflow as tf
 
@@ -16,19 +15,19 @@ from common.workload.table import Workload
 from tf_impl.served_program import ServedProgram
 
 SERVING = ("worker", "ps")
+HERE: list[tf.distribute.Server] = []
+"""The server, in the process of a worker or a server: it serves for as long as it is held."""
 
 
 def build(workload: Workload, config: RunConfig) -> ServedProgram | None:
-    """The program of the chief; a worker or a server serves until it is stopped."""
+    """The program of the chief; None in a worker or a server, which has begun to serve."""
     os.environ["GRPC_FAIL_FAST"] = "use_caller"  # else a server that is not up yet fails the run
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     tf.config.set_visible_devices([], "GPU")
     tf.config.threading.set_intra_op_parallelism_threads(config.threads)
     tf.config.threading.set_inter_op_parallelism_threads(2)
     if resolver.task_type in SERVING:
-        server = tf.distribute.Server(resolver.cluster_spec(), resolver.task_type, resolver.task_id, protocol="grpc")
-        threading.Event().wait()  # not in `join`, which no signal ends
-        del server
+        HERE[:] = [tf.distribute.Server(resolver.cluster_spec(), resolver.task_type, resolver.task_id, protocol="grpc")]
         return None
     servers = len(json.loads(os.environ["TF_CONFIG"])["cluster"]["ps"])
     return ServedProgram(workload, config, resolver, servers)
