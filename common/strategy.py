@@ -156,6 +156,7 @@ class StrategyInfo:
         needs: Raises a ConfigError for a checked configuration or a model that it cannot train, and Unavailable for
             what is missing, as far as that can be told without importing the framework.
         textbook: Its places in the textbooks' ranking of its family, if there is one.
+        package: A package that it needs beside its framework; the extra that installs it has the same name.
     """
 
     name: str
@@ -180,6 +181,7 @@ class StrategyInfo:
     waits: Callable[[RunConfig], bool] = _always
     needs: "Callable[[Workload, RunConfig], None]" = _needs_nothing
     textbook: Textbook | None = None
+    package: str = ""
 
     def emulation(self, config: RunConfig) -> str:
         """What a run so configured runs instead of the real thing, in words; "" if it is the real thing."""
@@ -240,6 +242,23 @@ def require(framework: str) -> str:
         Unavailable: It is not; the message has the install line.
     """
     info = framework_info(framework)
-    if importlib.util.find_spec(info.module) is None:
-        raise Unavailable(f"{info.module} is not installed: pip install 'samestep[{info.extra}]'")
+    _require(info.module, info.extra)
     return info.module
+
+
+def require_row(framework: str, strategy: str) -> None:
+    """Makes sure that a framework is installed, and what else a row of it needs.
+
+    Raises:
+        ConfigError: There is no such row.
+        Unavailable: One of them is not; the message has the install line.
+    """
+    require(framework)
+    package = strategy_info(framework, strategy).package
+    if package:
+        _require(package, package)
+
+
+def _require(module: str, extra: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        raise Unavailable(f"{module} is not installed: pip install 'samestep[{extra}]'")

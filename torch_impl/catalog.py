@@ -5,6 +5,7 @@ import dataclasses
 from common.config import flag
 from common.errors import ConfigError, unknown
 from common.evidence.laws.all_reduced import bucketed, by_hand
+from common.evidence.laws.flattened import flattened
 from common.evidence.laws.hybrid import three_dimensional
 from common.evidence.laws.pipelined import SCHEDULES, called, pipelined
 from common.evidence.laws.replicated import replicated
@@ -18,6 +19,7 @@ from torch_impl import needs
 from torch_impl.machine import num_gpus
 
 CONSISTENCIES = ("sync", "async")
+ZERO_STAGES = (1, 2, 3)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +38,17 @@ class DdpOptions:
     def __post_init__(self) -> None:
         if self.bucket_bytes is not None and self.bucket_bytes < 1:
             raise ConfigError(f"--bucket-bytes is {self.bucket_bytes}; give a whole number from 1 up.")
+
+
+@dataclasses.dataclass(frozen=True)
+class DeepSpeedOptions:
+    """What deepspeed's engine splits."""
+
+    zero_stage: int = flag(1, f"one of {', '.join(map(str, ZERO_STAGES))}: optimizer; gradients, too; parameters, too")
+
+    def __post_init__(self) -> None:
+        if self.zero_stage not in ZERO_STAGES:
+            raise unknown("ZeRO stage", str(self.zero_stage), map(str, ZERO_STAGES))
 
 
 OVERLAP_MEASURES = (
@@ -206,6 +219,25 @@ FRAMEWORK = FrameworkInfo(
             reference="torch.distributed.fsdp.fully_shard",
             status="stable; replaces FullyShardedDataParallel (FSDP1), which is deprecated",
             twin="",
+        ),
+        StrategyInfo(
+            name="deepspeed",
+            summary="DeepSpeed's engine: optimizer, gradients or parameters flattened and sharded, by its ZeRO stage.",
+            goal="memory, with what only DeepSpeed has, such as offloading",
+            data_split=Answer("yes", "one contiguous shard of the global batch per rank"),
+            model_split=Answer("flexible", "stage 1: the optimizer; 2: the gradients, too; 3: the parameters, too"),
+            synchronous=True,
+            hardware="several GPUs on one or more machines; CPU cores over gloo",
+            axes=("data",),
+            topology=ranks,
+            law=flattened,
+            backend="gloo",
+            reference="deepspeed.initialize, deepspeed.DeepSpeedEngine",
+            status="stable, outside PyTorch; trains in float32 masters at most, and by default clips gradients to norm 1",
+            twin="",
+            options=DeepSpeedOptions,
+            dtypes=("float32",),
+            package="deepspeed",
         ),
         StrategyInfo(
             name="mp",

@@ -40,3 +40,10 @@ def replicate(module: nn.Module, mesh: "DeviceMesh") -> None:
     from torch.distributed._composable.replicate_with_fsdp import replicate
 
     replicate(module, mesh=mesh)
+
+
+def without_shared_memory_op() -> None:
+    """Keeps DeepSpeed from compiling an operator that it uses for inference alone, half a minute at the first run (0.19)."""
+    import deepspeed.ops
+
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False

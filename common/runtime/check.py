@@ -8,7 +8,7 @@ from common.config import FRAMEWORKS, RunConfig, Scalar, check_numbers, read_val
 from common.errors import ConfigError, unknown
 from common.mesh import Mesh
 from common.runtime.records import read_state, refuse_taken
-from common.strategy import StrategyInfo, framework_info, require, strategy_info
+from common.strategy import StrategyInfo, framework_info, require_row, strategy_info
 from common.workload.data.dataset import DataSpec
 from common.workload.optimizers import OptimizerSpec
 from common.workload.table import Workload, resolve
@@ -25,7 +25,7 @@ def check(config: RunConfig) -> tuple[RunConfig, Workload]:
 
     Raises:
         ConfigError: The request is wrong.
-        Unavailable: The framework is not installed, or the package that carries the data is not.
+        Unavailable: The framework is not installed, or a package of the row's or with the data is not.
     """
     check_numbers(config)
     info = strategy_info(config.framework, config.strategy)
@@ -55,7 +55,7 @@ def check(config: RunConfig) -> tuple[RunConfig, Workload]:
     _check_start(complete, workload, optimizer)
     if config.out is not None:
         refuse_taken(Path(config.out))
-    require(config.framework)  # last: a wrong request is wrong on every machine
+    require_row(config.framework, config.strategy)  # last: a wrong request is wrong on every machine
     return complete, workload
 
 

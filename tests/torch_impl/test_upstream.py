@@ -1,6 +1,7 @@
 """What is private upstream, as it was in torch 2.13; a later version that differs fails here first."""
 
 import importlib.metadata
+import importlib.util
 import subprocess
 import sys
 import textwrap
@@ -77,3 +78,20 @@ def test_operators_of_fully_shard_of_torch_2_13() -> None:
         print(torch.ops.fsdp.all_gather_copy_in.default, torch.ops.fsdp.split_with_sizes_copy.default)
     """
     assert told(script) == "fsdp.all_gather_copy_in.default fsdp.split_with_sizes_copy.default"
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("deepspeed") is None,
+    reason="deepspeed is not installed: pip install 'samestep[deepspeed]'",
+)
+def test_without_shared_memory_op_of_deepspeed_0_19() -> None:
+    """Nothing is compiled, and what a row sends goes over gloo."""
+    script = """
+        import os
+        os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+        upstream.without_shared_memory_op()
+        import deepspeed
+        deepspeed.init_distributed()
+        print(deepspeed.comm.comm.cdb.shm_comm_op, deepspeed.__version__[:5], sep="\\n")
+    """
+    assert told(script).splitlines()[-2:] == ["None", "0.19."]

@@ -1,0 +1,166 @@
+"""DeepSpeed's ZeRO: the same step at every stage, a state for everybody, and what it says where it is missing."""
+
+import dataclasses
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from common.config import RunConfig, Techniques
+from common.errors import ConfigError
+from common.evidence.laws.flattened import flattened
+from common.evidence.parity import LOSS_BOUND
+from common.runtime.check import check
+from common.runtime.records import read_state
+from common.strategy import framework_info
+from common.workload.models.spec import num_params
+from common.workload.table import resolve
+from experiments.arguments import parse_run
+from tests.cells import SIZED
+from tests.conftest import RunCell
+from tests.torch_impl.ledgers import bytes_of, obeys_its_law
+
+pytestmark = pytest.mark.torch
+
+ROOT = Path(__file__).parents[2]
+STAGES = [1, 2, 3]
+UNEVEN = "digits-mlp+width=33"
+"""Hardly a tensor of it cuts evenly in two or three."""
+FAST = {("mlp", 1), ("transformer", 2), ("cnn", 3), ("ranker", 3)}
+
+
+def row(stage: int) -> str:
+    return f"torch:deepspeed+zero_stage={stage}"
+
+
+def cells() -> list[object]:
+    every = [(model, stage, optimizer) for model in SIZED for stage in STAGES for optimizer in ("sgd", "adamw")]
+    return [
+        pytest.param(*cell, marks=() if cell[:2] in FAST and cell[2] == "adamw" else pytest.mark.slow) for cell in every
+    ]
+
+
+@pytest.mark.parametrize(("model", "stage", "optimizer"), cells())
+def test_every_stage_is_the_same_step(run_cell: RunCell, model: str, stage: int, optimizer: str) -> None:
+    # Large batches of the ranker: stage 3 takes long to predict, and so there is less of it.
+    batch = 960 if model == "ranker" else 48
+    result = run_cell(row(stage), SIZED[model], devices=2, optimizer=optimizer, batch_size=batch)
+    assert result.parity.passed, result.parity.reason
+    assert result.parity.steps == 20
+    obeys_its_law(result)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_micro_batches_and_clipping_are_the_same_step(run_cell: RunCell, stage: int) -> None:
+    techniques = Techniques(micro_batches=2, clip_norm=0.05)
+    result = run_cell(row(stage), UNEVEN, devices=3, optimizer="adamw", techniques=techniques)
+    assert result.parity.passed, result.parity.reason
+    obeys_its_law(result)
+
+
+@pytest.mark.parametrize(
+    ("stage", "devices"),
+    [(3, 4), pytest.param(3, 1, marks=pytest.mark.slow), pytest.param(1, 1, marks=pytest.mark.slow)],
+)
+def test_any_number_of_devices_is_the_same_step(run_cell: RunCell, stage: int, devices: int) -> None:
+    result = run_cell(row(stage), SIZED["mlp"], devices=devices, optimizer="sgd")
+    assert result.parity.passed, result.parity.reason
+    obeys_its_law(result)
+
+
+def test_what_the_law_says_each_stage_keeps() -> None:
+    """The last rank of two, in the model's parameters: at rest, at the peak, gradients, AdamW's slots."""
+    workload = resolve(RunConfig(workload=SIZED["mlp"]))
+    shares = {}
+    for stage in STAGES:
+        asked = RunConfig(strategy="deepspeed", workload=SIZED["mlp"], devices=2, optimizer="adamw")
+        config = dataclasses.replace(asked, options={"zero_stage": stage}, mesh="data=2", batch_size=48)
+        kept = bytes_of(flattened(workload, config, "gloo").footprints)[1]
+        shares[stage] = [round(size / 4 / num_params(workload.model), 1) for size in kept]
+    assert shares == {1: [1.5, 1.5, 0.5, 1.0], 2: [1.5, 1.5, 0.5, 1.0], 3: [1.0, 1.9, 0.5, 1.0]}
+
+
+# --- state ------------------------------------------------------------------------------------------------------------
+
+TOUR = [("torch:ddp", 2), (row(3), 3), (row(1), 2), (row(2), 3), ("torch:ddp", 2)]
+STEPS = 2
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", pytest.param("sgd", marks=pytest.mark.slow)])
+def test_a_state_goes_from_anywhere_to_anywhere(run_cell: RunCell, tmp_path: Path, optimizer: str) -> None:
+    shared = {"workload": UNEVEN, "optimizer": optimizer, "parity": False}
+    last = STEPS * len(TOUR)
+    oracle = str(tmp_path / "oracle")
+    wanted = run_cell("numpy:oracle", steps=last, out=oracle, dtype="float64", **shared).losses
+    losses: list[float] = []
+    for leg, (place, devices) in enumerate(TOUR):
+        out, start = str(tmp_path / str(leg)), str(tmp_path / str(leg - 1)) if leg else None
+        result = run_cell(place, devices=devices, steps=STEPS * (leg + 1), out=out, start_from=start, **shared)
+        assert result.first_step == STEPS * leg
+        losses += result.losses
+        np.testing.assert_allclose(losses, wanted[: len(losses)], rtol=LOSS_BOUND["float32"], atol=0, err_msg=place)
+    reached, right = read_state(tmp_path / str(len(TOUR) - 1)), read_state(tmp_path / "oracle")
+    assert reached.step == right.step == last
+    for name, value in right.params.items():
+        np.testing.assert_allclose(reached.params[name], value, rtol=0, atol=1e-6)
+        for slot, values in right.slots.items():
+            np.testing.assert_allclose(reached.slots[slot][name], values[name], rtol=1e-3, atol=1e-7, err_msg=name)
+
+
+# --- bad input, and a machine without it ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("--zero-stage 4", "unknown ZeRO stage '4'. Choose from: 1, 2, 3."),
+        ("--zero-stage two", "--zero-stage is 'two'; give a whole number."),
+        ("--dtype float64", "torch:deepspeed trains in float32, not in float64."),
+        ("--mesh shard=2", "unknown mesh axis 'shard'"),
+    ],
+)
+def test_a_wrong_request_is_one_line(line: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check(parse_run(["--strategy", "deepspeed", *line.split()], "run"))
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+WITHOUT = """
+    import importlib.util as util, sys
+    real = util.find_spec
+    util.find_spec = lambda name, *rest: None if name == "deepspeed" else real(name, *rest)
+    from experiments import compare, run
+    from experiments.arguments import run_command
+"""
+INSTALL = "deepspeed is not installed: pip install 'samestep[deepspeed]'"
+
+
+def told(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-c", textwrap.dedent(WITHOUT) + script, *arguments]
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_without_the_package_a_run_is_unavailable() -> None:
+    done = told("run_command(run.main)", "--strategy", "deepspeed", "--devices", "2")
+    assert done.returncode == 3, done.stderr
+    assert done.stderr.strip().endswith(INSTALL)
+    assert "Traceback" not in done.stderr
+
+
+def test_without_the_package_a_comparison_says_so(tmp_path: Path) -> None:
+    arguments = ["--strategies", "torch:deepspeed", "--steps", "2", "--out", str(tmp_path / "compared")]
+    done = told("run_command(compare.main)", *arguments)
+    assert done.returncode == 0, done.stderr
+    assert f"torch:deepspeed is unavailable: {INSTALL}" in done.stdout
+
+
+def test_no_other_row_imports_it() -> None:
+    look = f"import importlib; [importlib.import_module(name) for name in {framework_info('torch').preload!r}]"
+    done = told(
+        f"{look}; import torch_impl.strategies.zero1, torch_impl.strategies.fsdp; print('deepspeed' in sys.modules)"
+    )
+    assert done.stdout == "False\n", done.stderr
