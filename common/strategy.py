@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from common.batch import Batch
-from common.config import FRAMEWORKS, RunConfig
+from common.config import FRAMEWORKS, RunConfig, Scalar
 from common.errors import Unavailable, unknown
 from common.ledger import Exchange, Footprint, Ledger
 
@@ -24,6 +24,10 @@ def _needs_nothing(workload: "Workload", config: RunConfig) -> None:
 
 def _always(config: RunConfig) -> bool:
     return True
+
+
+def _none(options: Mapping[str, Scalar]) -> int:
+    return 0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -153,6 +157,8 @@ class StrategyInfo:
         emulated: What runs instead of the real thing, in words; "" if it is the real thing.
         emulates: Whether an emulated row still is with these options.
         waits: Whether a synchronous row still is with these options.
+        compiled_cores: For how many cores a step is only compiled with these options, by the `compile_step` that the
+            row's file then exports; 0: it is run.
         needs: Raises a ConfigError for a checked configuration or a model that it cannot train, and Unavailable for
             what is missing, as far as that can be told without importing the framework.
         textbook: Its places in the textbooks' ranking of its family, if there is one.
@@ -179,6 +185,7 @@ class StrategyInfo:
     emulated: str = ""
     emulates: Callable[[RunConfig], bool] = _always
     waits: Callable[[RunConfig], bool] = _always
+    compiled_cores: Callable[[Mapping[str, Scalar]], int] = _none
     needs: "Callable[[Workload, RunConfig], None]" = _needs_nothing
     textbook: Textbook | None = None
     package: str = ""

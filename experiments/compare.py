@@ -16,6 +16,7 @@ from common.strategy import framework_info, require
 from common.workload.table import Workload
 from experiments import tables
 from experiments.arguments import Parser, add_flags, parse_cell, read_flags, run_command
+from experiments.compiled import compiled
 from experiments.progress import shown
 from experiments.ranking import ranking
 
@@ -124,6 +125,7 @@ def _report(rows: Rows, command: str) -> str:
     failures = [(cell, status) for cell, (status, _) in rows.reasons.items()]
     parts = [tables.caption(rows.results)] if rows.results else []
     parts.append(tables.comparison(rows.results, failures))
+    parts += [step] if (step := compiled(rows.results)) else []
     notes = [f"{cell} is {status}: {why}" for cell, (status, why) in rows.reasons.items()]
     notes += [
         f"{tables.cell(r)} {'did not take the same step' if r.parity.passed is False else 'was not judged'}: {r.parity.reason}"

@@ -14,6 +14,7 @@ from common.runtime.verdict import raise_if_missed
 from common.strategy import strategy_info
 from experiments import tables
 from experiments.arguments import parse_run, run_command
+from experiments.compiled import compiled
 from experiments.progress import shown
 
 
@@ -32,7 +33,8 @@ def main(arguments: Sequence[str]) -> int:
     with Launcher() as launcher, shown(config, f"{config.framework}:{config.strategy}") as progress:
         result = launcher.run(config, workload, progress, launched_at)
         run = launcher.last_run
-    print(f"\n{tables.comparison([result])}\n\n{tables.verdict([result])}")
+    trained = f"{tables.comparison([result])}\n\n{tables.verdict([result])}"
+    print(f"\n{compiled([result]) or trained}")
     if result.parity.passed is None:
         print(f"Parity was not judged: {result.parity.reason}.")
     if told := tables.measures(result):
@@ -49,9 +51,12 @@ def header(config: RunConfig) -> str:
     batch = f"global batch {config.batch_size} = {shards} x {(config.batch_size or 0) // shards}"
     devices = f"{mesh.size} device{'s' if mesh.size > 1 else ''}" + (f" ({mesh})" if "," in str(mesh) else "")
     rate = f"{config.optimizer} at rate {config.learning_rate:g}"
+    does, steps = "trains", f"{config.steps} steps"
+    if strategy_info(config.framework, config.strategy).compiled_cores(config.options):
+        does, steps = "compiles", "one step"
     return (
-        f"{config.framework}:{config.strategy} trains {config.workload} on {devices}: {batch}, "
-        f"{config.steps} steps, {rate}, {config.dtype}, seed {config.seed}"
+        f"{config.framework}:{config.strategy} {does} {config.workload} on {devices}: {batch}, "
+        f"{steps}, {rate}, {config.dtype}, seed {config.seed}"
     )
 
 

@@ -38,7 +38,7 @@ def size(count: float) -> str:
 def same_step(result: RunResult) -> str:
     """Whether it took the same step, in a word."""
     if result.parity.passed is None:
-        return "reference" if result.framework == "numpy" else "not judged"
+        return "reference" if result.framework == "numpy" else "compiled" if result.compiled else "not judged"
     return "yes" if result.parity.passed else "NO"
 
 
@@ -98,6 +98,11 @@ def columns(results: Sequence[RunResult]) -> list[Column]:
     ]
 
 
+def _told(shown: Sequence[Column], result: RunResult) -> list[Column]:
+    """Of a run that compiled and took no step, what comes before any measurement."""
+    return [c for c in shown if not result.compiled or c[0] in ("strategy", "devices", "dtype", "same step")]
+
+
 def comparison(results: Sequence[RunResult], failures: Sequence[tuple[str, str]] = ()) -> str:
     """The table of a comparison.
 
@@ -106,7 +111,7 @@ def comparison(results: Sequence[RunResult], failures: Sequence[tuple[str, str]]
         failures: Cell and status of what left no result; they get a row each, too.
     """
     shown = columns(results)
-    rows = [[value(result) for _, value in shown] for result in results]
+    rows = [[value(result) for _, value in _told(shown, result)] for result in results]
     headers = [header for header, _ in shown]
     for name, status in failures:
         told = {"strategy": name, "same step": status}
@@ -116,7 +121,7 @@ def comparison(results: Sequence[RunResult], failures: Sequence[tuple[str, str]]
 
 def caption(results: Sequence[RunResult]) -> str:
     """What all rows of a comparison have in common, in one line."""
-    first = next((r for r in results if r.framework != "numpy"), results[0])
+    first = next((r for r in results if r.framework != "numpy" and not r.compiled), results[0])
     rate, cores = f"{first.optimizer} at rate {first.config.learning_rate:g}", max(r.cores for r in results)
     return (
         f"`{first.workload}`: global batch {first.global_batch_size}, {first.steps} steps, {rate}, seed {first.seed}, "

@@ -6,6 +6,7 @@ from common.config import RunConfig, flag
 from common.errors import ConfigError, unknown
 from common.evidence.laws.copied import centralized, mirrored
 from common.evidence.laws.parameter_servers import parameter_servers
+from common.evidence.laws.per_core import per_core
 from common.evidence.laws.replicated import replicated
 from common.evidence.laws.tensor_split import tensor_split
 from common.mesh import Mesh
@@ -14,7 +15,7 @@ from common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo
 from common.workload.models.spec import even_split_table
 from common.workload.models.transformer import TransformerSpec
 from common.workload.table import Workload
-from tf_impl.tpu_probe import grpc_address, reachable
+from tf_impl.tpu_options import TpuOptions, compiled_cores, emulates, possible
 
 REDUCTIONS = ("auto", "ring", "reduction_to_one_device", "hierarchical_copy", "nccl")
 CONSISTENCIES = ("serial", "async")
@@ -86,25 +87,6 @@ def _even_parts(workload: Workload, config: RunConfig) -> None:
             f"{workload.model.heads} heads do not divide among tensor={tensor}; use a tensor axis that divides them."
         )
     even_split_table(workload.model, tensor)
-
-
-@dataclasses.dataclass(frozen=True)
-class TpuOptions:
-    """Where the TPU is."""
-
-    tpu: str | None = flag(
-        None, "a TPU to train on: local, grpc://HOST:PORT or a Cloud TPU's name; without it, XLA on CPU emulates one"
-    )
-
-    def __post_init__(self) -> None:
-        if self.tpu is not None and self.tpu.startswith("grpc://"):
-            grpc_address(self.tpu)
-        elif self.tpu is not None and not all(letter.isalnum() or letter == "-" for letter in self.tpu or " "):
-            raise ConfigError(f"--tpu is '{self.tpu}'; give local, grpc://HOST:PORT or the name of a Cloud TPU.")
-
-
-def _has_no_tpu(config: RunConfig) -> bool:
-    return config.options.get("tpu") is None
 
 
 FRAMEWORK = FrameworkInfo(
@@ -231,20 +213,21 @@ FRAMEWORK = FrameworkInfo(
             summary="XLA compiles the forward and backward pass of each core; gradients are summed between the cores.",
             goal="speed, on TPUs",
             data_split=Answer("yes", "one contiguous shard of the global batch per core"),
-            model_split=Answer("no", "every core holds the whole model"),
+            model_split=Answer("partial", "not in training; a step that is only compiled, along the axis tensor"),
             synchronous=True,
             hardware="the cores of a TPU; without one, logical devices of one CPU",
-            axes=("data",),
+            axes=("data", "tensor"),
             topology=one_process,
-            law=replicated,
+            law=per_core,
             backend="memory",
             reference="tf.distribute.TPUStrategy",
             status="stable; the newest wheel with TPU kernels, tensorflow-tpu, is of TensorFlow 2.20",
             twin="",
             options=TpuOptions,
             emulated="emulated: XLA on CPU",
-            emulates=_has_no_tpu,
-            needs=reachable,
+            emulates=emulates,
+            compiled_cores=compiled_cores,
+            needs=possible,
         ),
     ),
 )

@@ -7,7 +7,8 @@ from pathlib import Path
 from common.config import FRAMEWORKS, RunConfig, Scalar, check_numbers, read_value
 from common.errors import ConfigError, unknown
 from common.mesh import Mesh
-from common.runtime.records import read_state, refuse_taken
+from common.runtime.directory import refuse_taken
+from common.runtime.records import read_state
 from common.strategy import StrategyInfo, framework_info, require_row, strategy_info
 from common.workload.data.dataset import DataSpec
 from common.workload.optimizers import OptimizerSpec
@@ -33,8 +34,8 @@ def check(config: RunConfig) -> tuple[RunConfig, Workload]:
         raise ConfigError(
             f"{config.framework}:{info.name} trains in {' or '.join(info.dtypes)}, not in {config.dtype}."
         )
-    mesh = _mesh(config, info)
     options = dataclasses.asdict(info.options(**check_options(config.framework, info, config.options)))
+    mesh = _mesh(config, info, info.compiled_cores(options))
     workload = resolve(config)
     batch_size = config.batch_size or workload.batch_size
     _check_batch(batch_size, mesh, config.techniques.micro_batches)
@@ -91,7 +92,9 @@ def _shape(shape: tuple[int, ...] | None) -> str:
     return "not there" if shape is None else str(list(shape))
 
 
-def _mesh(config: RunConfig, info: StrategyInfo) -> Mesh:
+def _mesh(config: RunConfig, info: StrategyInfo, compiled_cores: int) -> Mesh:
+    if compiled_cores and config.devices is None and config.mesh is None:
+        config = dataclasses.replace(config, devices=compiled_cores)
     mesh = config.as_mesh(info.axes)
     if not info.axes and mesh.size > 1:
         raise ConfigError(

@@ -13,11 +13,11 @@ from typing import Self
 from common.config import RunConfig
 from common.errors import ConfigError, SamestepError, WorkerFailed
 from common.runtime import verdict
+from common.runtime.directory import refuse_taken
 from common.runtime.records import (
     RunResult,
     read_config,
     read_state,
-    refuse_taken,
     reserve_error,
     write_error,
     write_json,

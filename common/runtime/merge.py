@@ -13,7 +13,7 @@ from common.config import RunConfig, Scalar
 from common.evidence.metrics import METRICS
 from common.evidence.parity import Parity
 from common.evidence.statistics import median_interval
-from common.ledger import Exchange, Footprint
+from common.ledger import Exchange, Footprint, read_compiled
 from common.runtime.records import SCHEMA_VERSION, DeviceRow, RunResult, Throughput
 from common.strategy import StrategyInfo, strategy_info
 from common.workload.table import Workload
@@ -34,16 +34,18 @@ def merged(
     first = records[0]
     batch_size = config.batch_size or 0
     per_step = [s / n for s, n in zip(first["window_seconds"], first["window_steps"], strict=True)]
-    first_step, timed = per_step[0], per_step[1:]
+    first_step, *timed = per_step or [0.0]
     throughput = step_median = None
     if timed:
         step_median = statistics.median(timed)
         median, low, high = median_interval([batch_size / seconds for seconds in timed])
         throughput = Throughput(median, low, high, len(timed))
     predicted = info.law(workload, config, backend(info, first))
+    compiled = first.get("compiled")
+    status = "not the same step" if parity.passed is False else "compiled" if compiled else "trained"
     return RunResult(
         schema_version=SCHEMA_VERSION,
-        status="not the same step" if parity.passed is False else "trained",
+        status=status,
         config=config,
         framework=config.framework,
         strategy=config.strategy,
@@ -52,7 +54,7 @@ def merged(
         dtype=config.dtype,
         seed=config.seed,
         first_step=first["first_step"],
-        steps=config.steps or 0,
+        steps=0 if compiled else config.steps or 0,
         global_batch_size=batch_size,
         optimizer=config.optimizer or "",
         losses=first["losses"],
@@ -76,6 +78,7 @@ def merged(
         workload_digest=workload.digest,
         command=command(config),
         device_note="; ".join(note for note in (info.emulation(config), first["device_note"]) if note),
+        compiled=read_compiled(compiled) if compiled else None,
     )
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from common.config import RunConfig, Scalar, Techniques
 from common.errors import ERRORS, ConfigError, SamestepError
 from common.evidence.parity import Parity
-from common.ledger import Exchange, Ledger
+from common.ledger import Compiled, Exchange, Ledger
 from common.strategy import TrainState
 
 SCHEMA_VERSION = 1
@@ -77,7 +77,7 @@ class DeviceRow:
 
 @dataclasses.dataclass(frozen=True)
 class RunResult:
-    """What happened. `status` is "trained" or "not the same step"; every other end leaves an `error.json`."""
+    """What happened. `status` is "trained", "not the same step" or "compiled"; every other end leaves an `error.json`."""
 
     schema_version: int
     status: str
@@ -113,6 +113,7 @@ class RunResult:
     workload_digest: str
     command: str
     device_note: str
+    compiled: Compiled | None = None
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -207,23 +208,6 @@ def read_state(run: Path) -> TrainState:
         raise ConfigError(
             f"--start-from {run}: no readable state.npz ({type(error).__name__}); give the directory of a finished run."
         ) from None
-
-
-def refuse_taken(run: Path) -> None:
-    """Keeps a run from being overwritten.
-
-    Raises:
-        ConfigError: The directory holds one, or cannot be one.
-    """
-    try:
-        if any((run / name).exists() for name in ("config.json", "result.json", "error.json")):
-            raise ConfigError(f"--out {run} already holds a run; nothing was overwritten: name another directory.")
-        nearest = next(path for path in (run, *run.absolute().parents) if path.exists())
-    except OSError as error:
-        raise ConfigError(f"--out {run} cannot be written ({error.strerror}); name another directory.") from None
-    if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
-        what = "is no directory" if not nearest.is_dir() else "is not writable"
-        raise ConfigError(f"--out {run} cannot be written ({nearest} {what}); name another directory.")
 
 
 def reserve_error(run: Path) -> None:

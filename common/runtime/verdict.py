@@ -110,6 +110,8 @@ def _parity(
 ) -> Parity:
     if info.name == "oracle":
         return not_judged("the oracle is the reference")
+    if info.compiled_cores(config.options):
+        return not_judged("compiled, not trained")
     if config.parity is False:
         return not_judged("--no-parity")
     if not (info.synchronous and info.waits(config)):

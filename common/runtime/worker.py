@@ -14,7 +14,7 @@ from pathlib import Path
 
 from common.config import FRAMEWORKS, RunConfig
 from common.errors import ConfigError, SamestepError
-from common.runtime import loop
+from common.runtime import compiling, loop
 from common.runtime.records import ProcessRecord, read_config, write_error
 from common.runtime.serving import serve
 from common.runtime.topology import ProcessSpec, num_devices, who_am_i
@@ -78,6 +78,15 @@ def _work(run: Path, config: RunConfig, spec: ProcessSpec, index: int, launched_
     strategy = importlib.import_module(f"{FRAMEWORKS[config.framework]}.strategies.{config.strategy}")
     workload = resolve(config)
     split = workload.data.load()
+    about = {
+        "cores": cores,
+        "attempt": int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) + 1,
+        "versions": _versions(config),
+    }
+    if strategy_info(config.framework, config.strategy).compiled_cores(config.options):
+        about["startup_seconds"] = time.time() - launched_at
+        record.finish({**compiling.run(strategy.compile_step, workload, config, split, record), **about})
+        return
     record.enter("build")
     program = strategy.build(workload, config)
     if program is None:
@@ -89,9 +98,7 @@ def _work(run: Path, config: RunConfig, spec: ProcessSpec, index: int, launched_
             **measured,
             "startup_seconds": startup_seconds,
             "device_note": program.device_note,
-            "cores": cores,
-            "attempt": int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) + 1,
-            "versions": _versions(config),
+            **about,
         }
     )
     program.close()

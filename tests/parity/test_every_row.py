@@ -43,7 +43,7 @@ def test_four_devices(run_cell: RunCell, framework: str, row: StrategyInfo) -> N
 
 
 @pytest.mark.parametrize("seed", [7, 12345])
-@pytest.mark.parametrize(("framework", "row"), [p for p in ROWS if p.values[1].axes == ("data",)])
+@pytest.mark.parametrize(("framework", "row"), [p for p in ROWS if p.values[1].axes[:1] == ("data",)])
 def test_three_devices_and_odd_seeds(run_cell: RunCell, framework: str, row: StrategyInfo, seed: int) -> None:
     dtype = row.dtypes[-1]
     took_the_same_step(run_cell, framework, row, SIZED["mlp"], dtype=dtype, optimizer="sgd", devices=3, seed=seed)

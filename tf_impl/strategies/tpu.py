@@ -5,18 +5,30 @@ Sent: the gradients, all-reduced between the cores; without --tpu, packed, betwe
 Use it on a TPU; without one, to see whether XLA compiles a model and it takes the same step, never how fast.
 
 Without `--tpu` it is an emulation, tested like every strategy. With it, `_cores` follows TensorFlow's guide: no line of
-that function has ever run on a TPU.
+that function has ever run on a TPU. With `--tpu-topology`, `compile_step` asks the TPU's own compiler, and nothing runs.
 """
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import tensorflow as tf
 
+from common.batch import Batch
 from common.config import RunConfig
-from common.errors import Unavailable
+from common.errors import ERRORS, Unavailable, WorkerFailed
+from common.ledger import Compiled, read_compiled
+from common.mesh import Mesh
 from common.runtime.topology import num_devices
+from common.workload.models.spec import even_split_table
 from common.workload.table import Workload
 from tf_impl.devices import use_cpu
 from tf_impl.program import Parts, TrainingProgram
+from tf_impl.tpu_lowering import Step, stablehlo
 from tf_impl.tpu_probe import probe
+from tf_impl.tpu_topology import COMPILER_ENVIRONMENT
 
 
 def build(workload: Workload, config: RunConfig) -> TrainingProgram:
@@ -50,3 +62,38 @@ def _cores(tpu: str, count: int) -> tf.distribute.TPUStrategy:
         raise Unavailable(f"--tpu {tpu} has {cores} cores, fewer than {count}; use --devices {cores}.")
     assignment = tf.tpu.experimental.DeviceAssignment.build(topology, num_replicas=count)
     return tf.distribute.TPUStrategy(resolver, experimental_device_assignment=assignment)
+
+
+def compile_step(workload: Workload, config: RunConfig, batch: Batch, run: Path) -> Compiled:
+    """Lowers one training step and has it compiled, in a process without TensorFlow, for the cores of a TPU.
+
+    Each replica takes a shard of the batch along the axis data, and is cut over the axis tensor as the split table says.
+
+    Args:
+        workload: What would be trained.
+        config: A checked configuration.
+        batch: For its shapes.
+        run: The run directory; the lowered step stays there.
+
+    Raises:
+        WorkerFailed: The compiler cannot compile it, or is gone.
+    """
+    mesh = Mesh.parse(config.mesh or "data=1")
+    replicas, partitions = mesh.axis("data"), mesh.axis("tensor")
+    split = even_split_table(workload.model, partitions)
+    request = {
+        "topology": config.options["tpu_topology"],
+        "replicas": replicas,
+        "partitions": partitions,
+        "splits": [split.get(name) for name in workload.model.params()] * (1 + len(workload.optimizer(config).slots)),
+    }
+    (run / "step.json").write_text(json.dumps(request))
+    (run / "step.stablehlo").write_bytes(stablehlo(Step(workload, config, replicas), batch))
+    line = [sys.executable, "-m", "tf_impl.tpu_compile", str(run), str(os.getpid())]
+    done = subprocess.run(line, env=os.environ | COMPILER_ENVIRONMENT, check=False)
+    if done.returncode:
+        raise WorkerFailed(f"the TPU compiler ended with exit code {done.returncode}")
+    values = json.loads((run / "compiled.json").read_text())
+    if "error" in values:
+        raise ERRORS[values["error"]](values["message"])
+    return read_compiled(values)
