@@ -29,6 +29,8 @@ from common.ledger import Compiled, Exchange, Ledger
 from common.strategy import TrainState
 
 SCHEMA_VERSION = 1
+DONE = "done"
+"""The phase of a process that has written what it measured."""
 _ERROR_BYTES = 2048
 
 
@@ -281,7 +283,7 @@ class ProcessRecord:
 
     def finish(self, values: Mapping[str, Any]) -> None:
         """Writes what the process measured."""
-        self._write({"phase": "done", "pid": os.getpid(), **values})
+        self._write({"phase": DONE, "pid": os.getpid(), **values})
 
     def _write(self, values: Mapping[str, Any]) -> None:
         write_json(self.run / f"process-{self.role}.json", {"role": self.role, "rank": self.rank, **values})

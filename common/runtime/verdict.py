@@ -15,7 +15,7 @@ from common.config import FRAMEWORKS, RunConfig
 from common.errors import ParityFailed, WorkerFailed
 from common.evidence.parity import Parity, judge, not_judged
 from common.runtime.merge import merged
-from common.runtime.records import RunResult, read_state, write_json
+from common.runtime.records import DONE, RunResult, read_state, write_json
 from common.strategy import StrategyInfo, TrainState, strategy_info
 from common.workload.data.dataset import cache_directory
 from common.workload.models.spec import init
@@ -76,7 +76,7 @@ def wait_for_processes(run: Path, config: RunConfig) -> None:
     """
     deadline = time.monotonic() + config.timeout_seconds
     for spec in strategy_info(config.framework, config.strategy).topology(config):
-        while not spec.serves and _record(run, spec.role).get("phase") != "done":
+        while not spec.serves and _record(run, spec.role).get("phase") != DONE:
             if time.monotonic() > deadline:
                 raise WorkerFailed(f"{spec.role} left no measurements within {config.timeout_seconds:g} s.")
             time.sleep(0.05)

@@ -5,20 +5,24 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from common.config import RunConfig
 from common.errors import ERRORS, WorkerFailed
-from common.runtime.records import read_error
+from common.runtime.records import DONE, read_error
 from common.runtime.topology import ProcessSpec
 from common.runtime.warm import WarmServer
+from common.runtime.worker import WHERE
 
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 1.0
 """How long the other processes may still end by themselves once one has failed: the first cause may come second."""
 STOP_SECONDS = 2.0
+WHERE_SECONDS = 0.3
+TEARDOWN_SECONDS = 5.0
+"""How long a framework may take to let go once every record is written: torch 2.13 hangs there once in a thousand runs."""
 FIRST_STEP_FACTOR = 10
 _TOLD_CODES = (0, *sorted({error.exit_code for error in ERRORS.values()}))
 """A worker that ends with another one did not come to writing its error."""
@@ -46,6 +50,8 @@ class Watch:
     progress: Progress | None = None
     codes: dict[int, int] = dataclasses.field(default_factory=dict)
     _stopping: bool = False
+    _spared: set[int] = dataclasses.field(default_factory=set)
+    _released: set[int] = dataclasses.field(default_factory=set)
     _read: int = 0
     _changed: float = dataclasses.field(default_factory=time.time)
 
@@ -62,7 +68,7 @@ class Watch:
                 if self._failed():
                     self._drain(GRACE_SECONDS)
                     raise self._failure()
-                self._check_deadline()
+                self._check_deadlines()
             self._tail()
         finally:
             self.stop()
@@ -83,16 +89,22 @@ class Watch:
 
     def _failed(self) -> list[int]:
         """The processes whose end is the run's, in the order in which they ended."""
-        failed = [worker for worker, code in self.codes.items() if code]
-        spared = {worker for worker, spec in self.processes.items() if spec.expendable}
-        return failed if spared <= set(failed) else [worker for worker in failed if worker not in spared]
+        return [worker for worker, code in self.codes.items() if code and worker not in self._spared]
+
+    def _can_spare(self, worker: int) -> bool:
+        """Whether the run goes on without a process: it trains already, and another such process is left."""
+        left = [w for w, spec in self.processes.items() if spec.expendable and w not in self.codes]
+        served = [spec for spec in self.processes.values() if not spec.serves]
+        training = any(_life(self.run, spec)[1] not in ("", "start", "build") for spec in served)
+        return self.processes[worker].expendable and bool(left) and training
 
     def _poll(self) -> None:
         for answer in self.server.poll(POLL_SECONDS):
             if answer.get("ended") in self.processes:
-                worker, code = answer["ended"], answer["code"]
+                worker, code = answer["ended"], 0 if answer["ended"] in self._released else answer["code"]
                 self.codes[worker] = code
-                if code and worker not in self._failed() and not self._stopping:
+                if code and not self._stopping and self._can_spare(worker):
+                    self._spared.add(worker)
                     spec = self.processes[worker]
                     what = f"{spec.role} {_ending(code)}; the run goes on without it (log: {self.run / spec.role}.log)"
                     print(f"samestep: {what}", file=sys.stderr)
@@ -126,9 +138,10 @@ class Watch:
         ending = _ending(self.codes[worker])
         return WorkerFailed(self._obituary(worker, f"{ending}: {left}" if left is not None else ending))
 
-    def _check_deadline(self) -> None:
+    def _check_deadlines(self) -> None:
         now = time.time()
         states = {worker: _life(self.run, spec) for worker, spec in self.processes.items()}
+        self._release(states, now)
         served = [worker for worker, spec in self.processes.items() if not spec.serves]
         changed = max(
             [self._changed, *(states[worker][0] for worker in served)]
@@ -142,7 +155,26 @@ class Watch:
             # One that serves shows every second that it is alive: if it does not, it is what the others wait for.
             worker = min(silent, key=lambda w: (not self.processes[w].serves, states[w][0]))
             what = f"made no progress for {limit:g} s" if states[worker][0] else f"never started within {limit:g} s"
-            raise WorkerFailed(self._obituary(worker, f"{what}; give more time with --timeout-seconds"))
+            told = self._obituary(worker, f"{what}; give more time with --timeout-seconds")
+            self._ask_where(silent)
+            raise WorkerFailed(told)
+
+    def _release(self, states: Mapping[int, tuple[float, str, int]], now: float) -> None:
+        """Ends those that do not leave although all there is to measure has been written."""
+        here = [w for w, spec in self.processes.items() if w not in self.codes and not spec.serves]
+        patience = min(TEARDOWN_SECONDS, self.config.timeout_seconds / 2)
+        idle = all(states[w][1] == DONE and now - states[w][0] > patience for w in here)
+        if here and idle and not self._released:
+            self._ask_where(here)
+            self._released.update(here)
+            for worker in here:
+                self.server.signal(worker, signal.SIGKILL)
+
+    def _ask_where(self, workers: Sequence[int]) -> None:
+        """Has processes write to their logs where they are, every thread's stack."""
+        for worker in workers:
+            self.server.signal(worker, WHERE)
+        self._drain(WHERE_SECONDS)
 
     def _obituary(self, worker: int, what: str) -> str:
         spec = self.processes[worker]

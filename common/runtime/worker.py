@@ -3,10 +3,12 @@
 Who the process is, and where the others are, comes from the environment alone (`RANK`, ..., as torchrun sets them).
 """
 
+import faulthandler
 import importlib
 import importlib.metadata
 import os
 import platform
+import signal
 import sys
 import time
 import traceback
@@ -23,6 +25,8 @@ from common.workload.table import resolve
 
 LAUNCHED_AT = "SAMESTEP_LAUNCHED_AT"
 """Set by our own launcher to the time of the command. Where it is missing, rank 0 does the launcher's last duties."""
+WHERE = signal.SIGUSR1
+"""Makes a worker write the stacks of its threads to its log, even where it hangs in native code."""
 
 
 def main(arguments: list[str]) -> int:
@@ -35,6 +39,7 @@ def main(arguments: list[str]) -> int:
         The exit code.
     """
     started = time.time()
+    faulthandler.register(WHERE)
     role = "worker"
     try:
         run = _run_directory(arguments)

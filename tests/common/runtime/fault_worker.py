@@ -65,6 +65,16 @@ def hangs_in_training() -> None:
     at_step(3, hang)
 
 
+def hangs_in_teardown() -> None:
+    from torch_impl.program import TrainingProgram
+
+    def holds_on(self: TrainingProgram) -> None:
+        if os.environ["RANK"] == "0":
+            time.sleep(600)
+
+    TrainingProgram.close = holds_on
+
+
 def is_slow_but_alive() -> None:
     for step in range(1, 8):
         at_step(step, lambda: time.sleep(0.4))

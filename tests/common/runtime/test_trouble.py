@@ -124,6 +124,21 @@ def test_a_worker_that_hangs_in_training(befallen: Callable[..., Trouble], devic
     role = "rank-0" if devices == 1 else str(trouble.error).split()[0]  # to its peers, the one that waits hangs, too
     tells(trouble, role, "made no progress for 1 s", "phase: train", SAID if devices == 1 else "", "--timeout-seconds")
     assert 1 < trouble.seconds < 10
+    assert "in hang\n" in "".join(log.read_text() for log in trouble.run.glob("*.log"))  # the stack, from outside
+
+
+def test_a_framework_that_does_not_let_go_loses_nothing(
+    faulty: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("common.runtime.watch.TEARDOWN_SECONDS", 0.5)
+    asked = RunConfig(workload="digits-mlp+width=32", batch_size=48, steps=8, strategy="ddp", devices=2, parity=False)
+    config, workload = check(dataclasses.replace(asked, out=str(tmp_path / "run")))
+    before = descendants()
+    result = faulty.run(config, workload, environment={"FAULT": "hangs_in_teardown"})
+    assert (result.status, len(result.losses)) == ("trained", 8)
+    assert descendants() == before
+    assert "in holds_on" in (tmp_path / "run" / "rank-0.log").read_text()
+    assert "in holds_on" not in (tmp_path / "run" / "rank-1.log").read_text()
 
 
 def test_a_worker_that_never_starts(befallen: Callable[..., Trouble]) -> None:
