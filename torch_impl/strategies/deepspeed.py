@@ -1,9 +1,9 @@
 """DeepSpeed's ZeRO: an engine takes model and optimizer, and splits one thing more with every `--zero-stage`.
 
-Replicated: the parameters (stages 1 and 2). Split: the batch; the optimizer with a float32 copy of the parameters, its
-masters (1), gradients as soon as they are reduced (2), parameters (3): all flattened, in equal stretches.
-Sent: the gradients, all-reduced (over gloo, whatever the stage); then the parameters, gathered: once a step, or (3) each
-module's before it computes, in the forward and again in the backward pass.
+Replicated: the parameters (stages 1 and 2). Split: the batch; the optimizer, with a second copy of the parameters that it
+updates, its masters (1); gradients that micro-batches accumulate (2); parameters (3): flattened, in equal stretches.
+Sent: the gradients, all-reduced (3: reduce-scattered); then the parameters, gathered: once a step, or (3) each module's
+before it computes, in the forward and again in the backward pass.
 Use it for what only DeepSpeed has, such as offloading to CPU memory or NVMe; `zero1`, `zero2`, `fsdp` are torch's own.
 """
 
@@ -36,7 +36,7 @@ def engine_config(workload: Workload, stage: int) -> dict[str, Any]:
         "zero_force_ds_cpu_optimizer": False,
         "zero_optimization": {
             "stage": stage,
-            "reduce_bucket_size": num_params(workload.model),  # 2 GB of buffer unless told
+            "reduce_bucket_size": min(num_params(workload.model), 500_000_000),  # unless told, 2 GB for any model
             # Unless told, whatever has less than a billion parameters stays whole on every rank.
             "stage3_param_persistence_threshold": 0,
             "stage3_max_live_parameters": 0,

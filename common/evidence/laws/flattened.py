@@ -1,4 +1,4 @@
-"""DeepSpeed's ZeRO: parameters laid end to end and cut into N equal stretches, one a rank, wherever that cuts a tensor.
+"""DeepSpeed's ZeRO: flat parameters in N equal stretches, one a rank: of all of them end to end, in stage 3 of each.
 
 With P the parameter bytes, each rank keeps, beside 1/N of the optimizer's slots, 1/N of P as masters, which are a second
 copy even in float32. A step sends in all, over all ranks, in multiples of (N-1) P:
@@ -7,7 +7,7 @@ copy even in float32. A step sends in all, over all ranks, in multiples of (N-1)
     stage 3       2 (all-gather in the forward and again in the backward pass) + 1 (reduce-scatter; over gloo 2)
 
 Stage 2 differs from 1 where a step takes several micro-batches: it reduces the gradients of each, and accumulates
-stretches.
+stretches. All gradients fit one bucket, which holds them until the backward pass ends; it counts as no class of memory.
 
 References:
     Rajbhandari et al., arXiv 1910.02054; deepspeed/runtime/zero/stage_1_and_2.py and stage3.py of DeepSpeed 0.19.
