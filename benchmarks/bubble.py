@@ -4,11 +4,12 @@
 
 Stages sleep instead of computing, so that ranks do not contend for cores and the schedule alone is measured. Predicted
 is the longest path through the events that the schedule orders (see tests/torch_impl/test_schedules.py), each as long as
-its stage sleeps plus a fixed cost per micro-batch, which is measured first with stages that do not sleep. (DualPipeV
-hands on the results of a forward and a backward that it pairs only when both are done, which the prediction leaves out.)
+its stage sleeps plus a fixed cost per micro-batch, which is measured first with stages that do not sleep. Results go to
+the next rank as soon as they are there; those of a forward and a backward that DualPipeV pairs, when both are.
 """
 
 import argparse
+import dataclasses
 import multiprocessing
 import os
 import statistics
@@ -30,6 +31,21 @@ SIZES = ((2, 2), (2, 4), (2, 8), (4, 4), (4, 8), (4, 16))
 SECONDS = 0.03
 """What a rank sleeps per micro-batch in each of: forward, backward for the inputs, backward for the weights."""
 STEPS = 5
+Key = tuple[str, int, int]
+"""Kind, stage and micro-batch of an event."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """What a rank did.
+
+    Attributes:
+        steps: For each step its events and its seconds.
+        pairs: Forwards and the backward with which each is handed on.
+    """
+
+    steps: list[tuple[list[Event], float]]
+    pairs: dict[Key, Key]
 
 
 class _Sleep(torch.autograd.Function):
@@ -95,12 +111,22 @@ def rank_main(
                 *inputs, target=torch.zeros(microbatches, 1) if holders[-1] == rank else None, return_outputs=False
             )
         steps.append((list(timeline.events), time.perf_counter() - start))
-    results.put((rank, steps[1:]))
+    results.put((rank, Measured(steps[1:], _pairs(runs, rank))))
     dist.destroy_process_group()
 
 
-def measure(ranks: int, schedule: str, microbatches: int, seconds: float) -> list[list[tuple[list[Event], float]]]:
-    """The steps of every rank, after one that prepares the stages."""
+def _pairs(schedule: object, rank: int) -> dict[Key, Key]:
+    """What DualPipeV computes as one action (torch 2.13)."""
+    actions = getattr(schedule, "pipeline_order_with_comms", {}).get(rank, [])
+    pairs = [action.sub_actions for action in actions if action.sub_actions]
+    return {
+        ("F", ahead.stage_index, ahead.microbatch_index): ("B", back.stage_index, back.microbatch_index)
+        for ahead, back in pairs
+    }
+
+
+def measure(ranks: int, schedule: str, microbatches: int, seconds: float) -> list[Measured]:
+    """What every rank did, after one step that prepares the stages."""
     context = multiprocessing.get_context("fork")
     results, (port,) = context.Queue(), free_ports(1)
     arguments = [(rank, ranks, port, schedule, microbatches, seconds, results) for rank in range(ranks)]
@@ -116,56 +142,66 @@ def measure(ranks: int, schedule: str, microbatches: int, seconds: float) -> lis
 def fixed_seconds() -> float:
     """What an event costs besides its sleep: receiving, dispatching, sending; on two ranks, which have a core each."""
     idle = [measure(2, "gpipe", 8, 0.0) for _ in range(3)]
-    return min(whole / len(events) for run in idle for steps in run for events, whole in steps)
+    return min(whole / len(events) for run in idle for rank in run for events, whole in rank.steps)
 
 
-def measured_bubble(steps: Sequence[Sequence[tuple[list[Event], float]]]) -> float:
+def measured_bubble(ranks: Sequence[Measured]) -> float:
     """The share of the ranks' time in which they did not compute, median over the steps."""
     shares = []
-    for each in zip(*steps, strict=True):
+    for each in zip(*(rank.steps for rank in ranks), strict=True):
         whole = max(seconds for _, seconds in each)
         busy = statistics.mean(sum(event.end - event.start for event in events) for events, _ in each)
         shares.append(1 - busy / whole)
     return statistics.median(shares)
 
 
-def predicted_bubble(orders: Sequence[Sequence[Event]], seconds: float, fixed: float) -> float:
+def predicted_bubble(ranks: Sequence[Measured], seconds: float, fixed: float) -> float:
     """The longest path through the ranks' orders of events.
 
     Args:
-        orders: Each rank's events; their times are not looked at.
+        ranks: Of each rank the order of its events counts; their times are not looked at.
         seconds: What a forward, an input or a weight part of one stage takes; a whole backward takes twice that.
         fixed: What every event costs on top.
     """
-    last = max(event.stage for order in orders for event in order)
+    orders = [rank.steps[0][0] for rank in ranks]
+    partners = {key: partner for rank in ranks for key, partner in rank.pairs.items()}
+    holder = {event.stage: rank for rank, order in enumerate(orders) for event in order}
     takes = {"F": seconds, "B": 2 * seconds, "I": seconds, "W": seconds}
-    ended: dict[tuple[str, int, int], float] = {}
+    ended: dict[Key, float] = {}
     free = [0.0] * len(orders)
     left = [list(order) for order in orders]
     busy = 0.0
+
+    def arrival(key: Key, rank: int) -> float | None:
+        return ended.get(key if holder[key[1]] == rank else partners.get(key, key))
+
     while any(left):
         for rank, queue in enumerate(left):
-            while queue and (ready := _ready(queue[0], ended, last)) is not None:
-                event = queue.pop(0)
+            while queue:
+                event = queue[0]
+                arrivals = [[arrival(key, rank) for key in each] for each in _needs(event, max(holder))]
+                ready = [next((time for time in each if time is not None), None) for each in arrivals]
+                if None in ready:
+                    break
+                queue.pop(0)
                 duration = 2 * seconds if event.kind == "W" and event.stage == 0 else takes[event.kind]
                 duration = 0.0 if event.kind == "I" and event.stage == 0 else duration  # torch puts all of it into W
                 busy += duration
-                free[rank] = max(free[rank], ready) + duration + fixed
+                free[rank] = max([free[rank], *(time for time in ready if time is not None)]) + duration + fixed
                 ended[event.kind, event.stage, event.microbatch] = free[rank]
     return 1 - busy / len(orders) / max(free)
 
 
-def _ready(event: Event, ended: dict[tuple[str, int, int], float], last: int) -> float | None:
-    """When everything that an event waits for has ended; None if it has not."""
-    needs: list[list[tuple[str, int, int]]] = []
+def _needs(event: Event, last: int) -> list[list[Key]]:
+    """What an event waits for; of each list one is enough."""
+    needs: list[list[Key]] = []
     if event.kind == "F" and event.stage:
         needs.append([("F", event.stage - 1, event.microbatch)])
     if event.kind in "BI":
         needs.append([("F", event.stage, event.microbatch)])
         if event.stage < last:
             needs.append([(kind, event.stage + 1, event.microbatch) for kind in "BI"])
-    times = [next((ended[key] for key in keys if key in ended), None) for keys in needs]
-    return None if None in times else max([0.0, *(each for each in times if each is not None)])
+    return needs
 
 
 def main() -> None:
@@ -182,10 +218,9 @@ def main() -> None:
             too_few = schedule == "dualpipev" and microbatches < 2 * ranks
             if too_few or asked.ranks not in (None, ranks) or asked.schedule not in (None, schedule):
                 continue
-            steps = measure(ranks, schedule, microbatches, SECONDS)
-            orders = [each[0][0] for each in steps]
-            measured = 100 * measured_bubble(steps)
-            predicted = 100 * predicted_bubble(orders, SECONDS / placement.stages_per_rank, fixed)
+            done = measure(ranks, schedule, microbatches, SECONDS)
+            measured = 100 * measured_bubble(done)
+            predicted = 100 * predicted_bubble(done, SECONDS / placement.stages_per_rank, fixed)
             textbook = 100 * (ranks - 1) / (placement.stages_per_rank * microbatches + ranks - 1)
             shown = "" if "zero" in schedule or schedule == "dualpipev" else f"{textbook:.1f}"
             columns = [f"{measured:.1f}", f"{predicted:.1f}", f"{measured - predicted:+.1f}", shown]
