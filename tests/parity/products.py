@@ -7,7 +7,8 @@ import json
 import os
 from pathlib import Path
 
-from common.config import DTYPES, FRAMEWORKS, OPTIMIZERS
+from common.config import FRAMEWORKS, OPTIMIZERS
+from common.evidence.laws.pipelined import SCHEDULES
 from common.runtime.records import RunResult
 from experiments.tables import github
 from tests.cells import SIZED, every_row
@@ -18,21 +19,56 @@ PAGE = ROOT / "docs" / "parity.md"
 STEPS = 100
 
 
+VARIANTS = (
+    *((f"torch:pp+schedule={schedule}", "pipe=2") for schedule in SCHEDULES if schedule != "gpipe"),
+    ("torch:pp+schedule=1f1b", "pipe=4"),
+    ("torch:fsdp", "data=2,shard=2"),
+    *(
+        ("torch:hybrid", mesh)
+        for mesh in (
+            *(f"{one},{other}" for one, other in itertools.combinations(("pipe=2", "data=2", "tensor=2"), 2)),
+            *("pipe=2,shard=2", "shard=2,tensor=2", "pipe=2,data=2,tensor=2"),
+        )
+    ),
+    *((f"tf:mirrored+reduce={name}", "data=2") for name in ("reduction_to_one_device", "hierarchical_copy")),
+    *(("tf:dtensor", mesh) for mesh in ("tensor=2", "tensor=4", "data=2,tensor=2")),
+    ("tf:dtensor+clients=2", "data=2,tensor=2"),
+)
+"""Further spellings of rows, with their meshes; in float64."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One run of the products, and all that tells it from the others."""
+    """One run of the products, and all that tells it from the others.
 
-    framework: str
+    Attributes:
+        strategy: As in `torch:pp+schedule=1f1b`.
+        model: A key of SIZED.
+        optimizer: Of OPTIMIZERS.
+        dtype: Of DTYPES.
+        where: A number of devices, or a mesh.
+    """
+
     strategy: str
     model: str
     optimizer: str
     dtype: str
-    devices: int
+    where: str
+
+    @property
+    def framework(self) -> str:
+        """A key of FRAMEWORKS."""
+        return self.strategy.partition(":")[0]
+
+    @property
+    def devices(self) -> dict[str, object]:
+        """The fields of RunConfig that say where."""
+        return {"devices": int(self.where)} if self.where.isdigit() else {"mesh": self.where}
 
     @property
     def name(self) -> str:
         """Short and unique; also the name of its file."""
-        return f"{self.framework}:{self.strategy}-{self.model}-{self.optimizer}-{self.dtype}-{self.devices}"
+        return f"{self.strategy}-{self.model}-{self.optimizer}-{self.dtype}-{self.where}"
 
     @property
     def stored(self) -> Path:
@@ -43,19 +79,20 @@ class Cell:
 def chosen(cell: Cell) -> bool:
     """Whether ONLY, a list as in torch:ddp,tf:mirrored, names the cell's strategy; without it, all are chosen."""
     only = os.environ.get("ONLY", "")
-    return not only or f"{cell.framework}:{cell.strategy}" in only.split(",")
+    return not only or cell.strategy.partition("+")[0] in only.split(",")
 
 
 def cells() -> list[Cell]:
-    """Every row x model x optimizer x dtype, on 1 or 2 and 4 devices."""
-    found = []
-    for framework, row in every_row():
-        sizes = (2, 4) if row.axes else (1,)
-        axes = itertools.product(SIZED, OPTIMIZERS, DTYPES, sizes)
-        for model, optimizer, dtype, devices in axes:
-            if dtype in row.dtypes:
-                found.append(Cell(framework, row.name, model, optimizer, dtype, devices))
-    return found
+    """Every row x model x optimizer x dtype, on 1 or 2 and 4 devices; then the variants."""
+    plain = [
+        Cell(f"{framework}:{row.name}", model, optimizer, dtype, where)
+        for framework, row in every_row()
+        for model, optimizer, dtype, where in itertools.product(
+            SIZED, OPTIMIZERS, row.dtypes, ("2", "4") if row.axes else ("1",)
+        )
+    ]
+    axes = itertools.product(VARIANTS, SIZED, OPTIMIZERS)
+    return plain + [Cell(cell, model, optimizer, "float64", where) for (cell, where), model, optimizer in axes]
 
 
 def store(cell: Cell, result: RunResult) -> None:
@@ -73,8 +110,7 @@ def write_page() -> None:
             kept = json.loads(cell.stored.read_text())
             verdict = {True: "yes", False: "NO", None: "not judged"}[kept["passed"]]
             deviations = [_shown(kept[name]) for name in ("max_relative_loss", "max_absolute_weight")]
-            name = f"{cell.framework}:{cell.strategy}"
-            rows.append([name, cell.model, cell.optimizer, cell.dtype, str(cell.devices), verdict, *deviations])
+            rows.append([cell.strategy, cell.model, cell.optimizer, cell.dtype, cell.where, verdict, *deviations])
     headers = [
         "strategy",
         "model",

@@ -27,9 +27,9 @@ def test_every_cell_takes_the_same_step(run_cell: RunCell, cell: Cell) -> None:
     if cell.stored.exists():
         pytest.skip("measured already, by the same code")
     result = run_cell(
-        f"{cell.framework}:{cell.strategy}",
+        cell.strategy,
         SIZED[cell.model],
-        devices=cell.devices,
+        **cell.devices,
         optimizer=cell.optimizer,
         dtype=cell.dtype,
         steps=STEPS,
