@@ -123,7 +123,8 @@ def pin(config: RunConfig) -> int:
 
 
 def _versions(config: RunConfig) -> dict[str, str]:
-    packages = ["samestep", "numpy", framework_info(config.framework).module]
+    row = strategy_info(config.framework, config.strategy)
+    packages = ["samestep", "numpy", framework_info(config.framework).module, *filter(None, [row.package])]
     versions = {"python": platform.python_version()}
     for package in packages:
         try:

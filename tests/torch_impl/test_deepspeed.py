@@ -1,6 +1,7 @@
 """DeepSpeed's ZeRO: the same step at every stage, a state for everybody, and what it says where it is missing."""
 
 import dataclasses
+import importlib.metadata
 import subprocess
 import sys
 import textwrap
@@ -68,6 +69,7 @@ def test_micro_batches_and_clipping_are_the_same_step(run_cell: RunCell, stage: 
 def test_any_number_of_devices_is_the_same_step(run_cell: RunCell, stage: int, devices: int) -> None:
     result = run_cell(row(stage), SIZED["mlp"], devices=devices, optimizer="sgd")
     assert result.parity.passed, result.parity.reason
+    assert result.versions["deepspeed"] == importlib.metadata.version("deepspeed")
     obeys_its_law(result)
 
 
