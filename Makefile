@@ -1,5 +1,7 @@
 # Needs python3 (3.11 to 3.13) and make; everything else it fetches itself.
 PYTHON ?= python3
+# All but deepspeed and tpu; `make setup EXTRAS=all` has them, too.
+EXTRAS ?= torch,tf,data,report,dev
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
@@ -11,7 +13,7 @@ setup: $(INSTALLED)
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[torch,tf,data,report,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	touch $(INSTALLED)
 
 run: setup
