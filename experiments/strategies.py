@@ -9,7 +9,7 @@ from pathlib import Path
 
 from common.config import FRAMEWORKS
 from common.errors import Unavailable
-from common.strategy import StrategyInfo, framework_info, require, strategy_info
+from common.strategy import StrategyInfo, framework_info, require_row, strategy_info
 from experiments.arguments import Parser, parse_cell, run_command
 from experiments.tables import github
 
@@ -42,15 +42,21 @@ def overview() -> str:
         for row in framework_info(framework).rows:
             emulated = f" ({row.emulated})" if row.emulated else ""
             rows.append(
-                [f"{framework}:{row.name}{emulated}", row.summary, row.goal, row.hardware, availability(framework)]
+                [
+                    f"{framework}:{row.name}{emulated}",
+                    row.summary,
+                    row.goal,
+                    row.hardware,
+                    availability(framework, row.name),
+                ]
             )
     return github(["strategy", "what it does", "goal", "hardware", "on this machine"], rows)
 
 
-def availability(framework: str) -> str:
-    """Whether a framework can be used here, or how to get it."""
+def availability(framework: str, strategy: str) -> str:
+    """Whether a row can be used here, or how to get what it lacks."""
     try:
-        require(framework)
+        require_row(framework, strategy)
     except Unavailable as error:
         return str(error)
     return "available"
@@ -74,7 +80,7 @@ def _row(framework: str, row: StrategyInfo) -> str:
         "dtypes": ", ".join(row.dtypes),
         "API": row.reference,
         "upstream says": row.status,
-        "on this machine": availability(framework),
+        "on this machine": availability(framework, row.name),
     }
     facts |= {
         f"--{f.name.replace('_', '-')}": f"{f.metadata.get('help', '')} (default: {f.default})"

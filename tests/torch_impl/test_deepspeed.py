@@ -135,7 +135,7 @@ WITHOUT = """
     import importlib.util as util, sys
     real = util.find_spec
     util.find_spec = lambda name, *rest: None if name == "deepspeed" else real(name, *rest)
-    from experiments import compare, run
+    from experiments import compare, run, strategies
     from experiments.arguments import run_command
 """
 INSTALL = "deepspeed is not installed: pip install 'samestep[deepspeed]'"
@@ -158,6 +158,12 @@ def test_without_the_package_a_comparison_says_so(tmp_path: Path) -> None:
     done = told("run_command(compare.main)", *arguments)
     assert done.returncode == 0, done.stderr
     assert f"torch:deepspeed is unavailable: {INSTALL}" in done.stdout
+
+
+def test_without_the_package_the_overview_says_so() -> None:
+    done = told("run_command(strategies.main)", "torch:deepspeed")
+    assert done.returncode == 0, done.stderr
+    assert INSTALL in done.stdout
 
 
 def test_no_other_row_imports_it() -> None:
