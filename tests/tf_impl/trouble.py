@@ -2,11 +2,15 @@
 
 import json
 import os
+import pathlib
 import signal
 import threading
 import time
 
 from common.runtime import worker
+
+RUN = pathlib.Path()
+"""The run directory."""
 
 
 def replicas_meet() -> None:
@@ -35,14 +39,14 @@ def _second_worker() -> bool:
     return json.loads(os.environ["TF_CONFIG"])["task"] == {"type": "worker", "index": 1}
 
 
-def _at_step_5(happens) -> None:
+def _at_step(step, happens) -> None:
     from common.runtime import loop
 
     plain = loop.batches
 
     def batches(*arguments):
         for batch in plain(*arguments):
-            if batch.step == 5:
+            if batch.step == step:
                 happens()
             yield batch
 
@@ -51,12 +55,12 @@ def _at_step_5(happens) -> None:
 
 def second_worker_is_killed() -> None:
     if _second_worker():
-        _at_step_5(lambda: os.kill(os.getpid(), signal.SIGKILL))
+        _at_step(5, lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
 def second_worker_is_stopped() -> None:
     if _second_worker():
-        _at_step_5(lambda: os.kill(os.getpid(), signal.SIGSTOP))
+        _at_step(5, lambda: os.kill(os.getpid(), signal.SIGSTOP))
 
 
 def second_worker_never_starts() -> None:
@@ -64,17 +68,63 @@ def second_worker_never_starts() -> None:
         time.sleep(3600)
 
 
-def _dies_soon(job: str) -> None:
-    if json.loads(os.environ["TF_CONFIG"])["task"] == {"type": job, "index": 0}:
-        threading.Timer(4, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+def _strike(role: str, number: signal.Signals) -> None:
+    """Sends a signal to another process of the run, and leaves a file that says when."""
+    os.kill(json.loads((RUN / f"process-{role}.json").read_text())["pid"], number)
+    (RUN / "struck").touch()
+
+
+def _the_chief_strikes(role: str, number: signal.Signals, at_step: int = 5) -> None:
+    if json.loads(os.environ["TF_CONFIG"])["task"]["type"] == "chief":
+        _at_step(at_step, lambda: _strike(role, number))
 
 
 def ps_dies() -> None:
-    _dies_soon("ps")
+    _the_chief_strikes("ps-0", signal.SIGKILL)
 
 
 def worker_dies() -> None:
-    _dies_soon("worker")
+    _the_chief_strikes("worker-0", signal.SIGKILL)
+
+
+def worker_stops() -> None:
+    _the_chief_strikes("worker-1", signal.SIGSTOP)
+
+
+def both_workers_die() -> None:
+    _the_chief_strikes("worker-0", signal.SIGKILL)
+    _the_chief_strikes("worker-1", signal.SIGKILL, at_step=8)
+
+
+def updates_count_themselves(rows: int = 150) -> None:
+    """Each adds 1 to what it read of every weight, which takes a while: two at once would lose one."""
+    import tensorflow as tf
+
+    from tf_impl import served_program
+
+    def update(spec, w, g, slots, corrections):
+        slow = tf.fill([rows, rows], tf.reduce_mean(w) / rows)
+        for _ in range(4):
+            slow = slow @ slow
+        w.assign(w + tf.sign(1 + slow[0, 0] ** 2) + 0 * g)  # 1, but nobody knows before it is computed
+
+    served_program.UPDATES["sgd"] = update
+
+
+def worker_dies_in_an_update() -> None:
+    from tf_impl import served_program
+
+    updates_count_themselves(rows=400)
+    plain = served_program.ServedProgram.step
+
+    def step(self, batch):
+        plain(self, batch)
+        if batch.step == 5:
+            while self.updates.begun() < self._scheduled:
+                time.sleep(0.001)
+            _strike("worker-0", signal.SIGKILL)
+
+    served_program.ServedProgram.step = step
 
 
 def dtensor_in_one_function() -> None:
@@ -102,6 +152,8 @@ def dtensor_in_one_function() -> None:
 
 def main(arguments: list[str]) -> int:
     """Lets the trouble happen, then works as usual."""
+    global RUN
+    RUN = pathlib.Path(arguments[0])
     if os.environ["TROUBLE"]:
         globals()[os.environ["TROUBLE"]]()
     return worker.main(arguments)

@@ -1,0 +1,104 @@
+"""parameter_server in trouble: who dies, hangs or never comes is named, or done without; every update is accounted for."""
+
+import pathlib
+import re
+import socket
+import time
+
+import numpy as np
+import pytest
+
+from common.errors import WorkerFailed
+from common.runtime import launcher as launcher_module
+from common.runtime.records import RunResult, read_state
+from common.workload.models.spec import init
+from common.workload.table import resolve
+from tests.cells import SIZED
+from tests.tf_impl.conftest import RunTroubled
+
+pytestmark = pytest.mark.tf
+SERIAL, ASYNC = "tf:parameter_server", "tf:parameter_server+consistency=async"
+NAMED_WITHIN_SECONDS = 10
+
+
+def changes(result: RunResult, run: pathlib.Path) -> np.ndarray:
+    """By how much each weight has changed."""
+    initial, final = init(resolve(result.config).model, result.seed), read_state(run).params
+    return np.concatenate([(final[name] - initial[name]).ravel() for name in initial])
+
+
+# --- asynchronous -----------------------------------------------------------------------------------------------------
+
+
+def test_every_update_is_applied_once(run_troubled: RunTroubled, tmp_path: pathlib.Path) -> None:
+    out = tmp_path / "run"
+    fields = {"devices": 3, "steps": 60, "dtype": "float64", "optimizer": "sgd", "out": str(out)}
+    result = run_troubled("updates_count_themselves", ASYNC, SIZED["mlp"], **fields)
+    measured = result.processes[0].measures
+    assert (measured["updates_applied"], measured["updates_repeated"]) == (180, 0)
+    assert 0 < measured["staleness"] < 8
+    assert np.abs(changes(result, out) - 180).max() < 1e-9
+
+
+def test_the_run_goes_on_without_a_dead_worker_and_says_what_was_repeated(
+    run_troubled: RunTroubled, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    fields = {"devices": 2, "steps": 20, "dtype": "float64", "optimizer": "sgd", "out": str(out)}
+    result = run_troubled("worker_dies_in_an_update", ASYNC, SIZED["mlp"], **fields)
+    assert "worker-0 was killed by SIGKILL; the run goes on without it" in capfd.readouterr().err
+    assert len(result.losses) == 20
+    applied, repeated = (result.processes[0].measures[f"updates_{what}"] for what in ("applied", "repeated"))
+    assert applied == 40
+    assert repeated == 1, "the dead worker had one in hand"
+    counted = changes(result, out)
+    assert counted.min() > applied - 1e-9
+    assert counted.max() < applied + repeated + 1e-9
+
+
+def test_a_run_without_workers_ends(run_troubled: RunTroubled, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(WorkerFailed, match="worker-1 was killed by SIGKILL"):
+        run_troubled("both_workers_die", ASYNC, SIZED["mlp"], devices=2, steps=5000, out=str(tmp_path / "run"))
+    assert time.time() - (tmp_path / "run/struck").stat().st_mtime < NAMED_WITHIN_SECONDS
+
+
+# --- serial and asynchronous ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("cell", "job"), [(SERIAL, "worker"), (SERIAL, "ps"), (ASYNC, "ps")])
+def test_a_dead_process_is_named_within_ten_seconds(
+    run_troubled: RunTroubled, tmp_path: pathlib.Path, cell: str, job: str
+) -> None:
+    with pytest.raises(WorkerFailed, match=f"{job}-0 was killed by SIGKILL"):
+        run_troubled(f"{job}_dies", cell, SIZED["mlp"], devices=2, steps=5000, out=str(tmp_path / "run"))
+    assert time.time() - (tmp_path / "run/struck").stat().st_mtime < NAMED_WITHIN_SECONDS
+
+
+@pytest.mark.parametrize("cell", [SERIAL, ASYNC])
+def test_a_stopped_worker_is_named(run_troubled: RunTroubled, cell: str) -> None:
+    with pytest.raises(WorkerFailed, match="worker-1 made no progress for 6 s"):
+        run_troubled("worker_stops", cell, SIZED["mlp"], devices=2, steps=5000, timeout_seconds=6)
+
+
+def test_a_worker_that_never_starts_is_named(run_troubled: RunTroubled) -> None:
+    start = time.monotonic()
+    with pytest.raises(WorkerFailed, match="worker-1 never started within 6 s"):
+        run_troubled("second_worker_never_starts", SERIAL, SIZED["mlp"], devices=2, timeout_seconds=6)
+    assert time.monotonic() - start < 30
+
+
+@pytest.mark.parametrize(("cell", "place"), [(SERIAL, 1), (ASYNC, 1), (SERIAL, 3)])
+def test_a_taken_port_is_told(
+    run_troubled: RunTroubled, monkeypatch: pytest.MonkeyPatch, cell: str, place: int
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        taken.listen()
+        ports = launcher_module.free_ports(4)
+        ports[place] = taken.getsockname()[1]
+        monkeypatch.setattr(launcher_module, "free_ports", lambda count: ports)
+        role = ("chief-0", "worker-0", "worker-1", "ps-0")[place]
+        with pytest.raises(
+            WorkerFailed, match=re.compile(f"{role} ended with exit code 1.*Could not start gRPC server")
+        ):
+            run_troubled("", cell, SIZED["mlp"], devices=2, timeout_seconds=8)
