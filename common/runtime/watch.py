@@ -22,7 +22,7 @@ GRACE_SECONDS = 1.0
 STOP_SECONDS = 2.0
 WHERE_SECONDS = 0.3
 TEARDOWN_SECONDS = 5.0
-"""How long a framework may take to let go once every record is written: torch 2.13 hangs there once in a thousand runs."""
+"""How long a framework may take to let go once every record is written; both hang there now and then."""
 FIRST_STEP_FACTOR = 10
 _TOLD_CODES = (0, *sorted({error.exit_code for error in ERRORS.values()}))
 """A worker that ends with another one did not come to writing its error."""
@@ -96,7 +96,7 @@ class Watch:
         left = [w for w, spec in self.processes.items() if spec.expendable and w not in self.codes]
         served = [spec for spec in self.processes.values() if not spec.serves]
         training = any(_life(self.run, spec)[1] not in ("", "start", "build") for spec in served)
-        return self.processes[worker].expendable and bool(left) and training
+        return self.processes[worker].expendable and bool(left) and training and self._failed() == [worker]
 
     def _poll(self) -> None:
         for answer in self.server.poll(POLL_SECONDS):

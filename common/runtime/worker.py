@@ -20,13 +20,16 @@ from common.runtime import compiling, loop
 from common.runtime.records import ProcessRecord, read_config, write_error
 from common.runtime.serving import serve
 from common.runtime.topology import ProcessSpec, num_devices, who_am_i
-from common.strategy import framework_info, strategy_info
+from common.strategy import Program, framework_info, strategy_info
 from common.workload.table import resolve
 
 LAUNCHED_AT = "SAMESTEP_LAUNCHED_AT"
 """Set by our own launcher to the time of the command. Where it is missing, rank 0 does the launcher's last duties."""
 WHERE = signal.SIGUSR1
 """Makes a worker write the stacks of its threads to its log, even where it hangs in native code."""
+_KEPT: list[Program] = []
+"""Programs are never let go: now and then DDP's destructor waits, holding the interpreter's lock, for a thread of gloo that
+waits for that lock (torch 2.13). The process ends without destructors."""
 
 
 def main(arguments: list[str]) -> int:
@@ -96,6 +99,7 @@ def _work(run: Path, config: RunConfig, spec: ProcessSpec, index: int, launched_
     program = strategy.build(workload, config)
     if program is None:
         serve(record, beat_seconds)
+    _KEPT.append(program)
     startup_seconds = time.time() - launched_at
     measured = loop.run(program, workload, config, split, record)
     record.finish(
