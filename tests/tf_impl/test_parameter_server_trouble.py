@@ -13,6 +13,7 @@ from common.runtime import launcher as launcher_module
 from common.runtime.records import RunResult, read_state
 from common.workload.models.spec import init
 from common.workload.table import resolve
+from experiments import tables
 from tests.cells import SIZED
 from tests.tf_impl.conftest import RunTroubled
 
@@ -51,6 +52,7 @@ def test_the_run_goes_on_without_a_dead_worker_and_says_what_was_repeated(
     applied, repeated = (result.processes[0].measures[f"updates_{what}"] for what in ("applied", "repeated"))
     assert applied == 40
     assert repeated == 1, "the dead worker had one in hand"
+    assert "\nupdates_repeated: 1 updates" in tables.measures(result), "what the command prints"
     counted = changes(result, out)
     assert counted.min() > applied - 1e-9
     assert counted.max() < applied + repeated + 1e-9
