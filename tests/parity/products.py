@@ -10,6 +10,7 @@ from pathlib import Path
 from common.config import FRAMEWORKS, OPTIMIZERS
 from common.evidence.laws.pipelined import SCHEDULES
 from common.runtime.records import RunResult
+from experiments.arguments import parse_cell
 from experiments.tables import github
 from tests.cells import SIZED, every_row
 
@@ -23,6 +24,7 @@ VARIANTS = (
     *((f"torch:pp+schedule={schedule}", "pipe=2") for schedule in SCHEDULES if schedule != "gpipe"),
     ("torch:pp+schedule=1f1b", "pipe=4"),
     ("torch:fsdp", "data=2,shard=2"),
+    *((f"torch:deepspeed+zero_stage={stage}", "data=2") for stage in (2, 3)),
     *(
         ("torch:hybrid", mesh)
         for mesh in (
@@ -34,7 +36,7 @@ VARIANTS = (
     *(("tf:dtensor", mesh) for mesh in ("tensor=2", "tensor=4", "data=2,tensor=2")),
     ("tf:dtensor+clients=2", "data=2,tensor=2"),
 )
-"""Further spellings of rows, with their meshes; in float64."""
+"""Further spellings of rows, with their meshes; in the finest dtype that the row has."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +94,9 @@ def cells() -> list[Cell]:
         )
     ]
     axes = itertools.product(VARIANTS, SIZED, OPTIMIZERS)
-    return plain + [Cell(cell, model, optimizer, "float64", where) for (cell, where), model, optimizer in axes]
+    return plain + [
+        Cell(cell, model, optimizer, parse_cell(cell)[1].dtypes[-1], where) for (cell, where), model, optimizer in axes
+    ]
 
 
 def store(cell: Cell, result: RunResult) -> None:
