@@ -10,14 +10,21 @@ from common.config import RunConfig
 from torch_impl.rendezvous import PATIENCE, meet
 
 
-def use_device(config: RunConfig) -> torch.device:
-    """The device of this process: its own GPU if the machine has one, else the CPU. Sets the threads, too."""
+def use_device(config: RunConfig, may_share: bool = False) -> torch.device:
+    """The device of this process: a GPU of its own if its machine has one for each rank, else the CPU. Sets the threads.
+
+    Args:
+        config: A checked configuration.
+        may_share: With fewer GPUs than ranks, ranks share them: gloo all-reduces and broadcasts a GPU's tensors, but
+            knows no other exchange of them (torch 2.13).
+    """
     torch.set_num_threads(config.threads)
-    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
-    if torch.cuda.is_available() and local_rank < torch.cuda.device_count():
-        torch.cuda.set_device(local_rank)
-        return torch.device("cuda", local_rank)
-    return torch.device("cpu")
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if gpus == 0 or (gpus < local_world_size() and not may_share):
+        return torch.device("cpu")
+    index = int(os.environ.get("LOCAL_RANK", "0")) % gpus
+    torch.cuda.set_device(index)
+    return torch.device("cuda", index)
 
 
 def join_group(config: RunConfig, device: torch.device) -> None:
@@ -30,7 +37,7 @@ def join_group(config: RunConfig, device: torch.device) -> None:
         # Without it gloo looks the host's name up: 60-100 ms, and an outside address where the loopback will do.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.set_debug_level_from_env()  # read at import, which happened before this process was told anything
-    backend = "nccl" if device.type == "cuda" and torch.cuda.device_count() >= dist_world_size() else "gloo"
+    backend = "nccl" if device.type == "cuda" and torch.cuda.device_count() >= local_world_size() else "gloo"
     store = meet(config)
     # Under TORCH_DISTRIBUTED_DEBUG=DETAIL torch names the rank that hangs, if it comes to that before the launcher.
     detail = dist.get_debug_level() == dist.DebugLevel.DETAIL
@@ -44,10 +51,21 @@ def dist_world_size() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
+def local_world_size() -> int:
+    """How many of them are on this machine; all, unless LOCAL_WORLD_SIZE says otherwise."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", dist_world_size()))
+
+
 def leave_group() -> None:
     """Leaves the group, if this process is in one."""
     if dist.is_initialized():
         dist.destroy_process_group()
+
+
+def describe_ranks(device: torch.device) -> str:
+    """What stands behind the ranks, in words."""
+    shared = device.type == "cuda" and torch.cuda.device_count() < local_world_size()
+    return "processes that share a GPU" if shared else "one process per device"
 
 
 def synchronize(device: torch.device) -> None:

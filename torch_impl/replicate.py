@@ -1,6 +1,6 @@
-"""The algorithm of nn.DataParallel on threads: one process, a replica a thread, its five exchanges in plain sight.
+"""nn.DataParallel with its five exchanges counted; and its algorithm on threads, for machines without two GPUs.
 
-nn.DataParallel itself passes everything through to the one module it holds where there are fewer than two GPUs.
+There nn.DataParallel itself passes everything through to the one module it holds.
 
 References:
     torch/nn/parallel/data_parallel.py of torch 2.13.
@@ -19,6 +19,57 @@ from torch import nn
 from torch.func import functional_call
 
 from common.ledger import Exchange
+
+
+class ExchangeCounts:
+    """Messages and bytes between the master and the other replicas, by name."""
+
+    def __init__(self) -> None:
+        self._counts: collections.Counter[str] = collections.Counter()
+        self._bytes: collections.Counter[str] = collections.Counter()
+
+    def add(self, name: str, messages: Sequence[Sequence[torch.Tensor]]) -> None:
+        """Counts messages, each of some tensors."""
+        self._counts[name] += len(messages)
+        self._bytes[name] += sum(tensor.nbytes for message in messages for tensor in message)
+
+    def exchanged(self) -> tuple[Exchange, ...]:
+        """What was added since the last call."""
+        seen = tuple(Exchange(name, count, self._bytes[name]) for name, count in self._counts.items() if count)
+        self._counts.clear()
+        self._bytes.clear()
+        return seen
+
+
+class CountedDataParallel(nn.DataParallel):
+    """nn.DataParallel itself, its exchanges counted; each of the last two mirrors one of the forward pass."""
+
+    def __init__(self, module: nn.Module, device_ids: list[int]) -> None:
+        super().__init__(module, device_ids)
+        self.counts = ExchangeCounts()
+
+    def scatter(self, inputs: tuple[Any, ...], kwargs: dict[str, Any] | None, device_ids: Sequence[int]) -> Any:
+        """Mini-batches out."""
+        shards = super().scatter(inputs, kwargs, device_ids)
+        self.counts.add("scatter_inputs", shards[0][1:])
+        return shards
+
+    def replicate(self, module: nn.Module, device_ids: Sequence[int]) -> list[nn.Module]:
+        """Parameters out; their gradients come back the same way."""
+        copies = [list(module.parameters())] * (len(device_ids) - 1)
+        self.counts.add("broadcast_parameters", copies)
+        if torch.is_grad_enabled():
+            self.counts.add("reduce_gradients", copies)
+        return super().replicate(module, device_ids)
+
+    def gather(self, outputs: Sequence[torch.Tensor], output_device: int | torch.device) -> Any:
+        """Outputs back; their gradients go out the same way."""
+        others = [[output] for output in outputs[1:]]
+        self.counts.add("gather_outputs", others)
+        if torch.is_grad_enabled():
+            self.counts.add("scatter_output_gradients", others)
+        return super().gather(outputs, output_device)
+
 
 Replica = tuple[torch.Tensor, list[torch.Tensor]]
 """The outputs of a replica and its copies of the parameters, which the outputs depend on."""
@@ -42,19 +93,11 @@ class Replicas(nn.Module):
         # functional_call swaps parameters in place: on one module shared by threads it is a race that raises nothing.
         self._skeletons = [[copy.deepcopy(module).to("meta") for _ in range(count)]]
         self._pool = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(threads,))
-        self._counts: collections.Counter[str] = collections.Counter()
-        self._bytes: collections.Counter[str] = collections.Counter()
+        self.counts = ExchangeCounts()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """[batch, ...] -> what the master would make of it."""
         return _Replicated.apply(self, x, torch.is_grad_enabled(), *self.module.parameters())
-
-    def exchanged(self) -> tuple[Exchange, ...]:
-        """What the master and the other replicas have exchanged since the last call."""
-        seen = tuple(Exchange(name, count, self._bytes[name]) for name, count in self._counts.items() if count)
-        self._counts.clear()
-        self._bytes.clear()
-        return seen
 
     def scatter(self, name: str, whole: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """A contiguous shard for each replica; the master keeps the first."""
@@ -99,8 +142,7 @@ class Replicas(nn.Module):
 
     def _count(self, name: str, *sent: Sequence[torch.Tensor]) -> None:
         messages = [part for part in sent if len(part)] if name in _PACKED else [[t] for part in sent for t in part]
-        self._counts[name] += len(messages)
-        self._bytes[name] += sum(tensor.nbytes for message in messages for tensor in message)
+        self.counts.add(name, messages)
 
 
 _PACKED = ("broadcast_parameters", "reduce_gradients")

@@ -14,3 +14,10 @@ def test_one_gpu_is_the_same_step(run_cell: RunCell, row: str, dtype: str) -> No
     result = run_cell(f"torch:{row}", SIZED["transformer"], devices=1, dtype=dtype, optimizer="adamw")
     assert result.parity.passed, result.parity.reason
     assert [row.device for row in result.processes] == ["cuda:0"]
+
+
+@pytest.mark.parametrize("row", ["c10d", "ddp", "zero1"])
+def test_two_ranks_share_a_gpu_over_gloo(run_cell: RunCell, row: str) -> None:
+    result = run_cell(f"torch:{row}", SIZED["transformer"], devices=2, dtype="float64", optimizer="adamw")
+    assert result.parity.passed, result.parity.reason
+    assert {row.device for row in result.processes} <= {"cuda:0", "cuda:1"}

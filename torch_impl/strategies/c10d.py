@@ -15,7 +15,7 @@ from torch import nn
 
 from common.config import RunConfig
 from common.workload.table import Workload
-from torch_impl.devices import join_group, synchronize, use_device
+from torch_impl.devices import describe_ranks, join_group, synchronize, use_device
 from torch_impl.optimizers import build_optimizer
 from torch_impl.program import Parts, TrainingProgram, fresh_model
 
@@ -76,7 +76,7 @@ class FlatExchange:
 
 def build(workload: Workload, config: RunConfig) -> TrainingProgram:
     """The program of one rank."""
-    device = use_device(config)
+    device = use_device(config, may_share=not config.options["ring"])
     join_group(config, device)
     model = fresh_model(workload, config, device)
     exchange = FlatExchange(model, device, ring_all_reduce if config.options["ring"] else dist.all_reduce)
@@ -89,6 +89,6 @@ def build(workload: Workload, config: RunConfig) -> TrainingProgram:
         exchange=exchange,
         sum_losses=lambda losses: dist.all_reduce(losses),
         measures=exchange.measures,
-        device_note="one process per device",
+        device_note=describe_ranks(device),
     )
     return TrainingProgram(workload, config, parts)

@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from common.config import RunConfig
 from common.workload.table import Workload
-from torch_impl.devices import join_group, use_device
+from torch_impl.devices import describe_ranks, join_group, use_device
 from torch_impl.optimizers import build_optimizer
 from torch_impl.program import Parts, TrainingProgram, fresh_model
 from torch_impl.upstream import ddp_logging_data
@@ -42,7 +42,7 @@ def overlap(model: DistributedDataParallel) -> Mapping[str, float]:
 
 def build(workload: Workload, config: RunConfig) -> TrainingProgram:
     """The program of one rank."""
-    device = use_device(config)
+    device = use_device(config, may_share=True)
     join_group(config, device)
     bare = fresh_model(workload, config, device)
     model = wrapped(bare, config)
@@ -56,6 +56,6 @@ def build(workload: Workload, config: RunConfig) -> TrainingProgram:
         exchange=lambda last: contextlib.nullcontext() if last else model.no_sync(),
         sum_losses=lambda losses: dist.all_reduce(losses),
         measures=lambda: overlap(model),
-        device_note="one process per device",
+        device_note=describe_ranks(device),
     )
     return TrainingProgram(workload, config, parts)

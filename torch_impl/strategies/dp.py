@@ -19,7 +19,7 @@ from common.workload.table import Workload
 from torch_impl.devices import use_device
 from torch_impl.optimizers import build_optimizer
 from torch_impl.program import Parts, TrainingProgram, fresh_model
-from torch_impl.replicate import Replicas
+from torch_impl.replicate import CountedDataParallel, Replicas
 
 
 class MasterClock:
@@ -52,7 +52,7 @@ def on_threads(workload: Workload, config: RunConfig, model: nn.Module, device: 
         optimizer=build_optimizer(workload.optimizer(config), model.parameters()),
         device=device,
         exchange=clock,
-        exchanged=replicas.exchanged,
+        exchanged=replicas.counts.exchanged,
         replicas=lambda: tuple(
             Footprint(f"{device} (thread {number})", 0, replicas.copied_bytes, 0, 0, "tensors")
             for number in range(1, count)
@@ -63,12 +63,14 @@ def on_threads(workload: Workload, config: RunConfig, model: nn.Module, device: 
 
 
 def on_gpus(workload: Workload, config: RunConfig, model: nn.Module, device: torch.device, count: int) -> Parts:
-    """The real class."""
+    """The real class; it needs two GPUs, and has never been run."""
+    parallel = CountedDataParallel(model, list(range(count)))
     return Parts(
-        model=nn.DataParallel(model, device_ids=list(range(count))),
+        model=parallel,
         bare=model,
         optimizer=build_optimizer(workload.optimizer(config), model.parameters()),
         device=device,
+        exchanged=parallel.counts.exchanged,
         device_note="one process, a replica per GPU",
     )
 
