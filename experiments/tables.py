@@ -98,9 +98,9 @@ def columns(results: Sequence[RunResult]) -> list[Column]:
     ]
 
 
-def _told(shown: Sequence[Column], result: RunResult) -> list[Column]:
-    """Of a run that compiled and took no step, what comes before any measurement."""
-    return [c for c in shown if not result.compiled or c[0] in ("strategy", "devices", "dtype", "same step")]
+def _told(header: str, result: RunResult) -> bool:
+    """Of a run that compiled and took no step, only what comes before any measurement."""
+    return not result.compiled or header in ("strategy", "devices", "dtype", "same step")
 
 
 def comparison(results: Sequence[RunResult], failures: Sequence[tuple[str, str]] = ()) -> str:
@@ -111,7 +111,7 @@ def comparison(results: Sequence[RunResult], failures: Sequence[tuple[str, str]]
         failures: Cell and status of what left no result; they get a row each, too.
     """
     shown = columns(results)
-    rows = [[value(result) for _, value in _told(shown, result)] for result in results]
+    rows = [[value(result) if _told(header, result) else "" for header, value in shown] for result in results]
     headers = [header for header, _ in shown]
     for name, status in failures:
         told = {"strategy": name, "same step": status}

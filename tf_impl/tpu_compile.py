@@ -63,7 +63,7 @@ def compiled(request: Request, stablehlo: bytes) -> Compiled:
     step = next(each for each in module.body.operations if each.name.value == "main")
     annotate(step, request)
     try:
-        executable = _compile(module, request)
+        executable = _compile(module, request, topology)
     except jax.errors.JaxRuntimeError as error:
         said = _TOO_LARGE.search(str(error))
         if said is None:
@@ -88,12 +88,14 @@ def compiled(request: Request, stablehlo: bytes) -> Compiled:
     )
 
 
-def _compile(module: ir.Module, request: Request) -> xla_client.LoadedExecutable:
+def _compile(module: ir.Module, request: Request, topology: Topology) -> xla_client.LoadedExecutable:
     """Private: jax 0.10 compiles for described devices only what it has traced itself."""
     try:
-        devices = topologies.get_topology_desc(platform="tpu", topology_name=request.topology).devices
+        devices = topologies.get_topology_desc(
+            platform="tpu", topology_name=topology.name, chips_per_host_bounds=topology.chips_per_host
+        ).devices
     except jax.errors.JaxRuntimeError as error:
-        raise ConfigError(f"--tpu-topology {request.topology}: the compiler knows no such TPU: {error}") from None
+        raise ConfigError(f"--tpu-topology {topology.name}: the compiler knows no such TPU: {error}") from None
     options = xla_client.CompileOptions()
     options.num_replicas, options.num_partitions = request.replicas, request.partitions
     grid = np.arange(request.replicas * request.partitions).reshape(request.replicas, request.partitions)

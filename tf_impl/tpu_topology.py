@@ -34,13 +34,13 @@ class Generation:
     hbm_gib: float
 
 
-# libtpu 0.0.52; `test_memory_is_what_the_compiler_grants` asks it again.
+# libtpu 0.0.42; `test_memory_is_what_the_compiler_grants` asks it again.
 GENERATIONS = {
     "v3": Generation(2, 2, 15.48),
     "v4": Generation(3, 2, 15.25),
     "v5e": Generation(2, 1, 15.75),
-    "v5p": Generation(3, 1, 95.73),
-    "v6e": Generation(2, 1, 31.24),
+    "v5p": Generation(3, 1, 95.74),
+    "v6e": Generation(2, 1, 31.25),
 }
 
 
@@ -76,7 +76,7 @@ class Topology:
                 f"{generation}:{example}."
             )
         chips = tuple(int(size) for size in grid.split("x"))
-        if any(size > 1 and size % 2 for size in chips[:2]):  # hosts hold 2x2 chips, or a row of two, or one
+        if any(size > 1 and size % 2 for size in chips[:2]):
             raise ConfigError(
                 f"--tpu-topology is '{text}'; the first two sizes are each 1 or even, as in {generation}:{example}."
             )
@@ -86,6 +86,11 @@ class Topology:
     def cores(self) -> int:
         """The number of its cores."""
         return math.prod(self.chips) * GENERATIONS[self.generation].cores_per_chip
+
+    @property
+    def chips_per_host(self) -> list[int]:
+        """A square of four, or as much of it as there is; the compiler wants three dimensions."""
+        return [*(min(size, 2) for size in self.chips[:2]), 1]
 
     @property
     def hbm_bytes(self) -> int:
