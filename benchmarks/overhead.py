@@ -25,6 +25,7 @@ from common.runtime.launcher import HOST, free_ports
 from common.runtime.loop import in_dtype, train
 from common.runtime.records import ProcessRecord
 from common.runtime.topology import resolve, who_am_i
+from common.runtime.traffic import Traffic
 from common.runtime.worker import pin
 from common.strategy import strategy_info
 from common.workload.table import Workload
@@ -96,7 +97,7 @@ def measure(cell: str, name: str) -> None:
     def ours() -> float:
         # Our own loop, windows, losses, records and all; two windows, of which the first is a single step.
         start = time.perf_counter()
-        train(program, streams[0], 0, count, record)
+        train(program, streams[0], 0, count, record, Traffic(record, {}))
         return time.perf_counter() - start
 
     def bare() -> float:

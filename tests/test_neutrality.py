@@ -135,7 +135,8 @@ def framework_of(run: Path) -> str:
 def test_a_worker_has_one_framework_only(looked: Path) -> None:
     framework = framework_of(looked)
     wanted = framework_info(framework).module
-    others = set(FRAMEWORK_MODULES) - {"torch"} if framework == "torch" else {"torch", "jax"}
+    # Where jax is installed, TensorFlow imports it by itself, for a converter of its own.
+    others = set(FRAMEWORK_MODULES) - {"torch"} if framework == "torch" else {"torch"}
     for found in found_in(looked):
         assert wanted in found["loaded"]
         assert not others & set(found["loaded"])
