@@ -22,7 +22,7 @@ from jax.extend.mlir import ir
 from jax.interpreters import mlir
 from jaxlib import xla_client
 
-from common.errors import ConfigError, SamestepError, WorkerFailed
+from common.errors import ConfigError, SamestepError, Unavailable, WorkerFailed
 from common.ledger import Compiled
 from tf_impl.tpu_hlo import collectives
 from tf_impl.tpu_topology import Topology
@@ -55,6 +55,7 @@ def compiled(request: Request, stablehlo: bytes) -> Compiled:
 
     Raises:
         ConfigError: The compiler knows no such topology.
+        Unavailable: jax and libtpu do not belong together.
         WorkerFailed: It cannot compile the step, for another reason than its size.
     """
     topology = Topology.parse(request.topology)
@@ -80,7 +81,7 @@ def compiled(request: Request, stablehlo: bytes) -> Compiled:
         temporary_bytes=memory.temp_size_in_bytes,
         code_bytes=memory.generated_code_size_in_bytes,
         flops=round(executable.cost_analysis()["flops"]),  # its optimal_seconds is negative for most programs
-        collectives=collectives(executable.hlo_modules()[0].to_string()),
+        collectives=collectives(_hlo(executable, compiler)),
         needed_bytes=held + memory.temp_size_in_bytes + memory.generated_code_size_in_bytes,
         hbm_bytes=topology.hbm_bytes,
         fits=True,
@@ -102,6 +103,15 @@ def _compile(module: ir.Module, request: Request, topology: Topology) -> xla_cli
     options.device_assignment = xla_client.DeviceAssignment.create(grid)
     options.executable_build_options.use_spmd_partitioning = request.partitions > 1
     return devices[0].client.compile(module, xla_client.DeviceList(tuple(devices[: grid.size])), options)
+
+
+def _hlo(executable: xla_client.LoadedExecutable, compiler: str) -> str:
+    try:
+        return executable.hlo_modules()[0].to_string()
+    except jax.errors.JaxRuntimeError:
+        raise Unavailable(
+            f"{compiler}: this jax cannot read what this libtpu compiles; pip install 'samestep[tpu]' brings its own."
+        ) from None
 
 
 def annotate(step: ir.Operation, request: Request) -> None:

@@ -103,6 +103,7 @@ def test_flops_are_those_of_the_model(run_cell: RunCell) -> None:
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_every_generation_compiles(run_cell: RunCell, generation: str) -> None:
+    """With jax 0.10.2 and libtpu 0.0.42, through what is private in them: `tpu_compile._compile`."""
     topology, cores = EACH[generation]
     result = compile_cell(run_cell, topology, SIZED["mlp"])
     found = result.compiled

@@ -76,6 +76,8 @@ def compile_step(workload: Workload, config: RunConfig, batch: Batch, run: Path)
         run: The run directory; the lowered step stays there.
 
     Raises:
+        ConfigError: The compiler knows no such TPU.
+        Unavailable: jax cannot read what libtpu compiles.
         WorkerFailed: The compiler cannot compile it, or is gone.
     """
     mesh = Mesh.parse(config.mesh or "data=1")
