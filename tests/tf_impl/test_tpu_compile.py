@@ -5,6 +5,7 @@ Where jax and libtpu are absent, what needs them is skipped, with the line that 
 
 import dataclasses
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from experiments.compiled import compiled
 from tests.cells import SIZED
 from tests.conftest import RunCell
 from tf_impl.tpu_hlo import collectives
-from tf_impl.tpu_topology import GENERATIONS, Topology, require_compiler
+from tf_impl.tpu_topology import COMPILER_ENVIRONMENT, GENERATIONS, Topology, require_compiler
 
 pytestmark = pytest.mark.tf
 LARGE = "synthetic-mlp+width=32768+layers=4"
@@ -47,7 +48,8 @@ def compiler() -> None:
 
 
 def python(*line: str) -> str:
-    done = subprocess.run([sys.executable, *line], capture_output=True, text=True, timeout=100, check=False)
+    line, environment = (sys.executable, *line), os.environ | COMPILER_ENVIRONMENT
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
