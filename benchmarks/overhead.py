@@ -31,8 +31,8 @@ from common.strategy import strategy_info
 from common.workload.table import Workload
 from experiments.arguments import parse_cell
 
-PAIRS = 21
-STEPS = {"prose-gpt": 4, "digits-mlp": 150}
+PAIRS = 11
+STEPS = {"prose-gpt": 61, "digits-mlp": 601}
 BARE = {
     "torch:single": list(STEPS),
     "torch:ddp": ["prose-gpt"],
