@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from common.ledger import Exchange
+from tf_impl.upstream import function_names, nodes
 
 _COLLECTIVES = {
     "CollectiveReduceV2": "all_reduce",
@@ -101,11 +102,11 @@ class ExpandedFunctions:
     @contextlib.contextmanager
     def first_time(self) -> Iterator[None]:
         """Around each call of the function; the first one is looked into."""
-        before = set() if self._called else _function_names()
+        before = set() if self._called else function_names()
         yield
         if not self._called:
             self._called = True
-            self._collectives = [found for name in _function_names() - before for found in _collectives_of(name)]
+            self._collectives = [found for name in function_names() - before for found in _collectives_of(name)]
 
     def exchanges(self) -> tuple[Exchange, ...]:
         """What each device takes part in; on a CPU DTensor gathers by an all-reduce over zeros, too."""
@@ -117,19 +118,10 @@ class ExpandedFunctions:
         return sum(size for source, size in self._collectives if source.startswith("ReadVariableOp"))
 
 
-def _function_names() -> set[str]:
-    """Private: tensorflow 2.21 lets nobody else see the functions that DTensor really runs."""
-    from tensorflow.python.eager import context
-
-    return set(context.context().list_function_names())
-
-
 def _collectives_of(function: str) -> list[tuple[str, int]]:
     """What each collective of a function reduces, and its bytes."""
-    from tensorflow.python.eager import context
-
     found = []
-    for node in context.context().get_function_def(function).node_def:
+    for node in nodes(function):
         if node.op in _COLLECTIVES:
             (shape,) = node.attr["_output_shapes"].list.shape
             item = tf.as_dtype(node.attr["T"].type).size

@@ -39,9 +39,10 @@ def join_group(config: RunConfig, device: torch.device) -> None:
     dist.set_debug_level_from_env()  # read at import, which happened before this process was told anything
     backend = "nccl" if device.type == "cuda" and torch.cuda.device_count() >= local_world_size() else "gloo"
     store = meet(config)
-    # Under TORCH_DISTRIBUTED_DEBUG=DETAIL torch names the rank that hangs, if it comes to that before the launcher.
+    # Under TORCH_DISTRIBUTED_DEBUG=DETAIL torch names the rank that hangs, if it comes to that before the launcher;
+    # otherwise the launcher knows better, and torch's word is only for runs without one.
     detail = dist.get_debug_level() == dist.DebugLevel.DETAIL
-    timeout = datetime.timedelta(seconds=config.timeout_seconds * (PATIENCE if detail else 1))
+    timeout = datetime.timedelta(seconds=config.timeout_seconds * (PATIENCE if detail else 1 / PATIENCE))
     rank, count = int(os.environ["RANK"]), dist_world_size()
     dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=timeout)
 

@@ -14,13 +14,14 @@ from common.errors import ERRORS, WorkerFailed
 from common.runtime.records import DONE, read_error
 from common.runtime.topology import ProcessSpec
 from common.runtime.warm import WarmServer
-from common.runtime.worker import WHERE
+from common.runtime.whereabouts import WHERE, Place, only_one_elsewhere, place
+from common.strategy import framework_info
 
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 1.0
 """How long the other processes may still end by themselves once one has failed: the first cause may come second."""
 STOP_SECONDS = 2.0
-WHERE_SECONDS = 0.3
+WHERE_SECONDS = 1.0
 TEARDOWN_SECONDS = 5.0
 """How long a framework may take to let go once every record is written; both hang there now and then."""
 FIRST_STEP_FACTOR = 10
@@ -142,22 +143,23 @@ class Watch:
         now = time.time()
         states = {worker: _life(self.run, spec) for worker, spec in self.processes.items()}
         self._release(states, now)
-        served = [worker for worker, spec in self.processes.items() if not spec.serves]
-        changed = max(
-            [self._changed, *(states[worker][0] for worker in served)]
-        )  # who serves is alive, whatever happens
+        working = [worker for worker, spec in self.processes.items() if not spec.serves]
+        changed = max([self._changed, *(states[worker][0] for worker in working)])  # who serves shows life in any case
         first_step = any(phase == "first step" for _, phase, _ in states.values())
         limit = self.config.timeout_seconds * (FIRST_STEP_FACTOR if first_step else 1)
         if now - changed > limit:
-            if all(worker in self.codes for worker in served):
+            if all(worker in self.codes for worker in working):
                 return  # the last of them has just ended
             silent = [w for w in states if w not in self.codes and now - states[w][0] > limit / 2]
-            # One that serves shows every second that it is alive: if it does not, it is what the others wait for.
-            worker = min(silent, key=lambda w: (not self.processes[w].serves, states[w][0]))
+            told = {worker: last_lines(self._log(worker)) for worker in silent}
+            places = self._ask_where(silent)
+            worker = only_one_elsewhere(places, framework_info(self.config.framework).module)
+            if worker is None:
+                # One that serves shows every second that it is alive: if it does not, it is what the others wait for.
+                worker = min(silent, key=lambda w: (not self.processes[w].serves, states[w][0]))
             what = f"made no progress for {limit:g} s" if states[worker][0] else f"never started within {limit:g} s"
-            told = self._obituary(worker, f"{what}; give more time with --timeout-seconds")
-            self._ask_where(silent)
-            raise WorkerFailed(told)
+            advice = f"{what}; give more time with --timeout-seconds"
+            raise WorkerFailed(self._obituary(worker, advice, places[worker], told[worker]))
 
     def _release(self, states: Mapping[int, tuple[float, str, int]], now: float) -> None:
         """Ends those that do not leave although all there is to measure has been written."""
@@ -170,18 +172,22 @@ class Watch:
             for worker in here:
                 self.server.signal(worker, signal.SIGKILL)
 
-    def _ask_where(self, workers: Sequence[int]) -> None:
+    def _ask_where(self, workers: Sequence[int]) -> dict[int, Place | None]:
         """Has processes write to their logs where they are, every thread's stack."""
+        ends = {worker: log.stat().st_size if (log := self._log(worker)).exists() else 0 for worker in workers}
         for worker in workers:
             self.server.signal(worker, WHERE)
         self._drain(WHERE_SECONDS)
+        return {worker: place(_read(self._log(worker), end)) for worker, end in ends.items()}
 
-    def _obituary(self, worker: int, what: str) -> str:
-        spec = self.processes[worker]
+    def _log(self, worker: int) -> Path:
+        return self.run / f"{self.processes[worker].role}.log"
+
+    def _obituary(self, worker: int, what: str, at: Place | None = None, said: str | None = None) -> str:
+        spec, log = self.processes[worker], self._log(worker)
         _, phase, step = _life(self.run, spec)
-        where = f" (phase: {phase}, step {step})" if phase else ""
-        log = self.run / f"{spec.role}.log"
-        return f"{spec.role} {what}{where}; log: {log}.{last_lines(log)}"
+        where = f" (phase: {phase}, step {step}{f', at {at}' if at else ''})" if phase else ""
+        return f"{spec.role} {what}{where}; log: {log}.{last_lines(log) if said is None else said}"
 
 
 def _ending(code: int) -> str:
@@ -196,6 +202,13 @@ def _life(run: Path, spec: ProcessSpec) -> tuple[float, str, int]:
     except (OSError, ValueError):
         return 0.0, "", 0
     return beat, str(values.get("phase", "")), int(values.get("step", 0))
+
+
+def _read(log: Path, start: int) -> str:
+    try:
+        return log.read_bytes()[start:].decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def last_lines(log: Path, count: int = 3) -> str:

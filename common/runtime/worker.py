@@ -3,12 +3,10 @@
 Who the process is, and where the others are, comes from the environment alone (`RANK`, ..., as torchrun sets them).
 """
 
-import faulthandler
 import importlib
 import importlib.metadata
 import os
 import platform
-import signal
 import sys
 import time
 import traceback
@@ -20,13 +18,12 @@ from common.runtime import compiling, loop
 from common.runtime.records import ProcessRecord, read_config, write_error
 from common.runtime.serving import serve
 from common.runtime.topology import ProcessSpec, num_devices, who_am_i
+from common.runtime.whereabouts import answer_where
 from common.strategy import Program, framework_info, strategy_info
 from common.workload.table import resolve
 
 LAUNCHED_AT = "SAMESTEP_LAUNCHED_AT"
 """Set by our own launcher to the time of the command. Where it is missing, rank 0 does the launcher's last duties."""
-WHERE = signal.SIGUSR1
-"""Makes a worker write the stacks of its threads to its log, even where it hangs in native code."""
 _KEPT: list[Program] = []
 """Programs are never let go: now and then DDP's destructor waits, holding the interpreter's lock, for a thread of gloo that
 waits for that lock (torch 2.13). The process ends without destructors."""
@@ -42,7 +39,7 @@ def main(arguments: list[str]) -> int:
         The exit code.
     """
     started = time.time()
-    faulthandler.register(WHERE)
+    answer_where()
     role = "worker"
     try:
         run = _run_directory(arguments)

@@ -66,6 +66,10 @@ def hangs() -> None:
     at_step_3(lambda: time.sleep(600))
 
 
+def stopped() -> None:
+    at_step_3(lambda: os.kill(os.getpid(), signal.SIGSTOP))
+
+
 def killed() -> None:
     at_step_3(lambda: os.kill(os.getpid(), signal.SIGKILL))
 

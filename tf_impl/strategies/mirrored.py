@@ -13,6 +13,7 @@ from common.config import RunConfig
 from common.errors import Unavailable
 from common.runtime.topology import num_devices
 from common.workload.table import Workload
+from tf_impl import upstream
 from tf_impl.devices import use_devices
 from tf_impl.program import Parts, TrainingProgram
 
@@ -36,19 +37,10 @@ def _reduction(name: str, devices: Sequence[str]) -> tf.distribute.CrossDeviceOp
             f"--reduce nccl needs {len(devices)} GPUs, and TensorFlow sees fewer; choose another --reduce."
         )
     if name == "ring" and devices[0].startswith("GPU"):
-        return _ring(devices)
+        return upstream.ring(devices)
     reductions = {
         "reduction_to_one_device": tf.distribute.ReductionToOneDevice,
         "hierarchical_copy": tf.distribute.HierarchicalCopyAllReduce,
         "nccl": tf.distribute.NcclAllReduce,
     }
     return reductions[name]() if name in reductions else None
-
-
-def _ring(devices: Sequence[str]) -> tf.distribute.CrossDeviceOps:
-    """The ring between GPUs. Private: tensorflow 2.21 exports the ring's options, but not the class that takes them."""
-    from tensorflow.python.distribute.cross_device_ops import CollectiveAllReduce
-
-    ring = tf.distribute.experimental.CommunicationImplementation.RING
-    options = tf.distribute.experimental.CommunicationOptions(implementation=ring)
-    return CollectiveAllReduce(tuple(devices), len(devices), options)

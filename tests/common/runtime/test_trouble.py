@@ -118,13 +118,13 @@ def test_a_worker_that_hangs_in_its_first_step(
     assert 2 < trouble.seconds < 8
 
 
-@pytest.mark.parametrize(("devices", "rank"), [(1, None), (2, 1)])
+@pytest.mark.parametrize(("devices", "rank"), [(1, None), (2, 1), (2, 0)])
 def test_a_worker_that_hangs_in_training(befallen: Callable[..., Trouble], devices: int, rank: int | None) -> None:
     trouble = befallen("hangs_in_training", devices, rank, timeout_seconds=1.0)
-    role = "rank-0" if devices == 1 else str(trouble.error).split()[0]  # to its peers, the one that waits hangs, too
-    tells(trouble, role, "made no progress for 1 s", "phase: train", SAID if devices == 1 else "", "--timeout-seconds")
+    tells(trouble, f"rank-{rank or 0}", "made no progress for 1 s", "phase: train", SAID, "--timeout-seconds")
+    assert "at fault_worker.py:" in str(trouble.error)
     assert 1 < trouble.seconds < 10
-    assert "in hang\n" in "".join(log.read_text() for log in trouble.run.glob("*.log"))  # the stack, from outside
+    assert " in hang\n" in (trouble.run / f"rank-{rank or 0}.log").read_text()  # the stack, asked from outside
 
 
 def test_a_framework_that_does_not_let_go_loses_nothing(

@@ -1,0 +1,54 @@
+"""Where a process is that makes no progress: it is asked by a signal, and writes its threads' stacks to its log."""
+
+import dataclasses
+import faulthandler
+import re
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+WHERE = signal.SIGUSR1
+_THREAD = re.compile(r"hread 0x.*\(most recent call first\):\n((?:  .*\n)*)")
+_FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)\n')
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """The innermost frame of a stack."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{Path(self.file).name}:{self.line} {self.function}"
+
+
+def answer_where() -> None:
+    """From now on this process answers WHERE, even while it hangs in native code."""
+    faulthandler.register(WHERE)
+
+
+def place(answer: str) -> Place | None:
+    """Where the thread is that does a worker's work; None if there is no answer.
+
+    Args:
+        answer: What was added to the log since the process was asked.
+    """
+    for stack in _THREAD.findall(answer):
+        frames = _FRAME.findall(stack)
+        if any(file.endswith("common/runtime/worker.py") for file, _, _ in frames):
+            file, line, function = frames[0]
+            return Place(file, int(line), function)
+    return None
+
+
+def only_one_elsewhere(places: Mapping[int, Place | None], module: str) -> int | None:
+    """The one process that does not wait inside its framework, as its peers do for it; None if it is not one.
+
+    Args:
+        places: By process.
+        module: The framework's name, such as "torch".
+    """
+    elsewhere = [process for process, found in places.items() if found is None or f"/{module}/" not in found.file]
+    return elsewhere[0] if len(elsewhere) == 1 else None

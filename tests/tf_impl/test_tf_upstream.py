@@ -1,0 +1,38 @@
+"""What is private upstream, as it was in tensorflow 2.21; a later version that differs fails here first."""
+
+import importlib.metadata
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+pytestmark = pytest.mark.tf
+
+SCRIPT = """
+    import tensorflow as tf
+    from tf_impl import upstream
+    from tf_impl.devices import logical_cpus
+
+    devices = logical_cpus(2)
+    strategy = tf.distribute.MirroredStrategy(devices, upstream.ring(devices))
+    summed = strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("SUM", tf.ones(3)))
+    print("ring", [float(each[0]) for each in strategy.experimental_local_results(summed)])
+
+    before = upstream.function_names()
+    kept = tf.function(lambda x: tf.exp(x) + 1)
+    print(kept(tf.zeros(2)).numpy())
+    found = {node.op for name in upstream.function_names() - before for node in upstream.nodes(name)}
+    print("nodes", sorted(found & {"Exp", "AddV2"}))
+"""
+
+
+def test_the_version() -> None:
+    assert importlib.metadata.version("tensorflow").startswith("2.21.")
+
+
+def test_what_is_private_in_tensorflow_2_21() -> None:
+    script = [sys.executable, "-c", textwrap.dedent(SCRIPT)]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["ring [2.0, 2.0]", "[2. 2.]", "nodes ['AddV2', 'Exp']"]
