@@ -11,9 +11,12 @@ class SamestepError(Exception):
 
 
 class ConfigError(SamestepError, ValueError):
-    """The request is wrong: the message names the value, the valid choices and the nearest one."""
+    """The request is wrong: the message names the value, the valid choices and the nearest one, in one line."""
 
     exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message.replace("\n", "\\n"))  # a value that was given may hold several
 
 
 class Unavailable(SamestepError, RuntimeError):

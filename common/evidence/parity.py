@@ -21,7 +21,7 @@ class Parity:
         reference: What it was held against.
         steps: How many steps were compared.
         max_relative_loss: The largest deviation of the loss at any step, relative (in float32: to at least 0.1).
-        max_absolute_weight: The largest deviation of any weight after the last step.
+        max_absolute_weight: The largest deviation of any weight after the last step. Either is None if it is no number.
         passed: None if it was not judged.
         reason: Why it did not pass or was not judged; "" if it passed.
         first_bad_step: The first step (from 0) whose loss deviates too far; None if none does.
@@ -44,6 +44,10 @@ def not_judged(reason: str) -> Parity:
 def _size(deviation: float) -> float:
     """For ordering: what is no number is the largest of all, where `max` would keep whichever came first."""
     return math.inf if math.isnan(deviation) else deviation
+
+
+def _finite(deviation: float) -> float | None:
+    return deviation if math.isfinite(deviation) else None
 
 
 def judge(
@@ -96,8 +100,8 @@ def judge(
     return Parity(
         reference,
         len(losses),
-        max(deviations, key=_size, default=0.0),
-        worst_weight,
+        _finite(max(deviations, key=_size, default=0.0)),
+        _finite(worst_weight),
         not reason,
         reason,
         None if bad is None else first_step + bad,
