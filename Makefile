@@ -3,7 +3,7 @@ PYTHON ?= python3
 # All but deepspeed and tpu; `make setup EXTRAS=all` has them, too.
 EXTRAS ?= torch,tf,data,report,dev
 BIN := .venv/bin
-INSTALLED := .venv/installed
+INSTALLED := .venv/installed-$(EXTRAS)
 
 .PHONY: setup run test test-slow lint
 
