@@ -20,6 +20,7 @@ _COLLECTIVES = {
     "CollectiveGatherV2": "all_gather",
     "CollectiveBcastSendV2": "broadcast",
     "CollectiveReduceScatterV2": "reduce_scatter",
+    "CrossReplicaSum": "all_reduce",  # between the cores of a TPU
 }
 
 

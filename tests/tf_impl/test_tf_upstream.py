@@ -13,6 +13,7 @@ SCRIPT = """
     import tensorflow as tf
     from tf_impl import upstream
     from tf_impl.devices import logical_cpus
+    from tf_impl.exchanges import count_exchanges
 
     devices = logical_cpus(2)
     strategy = tf.distribute.MirroredStrategy(devices, upstream.ring(devices))
@@ -24,6 +25,11 @@ SCRIPT = """
     print(kept(tf.zeros(2)).numpy())
     found = {node.op for name in upstream.function_names() - before for node in upstream.nodes(name)}
     print("nodes", sorted(found & {"Exp", "AddV2"}))
+
+    with tf.Graph().as_default() as graph:
+        tf.raw_ops.CrossReplicaSum(input=tf.ones([3, 5]), group_assignment=[[0, 1]])
+    (found,) = count_exchanges(graph)
+    print("on a TPU", found.name, found.count_per_step, found.bytes_per_step)
 """
 
 
@@ -35,4 +41,6 @@ def test_what_is_private_in_tensorflow_2_21() -> None:
     script = [sys.executable, "-c", textwrap.dedent(SCRIPT)]
     done = subprocess.run(script, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["ring [2.0, 2.0]", "[2. 2.]", "nodes ['AddV2', 'Exp']"]
+    ring, called, nodes, tpu = done.stdout.splitlines()
+    assert (ring, called, nodes) == ("ring [2.0, 2.0]", "[2. 2.]", "nodes ['AddV2', 'Exp']")
+    assert tpu == "on a TPU all_reduce 1 60"
