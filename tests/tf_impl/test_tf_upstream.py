@@ -26,9 +26,8 @@ SCRIPT = """
     found = {node.op for name in upstream.function_names() - before for node in upstream.nodes(name)}
     print("nodes", sorted(found & {"Exp", "AddV2"}))
 
-    with tf.Graph().as_default() as graph:
-        tf.raw_ops.CrossReplicaSum(input=tf.ones([3, 5]), group_assignment=[[0, 1]])
-    (found,) = count_exchanges(graph)
+    traced = tf.function(lambda x: tf.raw_ops.CrossReplicaSum(input=x, group_assignment=[[0, 1]]))
+    (found,) = count_exchanges(traced.get_concrete_function(tf.ones([3, 5])).graph)
     print("on a TPU", found.name, found.count_per_step, found.bytes_per_step)
 """
 
