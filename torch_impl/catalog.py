@@ -1,13 +1,9 @@
 """The strategies of PyTorch, one row each. Imports no framework."""
 
-import dataclasses
-
-from common.config import flag
-from common.errors import ConfigError, unknown
 from common.evidence.laws.all_reduced import bucketed, by_hand
 from common.evidence.laws.flattened import flattened
 from common.evidence.laws.hybrid import three_dimensional
-from common.evidence.laws.pipelined import SCHEDULES, called, pipelined
+from common.evidence.laws.pipelined import called, pipelined
 from common.evidence.laws.replicated import replicated
 from common.evidence.laws.scattered import scattered
 from common.evidence.laws.served import served
@@ -17,72 +13,12 @@ from common.runtime.topology import one_process, ranks, ranks_and_server
 from common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo, Textbook
 from torch_impl import needs
 from torch_impl.machine import num_gpus
-
-CONSISTENCIES = ("sync", "async")
-ZERO_STAGES = (1, 2, 3)
-
-
-@dataclasses.dataclass(frozen=True)
-class C10dOptions:
-    """How c10d sums the gradients."""
-
-    ring: bool = flag(False, "sum by a ring of 2(N-1) sends and receives between neighbours instead of an all_reduce")
-
-
-@dataclasses.dataclass(frozen=True)
-class DdpOptions:
-    """How DDP groups the gradients."""
-
-    bucket_bytes: int | None = flag(None, "all-reduce the gradients in buckets of about this size (DDP's own: 25 MiB)")
-
-    def __post_init__(self) -> None:
-        if self.bucket_bytes is not None and self.bucket_bytes < 1:
-            raise ConfigError(f"--bucket-bytes is {self.bucket_bytes}; give a whole number from 1 up.")
-
-
-@dataclasses.dataclass(frozen=True)
-class DeepSpeedOptions:
-    """What deepspeed's engine splits."""
-
-    zero_stage: int = flag(1, f"one of {', '.join(map(str, ZERO_STAGES))}: optimizer; gradients, too; parameters, too")
-
-    def __post_init__(self) -> None:
-        if self.zero_stage not in ZERO_STAGES:
-            raise unknown("ZeRO stage", str(self.zero_stage), map(str, ZERO_STAGES))
-
+from torch_impl.options import C10dOptions, DdpOptions, DeepSpeedOptions, PipelineOptions, ServerOptions, TensorOptions
 
 OVERLAP_MEASURES = (
     Measure("communication_seconds", "s per step", "how long the gradients were on their way"),
     Measure("overlap_seconds", "s per step", "how much of that while the backward pass still ran"),
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class PipelineOptions:
-    """The options of the rows that run a pipeline."""
-
-    schedule: str = flag("gpipe", f"one of {', '.join(SCHEDULES)}")
-    microbatches: int = flag(4, "into how many micro-batches each pipeline cuts its part of the batch")
-
-
-@dataclasses.dataclass(frozen=True)
-class TensorOptions:
-    """How tp treats what lies between the pairs of layers."""
-
-    sequence_parallel: bool = flag(False, "a transformer's norms and residuals on parts of the sequence, too")
-
-
-@dataclasses.dataclass(frozen=True)
-class ServerOptions:
-    """When a server applies what it is sent."""
-
-    consistency: str = flag("sync", f"one of {', '.join(CONSISTENCIES)}: gradients together each step, or as they come")
-
-    def __post_init__(self) -> None:
-        if self.consistency not in CONSISTENCIES:
-            raise unknown("consistency", self.consistency, CONSISTENCIES)
-
-
 PIPELINE_MEASURES = (
     Measure("busy_seconds", "s per step", "median time in which this rank computed forward and backward"),
     Measure("idle_seconds", "s per step", "the rest of its step: waiting for others, sending, and overhead"),
