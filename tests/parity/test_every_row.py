@@ -42,6 +42,12 @@ def test_four_devices(run_cell: RunCell, framework: str, row: StrategyInfo) -> N
     took_the_same_step(run_cell, framework, row, SIZED["mlp"], dtype=dtype, optimizer="adamw", devices=4)
 
 
+@pytest.mark.parametrize(("framework", "row"), [p for p in ROWS if p.values[1].axes])
+def test_one_device(run_cell: RunCell, framework: str, row: StrategyInfo) -> None:
+    """On one core, too: a device has no more."""
+    took_the_same_step(run_cell, framework, row, SIZED["mlp"], dtype=row.dtypes[-1], optimizer="sgd", devices=1)
+
+
 @pytest.mark.parametrize("seed", [7, 12345])
 @pytest.mark.parametrize(("framework", "row"), [p for p in ROWS if p.values[1].axes[:1] == ("data",)])
 def test_three_devices_and_odd_seeds(run_cell: RunCell, framework: str, row: StrategyInfo, seed: int) -> None:

@@ -15,6 +15,8 @@ from common.workload.table import Workload
 from tf_impl.served_program import ServedProgram
 
 SERVING = ("worker", "ps")
+INTER_OP_THREADS = 2
+"""With one thread, its own choice on one core, a server waits for ever for what that thread should do (2.21)."""
 HERE: list[tf.distribute.Server] = []
 """The server, in the process of a worker or a server: it serves for as long as it is held."""
 
@@ -25,9 +27,13 @@ def build(workload: Workload, config: RunConfig) -> ServedProgram | None:
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     tf.config.set_visible_devices([], "GPU")
     tf.config.threading.set_intra_op_parallelism_threads(config.threads)
-    tf.config.threading.set_inter_op_parallelism_threads(2)
+    tf.config.threading.set_inter_op_parallelism_threads(INTER_OP_THREADS)
     if resolver.task_type in SERVING:
-        HERE[:] = [tf.distribute.Server(resolver.cluster_spec(), resolver.task_type, resolver.task_id, protocol="grpc")]
+        threads = tf.compat.v1.ConfigProto(
+            intra_op_parallelism_threads=config.threads, inter_op_parallelism_threads=INTER_OP_THREADS
+        )
+        task = resolver.cluster_spec(), resolver.task_type, resolver.task_id
+        HERE[:] = [tf.distribute.Server(*task, protocol="grpc", config=threads)]
         return None
     servers = len(json.loads(os.environ["TF_CONFIG"])["cluster"]["ps"])
     return ServedProgram(workload, config, resolver, servers)
