@@ -33,10 +33,9 @@ def main(arguments: Sequence[str]) -> int:
     with Launcher() as launcher, shown(config, f"{config.framework}:{config.strategy}") as progress:
         result = launcher.run(config, workload, progress, launched_at)
         run = launcher.last_run
-    trained = f"{tables.comparison([result])}\n\n{tables.verdict([result])}"
-    print(f"\n{compiled([result]) or trained}")
-    if result.parity.passed is None:
-        print(f"Parity was not judged: {result.parity.reason}.")
+    judged = result.parity.passed is not None
+    verdict = tables.verdict([result]) if judged else f"Parity was not judged: {result.parity.reason}."
+    print(f"\n{compiled([result]) or tables.comparison([result])}\n\n{verdict}")
     if told := tables.measures(result):
         print(told)
     print(f"Run: {run}\nAgain: {result.command}", flush=True)
@@ -54,6 +53,8 @@ def header(config: RunConfig) -> str:
     does, steps = "trains", f"{config.steps} steps"
     if strategy_info(config.framework, config.strategy).compiled_cores(config.options):
         does, steps = "compiles", "one step"
+    if config.start_from is not None:
+        steps += f" in all, from where {config.start_from} ends"
     return (
         f"{config.framework}:{config.strategy} {does} {config.workload} on {devices}: {batch}, "
         f"{steps}, {rate}, {config.dtype}, seed {config.seed}"

@@ -126,7 +126,8 @@ def caption(results: Sequence[RunResult]) -> str:
     return (
         f"`{first.workload}`: global batch {first.global_batch_size}, {first.steps} steps, {rate}, seed {first.seed}, "
         f"{cores} core{'s' if cores > 1 else ''} of {first.machine['cpu']}. "
-        f"State is parameters, gradients and optimizer; sent is what all processes put on the wire in a step."
+        f"State is parameters, gradients and optimizer; sent is what all processes put on the wire in a step; "
+        "start-up is the time to the first step, the frameworks imported already."
     )
 
 
