@@ -25,8 +25,8 @@ from common.workload.table import resolve
 LAUNCHED_AT = "SAMESTEP_LAUNCHED_AT"
 """Set by our own launcher to the time of the command. Where it is missing, rank 0 does the launcher's last duties."""
 _KEPT: list[Program] = []
-"""Programs are never let go: now and then DDP's destructor waits, holding the interpreter's lock, for a thread of gloo that
-waits for that lock (torch 2.13). The process ends without destructors."""
+"""Programs are never let go: once in some hundred runs the destructors behind a DDP program do not return (torch 2.13). The
+process ends without destructors."""
 
 
 def main(arguments: list[str]) -> int:
