@@ -187,10 +187,14 @@ class TrainingProgram:
         return self.parts.measures()
 
     def sync(self) -> None:
-        """Waits for the devices of this process; `sync_devices` would ask those of other processes, too, and fail."""
+        """Waits for the accelerators of this process; a step on CPUs has ended when its call returns.
+
+        One by one: `sync_devices` would ask those of other processes, too, and fail.
+        """
         for device in self.parts.strategy.extended.worker_devices:
-            with tf.device(device):
-                tf.raw_ops.SyncDevice()
+            if ":CPU:" not in device:
+                with tf.device(device):
+                    tf.raw_ops.SyncDevice()
 
     def close(self) -> None:
         """TensorFlow's collectives end with the process."""

@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -126,40 +127,36 @@ def train(
     sizes = [1, *_sizes(last - first - 1)]
     step = first
     record.enter("first step", step)
-    for number, size in enumerate(sizes):
-        if number == 1:
-            record.enter("train", step)
-        window = list(itertools.islice(stream, size))
-        before = traffic.now()
-        program.sync()
-        start = time.perf_counter()
-        for batch in window:
-            program.step(batch)
-            record.beat(batch.step + 1)
-        program.sync()
-        seconds = time.perf_counter() - start
-        if number > 0:
-            traffic.count(before, traffic.now(), size)
-        losses = program.losses()
-        step += size
-        windows.steps.append(size)
-        windows.seconds.append(seconds)
-        windows.losses += losses
-        record.beat(step)
-        if record.rank == 0:
-            _report(record, step, losses, seconds)
-            _check_finite(losses, step - size)
+    program.sync()
+    with (record.run / "metrics.jsonl").open("a", buffering=1) if record.rank == 0 else nullcontext() as metrics:
+        for number, size in enumerate(sizes):
+            if number == 1:
+                record.enter("train", step)
+            window = list(itertools.islice(stream, size))
+            before = traffic.now()
+            start = time.perf_counter()
+            for batch in window:
+                program.step(batch)
+                record.beat(batch.step + 1)
+            program.sync()
+            seconds = time.perf_counter() - start
+            if number > 0:
+                traffic.count(before, traffic.now(), size)
+            losses = program.losses()
+            step += size
+            windows.steps.append(size)
+            windows.seconds.append(seconds)
+            windows.losses += losses
+            record.beat(step)
+            if metrics is not None:
+                metrics.write(json.dumps({"step": step, "seconds": seconds, "losses": losses}) + "\n")
+                _check_finite(losses, step - size)
     return windows
 
 
 def _sizes(steps: int) -> list[int]:
     count = min(TIMED_WINDOWS, steps)
     return [steps * (i + 1) // count - steps * i // count for i in range(count)]
-
-
-def _report(record: ProcessRecord, step: int, losses: list[float], seconds: float) -> None:
-    with (record.run / "metrics.jsonl").open("a") as file:
-        file.write(json.dumps({"step": step, "seconds": seconds, "losses": losses}) + "\n")
 
 
 def _check_finite(losses: list[float], first: int) -> None:
