@@ -1,93 +1,14 @@
 """The strategies of TensorFlow, one row each. Imports no framework."""
 
-import dataclasses
-
-from common.config import RunConfig, flag
-from common.errors import ConfigError, unknown
 from common.evidence.laws.copied import centralized, mirrored
 from common.evidence.laws.parameter_servers import parameter_servers
 from common.evidence.laws.per_core import per_core
 from common.evidence.laws.replicated import replicated
 from common.evidence.laws.tensor_split import tensor_split
-from common.mesh import Mesh
-from common.runtime.topology import clients, num_devices, one_process, served, workers
+from common.runtime.topology import clients, one_process, served, workers
 from common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo
-from common.workload.models.spec import even_split_table
-from common.workload.models.transformer import TransformerSpec
-from common.workload.table import Workload
-from tf_impl.tpu_options import TpuOptions, compiled_cores, emulates, possible
-
-REDUCTIONS = ("auto", "ring", "reduction_to_one_device", "hierarchical_copy", "nccl")
-CONSISTENCIES = ("serial", "async")
-
-
-@dataclasses.dataclass(frozen=True)
-class MirroredOptions:
-    """How mirrored sums the gradients."""
-
-    reduce: str = flag(
-        "auto", f"how gradients are summed: {', '.join(REDUCTIONS)}; auto: ring between CPU devices, nccl between GPUs"
-    )
-
-    def __post_init__(self) -> None:
-        if self.reduce not in REDUCTIONS:
-            raise unknown("reduction", self.reduce, REDUCTIONS)
-
-
-def _even_devices(workload: Workload, config: RunConfig) -> None:
-    """Tensorflow 2.21's hierarchical copy makes two groups of N // 2 devices: of an odd number it drops the last."""
-    devices = Mesh.parse(config.mesh or "data=1").size
-    if config.options["reduce"] == "hierarchical_copy" and devices % 2:
-        raise ConfigError(
-            f"--reduce hierarchical_copy on {devices} devices would silently drop the last one's gradients; "
-            "use an even number of devices, or another --reduce."
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class ParameterServerOptions:
-    """Over how many servers parameter_server spreads the variables, and whether workers wait for each other."""
-
-    parameter_servers: int = flag(1, "processes that hold the variables; tables are cut by rows over them")
-    consistency: str = flag(
-        "serial",
-        f"one of {', '.join(CONSISTENCIES)}: updates of the global batch one by one, or one of each worker's shard, as they come",
-    )
-
-    def __post_init__(self) -> None:
-        if self.parameter_servers < 1:
-            raise ConfigError(f"--parameter-servers is {self.parameter_servers}; give a positive whole number.")
-        if self.consistency not in CONSISTENCIES:
-            raise unknown("consistency", self.consistency, CONSISTENCIES)
-
-
-def _one_after_the_other(config: RunConfig) -> bool:
-    return config.options["consistency"] == "serial"
-
-
-@dataclasses.dataclass(frozen=True)
-class DTensorOptions:
-    """How many processes dtensor takes."""
-
-    clients: int = flag(1, "processes that share the devices")
-
-    def __post_init__(self) -> None:
-        if self.clients < 1:
-            raise ConfigError(f"--clients is {self.clients}; give a positive whole number.")
-
-
-def _even_parts(workload: Workload, config: RunConfig) -> None:
-    """Every client has as many devices, every device along tensor as much of each layer, and whole heads."""
-    mesh, shared = Mesh.parse(config.mesh or "data=1"), int(config.options["clients"] or 1)
-    if num_devices(config) % shared:
-        raise ConfigError(f"{mesh.size} devices do not divide among --clients {shared}; use a multiple of {shared}.")
-    tensor = mesh.axis("tensor")
-    if isinstance(workload.model, TransformerSpec) and workload.model.heads % tensor:
-        raise ConfigError(
-            f"{workload.model.heads} heads do not divide among tensor={tensor}; use a tensor axis that divides them."
-        )
-    even_split_table(workload.model, tensor)
-
+from tf_impl.needs import compiled_cores, emulates, even_devices, even_parts, possible_tpu, serial
+from tf_impl.options import DTensorOptions, MirroredOptions, ParameterServerOptions, TpuOptions
 
 FRAMEWORK = FrameworkInfo(
     module="tensorflow",
@@ -127,7 +48,7 @@ FRAMEWORK = FrameworkInfo(
             status="stable",
             twin="torch:ddp",
             options=MirroredOptions,
-            needs=_even_devices,
+            needs=even_devices,
         ),
         StrategyInfo(
             name="multi_worker_mirrored",
@@ -179,7 +100,7 @@ FRAMEWORK = FrameworkInfo(
             status="experimental; some operations are silently wrong when cut, see docs/tensorflow.md",
             twin="",
             options=DTensorOptions,
-            needs=_even_parts,
+            needs=even_parts,
         ),
         StrategyInfo(
             name="parameter_server",
@@ -206,7 +127,7 @@ FRAMEWORK = FrameworkInfo(
                 Measure("updates_applied", "updates", "those that were handed out, every one of them applied"),
                 Measure("updates_repeated", "updates", "those applied again, at least in part: their worker had died"),
             ),
-            waits=_one_after_the_other,
+            waits=serial,
         ),
         StrategyInfo(
             name="tpu",
@@ -227,7 +148,7 @@ FRAMEWORK = FrameworkInfo(
             emulated="emulated: XLA on CPU",
             emulates=emulates,
             compiled_cores=compiled_cores,
-            needs=possible,
+            needs=possible_tpu,
         ),
     ),
 )

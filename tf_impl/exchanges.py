@@ -8,7 +8,7 @@ import collections
 import contextlib
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
@@ -73,12 +73,12 @@ def _busiest(found: list[Copy]) -> tuple[Exchange, ...]:
 
 def copies(graph: tf.Graph) -> list[Copy]:
     """The real numbers that go from device to device: parameters, rows of tables, gradients; not ids, not scalars."""
-    variables = {inner.op.name: outer.device for outer, inner in graph.captures if outer.dtype == tf.resource}
+    device = placement(graph)
     found = {}
     for operation in graph.get_operations():
-        target = _device(operation, variables)
+        target = _last_part(device(operation))
         for tensor in operation.inputs:
-            source = _device(tensor.op, variables)
+            source = _last_part(device(tensor.op))
             if tensor.dtype.is_floating and tensor.shape.rank and source and target and source != target:
                 size = tensor.shape.num_elements() * tensor.dtype.size
                 # A tensor is sent once to each device, however many operations there read it.
@@ -86,11 +86,20 @@ def copies(graph: tf.Graph) -> list[Copy]:
     return list(found.values())
 
 
-def _device(operation: tf.Operation, variables: dict[str, str]) -> str:
-    """Where an operation runs: what reads or writes a variable runs where the variable is."""
-    held = [variables[tensor.op.name] for tensor in operation.inputs if tensor.op.name in variables]
-    name = held[0] if held else operation.device
-    return name.rpartition("/")[2].removeprefix("device:")
+def placement(graph: tf.Graph) -> Callable[[tf.Operation], str]:
+    """Tells the device that an operation of a graph runs on: what reads or writes a variable, where the variable is."""
+    variables = {inner.op.name: outer.device for outer, inner in graph.captures if outer.dtype == tf.resource}
+
+    def device(operation: tf.Operation) -> str:
+        held = [variables[tensor.op.name] for tensor in operation.inputs if tensor.op.name in variables]
+        return held[0] if held else operation.device
+
+    return device
+
+
+def _last_part(device: str) -> str:
+    """Of a device's full name, as in "CPU:0"."""
+    return device.rpartition("/")[2].removeprefix("device:")
 
 
 class ExpandedFunctions:

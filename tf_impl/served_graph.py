@@ -2,19 +2,16 @@
 
 import tensorflow as tf
 
+from tf_impl.exchanges import placement
+
 
 def crossing(graph: tf.Graph) -> tuple[int, int]:
     """The bytes of whole variables that a worker reads, and of gradients that it sends, in one execution of a graph."""
-    variables = {inner.op.name: outer.device for outer, inner in graph.captures if outer.dtype == tf.resource}
-
-    def server(operation: tf.Operation) -> str:
-        held = [variables[tensor.op.name] for tensor in operation.inputs if tensor.op.name in variables]
-        return held[0] if held else operation.device
-
+    device = placement(graph)
     read, sent = {}, {}
     for operation in graph.get_operations():
         for tensor in operation.inputs:
-            source, target = server(tensor.op), server(operation)
+            source, target = device(tensor.op), device(operation)
             if tensor.op.type != "Placeholder" and tensor.dtype.is_floating and source != target and _size(tensor):
                 (read if source else sent)[tensor.name, target] = _size(tensor)
     return sum(read.values()), sum(sent.values())
