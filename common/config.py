@@ -39,13 +39,19 @@ class RunConfig:
 
     framework: str = flag("torch", f"one of {', '.join(FRAMEWORKS)}")
     strategy: str = flag("single", "a row of the catalogue; `python -m experiments.strategies` lists them")
-    workload: str = flag("digits-mlp", "a workload, sized as in synthetic-gpt+layers=12+width=768")
-    devices: int | None = flag(None, "number of devices, along the strategy's first axis")
+    workload: str = flag(
+        "digits-mlp",
+        "digits-mlp, mnist-cnn, prose-gpt, flights-ranker or synthetic-mlp, -cnn, -gpt, -ranker; sized as in "
+        "synthetic-gpt+layers=12+width=768",
+    )
+    devices: int | None = flag(
+        None, "number of devices, along the strategy's first axis (default: 1, in a comparison 2)"
+    )
     mesh: str | None = flag(None, "named axis sizes instead of --devices, as in data=2,tensor=2")
-    steps: int | None = flag(None, "train up to this step, counted from zero")
-    batch_size: int | None = flag(None, "GLOBAL batch size, whatever the number of devices")
-    optimizer: str | None = flag(None, f"one of {', '.join(OPTIMIZERS)}")
-    learning_rate: float | None = flag(None, "instead of the workload's rate for this optimizer")
+    steps: int | None = flag(None, "train up to this step, counted from zero (default: the workload's)")
+    batch_size: int | None = flag(None, "GLOBAL batch size, whatever the number of devices (default: the workload's)")
+    optimizer: str | None = flag(None, f"one of {', '.join(OPTIMIZERS)} (default: the workload's)")
+    learning_rate: float | None = flag(None, "step size (default: the workload's for this optimizer)")
     dtype: str = flag("float32", f"one of {', '.join(DTYPES)}")
     seed: int = flag(0, "draws the initial weights and the order of the examples")
     threads: int = flag(1, "threads per device")

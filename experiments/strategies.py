@@ -4,6 +4,8 @@ import ast
 import dataclasses
 import difflib
 import importlib.util
+import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,9 +32,13 @@ def main(arguments: Sequence[str]) -> int:
 def catalogue() -> str:
     """Every strategy of every framework, and whether this machine can run it."""
     rows = [_summary(framework, row) for framework in FRAMEWORKS for row in framework_info(framework).rows]
-    return "\n\n".join(
-        [overview(), github(["strategy", "data is split", "model is split", "API", "upstream says", "twin"], rows)]
-    )
+    headers = ["strategy", "data is split", "model is split", "API", "upstream says"]
+    return f"{overview()}\n\n{github(headers, rows, _width())}"
+
+
+def _width() -> int | None:
+    """A terminal's; what is piped or pasted elsewhere stays in one line a row."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def overview() -> str:
@@ -50,7 +56,7 @@ def overview() -> str:
                     availability(framework, row.name),
                 ]
             )
-    return github(["strategy", "what it does", "goal", "hardware", "on this machine"], rows)
+    return github(["strategy", "what it does", "goal", "hardware", "on this machine"], rows, _width())
 
 
 def availability(framework: str, strategy: str) -> str:
@@ -64,7 +70,8 @@ def availability(framework: str, strategy: str) -> str:
 
 def _summary(framework: str, row: StrategyInfo) -> list[str]:
     splits = [f"{split.answer}: {split.how}" for split in (row.data_split, row.model_split)]
-    return [f"{framework}:{row.name}", *splits, row.reference, row.status, row.twin]
+    twin = f", twin of {row.twin}" if row.twin else ""
+    return [f"{framework}:{row.name}{twin}", *splits, row.reference, row.status]
 
 
 def _row(framework: str, row: StrategyInfo) -> str:
@@ -87,7 +94,7 @@ def _row(framework: str, row: StrategyInfo) -> str:
         for f in dataclasses.fields(row.options)
     }
     facts |= {f"measures {m.name}": f"{m.unit}: {m.meaning}" for m in row.measures}
-    parts.append(github(["", ""], [[name, value] for name, value in facts.items()]))
+    parts.append(github(["", ""], [[name, value] for name, value in facts.items()], _width()))
     parts.append(_difference(framework, row, source))
     if row.twin:
         twin_framework, _, twin_name = row.twin.partition(":")

@@ -43,7 +43,8 @@ def runnable_schedule(workload: Workload, config: RunConfig) -> None:
     if rows % microbatches:
         fitting = [str(count) for count in range(1, rows + 1) if rows % count == 0]
         raise ConfigError(
-            f"{rows} examples do not divide into {microbatches} micro-batches; use one of {', '.join(fitting)}."
+            f"{rows} examples do not divide into {microbatches} micro-batches; use --microbatches with one of "
+            f"{', '.join(fitting)}."
         )
     least = {"1f1b": num_stages, "dualpipev": num_stages}.get(name, 1)
     if microbatches < least:

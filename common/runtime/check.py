@@ -40,7 +40,9 @@ def check(config: RunConfig) -> tuple[RunConfig, Workload]:
     batch_size = config.batch_size or workload.batch_size
     _check_batch(batch_size, mesh, config.techniques.micro_batches)
     if batch_size > (examples := _num_examples(workload.data)):
-        raise ConfigError(f"global batch {batch_size} is more than the {examples} examples there are; use fewer.")
+        raise ConfigError(
+            f"global batch {batch_size} is more than the {examples} examples there are; use --batch-size {examples} or less."
+        )
     optimizer = workload.optimizer(config)
     complete = dataclasses.replace(
         config,
@@ -146,4 +148,4 @@ def _check_batch(batch_size: int, mesh: Mesh, micro_batches: int) -> None:
         below, above = batch_size // shards * shards, (batch_size // shards + 1) * shards
         sizes = f"{below} or {above}" if below else f"{above}"
         parts = f"{mesh.size} devices" if micro_batches == 1 else f"{mesh.size} devices x {micro_batches} micro-batches"
-        raise ConfigError(f"global batch {batch_size} does not divide among {parts}; use {sizes}.")
+        raise ConfigError(f"global batch {batch_size} does not divide among {parts}; use --batch-size {sizes}.")

@@ -252,17 +252,17 @@ def test_a_strategy_of_one_device_names_those_of_more(refused: Refused) -> None:
 
 
 @pytest.mark.parametrize(
-    ("devices", "batch", "sizes"), [(2, 47, "46 or 48"), (3, 128, "126 or 129"), (4, 3, "use 4."), (5, 11, "10 or 15")]
+    ("devices", "batch", "sizes"), [(2, 47, "46 or 48"), (3, 128, "126 or 129"), (4, 3, "4."), (5, 11, "10 or 15")]
 )
 def test_a_batch_that_does_not_divide_is_told_which_do(refused: Refused, devices: int, batch: int, sizes: str) -> None:
     line = refused(run, "--strategy", "ddp", "--devices", f"{devices}", "--batch-size", f"{batch}")
-    holds(line, f"global batch {batch} does not divide among {devices} devices", sizes)
+    holds(line, f"global batch {batch} does not divide among {devices} devices", f"use --batch-size {sizes}")
 
 
 def test_a_batch_beyond_the_data_is_refused(refused: Refused) -> None:
     for command in (run, compare):
         line = refused(command, "--batch-size", "2000")
-        holds(line, "global batch 2000 is more than the 1438 examples there are")
+        holds(line, "global batch 2000 is more than the 1438 examples there are", "use --batch-size 1438 or less")
 
 
 # --- data -------------------------------------------------------------------------------------------------------------

@@ -231,7 +231,7 @@ def test_without_the_compiler_it_is_unavailable_at_once() -> None:
         ("v3:1x1", {"mesh": "data=1"}, r"v3:1x1 has 2 cores, not 1"),
         ("v5e:2x2", {"dtype": "float64"}, r"compiles in float32: a TPU has no float64"),
         ("v5e:2x2", {"tpu": "local"}, r"--tpu local trains and --tpu-topology v5e:2x2 only compiles"),
-        ("v5e:8x8", {}, r"global batch 48 does not divide among 64 devices; use 64\."),
+        ("v5e:8x8", {}, r"global batch 48 does not divide among 64 devices; use --batch-size 64\."),
         ("v5e:2x4", {"mesh": "data=1,tensor=8"}, None),
         ("v5e:4x16", {"mesh": "data=1,tensor=64"}, r"does not cut into 64 equal parts"),
     ],

@@ -31,9 +31,15 @@ def refused(cell: str, workload: str, **fields: object) -> str:
 
 def test_micro_batches_that_do_not_divide() -> None:
     told = refused("torch:pp+microbatches=5", SIZED["mlp"], devices=2)
-    assert told == "48 examples do not divide into 5 micro-batches; use one of 1, 2, 3, 4, 6, 8, 12, 16, 24, 48."
+    assert (
+        told
+        == "48 examples do not divide into 5 micro-batches; use --microbatches with one of 1, 2, 3, 4, 6, 8, 12, 16, 24, 48."
+    )
     told = refused("torch:hybrid+microbatches=7", SIZED["mlp"], mesh="pipe=2,data=2")
-    assert told == "24 examples do not divide into 7 micro-batches; use one of 1, 2, 3, 4, 6, 8, 12, 24."
+    assert (
+        told
+        == "24 examples do not divide into 7 micro-batches; use --microbatches with one of 1, 2, 3, 4, 6, 8, 12, 24."
+    )
     assert refused("torch:pp+microbatches=0", SIZED["mlp"], devices=2) == (
         "--microbatches is 0; give a whole number from 1 up."
     )
