@@ -129,12 +129,12 @@ class Watch:
 
     def _failure(self) -> BaseException:
         failed = self._failed()
+        role, left = read_error(self.run) or ("", None)
+        if left is not None and not isinstance(left, WorkerFailed):
+            return left  # ours: its one line says it all, and no other's death brings it about
         for worker in failed:
             if self.codes[worker] not in _TOLD_CODES:  # it died without a word: the others' complaints are its echo
                 return WorkerFailed(self._obituary(worker, _ending(self.codes[worker])))
-        role, left = read_error(self.run) or ("", None)
-        if left is not None and not isinstance(left, WorkerFailed):
-            return left  # ours: its one line says it all
         worker = next((w for w in failed if self.processes[w].role == role), failed[0])
         ending = _ending(self.codes[worker])
         return WorkerFailed(self._obituary(worker, f"{ending}: {left}" if left is not None else ending))

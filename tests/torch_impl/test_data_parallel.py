@@ -172,8 +172,8 @@ def test_the_zero_family_keeps_one_nth(run_cell: RunCell, devices: int) -> None:
         ("--strategy ddp --bucket-bytes few", "--bucket-bytes is 'few'; give a whole number"),
         ("--strategy ddp --ring", "--ring is an option of torch:c10d, not of torch:ddp"),
         ("--strategy fsdp --mesh data=2,tensor=2", "unknown mesh axis"),
-        ("--strategy fsdp --mesh data=2,shard=2 --batch-size 50", "use 48 or 52"),
-        ("--strategy zero1 --devices 3 --batch-size 50", "use 48 or 51"),
+        ("--strategy fsdp --mesh data=2,shard=2 --batch-size 50", "use --batch-size 48 or 52"),
+        ("--strategy zero1 --devices 3 --batch-size 50", "use --batch-size 48 or 51"),
         ("--strategy zero1 --mesh data=2,shard=2", "unknown mesh axis"),
     ],
 )

@@ -117,7 +117,8 @@ def cached(source: bytes, decode: Callable[..., Split], *arguments: int) -> Spli
     # A cache that cannot be written costs time only.
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
-            np.savez(file, **{name: getattr(split, name) for name in ARRAYS})
-        os.replace(file.name, path)
+        with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
+            whole = Path(scratch, path.name)
+            np.savez(whole, **{name: getattr(split, name) for name in ARRAYS})
+            os.replace(whole, path)
     return split

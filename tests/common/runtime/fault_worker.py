@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+from common.errors import Diverged
 from common.runtime import worker
 
 RANK = "FAULT_RANK"
@@ -50,6 +51,16 @@ def killed() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     at_step(3, die)
+
+
+def diverges_and_takes_the_other_along() -> None:
+    def end() -> None:
+        if os.environ["RANK"] == "0":
+            raise Diverged("the loss of step 3 is nan")
+        time.sleep(0.5)
+        os.abort()
+
+    at_step(3, end)
 
 
 def hangs_in_first_step() -> None:

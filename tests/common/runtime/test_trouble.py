@@ -109,6 +109,14 @@ def test_a_worker_that_is_killed(befallen: Callable[..., Trouble], devices: int,
     assert trouble.seconds < 10
 
 
+def test_a_loss_that_diverges_is_told_even_if_it_takes_another_process_along(
+    befallen: Callable[..., Trouble],
+) -> None:
+    trouble = befallen("diverges_and_takes_the_other_along", 2)
+    assert isinstance(trouble.error, Diverged)
+    assert str(trouble.error) == trouble.left["message"] == "the loss of step 3 is nan"
+
+
 def test_a_worker_that_hangs_in_its_first_step(
     befallen: Callable[..., Trouble], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import datetime
+import errno
 import gzip
 import importlib.util
 import io
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -303,6 +305,17 @@ def test_a_cache_that_cannot_be_written_does_not_stop_a_run(monkeypatch, tmp_pat
     (tmp_path / "file").write_text("where the cache's folder would be")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert len(DigitsSpec().load().train_inputs) == 1438
+
+
+def test_a_disk_that_fills_up_leaves_nothing_in_the_cache(monkeypatch, tmp_path):
+    def fills_up(file, **arrays):
+        Path(file).write_bytes(bytes(10))
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(np, "savez", fills_up)
+    assert len(DigitsSpec().load().train_inputs) == 1438
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_drawn_data_are_the_same_at_every_call_and_an_eighth_is_held_out():
