@@ -14,7 +14,7 @@ from common.errors import ERRORS, WorkerFailed
 from common.runtime.records import DONE, read_error
 from common.runtime.topology import ProcessSpec
 from common.runtime.warm import WarmServer
-from common.runtime.whereabouts import WHERE, Place, only_one_elsewhere, place
+from common.runtime.whereabouts import CRASH, WHERE, Place, crashed, only_one_elsewhere, place
 from common.strategy import framework_info
 
 POLL_SECONDS = 0.05
@@ -151,7 +151,7 @@ class Watch:
             if all(worker in self.codes for worker in working):
                 return  # the last of them has just ended
             silent = [w for w in states if w not in self.codes and now - states[w][0] > limit / 2]
-            told = {worker: last_lines(self._log(worker)) for worker in silent}
+            told = {worker: last_lines(_read(self._log(worker))) for worker in silent}
             places = self._ask_where(silent)
             worker = only_one_elsewhere(places, framework_info(self.config.framework).module)
             if worker is None:
@@ -185,9 +185,11 @@ class Watch:
 
     def _obituary(self, worker: int, what: str, at: Place | None = None, said: str | None = None) -> str:
         spec, log = self.processes[worker], self._log(worker)
+        text, _, stacks = _read(log).partition(CRASH)
+        at = at or crashed(stacks)
         _, phase, step = _life(self.run, spec)
         where = f" (phase: {phase}, step {step}{f', at {at}' if at else ''})" if phase else ""
-        return f"{spec.role} {what}{where}; log: {log}.{last_lines(log) if said is None else said}"
+        return f"{spec.role} {what}{where}; log: {log}.{last_lines(text) if said is None else said}"
 
 
 def _ending(code: int) -> str:
@@ -204,17 +206,13 @@ def _life(run: Path, spec: ProcessSpec) -> tuple[float, str, int]:
     return beat, str(values.get("phase", "")), int(values.get("step", 0))
 
 
-def _read(log: Path, start: int) -> str:
+def _read(log: Path, start: int = 0) -> str:
     try:
         return log.read_bytes()[start:].decode(errors="replace")
     except OSError:
         return ""
 
 
-def last_lines(log: Path, count: int = 3) -> str:
+def last_lines(text: str, count: int = 3) -> str:
     """The last lines of a log, indented below the message they explain and cut at 300 characters; "" if there are none."""
-    try:
-        lines: Sequence[str] = log.read_text(errors="replace").rstrip().splitlines()[-count:]
-    except OSError:
-        return ""
-    return "".join(f"\n    {line[:300]}" for line in lines)
+    return "".join(f"\n    {line[:300]}" for line in text.rstrip().splitlines()[-count:])

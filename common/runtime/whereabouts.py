@@ -1,4 +1,4 @@
-"""Where a process is that makes no progress: it is asked by a signal, and writes its threads' stacks to its log."""
+"""Where a process is that makes no progress or crashes in native code: its threads' stacks are in its log."""
 
 import dataclasses
 import faulthandler
@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 WHERE = signal.SIGUSR1
+CRASH = "Fatal Python error: "
+"""What Python writes to the log, followed by the stacks, when native code crashes."""
 _THREAD = re.compile(r"hread 0x.*\(most recent call first\):\n((?:  .*\n)*)")
 _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)\n')
 
@@ -25,8 +27,21 @@ class Place:
 
 
 def answer_where() -> None:
-    """From now on this process answers WHERE, even while it hangs in native code."""
+    """From now on this process answers WHERE, even while it hangs in native code, and says where that crashes."""
+    faulthandler.enable()
     faulthandler.register(WHERE)
+
+
+def crashed(stacks: str) -> Place | None:
+    """The innermost frame of the thread that crashed; None if there is none: it was not one of Python's.
+
+    Args:
+        stacks: What follows CRASH.
+    """
+    _, _, current = stacks.partition("Current t")
+    thread = _THREAD.match(current)
+    frames = _FRAME.findall(thread[1]) if thread else []
+    return Place(frames[0][0], int(frames[0][1]), frames[0][2]) if frames else None
 
 
 def place(answer: str) -> Place | None:

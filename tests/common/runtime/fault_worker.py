@@ -1,5 +1,6 @@
 """A worker that comes to grief in one way: `FAULT` names one of the functions below, called before the worker's main."""
 
+import ctypes
 import errno
 import os
 import signal
@@ -51,6 +52,14 @@ def killed() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     at_step(3, die)
+
+
+def crashes() -> None:
+    def read_nowhere() -> None:
+        print("the last thing it said", flush=True)
+        ctypes.string_at(0)
+
+    at_step(3, read_nowhere)
 
 
 def diverges_and_takes_the_other_along() -> None:

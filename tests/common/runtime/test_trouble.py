@@ -109,6 +109,14 @@ def test_a_worker_that_is_killed(befallen: Callable[..., Trouble], devices: int,
     assert trouble.seconds < 10
 
 
+@pytest.mark.parametrize(("devices", "rank"), [(1, None), (2, 1)])
+def test_native_code_that_crashes(befallen: Callable[..., Trouble], devices: int, rank: int | None) -> None:
+    trouble = befallen("crashes", devices, rank)
+    tells(trouble, f"rank-{rank or 0}", "was killed by SIGSEGV", f"{SAID}", " string_at)", "phase: train")
+    assert "Fatal Python error" not in str(trouble.error)
+    assert "in read_nowhere" in (trouble.run / f"rank-{rank or 0}.log").read_text()
+
+
 def test_a_loss_that_diverges_is_told_even_if_it_takes_another_process_along(
     befallen: Callable[..., Trouble],
 ) -> None:

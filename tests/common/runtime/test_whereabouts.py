@@ -5,7 +5,7 @@ import tempfile
 
 import pytest
 
-from common.runtime.whereabouts import Place, only_one_elsewhere, place
+from common.runtime.whereabouts import Place, crashed, only_one_elsewhere, place
 
 ANSWER = """the last thing it said
 Thread 0x00007f46f12fe6c0 (most recent call first):
@@ -39,6 +39,14 @@ def test_what_python_writes_is_read() -> None:
     assert place(written) is None  # no worker
     as_a_worker = written.replace(__file__, "/repo/common/runtime/worker.py")
     assert place(as_a_worker).function == "test_what_python_writes_is_read"
+
+
+def test_the_thread_that_crashed_need_not_be_the_workers() -> None:
+    assert crashed(f"Segmentation fault\n\n{ANSWER}") == WAITS
+    elsewhere = ANSWER.replace("common/runtime/worker.py", "threading.py")
+    assert crashed(elsewhere) == WAITS
+    assert crashed("Aborted\n\nThread 0x00007f46f12fe6c0 (most recent call first):\n  <no Python frame>\n") is None
+    assert crashed("") is None
 
 
 @pytest.mark.parametrize(
