@@ -26,6 +26,14 @@ def _default(result: RunResult, option: str) -> object:
     return strategy_info(result.framework, result.strategy).options.__dataclass_fields__[option].default
 
 
+def devices(result: RunResult) -> str:
+    """How many, and on how many cores if they are of a CPU and have to share: their speed then says nothing."""
+    count, cores = result.config.devices or 1, result.cores
+    on_cpu = all("cpu" in row.device.lower() for row in result.processes)
+    shared = on_cpu and not result.compiled and cores < count * result.config.threads
+    return f"{count} on {cores} core{'s' if cores > 1 else ''}" if shared else str(count)
+
+
 def size(count: float) -> str:
     """Bytes in the largest fitting unit; KiB is 1024."""
     for unit in ("B", "KiB", "MiB", "GiB"):
@@ -86,7 +94,7 @@ def columns(results: Sequence[RunResult]) -> list[Column]:
     metric = results[0].metric_name.replace("_", " ") if results else "metric"
     return [
         ("strategy", cell),
-        ("devices", lambda r: str(r.config.devices)),
+        ("devices", devices),
         ("dtype", lambda r: r.dtype),
         ("same step", same_step),
         ("loss deviation", _deviation),

@@ -1,5 +1,6 @@
-"""What the catalogue's command prints, and what `--help` promises."""
+"""What the commands print: the catalogue, `--help`, the columns of a comparison."""
 
+import dataclasses
 import sys
 
 import pytest
@@ -8,7 +9,8 @@ from common.config import FRAMEWORKS
 from common.strategy import framework_info
 from common.workload.table import WORKLOADS
 from experiments import compare, run, strategies
-from experiments.tables import github
+from experiments.tables import comparison, devices, github
+from tests.conftest import RunCell
 
 NAMES = [f"{framework}:{row.name}" for framework in FRAMEWORKS for row in framework_info(framework).rows]
 
@@ -39,6 +41,23 @@ def test_a_table_is_cut_where_it_is_widest() -> None:
     assert wrapped[2].startswith("| torch:ddp  | a few words | many words many words")
     assert " ".join(" ".join(line.split("|")[3] for line in wrapped[2:]).split()) == rows[0][2].strip()
     assert len(github(["strategy", "few", "many"], rows).splitlines()) == 3
+
+
+@pytest.mark.torch
+def test_devices_that_share_cores_say_so(run_cell: RunCell) -> None:
+    result = run_cell("torch:ddp", "digits-mlp+width=32", devices=2, steps=3, parity=False)
+    asked = dataclasses.replace(result.config, devices=8)
+    shared = dataclasses.replace(result, config=asked, cores=2)
+    on_gpus = [dataclasses.replace(row, device="cuda:0") for row in result.processes]
+    assert [devices(dataclasses.replace(shared, cores=cores)) for cores in (1, 2, 8)] == [
+        "8 on 1 core",
+        "8 on 2 cores",
+        "8",
+    ]
+    assert devices(dataclasses.replace(shared, processes=on_gpus)) == "8"
+    threads = dataclasses.replace(shared, config=dataclasses.replace(asked, devices=2, threads=2))
+    assert devices(threads) == "2 on 2 cores"
+    assert "| 8 on 2 cores |" in comparison([shared])
 
 
 def test_help_names_every_workload_and_what_stands_for_a_missing_flag(capsys: pytest.CaptureFixture[str]) -> None:
