@@ -19,8 +19,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 run: setup
 	$(BIN)/python -m experiments.compare
 
+# Two at a time: a test that waits for processes leaves its core to another.
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 # The full products, 100 steps each; resumes where it stopped. ONLY=torch:ddp restricts it. Writes docs/parity.md.
 test-slow: setup

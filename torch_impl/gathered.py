@@ -5,6 +5,7 @@ References:
     (`fsdp::all_gather_copy_in`), which is then copied out to the parameters (`fsdp::split_with_sizes_copy`).
 """
 
+import sys
 from collections.abc import Iterable
 
 import torch
@@ -13,6 +14,10 @@ from torch.distributed.tensor import DTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from torch_impl.sharded import own_part
+from torch_impl.weights import nbytes
+
+_OUR_REFERENCES = 3
+"""Of the list, of the loop over it, and of the call that counts."""
 
 
 class Gathered:
@@ -27,7 +32,7 @@ class Gathered:
         self.peak_bytes = 0
         self._sharded = [module for module in model.modules() if any(isinstance(p, DTensor) for p in _own(module))]
         self._at_rest = {id(parameter) for module in self._sharded for parameter in _own(module)}
-        self._buffers: dict[StorageWeakRef, int] = {}
+        self._buffers: list[torch.Tensor] = []
         self._params: dict[StorageWeakRef, torch.UntypedStorage] = {}  # freed by giving back what they point to
 
     def before(self, name: str, filled: Iterable[torch.Tensor]) -> None:
@@ -45,15 +50,15 @@ class Gathered:
             gathered += filled
         for storage in (tensor.untyped_storage() for tensor in gathered):
             self._params[StorageWeakRef(storage)] = storage
-        self._buffers = {buffer: size for buffer, size in self._buffers.items() if not buffer.expired()}
-        alive = sum(self._buffers.values()) + sum(storage.nbytes() for storage in self._params.values())
+        # By references to the tensor, which fully_shard has: a thread of gloo may keep the memory a moment longer.
+        self._buffers = [buffer for buffer in self._buffers if sys.getrefcount(buffer) > _OUR_REFERENCES]
+        alive = nbytes(self._buffers) + sum(storage.nbytes() for storage in self._params.values())
         self.peak_bytes = max(self.peak_bytes, alive)
 
     def after(self, name: str, result: object) -> None:
         """Takes note of a buffer that shards are about to arrive in."""
         if name == "fsdp::all_gather_copy_in" and isinstance(result, list | tuple):
-            storage = result[1].untyped_storage()
-            self._buffers[StorageWeakRef(storage)] = storage.nbytes()
+            self._buffers.append(result[1])
 
 
 def _own(module: nn.Module) -> Iterable[nn.Parameter]:

@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable
@@ -57,6 +58,7 @@ def killed() -> None:
 def crashes() -> None:
     def read_nowhere() -> None:
         print("the last thing it said", flush=True)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         ctypes.string_at(0)
 
     at_step(3, read_nowhere)
