@@ -6,7 +6,8 @@ one on each worker's shard, a batch of its own, and nothing waits for anything b
 """
 
 import functools
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -62,7 +63,7 @@ class ServedProgram:
         self._staleness: list[float] = []
         self._read_bytes = self._rows_bytes = 0
         self.strategy = tf.distribute.ParameterServerStrategy(resolver, self._partitions)
-        _answer_once(self._workers)
+        _answer_once(self._workers, {tf.float64, tf.as_dtype(config.dtype)})
         self.coordinator = tf.distribute.coordinator.ClusterCoordinator(self.strategy)
         with self.strategy.scope():
             variables = weights.NamedVariables(init(workload.model, config.seed), config.dtype, self._variable, _lookup)
@@ -210,15 +211,15 @@ class ServedProgram:
         """The servers are stopped by whoever started them, after the chief has left."""
 
 
-def _answer_once(workers: int) -> None:
-    """Copies what an update answers from each worker to the chief, one worker after the other.
+def _answer_once(workers: int, dtypes: Iterable[tf.DType]) -> None:
+    """Copies what updates and predictions answer from each worker to the chief, one worker after the other.
 
     The first copy from a worker lengthens a list, unlocked, that the copy from another may be reading: TensorFlow 2.21's
     EagerClusterFunctionLibraryRuntime, which ended about one asynchronous start in a thousand by SIGSEGV.
     """
-    for index in range(workers):
+    for index, dtype in itertools.product(range(workers), dtypes):
         with tf.device(f"/job:worker/replica:0/task:{index}"):
-            answer = tf.fill([2], tf.constant(0.0, tf.float64))
+            answer = tf.fill([2], tf.constant(0.0, dtype))
         with tf.device("/job:chief"):
             tf.identity(answer)
 

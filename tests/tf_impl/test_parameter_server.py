@@ -1,11 +1,20 @@
 """parameter_server: where the variables are, what travels, and that it is what the law says."""
 
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from common.config import RunConfig, Techniques
 from common.errors import ConfigError
+from common.runtime import launcher
 from common.runtime.check import check
 from common.runtime.records import RunResult
+from common.runtime.topology import resolve, served
 from tests.cells import SIZED
 from tests.conftest import RunCell
 from tests.tf_impl.conftest import memory
@@ -79,3 +88,31 @@ def test_no_server_is_refused() -> None:
 def test_an_unknown_consistency_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"unknown consistency 'asink'\. Did you mean 'async'"):
         check(RunConfig("tf", "parameter_server", SIZED["mlp"], devices=2, options={"consistency": "asink"}))
+
+
+def test_the_chief_prepares_for_each_workers_answers_in_its_own_thread(tmp_path: Path) -> None:
+    """Two threads that do so at once crash TensorFlow 2.21 now and then."""
+    asked = RunConfig(
+        "tf", "parameter_server", SIZED["mlp"], devices=2, batch_size=48, steps=2, out=str(tmp_path / "run")
+    )
+    config, _ = check(dataclasses.replace(asked, options={"consistency": "async"}))
+    launcher.prepare(config)
+    specs, log = served(config), tmp_path / "chief.log"
+    addresses = [("127.0.0.1", port) for port in launcher.free_ports(len(specs))]
+    verbose = {"TF_CPP_VMODULE": "cluster_function_library_runtime=1", "TF_CPP_MIN_LOG_LEVEL": "0"}
+    with log.open("w") as file:
+        command = [sys.executable, "-m", "common.runtime.worker", str(config.out)]
+        chief, *others = [
+            subprocess.Popen(command, env=os.environ | verbose | resolve(spec, addresses), stdout=file, stderr=output)
+            for spec, output in zip(specs, [file, *[subprocess.DEVNULL] * (len(specs) - 1)], strict=True)
+        ]
+    try:
+        assert chief.wait(60) == 0, log.read_text()
+    finally:
+        for process in (chief, *others):
+            process.kill()
+            process.wait()
+    told = re.findall(
+        r" (\d+) \S+ CFLR::Instantiate: __wrapped__Identity\S* on /job:worker\S*/task:(\d)", log.read_text()
+    )
+    assert told == [(str(chief.pid), task) for task in "0011"]  # of each dtype: losses are float64, logits float32
