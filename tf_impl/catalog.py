@@ -7,7 +7,7 @@ from common.evidence.laws.replicated import replicated
 from common.evidence.laws.tensor_split import tensor_split
 from common.runtime.topology import clients, one_process, served, workers
 from common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo
-from tf_impl.needs import compiled_cores, emulates, even_devices, even_parts, possible_tpu, serial
+from tf_impl.needs import compiled_cores, consistent, emulates, even_devices, even_parts, possible_tpu
 from tf_impl.options import DTensorOptions, MirroredOptions, ParameterServerOptions, TpuOptions
 
 FRAMEWORK = FrameworkInfo(
@@ -127,7 +127,7 @@ FRAMEWORK = FrameworkInfo(
                 Measure("updates_applied", "updates", "those that were handed out, every one of them applied"),
                 Measure("updates_repeated", "updates", "those applied again, at least in part: their worker had died"),
             ),
-            waits=serial,
+            waits=consistent,
         ),
         StrategyInfo(
             name="tpu",

@@ -46,7 +46,7 @@ def even_parts(workload: Workload, config: RunConfig) -> None:
     even_split_table(workload.model, tensor)
 
 
-def serial(config: RunConfig) -> bool:
+def consistent(config: RunConfig) -> bool:
     """Whether a parameter server takes the updates of the global batch one by one."""
     return config.options["consistency"] == "serial"
 

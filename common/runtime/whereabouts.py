@@ -40,8 +40,7 @@ def crashed(stacks: str) -> Place | None:
     """
     _, _, current = stacks.partition("Current t")
     thread = _THREAD.match(current)
-    frames = _FRAME.findall(thread[1]) if thread else []
-    return Place(frames[0][0], int(frames[0][1]), frames[0][2]) if frames else None
+    return next(iter(_places(thread[1])), None) if thread else None
 
 
 def place(answer: str) -> Place | None:
@@ -51,11 +50,15 @@ def place(answer: str) -> Place | None:
         answer: What was added to the log since the process was asked.
     """
     for stack in _THREAD.findall(answer):
-        frames = _FRAME.findall(stack)
-        if any(file.endswith("common/runtime/worker.py") for file, _, _ in frames):
-            file, line, function = frames[0]
-            return Place(file, int(line), function)
+        places = _places(stack)
+        if any(found.file.endswith("common/runtime/worker.py") for found in places):
+            return places[0]
     return None
+
+
+def _places(stack: str) -> list[Place]:
+    """The frames of a stack, the innermost first."""
+    return [Place(file, int(line), function) for file, line, function in _FRAME.findall(stack)]
 
 
 def only_one_elsewhere(places: Mapping[int, Place | None], module: str) -> int | None:
