@@ -1,7 +1,7 @@
 # Needs python3 (3.11 to 3.13) and make; everything else it fetches itself.
 PYTHON ?= python3
 # All but deepspeed and tpu; `make setup EXTRAS=all` has them, too.
-EXTRAS ?= torch,tf,data,report,dev
+EXTRAS ?= torch,tf,data,dev
 BIN := .venv/bin
 INSTALLED := .venv/installed-$(EXTRAS)
 

@@ -5,23 +5,20 @@ from typing import cast
 
 import tensorflow as tf
 
-from common.batch import Batch
-from common.config import RunConfig
-from common.strategy import Program
-from common.workload.models.spec import init
-from common.workload.table import Workload
-from tf_impl import weights
-from tf_impl.models import build_model
-from tf_impl.optimizers import UPDATES, corrections
-from tf_impl.program import TrainingProgram
+from samestep.common.batch import Batch
+from samestep.common.program import Program
+from samestep.common.strategy import Run
+from samestep.tf_impl.optimizers import UPDATES, corrections
+from samestep.tf_impl.program import TrainingProgram
+from samestep.tf_impl.weights import fresh_model, zeros_like
 
 Step = Callable[[Batch], object]
 
 
-def single(workload: Workload, config: RunConfig, program: Program) -> Step:
+def single(run: Run, program: Program) -> Step:
     """One process, no strategy."""
-    model, params, slots = _model(workload, config)
-    spec = workload.optimizer(config)
+    model, params, slots = _model(run)
+    spec = run.optimizer
     taken = 0
 
     @tf.function
@@ -36,19 +33,19 @@ def single(workload: Workload, config: RunConfig, program: Program) -> Step:
         nonlocal taken
         taken += 1
         inputs, targets = batch.rows(0, 1)
-        return train(tf.constant(inputs), tf.constant(targets), tf.constant(corrections(spec, taken), tf.float64))
+        return train(tf.constant(inputs), tf.constant(targets), corrections(spec, taken))
 
     return step
 
 
-def mirrored(workload: Workload, config: RunConfig, program: Program) -> Step:
+def mirrored(run: Run, program: Program) -> Step:
     """A loop under the strategy's own `run`; one strategy a process, so that it is the program's."""
     strategy = cast(TrainingProgram, program).parts.strategy
     first = cast(TrainingProgram, program).parts.first_replica
     count = strategy.num_replicas_in_sync
-    spec = workload.optimizer(config)
+    spec = run.optimizer
     with strategy.scope():
-        model, params, slots = _model(workload, config)
+        model, params, slots = _model(run)
     taken = 0
 
     def apply(strategy: tf.distribute.Strategy, bias: tf.Tensor, *gradients: tf.Tensor) -> None:
@@ -80,7 +77,7 @@ def mirrored(workload: Workload, config: RunConfig, program: Program) -> Step:
             )
             for k in (0, 1)
         )
-        return train(x, y, tf.constant(corrections(spec, taken), tf.float64))[0]
+        return train(x, y, corrections(spec, taken))[0]
 
     return step
 
@@ -92,10 +89,8 @@ def _loss(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
     return -tf.reduce_mean(tf.gather(tf.nn.log_softmax(logits), targets, batch_dims=targets.shape.rank))
 
 
-def _model(workload: Workload, config: RunConfig) -> tuple[tf.Module, list[tf.Variable], list[list[tf.Variable]]]:
-    """The model, its variables, and for each its slots."""
-    variables = weights.NamedVariables(init(workload.model, config.seed), config.dtype)
-    model = build_model(workload.model, variables)
-    params = list(variables.by_name.values())
-    kinds = workload.optimizer(config).slots
-    return model, params, [[tf.Variable(tf.zeros(w.shape, w.dtype), trainable=False) for _ in kinds] for w in params]
+def _model(run: Run) -> tuple[tf.Module, list[tf.Variable], list[tuple[tf.Variable, ...]]]:
+    """The model, its variables, and for each its optimizer state."""
+    model, params = fresh_model(run)
+    slots = [zeros_like(params).values() for _ in run.optimizer.slots]
+    return model, list(params.values()), list(zip(*slots, strict=True))

@@ -1,54 +1,51 @@
-"""The loops that one would write by hand in PyTorch, without any of ours around them but the model and its cut."""
+"""The loops that one would write by hand in PyTorch; of ours only the model, its blocks and its stages."""
 
 from collections.abc import Callable
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
-from common.batch import Batch
-from common.config import RunConfig
-from common.strategy import Program
-from common.workload.table import Workload
-from torch_impl.program import fresh_model
-from torch_impl.stages import build_stages
-from torch_impl.strategies.fsdp import blocks
+from samestep.common.batch import Batch
+from samestep.common.program import Program
+from samestep.common.strategy import Run
+from samestep.torch_impl.devices import own_shard
+from samestep.torch_impl.options import PipelineOptions
+from samestep.torch_impl.pipeline.stages import build_stages
+from samestep.torch_impl.program import build_fresh_model
+from samestep.torch_impl.strategies.fsdp import find_blocks
 
 Step = Callable[[Batch], object]
 CPU = torch.device("cpu")
 
 
-def single(workload: Workload, config: RunConfig, program: Program) -> Step:
+def single(run: Run, program: Program) -> Step:
     """One process."""
-    return _step(fresh_model(workload, config, CPU), workload, config, 0, 1)
+    return _step(build_fresh_model(run, CPU), run, 0, 1)
 
 
-def ddp(workload: Workload, config: RunConfig, program: Program) -> Step:
+def ddp(run: Run, program: Program) -> Step:
     """The model under DDP; each rank takes its shard."""
-    model = DistributedDataParallel(fresh_model(workload, config, CPU))
-    return _step(model, workload, config, dist.get_rank(), dist.get_world_size())
+    return _step(DistributedDataParallel(build_fresh_model(run, CPU)), run, *own_shard())
 
 
-def fsdp(workload: Workload, config: RunConfig, program: Program) -> Step:
+def fsdp(run: Run, program: Program) -> Step:
     """FSDP2, block by block; each rank takes its shard."""
-    model = fresh_model(workload, config, CPU)
-    for block in blocks(workload, model):
+    model = build_fresh_model(run, CPU)
+    for block in [*find_blocks(run, model), model]:
         fully_shard(block)
-    fully_shard(model)
-    return _step(model, workload, config, dist.get_rank(), dist.get_world_size())
+    return _step(model, run, *own_shard())
 
 
-def pp(workload: Workload, config: RunConfig, program: Program) -> Step:
+def pp(run: Run[PipelineOptions], program: Program) -> Step:
     """GPipe over one stage a rank."""
-    rank, count = dist.get_rank(), dist.get_world_size()
-    (stage,) = build_stages(workload, config, CPU, range(count), rank).values()
-    optimizer = _optimizer(stage, workload, config)
-    microbatches = int(config.options["microbatches"] or 1)
-    schedule = ScheduleGPipe(PipelineStage(stage, rank, count, CPU), microbatches, loss_fn=_loss)
+    rank, count = own_shard()
+    (stage,) = build_stages(run, CPU, range(count), rank).values()
+    optimizer = _optimizer(stage, run)
+    schedule = ScheduleGPipe(PipelineStage(stage, rank, count, CPU), run.options.microbatches, loss_fn=_loss)
 
     def step(batch: Batch) -> object:
         inputs, targets = batch.rows(0, 1)
@@ -66,8 +63,8 @@ def pp(workload: Workload, config: RunConfig, program: Program) -> Step:
     return step
 
 
-def _step(model: nn.Module, workload: Workload, config: RunConfig, rank: int, count: int) -> Step:
-    optimizer = _optimizer(model, workload, config)
+def _step(model: nn.Module, run: Run, rank: int, count: int) -> Step:
+    optimizer = _optimizer(model, run)
 
     def step(batch: Batch) -> torch.Tensor:
         inputs, targets = batch.rows(rank, count)
@@ -84,8 +81,8 @@ def _loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     return functional.cross_entropy(logits.flatten(0, -2), targets.flatten())
 
 
-def _optimizer(model: nn.Module, workload: Workload, config: RunConfig) -> torch.optim.Optimizer:
-    spec = workload.optimizer(config)
+def _optimizer(model: nn.Module, run: Run) -> torch.optim.Optimizer:
+    spec = run.optimizer
     if spec.name == "sgd":
         return torch.optim.SGD(model.parameters(), lr=spec.learning_rate, momentum=spec.momentum)
     return torch.optim.AdamW(model.parameters(), lr=spec.learning_rate, weight_decay=spec.weight_decay)

@@ -23,9 +23,9 @@ from torch import nn
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import get_schedule_class
 
-from common.evidence.laws.pipelined import SCHEDULES
-from common.runtime.launcher import free_ports
-from torch_impl.timeline import Event, Timeline
+from samestep.common.runtime.parent.network import free_ports
+from samestep.common.workload.pipeline import SCHEDULES
+from samestep.torch_impl.pipeline.timeline import Event, Timeline
 
 SIZES = ((2, 2), (2, 4), (2, 8), (4, 4), (4, 8), (4, 16))
 SECONDS = 0.03
@@ -88,12 +88,12 @@ def rank_main(
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks)
     placement = SCHEDULES[schedule]
-    holders = placement.holders(ranks)
+    stage_ranks = placement.stage_ranks(ranks)
     timeline = Timeline()
     chunks = []
-    for index in (index for index, holder in enumerate(holders) if holder == rank):
+    for index in (index for index, holder in enumerate(stage_ranks) if holder == rank):
         stage = SleepingStage(seconds / placement.stages_per_rank, first=index == 0)
-        chunks.append(PipelineStage(stage, index, len(holders), torch.device("cpu")))
+        chunks.append(PipelineStage(stage, index, len(stage_ranks), torch.device("cpu")))
         timeline.watch(chunks[-1])
     runs = get_schedule_class(schedule.replace("_", ""))(
         chunks if placement.stages_per_rank > 1 else chunks[0],
@@ -106,9 +106,9 @@ def rank_main(
         dist.barrier()
         start = time.perf_counter()
         with timeline.step():
-            inputs = (torch.zeros(microbatches, 1),) if holders[0] == rank else ()
+            inputs = (torch.zeros(microbatches, 1),) if stage_ranks[0] == rank else ()
             runs.step(
-                *inputs, target=torch.zeros(microbatches, 1) if holders[-1] == rank else None, return_outputs=False
+                *inputs, target=torch.zeros(microbatches, 1) if stage_ranks[-1] == rank else None, return_outputs=False
             )
         steps.append((list(timeline.events), time.perf_counter() - start))
     results.put((rank, Measured(steps[1:], _pairs(runs, rank))))
@@ -215,7 +215,7 @@ def main() -> None:
     rows = []
     for ranks, microbatches in SIZES:
         for schedule, placement in SCHEDULES.items():
-            too_few = schedule == "dualpipev" and microbatches < 2 * ranks
+            too_few = placement.fills_stages and microbatches < placement.stages_per_rank * ranks
             if too_few or asked.ranks not in (None, ranks) or asked.schedule not in (None, schedule):
                 continue
             done = measure(ranks, schedule, microbatches, SECONDS)

@@ -18,16 +18,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from common.batch import batches
-from common.config import RunConfig
-from common.runtime.check import check
-from common.runtime.loop import in_dtype, train
-from common.runtime.records import ProcessRecord
-from common.runtime.traffic import Traffic
-from common.runtime.worker import pin
-from common.workload.models.mlp import MlpSpec
-from common.workload.table import Workload
-from tf_impl.strategies.mirrored import build
+from samestep.common.batch import batches
+from samestep.common.request import RunConfig
+from samestep.common.run import parse
+from samestep.common.runtime.process_file import ProcessFile
+from samestep.common.runtime.worker.loop import in_dtype, train
+from samestep.common.runtime.worker.traffic import Traffic
+from samestep.common.runtime.worker.worker import pin
+from samestep.common.strategy import Run
+from samestep.common.workload.models.mlp import MlpSpec
+from samestep.tf_impl.strategies.mirrored import build
 
 EPOCHS = 10
 ROUNDS = 7
@@ -35,26 +35,23 @@ ROUNDS = 7
 
 def main() -> None:
     """Times the three ways in turn."""
-    asked = RunConfig(framework="tf", strategy="mirrored", workload="digits-mlp", devices=2, parity=False)
-    config, workload = check(asked)
-    pin(config)
-    program = build(workload, config)
-    data = in_dtype(workload.data.load(), config.dtype)
-    size = config.batch_size or 0
-    per_epoch = len(data.train_inputs) // size
-    steps = EPOCHS * per_epoch
+    run = parse(RunConfig(framework="tf", strategy="mirrored", workload="digits-mlp", devices=2))
+    pin(run)
+    program = build(run)
+    data = in_dtype(run.workload.data.load(), run.dtype)
+    steps = EPOCHS * (len(data.train_inputs) // run.batch_size)
     with program.parts.strategy.scope():
-        model = keras_model(workload, config)
+        model = keras_model(run)
     examples = tf.data.Dataset.from_tensor_slices(
         (data.train_inputs.reshape(len(data.train_inputs), -1), data.train_targets)
     )
-    dataset = examples.shuffle(len(data.train_inputs)).batch(size, drop_remainder=True)
+    dataset = examples.shuffle(len(data.train_inputs)).batch(run.batch_size, drop_remainder=True)
     repeated = dataset.repeat()
-    stream = batches(data.train_inputs, data.train_targets, size, config.seed)
-    record = ProcessRecord(Path(tempfile.mkdtemp()), "rank-0", 0)
+    stream = batches(data.train_inputs, data.train_targets, run.batch_size, run.seed)
+    file = ProcessFile(Path(tempfile.mkdtemp()), "rank-0", 0)
 
     ways = {
-        "samestep": lambda: train(program, stream, 0, steps, record, Traffic(record, {})),
+        "samestep": lambda: train(program, stream, 0, steps, file, Traffic(file, {})),
         "fit": lambda: model.fit(dataset, epochs=EPOCHS, verbose=0),
         "fit, repeat()": lambda: model.fit(repeated, steps_per_epoch=steps, epochs=1, verbose=0),
     }
@@ -70,9 +67,9 @@ def main() -> None:
         print(f"| {name} | {steps / statistics.median(taken):.0f} | {ratio:.2f} |")
 
 
-def keras_model(workload: Workload, config: RunConfig) -> keras.Model:
-    """The workload's MLP as one writes it in Keras, compiled."""
-    spec, optimizer = cast(MlpSpec, workload.model), workload.optimizer(config)
+def keras_model(run: Run) -> keras.Model:
+    """Compiles the workload's MLP as one writes it in Keras."""
+    spec, optimizer = cast(MlpSpec, run.workload.model), run.optimizer
     hidden = [keras.layers.Dense(spec.width, activation="gelu") for _ in range(spec.layers - 1)]
     model = keras.Sequential([keras.Input((int(np.prod(spec.features)),)), *hidden, keras.layers.Dense(spec.classes)])
     model.compile(

@@ -11,10 +11,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from common.config import FRAMEWORKS, RunConfig
-from common.runtime.check import check
-from common.runtime.launcher import Launcher
-from common.strategy import framework_info
+from samestep.common.catalog import framework_info
+from samestep.common.request import FRAMEWORKS, RunConfig, launch_of
+from samestep.common.run import parse
+from samestep.common.runtime.parent.launcher import Launcher
 
 REPEATS = 5
 
@@ -49,10 +49,10 @@ def _first_step(framework: str, strategy: str, parallel: bool, launcher: Launche
     asked = RunConfig(
         framework=framework, strategy=strategy, devices=2 if parallel else 1, steps=2, parity=False, out=out
     )
-    config, workload = check(asked)
+    run = parse(asked)
     reached: list[float] = []
     start = time.perf_counter()
-    launcher.run(config, workload, lambda step, losses, seconds: reached.append(time.perf_counter() - start))
+    launcher.run(run, launch_of(asked), lambda step, losses, seconds: reached.append(time.perf_counter() - start))
     return reached[0]
 
 

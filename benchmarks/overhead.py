@@ -7,6 +7,7 @@ digits-mlp; 0.95 for the others on prose-gpt.
 Both loops run in the same processes, in turn, so that both find the machine in the same state.
 """
 
+import dataclasses
 import importlib
 import itertools
 import os
@@ -17,20 +18,21 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from common.batch import batches
-from common.config import FRAMEWORKS, RunConfig
-from common.evidence.statistics import median_interval
-from common.runtime import loop
-from common.runtime.check import check
-from common.runtime.launcher import HOST, free_ports
-from common.runtime.loop import in_dtype, train
-from common.runtime.records import ProcessRecord
-from common.runtime.topology import resolve, who_am_i
-from common.runtime.traffic import Traffic
-from common.runtime.worker import pin
-from common.strategy import strategy_info
-from common.workload.table import Workload
-from experiments.arguments import parse_cell
+from samestep.common.batch import batches
+from samestep.common.catalog import strategy_info
+from samestep.common.evidence.statistics import median_interval
+from samestep.common.request import FRAMEWORKS, RunConfig
+from samestep.common.run import parse
+from samestep.common.runtime.parent.launcher import HOST
+from samestep.common.runtime.parent.network import free_ports
+from samestep.common.runtime.process_file import ProcessFile
+from samestep.common.runtime.topology import fill_in, own_index
+from samestep.common.runtime.worker import loop
+from samestep.common.runtime.worker.loop import in_dtype, train
+from samestep.common.runtime.worker.traffic import Traffic
+from samestep.common.runtime.worker.worker import pin
+from samestep.common.strategy import Run
+from samestep.experiments.arguments import apply_cell
 
 PAIRS = {"prose-gpt": 15, "digits-mlp": 31}
 """More of the short ones, which scatter more."""
@@ -57,12 +59,12 @@ def main(cells: list[str]) -> None:
 
 
 def _start(cell: str, name: str) -> None:
-    config, _ = _checked(cell, name)
-    specs = strategy_info(config.framework, config.strategy).topology(config)
+    run = _parse(cell, name)
+    specs = run.strategy.topology(run)
     addresses = [(HOST, port) for port in free_ports(len(specs))]
     command = [sys.executable, "-m", "benchmarks.overhead", "--measure", cell, name]
     processes = [
-        subprocess.Popen(command, env={**os.environ, **resolve(spec, addresses)}, stderr=subprocess.DEVNULL)
+        subprocess.Popen(command, env={**os.environ, **fill_in(spec, addresses)}, stderr=subprocess.DEVNULL)
         for spec in specs
     ]
     codes = [process.wait() for process in processes]
@@ -70,39 +72,30 @@ def _start(cell: str, name: str) -> None:
         print(f"| {cell} | {name} | failed, exit codes {codes} | | |", flush=True)
 
 
-def _checked(cell: str, name: str) -> tuple[RunConfig, Workload]:
-    framework, info, options = parse_cell(cell)
-    asked = RunConfig(
-        framework=framework,
-        strategy=info.name,
-        options=options,
-        workload=name,
-        devices=2 if info.axes else 1,
-        parity=False,
-    )
-    return check(asked)
+def _parse(cell: str, name: str) -> Run:
+    config = apply_cell(cell, RunConfig(workload=name))
+    return parse(dataclasses.replace(config, devices=2 if strategy_info(config.framework, config.strategy).axes else 1))
 
 
 def measure(cell: str, name: str) -> None:
     """One process of one row on one workload: warms both up, then times them in turn; the first process prints."""
-    config, workload = _checked(cell, name)
-    pin(config)
-    rank = who_am_i(strategy_info(config.framework, config.strategy).topology(config), os.environ)
-    program = importlib.import_module(f"{FRAMEWORKS[config.framework]}.strategies.{config.strategy}").build(
-        workload, config
-    )
-    loops = importlib.import_module(f"benchmarks.bare_{config.framework}")
-    step = getattr(loops, config.strategy)(workload, config, program)
-    data = in_dtype(workload.data.load(), config.dtype)
-    size, count = config.batch_size or 0, STEPS[name]
+    run = _parse(cell, name)
+    pin(run)
+    rank = own_index(run.strategy.topology(run), os.environ)
+    strategy = importlib.import_module(f"{FRAMEWORKS[run.framework]}.strategies.{run.strategy.name}")
+    program = strategy.build(run)
+    loops = importlib.import_module(f"benchmarks.bare_{run.framework}")
+    step = getattr(loops, run.strategy.name)(run, program)
+    data = in_dtype(run.workload.data.load(), run.dtype)
+    count = STEPS[name]
     loop.TIMED_WINDOWS = count // WINDOW_STEPS
-    streams = [batches(data.train_inputs, data.train_targets, size, config.seed) for _ in range(2)]
-    record = ProcessRecord(Path(tempfile.mkdtemp()), f"rank-{rank}", rank)
+    streams = [batches(data.train_inputs, data.train_targets, run.batch_size, run.seed) for _ in range(2)]
+    file = ProcessFile(Path(tempfile.mkdtemp()), f"rank-{rank}", rank)
 
     def ours() -> float:
-        # Our own loop, windows, losses, records and all; the first window is a single step.
+        # Our own loop, windows, losses, files and all; the first window is a single step.
         start = time.perf_counter()
-        train(program, streams[0], 0, count, record, Traffic(record, {}))
+        train(program, streams[0], 0, count, file, Traffic(file, {}))
         return time.perf_counter() - start
 
     def bare() -> float:

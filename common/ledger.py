@@ -1,11 +1,9 @@
-"""Bytes and counts, never seconds. One type for what a law predicts and for what a run measures."""
+"""Bytes and counts, never seconds. One type for what a cost model predicts and for what a run measures."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Footprint:
     """The tensor bytes of one device.
 
@@ -14,8 +12,8 @@ class Footprint:
         params_bytes: Parameters at rest, between two steps.
         params_peak_bytes: The most parameter bytes alive at once within a step, gathered copies included.
         gradients_bytes: Gradients alive when the optimizer starts.
-        optimizer_bytes: Slots shaped like a parameter; step counters do not count.
-        source: How it was seen: "tensors", "graph" (the framework holds it inside its graph only), or "law".
+        optimizer_bytes: Optimizer state shaped like a parameter; step counters do not count.
+        source: How it was seen: "tensors", "graph" (the framework holds it inside its graph only), or "predicted".
     """
 
     device: str
@@ -23,12 +21,36 @@ class Footprint:
     params_peak_bytes: int
     gradients_bytes: int
     optimizer_bytes: int
-    source: str
+    source: str = "predicted"
+
+    @classmethod
+    def uniform(cls, device: str, held_bytes: int, optimizer_bytes: int, source: str = "predicted") -> "Footprint":
+        """A device that holds as many bytes of gradients as of parameters, and gathers none.
+
+        Args:
+            device: Its name.
+            held_bytes: Of the parameters that it holds.
+            optimizer_bytes: Of its optimizer state.
+            source: How it was seen.
+        """
+        return cls(
+            device=device,
+            params_bytes=held_bytes,
+            params_peak_bytes=held_bytes,
+            gradients_bytes=held_bytes,
+            optimizer_bytes=optimizer_bytes,
+            source=source,
+        )
+
+    @property
+    def state_bytes(self) -> int:
+        """Parameters, gradients and optimizer state together."""
+        return self.params_bytes + self.gradients_bytes + self.optimizer_bytes
 
 
 @dataclasses.dataclass(frozen=True)
 class Exchange:
-    """One kind of exchange between devices, as seen from one of them.
+    """One kind of communication between devices, as seen from one of them.
 
     Attributes:
         name: What is done, such as "all_reduce".
@@ -99,8 +121,13 @@ class Compiled:
     fits: bool
     compiler: str
 
+    @property
+    def shortage(self) -> str:
+        """How much memory a step that does not fit needs, and how much there is; "" if it fits."""
+        generation = self.topology.partition(":")[0]
+        return "" if self.fits else f"needs {gib(self.needed_bytes)}, {generation} has {gib(self.hbm_bytes)}"
 
-def read_compiled(values: Mapping[str, Any]) -> Compiled:
-    """The plain values that a compiled step left, as what they were."""
-    found = tuple(Collective(**each) for each in values["collectives"])
-    return Compiled(**{**values, "collectives": found})
+
+def gib(count: int) -> str:
+    """Bytes as memory is sold: 15.75 GiB."""
+    return f"{count / 2**30:.2f}".removesuffix("0") + " GiB"

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import re
 
-from common.errors import ConfigError, unknown
+from samestep.common.errors import ConfigError, unknown
 
 AXES = ("data", "shard", "tensor", "pipe")
 

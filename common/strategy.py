@@ -1,91 +1,14 @@
-"""The contracts: what a strategy is in the catalogue (StrategyInfo) and inside a process (Program)."""
+"""What a strategy is in the catalogue (StrategyInfo), and the checked request that names it (Run)."""
 
 import dataclasses
-import importlib
-import importlib.util
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import Generic, Literal, TypeVar
 
-import numpy as np
-
-from common.batch import Batch
-from common.config import FRAMEWORKS, RunConfig, Scalar
-from common.errors import Unavailable, unknown
-from common.ledger import Exchange, Footprint, Ledger
-
-if TYPE_CHECKING:
-    from common.runtime.topology import ProcessSpec
-    from common.workload.table import Workload
-
-
-def _needs_nothing(workload: "Workload", config: RunConfig) -> None:
-    pass
-
-
-def _always(config: RunConfig) -> bool:
-    return True
-
-
-def _none(options: Mapping[str, Scalar]) -> int:
-    return 0
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class TrainState:
-    """A training run between two steps: whole, unsharded, in neutral names and layout.
-
-    Attributes:
-        step: How many steps have been taken.
-        params: Parameter name -> array.
-        slots: Slot name (as in `OptimizerSpec.slots`) -> parameter name -> array.
-    """
-
-    step: int
-    params: dict[str, np.ndarray]
-    slots: dict[str, dict[str, np.ndarray]]
-
-
-class Program(Protocol):
-    """A model in training, seen from one process.
-
-    Every method is collective: all processes call it in the same order. What rank 0 returns counts; elsewhere it may
-    be anything.
-
-    Attributes:
-        device_note: What its devices really are, in words.
-    """
-
-    device_note: str
-
-    def step(self, batch: Batch) -> None:
-        """Takes one optimizer step on a GLOBAL batch; sends nothing for reporting's sake."""
-
-    def losses(self) -> list[float]:
-        """The GLOBAL mean loss of every step since the last call; reduced once, outside the timed part."""
-
-    def predict(self, inputs: np.ndarray) -> np.ndarray:
-        """The logits [global_batch_size, ...] of a full global batch of inputs."""
-
-    def state(self) -> TrainState:
-        """Step, parameters and optimizer slots: whole, unsharded, neutral names and layout."""
-
-    def restore(self, state: TrainState) -> None:
-        """The inverse of `state`, from any strategy of any framework; every process gets the whole state."""
-
-    def observe(self, batch: Batch) -> tuple[Exchange, ...]:
-        """Takes one more step, untimed and under observation; returns what it exchanged."""
-
-    def footprint(self) -> tuple[Footprint, ...]:
-        """One row per device this process can answer for (a chief answers for its servers)."""
-
-    def measures(self) -> Mapping[str, float]:
-        """The strategy's own quantities, as declared in its row."""
-
-    def sync(self) -> None:
-        """Returns when everything asked for so far is done; timing windows start and end here."""
-
-    def close(self) -> None:
-        """Leaves the group of processes."""
+from samestep.common.ledger import Ledger
+from samestep.common.mesh import Mesh
+from samestep.common.request import DTYPES, Techniques
+from samestep.common.workload.optimizers import OptimizerSpec
+from samestep.common.workload.workload import Workload
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,11 +16,11 @@ class Answer:
     """Whether a strategy splits something.
 
     Attributes:
-        answer: "yes", "no", "partial" or "flexible".
+        answer: In a word.
         how: One clause.
     """
 
-    answer: str
+    answer: Literal["yes", "no", "partial", "flexible"]
     how: str
 
 
@@ -132,7 +55,107 @@ class NoOptions:
     """The options of a strategy that has none."""
 
 
+Options = TypeVar("Options")
+"""A strategy's own dataclass of options."""
+
+
 @dataclasses.dataclass(frozen=True)
+class ProcessSpec:
+    """One process of a run.
+
+    Attributes:
+        role: Its name in logs and messages, such as "rank-0" or "ps-1".
+        node: The machine it runs on, from 0.
+        environment: Its identity and the others' addresses, with placeholders for hosts and ports.
+        serves: Whether it never finishes by itself: it is stopped when the others are done.
+        expendable: Whether the run goes on if it dies, as long as another such process is left.
+    """
+
+    role: str
+    node: int
+    environment: Mapping[str, str]
+    serves: bool = False
+    expendable: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Run(Generic[Options]):
+    """A request that was checked: everything that decides the numbers of a run, and nothing else. `common.run.parse` makes it.
+
+    Attributes:
+        framework: A key of FRAMEWORKS.
+        strategy: Its row of the catalogue.
+        workload: What is trained.
+        optimizer: With its rate.
+        mesh: The devices.
+        batch_size: GLOBAL.
+        steps: Trained up to, counted from zero.
+        dtype: "float32" or "float64".
+        seed: Of the initial weights and of the order of the examples.
+        threads: Per device.
+        options: The strategy's own.
+        techniques: How a step is taken, under any strategy.
+    """
+
+    framework: str
+    strategy: "StrategyInfo"
+    workload: Workload
+    optimizer: OptimizerSpec
+    mesh: Mesh
+    batch_size: int
+    steps: int
+    dtype: str
+    seed: int
+    threads: int
+    options: Options
+    techniques: Techniques
+
+    @property
+    def name(self) -> str:
+        """The strategy as it is spelled in cells: `torch:ddp`."""
+        return f"{self.framework}:{self.strategy.name}"
+
+    @property
+    def num_devices(self) -> int:
+        """The size of the mesh."""
+        return self.mesh.size
+
+    @property
+    def item_bytes(self) -> int:
+        """The bytes of one number of parameters, activations and gradients."""
+        return DTYPES[self.dtype]
+
+    @property
+    def accumulation_steps(self) -> int:
+        """The micro-batches of each shard."""
+        return self.techniques.accumulation_steps
+
+    def described(self) -> dict[str, object]:
+        """Every field as plain values: two runs whose descriptions are equal train the same numbers in the same way."""
+        plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        for name, value in plain.items():
+            if dataclasses.is_dataclass(value) and not isinstance(value, type | StrategyInfo | Workload):
+                plain[name] = dataclasses.asdict(value)
+        return plain | {"strategy": self.strategy.name, "workload": self.workload.digest, "mesh": str(self.mesh)}
+
+
+Cost = Callable[[Run, str], Ledger]
+"""What a step costs, given what carries its exchanges."""
+
+
+def _needs_nothing(run: Run) -> None:
+    pass
+
+
+def _always(options: object) -> bool:
+    return True
+
+
+def _none(options: object) -> int:
+    return 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class StrategyInfo:
     """One catalogue row: everything known about a strategy without importing its framework.
 
@@ -142,25 +165,24 @@ class StrategyInfo:
         goal: What it is for.
         data_split: Whether the batch is split.
         model_split: Whether the model is split.
-        synchronous: Whether every step waits for every device, and parity is promised.
         hardware: What it is meant for.
         axes: The mesh axes it understands; the first takes `--devices`. Empty: one device only.
         topology: The processes that a run needs.
-        law: What a step costs: memory, exchanges, bytes on the wire.
-        backend: What carries its exchanges on a CPU: "memory", "gloo" or "grpc".
+        cost: What a step costs: memory, exchanges, bytes on the wire.
+        backend: What carries its exchanges between CPUs: "memory", "gloo", "grpc" or "tensorpipe".
         reference: The API it shows.
         status: What the maintainers of that API say of it.
-        twin: Its counterpart in the other framework, as framework:strategy, or "".
-        options: A frozen dataclass; its fields are the row's own options.
+        twin: Its counterpart in the other framework, as framework:strategy, or ""; the relation is symmetric.
+        options: A frozen dataclass; its fields are the strategy's own options.
         measures: The quantities that `Program.measures` returns.
         dtypes: The dtypes it can train in.
-        emulated: What runs instead of the real thing, in words; "" if it is the real thing.
-        emulates: Whether an emulated row still is with these options.
-        waits: Whether a synchronous row still is with these options.
+        emulation: What runs instead where its hardware is missing, in words; "" if the strategy runs anywhere.
+        synchronous: Whether every step waits for every device under these options, so that parity is promised.
         compiled_cores: For how many cores a step is only compiled with these options, by the `compile_step` that the
-            row's file then exports; 0: it is run.
-        needs: Raises a ConfigError for a checked configuration or a model that it cannot train, and Unavailable for
-            what is missing, as far as that can be told without importing the framework.
+            strategy's file then exports; 0: it is run.
+        refuses: Technique -> why the strategy cannot take it.
+        needs: Raises a ConfigError for a run that the strategy cannot train.
+        available: Raises Unavailable for what this machine lacks for the run beside installed packages.
         textbook: Its places in the textbooks' ranking of its family, if there is one.
         package: A package that it needs beside its framework; the extra that installs it has the same name.
     """
@@ -170,32 +192,28 @@ class StrategyInfo:
     goal: str
     data_split: Answer
     model_split: Answer
-    synchronous: bool
     hardware: str
     axes: tuple[str, ...]
-    topology: "Callable[[RunConfig], list[ProcessSpec]]"
-    law: "Callable[[Workload, RunConfig, str], Ledger]"
+    topology: Callable[[Run], list[ProcessSpec]]
+    cost: Cost
     backend: str
     reference: str
     status: str
-    twin: str
+    twin: str = ""
     options: type = NoOptions
     measures: tuple[Measure, ...] = ()
-    dtypes: tuple[str, ...] = ("float32", "float64")
-    emulated: str = ""
-    emulates: Callable[[RunConfig], bool] = _always
-    waits: Callable[[RunConfig], bool] = _always
-    compiled_cores: Callable[[Mapping[str, Scalar]], int] = _none
-    needs: "Callable[[Workload, RunConfig], None]" = _needs_nothing
+    dtypes: tuple[str, ...] = tuple(DTYPES)
+    emulation: str = ""
+    synchronous: Callable[..., bool] = _always
+    compiled_cores: Callable[..., int] = _none
+    refuses: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    needs: Callable[[Run], None] = _needs_nothing
+    available: Callable[[Run], None] = _needs_nothing
     textbook: Textbook | None = None
     package: str = ""
 
-    def emulation(self, config: RunConfig) -> str:
-        """What a run so configured runs instead of the real thing, in words; "" if it is the real thing."""
-        return self.emulated if self.emulates(config) else ""
 
-
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class FrameworkInfo:
     """What a framework's catalogue says of the framework itself.
 
@@ -204,7 +222,7 @@ class FrameworkInfo:
         extra: The extra of this package that installs it, or "" if it always comes along.
         environment: What has to be set before its import.
         rows: Its strategies.
-        preload: The modules that a warm server imports before it forks.
+        preload: The modules that a fork server imports before it forks.
     """
 
     module: str
@@ -212,60 +230,3 @@ class FrameworkInfo:
     environment: Mapping[str, str]
     rows: tuple[StrategyInfo, ...]
     preload: tuple[str, ...]
-
-
-def framework_info(framework: str) -> FrameworkInfo:
-    """The catalogue of a framework, read without importing the framework.
-
-    Raises:
-        ConfigError: There is no such framework.
-    """
-    if framework not in FRAMEWORKS:
-        raise unknown("framework", framework, FRAMEWORKS)
-    return importlib.import_module(FRAMEWORKS[framework] + ".catalog").FRAMEWORK
-
-
-def strategy_info(framework: str, strategy: str) -> StrategyInfo:
-    """The catalogue row of a strategy.
-
-    Raises:
-        ConfigError: There is no such row; the message says which framework has it, if one does.
-    """
-    rows = {row.name: row for row in framework_info(framework).rows}
-    if strategy in rows:
-        return rows[strategy]
-    owners = [other for other in FRAMEWORKS if strategy in {row.name for row in framework_info(other).rows}]
-    hint = f"It is a strategy of {owners[0]}: --framework {owners[0]}." if owners else ""
-    raise unknown(f"{framework} strategy", strategy, rows, hint)
-
-
-def require(framework: str) -> str:
-    """Makes sure that a framework is installed.
-
-    Returns:
-        The name of its module.
-
-    Raises:
-        Unavailable: It is not; the message has the install line.
-    """
-    info = framework_info(framework)
-    _require(info.module, info.extra)
-    return info.module
-
-
-def require_row(framework: str, strategy: str) -> None:
-    """Makes sure that a framework is installed, and what else a row of it needs.
-
-    Raises:
-        ConfigError: There is no such row.
-        Unavailable: One of them is not; the message has the install line.
-    """
-    require(framework)
-    package = strategy_info(framework, strategy).package
-    if package:
-        _require(package, package)
-
-
-def _require(module: str, extra: str) -> None:
-    if importlib.util.find_spec(module) is None:
-        raise Unavailable(f"{module} is not installed: pip install 'samestep[{extra}]'")

@@ -2,16 +2,15 @@
 
 from collections.abc import Sequence
 
-from common.ledger import Compiled
-from common.runtime.compiling import gib, shortage
-from common.runtime.records import RunResult
-from experiments import tables
+from samestep.common.ledger import Compiled, gib
+from samestep.common.runtime.records import RunResult
+from samestep.experiments.text import github, size
 
 HEADERS = (
     "compiled for",
     "workload",
     "mesh",
-    "arguments (state by law)",
+    "arguments (predicted state)",
     "temporaries",
     "code",
     "memory needed",
@@ -27,24 +26,24 @@ def compiled(results: Sequence[RunResult]) -> str:
     found = [(result, result.compiled) for result in results if result.compiled is not None]
     if not found:
         return ""
-    table = tables.github(HEADERS, [_row(result, step) for result, step in found])
-    lines = [f"{result.workload} does not fit: {shortage(step)}." for result, step in found if not step.fits]
+    table = github(HEADERS, [_row(result, step) for result, step in found])
+    lines = [f"{result.workload} does not fit: {step.shortage}." for result, step in found if not step.fits]
     said = f"One step, as seen from one core, by {found[0][1].compiler}: compiled, never run."
     return "\n\n".join([table, "\n".join([*lines, said])])
 
 
 def _row(result: RunResult, step: Compiled) -> list[str]:
-    law = result.predicted.footprints[0]
-    state = tables.size(law.params_bytes + law.optimizer_bytes)
-    kinds = (f"{each.count} {each.name} of {tables.size(each.bytes)}" for each in step.collectives)
+    predicted = result.predicted.footprints[0]
+    state = size(predicted.params_bytes + predicted.optimizer_bytes)
+    kinds = (f"{each.count} {each.name} of {size(each.bytes)}" for each in step.collectives)
     return [
         step.topology,
         result.workload,
         result.mesh,
-        f"{tables.size(step.argument_bytes)} ({state})",
+        f"{size(step.argument_bytes)} ({state})",
         _size(step.temporary_bytes),
         _size(step.code_bytes),
-        tables.size(step.needed_bytes),
+        size(step.needed_bytes),
         gib(step.hbm_bytes),
         "yes" if step.fits else "NO",
         "" if step.flops is None else f"{step.flops:.3e}",
@@ -53,4 +52,4 @@ def _row(result: RunResult, step: Compiled) -> list[str]:
 
 
 def _size(count: int | None) -> str:
-    return "" if count is None else tables.size(count)
+    return "" if count is None else size(count)

@@ -5,49 +5,47 @@ import sys
 import time
 from collections.abc import Iterator
 
-from common.config import RunConfig
-from common.runtime.watch import Progress
+from samestep.common.runtime.parent.watch import Progress
+from samestep.common.strategy import Run
 
 _SECONDS_BETWEEN_LINES = 5.0
 
 
 @contextlib.contextmanager
-def shown(config: RunConfig, label: str) -> Iterator[Progress]:
+def show_progress(run: Run, label: str) -> Iterator[Progress]:
     """Shows the progress of one run on stderr while it lasts.
 
     Args:
-        config: A checked configuration.
-        label: What is running.
+        run: What is running.
+        label: Its name.
     """
     if sys.stderr.isatty():
-        with _bar(config, label) as progress:
+        with _bar(run, label) as progress:
             yield progress
     else:
-        yield _lines(config, label)
+        yield _lines(run, label)
 
 
 @contextlib.contextmanager
-def _bar(config: RunConfig, label: str) -> Iterator[Progress]:
+def _bar(run: Run, label: str) -> Iterator[Progress]:
     from rich.console import Console  # here: only a terminal needs it
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
     layout = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[loss]}"))
     with Bar(*layout, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=config.steps, loss="starting")
+        task = bar.add_task(label, total=run.steps, loss="starting")
         yield lambda step, losses, seconds: bar.update(task, completed=step, loss=f"loss {losses[-1]:.4f}")
 
 
-def _lines(config: RunConfig, label: str) -> Progress:
+def _lines(run: Run, label: str) -> Progress:
     last = time.monotonic()
 
     def line(step: int, losses: list[float], seconds: float) -> None:
         nonlocal last
         if time.monotonic() - last > _SECONDS_BETWEEN_LINES:
             last = time.monotonic()
-            rate = (config.batch_size or 0) * len(losses) / seconds
-            print(
-                f"{label}: step {step}/{config.steps}, loss {losses[-1]:.4f}, {rate:,.0f} examples/s", file=sys.stderr
-            )
+            rate = run.batch_size * len(losses) / seconds
+            print(f"{label}: step {step}/{run.steps}, loss {losses[-1]:.4f}, {rate:,.0f} examples/s", file=sys.stderr)
 
     return line

@@ -4,13 +4,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.config import FRAMEWORKS
-from common.runtime.records import load_result
-from common.strategy import framework_info
-from experiments import tables
-from experiments.arguments import run_command
+from samestep.common.catalog import catalogue
+from samestep.common.runtime.records import load_result
+from samestep.experiments import tables
+from samestep.experiments.arguments import run_command
+from samestep.experiments.text import github
 
-README = Path(__file__).parents[1] / "README.md"
+README = Path(__file__).resolve().parents[1] / "README.md"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -25,11 +25,11 @@ def main(arguments: Sequence[str]) -> int:
 def strategies() -> str:
     """Every row of every catalogue, but the oracle's."""
     rows = []
-    for framework in (name for name in FRAMEWORKS if name != "numpy"):
-        for row in framework_info(framework).rows:
-            emulated = f" ({row.emulated})" if row.emulated else ""
+    for framework, row in catalogue():
+        if framework != "numpy":
+            emulated = f" ({row.emulation})" if row.emulation else ""
             rows.append([f"`{framework}:{row.name}`{emulated}", row.summary, row.reference, row.status])
-    return tables.github(["strategy", "what it does", "API", "upstream says"], rows)
+    return github(["strategy", "what it does", "API", "upstream says"], rows)
 
 
 def results(directory: Path) -> str:

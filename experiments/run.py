@@ -4,18 +4,11 @@ import re
 import shlex
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
-from common.config import RunConfig
-from common.mesh import Mesh
-from common.runtime.check import check
-from common.runtime.launcher import Launcher, prepare
-from common.runtime.topology import ProcessSpec
-from common.runtime.verdict import raise_if_missed
-from common.strategy import strategy_info
-from experiments import tables
-from experiments.arguments import parse_run, run_command
-from experiments.compiled import compiled
-from experiments.progress import shown
+from samestep.common.request import Launch, launch_of
+from samestep.common.strategy import ProcessSpec, Run
+from samestep.experiments.arguments import parse_run, run_command
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -25,48 +18,48 @@ def main(arguments: Sequence[str]) -> int:
         SamestepError: The request is wrong, the run failed, or it was not the same step.
     """
     launched_at = time.time()
-    config, workload = check(parse_run(arguments, "python -m experiments.run"))
-    print(header(config), flush=True)
-    if config.prepare:
-        print(preparation(config))
+    config = parse_run(arguments, "samestep run")
+    from samestep.common.run import parse  # here, like the next ones: --help imports no NumPy
+    from samestep.common.runtime.parent.check import check_launch
+    from samestep.common.runtime.parent.launcher import Launcher, prepare
+    from samestep.common.runtime.parent.verdict import raise_if_missed
+    from samestep.experiments.progress import show_progress
+    from samestep.experiments.tables import report
+
+    run, launch = parse(config), launch_of(config)
+    note = check_launch(run, launch)
+    print("\n".join(filter(None, [describe(run, launch), note])), flush=True)
+    if launch.prepare:
+        print(starting_lines(run, prepare(run, launch)))
         return 0
-    with Launcher() as launcher, shown(config, f"{config.framework}:{config.strategy}") as progress:
-        result = launcher.run(config, workload, progress, launched_at)
-        run = launcher.last_run
-    judged = result.parity.passed is not None
-    verdict = tables.verdict([result]) if judged else f"Parity was not judged: {result.parity.reason}."
-    print(f"\n{compiled([result]) or tables.comparison([result])}\n\n{verdict}")
-    if told := tables.measures(result):
-        print(told)
-    print(f"Run: {run}\nAgain: {result.command}", flush=True)
+    with Launcher() as launcher, show_progress(run, run.name) as progress:
+        result = launcher.run(run, launch, progress, launched_at)
+        directory = launcher.last_run
+    print(f"\n{report(result)}\nRun: {directory}\nAgain: {result.command}", flush=True)
     raise_if_missed(result)
     return 0
 
 
-def header(config: RunConfig) -> str:
+def describe(run: Run, launch: Launch) -> str:
     """What is about to run, in one line."""
-    mesh = Mesh.parse(config.mesh or "data=1")
+    mesh, count = run.mesh, run.num_devices
     shards = mesh.axis("data") * mesh.axis("shard")
-    batch = f"global batch {config.batch_size} = {shards} x {(config.batch_size or 0) // shards}"
-    devices = f"{mesh.size} device{'s' if mesh.size > 1 else ''}" + (f" ({mesh})" if "," in str(mesh) else "")
-    rate = f"{config.optimizer} at rate {config.learning_rate:g}"
-    does, steps = "trains", f"{config.steps} steps"
-    if strategy_info(config.framework, config.strategy).compiled_cores(config.options):
+    batch = f"global batch {run.batch_size} = {shards} x {run.batch_size // shards}"
+    devices = f"{count} device{'s' if count > 1 else ''}" + (f" ({mesh})" if "," in str(mesh) else "")
+    rate = f"{run.optimizer.name} at rate {run.optimizer.learning_rate:g}"
+    does, steps = "trains", f"{run.steps} steps"
+    if run.strategy.compiled_cores(run.options):
         does, steps = "compiles", "one step"
-    if config.start_from is not None:
-        steps += f" in all, from where {config.start_from} ends"
-    return (
-        f"{config.framework}:{config.strategy} {does} {config.workload} on {devices}: {batch}, "
-        f"{steps}, {rate}, {config.dtype}, seed {config.seed}"
-    )
+    if launch.start_from is not None:
+        steps += f" in all, from where {launch.start_from} ends"
+    return f"{run.name} {does} {run.workload.name} on {devices}: {batch}, {steps}, {rate}, {run.dtype}, seed {run.seed}"
 
 
-def preparation(config: RunConfig) -> str:
-    """Writes the run directory and returns the lines that start the run without our launcher."""
-    run = prepare(config)
-    specs = strategy_info(config.framework, config.strategy).topology(config)
-    worker = f"-m common.runtime.worker {shlex.quote(str(run))}"
-    lines = [f"Prepared {run}. Start it by one of these; the process with rank 0 writes {run}/result.json."]
+def starting_lines(run: Run, directory: Path) -> str:
+    """The lines that start a prepared run without our launcher."""
+    specs = run.strategy.topology(run)
+    worker = f"-m samestep worker {shlex.quote(str(directory))}"
+    lines = [f"Prepared {directory}. Start it by one of these; the process with rank 0 writes {directory}/result.json."]
     if "RANK" in specs[0].environment:
         lines += ["", "torchrun:", f"  torchrun --standalone --nproc-per-node {len(specs)} {worker}"]
     lines += ["", "by hand, one line a process" + (" (put your own host and port):" if len(specs) > 1 else ":")]

@@ -1,7 +1,6 @@
 """The catalogue: `python -m experiments.strategies [framework:strategy]`."""
 
 import ast
-import dataclasses
 import difflib
 import importlib.util
 import shutil
@@ -9,11 +8,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.config import FRAMEWORKS
-from common.errors import Unavailable
-from common.strategy import StrategyInfo, framework_info, require_row, strategy_info
-from experiments.arguments import Parser, parse_cell, run_command
-from experiments.tables import github
+from samestep.common.catalog import catalogue, require_row, strategy_info
+from samestep.common.errors import Unavailable
+from samestep.common.flags import flags, spell_flag
+from samestep.common.request import FRAMEWORKS, RunConfig
+from samestep.common.strategy import StrategyInfo
+from samestep.experiments.arguments import Parser, apply_cell, run_command
+from samestep.experiments.text import github
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -22,16 +23,16 @@ def main(arguments: Sequence[str]) -> int:
     Raises:
         ConfigError: There is no such row.
     """
-    parser = Parser(prog="python -m experiments.strategies", description=__doc__)
+    parser = Parser(prog="samestep strategies", description=__doc__)
     parser.add_argument("cell", nargs="?", help="one row, as in torch:ddp")
     chosen = parser.parse_args(arguments).cell
-    print(_row(*parse_cell(chosen)[:2]) if chosen else catalogue())
+    print(_describe(apply_cell(chosen, RunConfig())) if chosen else tables())
     return 0
 
 
-def catalogue() -> str:
+def tables() -> str:
     """Every strategy of every framework, and whether this machine can run it."""
-    rows = [_summary(framework, row) for framework in FRAMEWORKS for row in framework_info(framework).rows]
+    rows = [_summary(framework, row) for framework, row in catalogue()]
     headers = ["strategy", "data is split", "model is split", "API", "upstream says"]
     return f"{overview()}\n\n{github(headers, rows, _width())}"
 
@@ -44,18 +45,9 @@ def _width() -> int | None:
 def overview() -> str:
     """What each strategy is for, and whether this machine can run it."""
     rows = []
-    for framework in FRAMEWORKS:
-        for row in framework_info(framework).rows:
-            emulated = f" ({row.emulated})" if row.emulated else ""
-            rows.append(
-                [
-                    f"{framework}:{row.name}{emulated}",
-                    row.summary,
-                    row.goal,
-                    row.hardware,
-                    availability(framework, row.name),
-                ]
-            )
+    for framework, row in catalogue():
+        name = f"{framework}:{row.name}" + (f" ({row.emulation})" if row.emulation else "")
+        rows.append([name, row.summary, row.goal, row.hardware, availability(framework, row.name)])
     return github(["strategy", "what it does", "goal", "hardware", "on this machine"], rows, _width())
 
 
@@ -74,7 +66,8 @@ def _summary(framework: str, row: StrategyInfo) -> list[str]:
     return [f"{framework}:{row.name}{twin}", *splits, row.reference, row.status]
 
 
-def _row(framework: str, row: StrategyInfo) -> str:
+def _describe(config: RunConfig) -> str:
+    framework, row = config.framework, strategy_info(config.framework, config.strategy)
     path = strategy_file(framework, row.name)
     source = path.read_text()
     parts = [f"{framework}:{row.name}: {row.summary}", ast.get_docstring(ast.parse(source)) or ""]
@@ -82,7 +75,7 @@ def _row(framework: str, row: StrategyInfo) -> str:
         "goal": row.goal,
         "data split": f"{row.data_split.answer}: {row.data_split.how}",
         "model split": f"{row.model_split.answer}: {row.model_split.how}",
-        "synchronous": "yes" if row.synchronous else "no",
+        "synchronous": "yes" if row.synchronous(row.options(**config.options)) else "no",
         "mesh axes": ", ".join(row.axes) or "none: one device",
         "dtypes": ", ".join(row.dtypes),
         "API": row.reference,
@@ -90,8 +83,8 @@ def _row(framework: str, row: StrategyInfo) -> str:
         "on this machine": availability(framework, row.name),
     }
     facts |= {
-        f"--{f.name.replace('_', '-')}": f"{f.metadata.get('help', '')} (default: {f.default})"
-        for f in dataclasses.fields(row.options)
+        spell_flag(name): f"{field.metadata['help']} (default: {field.default})"
+        for name, field in flags(row.options).items()
     }
     facts |= {f"measures {m.name}": f"{m.unit}: {m.meaning}" for m in row.measures}
     parts.append(github(["", ""], [[name, value] for name, value in facts.items()], _width()))

@@ -1,29 +1,27 @@
 """Results as tables: one row a run, tabulate's GitHub format, every measurement beside its prediction."""
 
+import dataclasses
 import statistics
 from collections.abc import Callable, Sequence
 
-from tabulate import tabulate
-
-from common.runtime.records import RunResult
-from common.strategy import strategy_info
+from samestep.common.catalog import strategy_info
+from samestep.common.flags import flags
+from samestep.common.request import Techniques
+from samestep.common.runtime.records import RunResult
+from samestep.experiments.compiled import compiled
+from samestep.experiments.text import github, size
 
 Column = tuple[str, Callable[[RunResult], str]]
 
 
 def cell(result: RunResult) -> str:
-    """`framework:strategy`, with what is emulated said beside it."""
-    emulated = _emulation(result)
-    options = "".join(f"+{k}={v}" for k, v in result.config.options.items() if v != _default(result, k))
-    return f"{result.framework}:{result.strategy}{options}" + (f" ({emulated})" if emulated else "")
-
-
-def _emulation(result: RunResult) -> str:
-    return strategy_info(result.framework, result.strategy).emulation(result.config)
-
-
-def _default(result: RunResult, option: str) -> object:
-    return strategy_info(result.framework, result.strategy).options.__dataclass_fields__[option].default
+    """`framework:strategy+option=value`, with what is emulated said beside it."""
+    info = strategy_info(result.framework, result.strategy)
+    config = result.config
+    chosen = [(info.options, config.options), (Techniques, dataclasses.asdict(config.techniques))]
+    given = [f"+{n}={v}" for owner, values in chosen for n, v in values.items() if v != flags(owner)[n].default]
+    emulated = f" ({result.emulation})" if result.emulation else ""
+    return f"{result.framework}:{result.strategy}{''.join(given)}{emulated}"
 
 
 def devices(result: RunResult) -> str:
@@ -32,15 +30,6 @@ def devices(result: RunResult) -> str:
     on_cpu = all("cpu" in row.device.lower() for row in result.processes)
     shared = on_cpu and not result.compiled and cores < count * result.config.threads
     return f"{count} on {cores} core{'s' if cores > 1 else ''}" if shared else str(count)
-
-
-def size(count: float) -> str:
-    """Bytes in the largest fitting unit; KiB is 1024."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(count) < 1024 or unit == "GiB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    raise AssertionError
 
 
 def same_step(result: RunResult) -> str:
@@ -65,18 +54,16 @@ def _rate(result: RunResult) -> str:
 
 
 def _state_bytes(result: RunResult) -> str:
-    rows = result.processes
-    measured = max(row.params_bytes + row.gradients_bytes + row.optimizer_bytes for row in rows)
-    law = max(f.params_bytes + f.gradients_bytes + f.optimizer_bytes for f in result.predicted.footprints)
-    return f"{size(measured)} ({size(law)})"
+    measured, predicted = (
+        max(row.state_bytes for row in rows) for rows in (result.processes, result.predicted.footprints)
+    )
+    return f"{size(measured)} ({size(predicted)})"
 
 
 def _sent(result: RunResult) -> str:
     measured = sum(row.sent_bytes_per_step for row in result.processes)
-    topology = strategy_info(result.framework, result.strategy).topology(result.config)
-    counted = {row.role for row in result.processes if row.sent_bytes_per_step}
-    unseen = any(spec.serves and spec.role not in counted for spec in topology)  # it serves on another machine
-    return f"{'at least ' if unseen else ''}{size(measured)} ({size(result.predicted.sent_bytes_per_step)})"
+    least = "at least " if result.uncounted and not result.compiled else ""
+    return f"{least}{size(measured)} ({size(result.predicted.sent_bytes_per_step)})"
 
 
 def measures(result: RunResult) -> str:
@@ -100,14 +87,14 @@ def columns(results: Sequence[RunResult]) -> list[Column]:
         ("loss deviation", _deviation),
         (metric, _metric),
         ("examples/s [95 %]", _rate),
-        ("state/device (law)", _state_bytes),
-        ("sent/step (law)", _sent),
+        ("state/device (predicted)", _state_bytes),
+        ("sent/step (predicted)", _sent),
         ("start-up s", lambda r: f"{r.startup_seconds:.1f}"),
     ]
 
 
-def _told(header: str, result: RunResult) -> bool:
-    """Of a run that compiled and took no step, only what comes before any measurement."""
+def _applies(header: str, result: RunResult) -> bool:
+    """Whether a column applies: to a run that compiled and took no step, only those before any measurement do."""
     return not result.compiled or header in ("strategy", "devices", "dtype", "same step")
 
 
@@ -116,14 +103,14 @@ def comparison(results: Sequence[RunResult], failures: Sequence[tuple[str, str]]
 
     Args:
         results: One row each.
-        failures: Cell and status of what left no result; they get a row each, too.
+        failures: Cell and status of what left no result; they get a row each.
     """
     shown = columns(results)
-    rows = [[value(result) if _told(header, result) else "" for header, value in shown] for result in results]
+    rows = [[value(result) if _applies(header, result) else "" for header, value in shown] for result in results]
     headers = [header for header, _ in shown]
     for name, status in failures:
-        told = {"strategy": name, "same step": status}
-        rows.append([told.get(header, "") for header in headers])
+        known = {"strategy": name, "same step": status}
+        rows.append([known.get(header, "") for header in headers])
     return github(headers, rows)
 
 
@@ -139,25 +126,6 @@ def caption(results: Sequence[RunResult]) -> str:
     )
 
 
-def github(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
-    """A table in GitHub's format, every cell as it is; with a width, cells are wrapped until the table fits into it."""
-    wrapped = None if width is None else _column_widths(headers, rows, width)
-    return tabulate(rows, headers=headers, tablefmt="github", disable_numparse=True, maxcolwidths=wrapped)
-
-
-def _column_widths(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    """The widest columns cut down alike until all fit into a width; not into headers, nor into a word of the first."""
-    least = [len(header) + 2 for header in headers]  # tabulate pads them
-    least[0] = max(least[0], *(len(word) for row in rows for word in row[0].split()))
-    natural = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    widths = least
-    for most in range(max(natural), 0, -1):
-        widths = [max(header, min(wanted, most)) for header, wanted in zip(least, natural, strict=True)]
-        if sum(widths) + 3 * len(widths) + 1 <= width:
-            break
-    return widths
-
-
 def verdict(results: Sequence[RunResult]) -> str:
     """One sentence: how many took the same steps, and which was the fastest (emulations are not ranked)."""
     judged = [r for r in results if r.parity.passed is not None]
@@ -168,8 +136,15 @@ def verdict(results: Sequence[RunResult]) -> str:
     steps = statistics.mode(r.parity.steps for r in judged)
     noun = "strategy" if len(judged) == 1 else "strategies"
     sentence = f"{len(same)} of {len(judged)} {noun} took the same {steps} steps, largest deviation {worst:.0e}"
-    ranked = [r for r in judged if r.examples_per_second and not _emulation(r)]
+    ranked = [r for r in judged if r.examples_per_second and not r.emulation]
     if len(ranked) > 1:
         fastest = max(ranked, key=lambda r: r.examples_per_second.median if r.examples_per_second else 0.0)
         sentence += f"; fastest here: {cell(fastest)}"
     return sentence + "."
+
+
+def report(result: RunResult) -> str:
+    """Everything that one run prints: its table, its verdict, the strategy's own quantities."""
+    judged = result.parity.passed is not None
+    said = verdict([result]) if judged else f"Parity was not judged: {result.parity.reason}."
+    return "\n".join(filter(None, [f"{compiled([result]) or comparison([result])}\n\n{said}", measures(result)]))

@@ -1,7 +1,7 @@
 """Test-sized workloads, and one way to run a cell on them."""
 
-from common.config import FRAMEWORKS
-from common.strategy import StrategyInfo, framework_info
+from samestep.common.catalog import catalogue
+from samestep.common.strategy import StrategyInfo
 
 SIZED = {
     "mlp": "digits-mlp+width=32",
@@ -13,4 +13,4 @@ SIZED = {
 
 def every_row() -> list[tuple[str, StrategyInfo]]:
     """Every (framework, row) but the oracle."""
-    return [(name, row) for name in FRAMEWORKS if name != "numpy" for row in framework_info(name).rows]
+    return [(framework, row) for framework, row in catalogue() if framework != "numpy"]

@@ -1,4 +1,3 @@
-import dataclasses
 import importlib.metadata
 import importlib.util
 import os
@@ -14,13 +13,14 @@ os.environ["XDG_CACHE_HOME"] = str(pathlib.Path(__file__).parents[1] / "build" /
 # The oracle's products are small: a second thread would only wait for the first. Before numpy is imported.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
-from common.config import RunConfig
-from common.errors import Unavailable
-from common.runtime.check import check
-from common.runtime.launcher import Launcher
-from common.runtime.records import RunResult
-from common.strategy import framework_info
-from experiments.arguments import parse_cell
+from samestep.common.catalog import framework_info
+from samestep.common.errors import Unavailable
+from samestep.common.request import RunConfig, launch_of
+from samestep.common.run import parse
+from samestep.common.runtime.parent.check import check_launch
+from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.records import RunResult
+from samestep.experiments.arguments import apply_cell
 
 RunCell = Callable[..., RunResult]
 _MODULES = {"torch": "torch", "tf": "tensorflow"}
@@ -81,14 +81,14 @@ def run_cell(launcher: Launcher, tmp_path_factory: pytest.TempPathFactory) -> Ru
     """
 
     def run(cell: str, workload: str, environment: dict[str, str] | None = None, **fields: object) -> RunResult:
-        framework, info, options = parse_cell(cell)
-        asked = RunConfig(framework=framework, strategy=info.name, options=options, workload=workload)
         out = tmp_path_factory.mktemp("run") / "run"
         # A stuck collective ends well before pytest's own timeout, and says where.
         defaults = {"out": str(out), "timeout_seconds": 30.0, "parity": True, "batch_size": 48, "steps": 20}
         try:
-            config, resolved = check(dataclasses.replace(asked, **{**defaults, **fields}))
-            return launcher.run(config, resolved, environment=environment)
+            asked = apply_cell(cell, RunConfig(workload=workload, **{**defaults, **fields}))
+            run, launch = parse(asked), launch_of(asked)
+            check_launch(run, launch)
+            return launcher.run(run, launch, environment=environment)
         except Unavailable as error:
             pytest.skip(str(error))
 

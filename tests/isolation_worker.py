@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from common.config import FRAMEWORKS
-from common.errors import ConfigError
-from common.runtime import loop, worker
-from common.runtime.records import read_config
+from samestep.common.errors import ConfigError
+from samestep.common.request import FRAMEWORKS
+from samestep.common.runtime.directory import read_config
+from samestep.common.runtime.records import Measured
+from samestep.common.runtime.worker import worker
 
 ENOUGH = "SEEN_ENOUGH"
 """Set to end the run with this word for an error once the first weights are written down."""
@@ -24,7 +25,7 @@ def loaded(among: tuple[str, ...] = FRAMEWORK_MODULES) -> list[str]:
 
 
 def before_anything(framework: str) -> dict[str, object]:
-    """What the warm server left to this process, which has done nothing yet."""
+    """What the fork server left to this process, which has done nothing yet."""
     found: dict[str, object] = {}
     gc.unfreeze()  # the server froze what it imported
     if framework == "torch":
@@ -44,7 +45,7 @@ def before_anything(framework: str) -> dict[str, object]:
 def params_of(program: object, framework: str) -> dict[str, np.ndarray]:
     """The parameters of a program that has not taken a step."""
     if framework == "torch":
-        from torch_impl import weights
+        from samestep.torch_impl import weights
 
         return {name: w.to_neutral(w.parameter) for name, w in weights.named_weights(program.parts.bare).items()}
     return {name: variable.numpy() for name, variable in program.params.items()}
@@ -64,16 +65,16 @@ def main(arguments: list[str]) -> int:
     framework = read_config(run).framework
     rank = os.environ.get("RANK", "0")
     found = before_anything(framework)
-    right = loop.run
+    right = worker.train_and_measure
 
-    def looked(program: object, *rest: object) -> dict[str, object]:
+    def looked(program: object, *rest: object) -> Measured:
         np.savez(run / f"initial-{rank}.npz", **params_of(program, framework))
         if ENOUGH in os.environ:
             wait_for_the_others(framework)
             raise ConfigError(ENOUGH)
         return right(program, *rest)
 
-    loop.run = looked
+    worker.train_and_measure = looked
     code = worker.main(arguments)
     found["loaded"] = loaded()
     found["packages"] = [package for package in FRAMEWORKS.values() if f"{package}.program" in sys.modules]

@@ -12,16 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import common
-import experiments
-from common.config import FRAMEWORKS, RunConfig
-from common.errors import ConfigError
-from common.runtime.check import check
-from common.runtime.launcher import Launcher
-from common.runtime.records import read_config
-from common.strategy import framework_info
-from common.workload.models.spec import init
-from common.workload.table import resolve
+from samestep import common, experiments
+from samestep.common.catalog import framework_info
+from samestep.common.errors import ConfigError
+from samestep.common.request import FRAMEWORKS, RunConfig, launch_of
+from samestep.common.run import parse
+from samestep.common.runtime.directory import read_config
+from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.workload.initial import init
 from tests.cells import SIZED
 from tests.isolation_worker import ENOUGH, FRAMEWORK_MODULES
 from tests.processes import descendants
@@ -46,7 +44,12 @@ def ran(*line: str | Path) -> subprocess.CompletedProcess[str]:
 
 def test_neutral_modules_import_no_framework() -> None:
     names = neutral_modules()
-    assert {"common.runtime.worker", "experiments.compare", "torch_impl.catalog", "tf_impl.catalog"} <= set(names)
+    assert {
+        "samestep.common.runtime.worker.worker",
+        "samestep.experiments.compare",
+        "samestep.torch_impl.catalog",
+        "samestep.tf_impl.catalog",
+    } <= set(names)
     look = (
         "import importlib, sys\n"
         f"for name in {names!r}: importlib.import_module(name)\n"
@@ -57,18 +60,30 @@ def test_neutral_modules_import_no_framework() -> None:
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.parametrize("command", ["run", "compare", "strategies"])
-def test_help_imports_no_framework(command: str) -> None:
+LINES = {
+    "import samestep": "import samestep",
+    "samestep --help": "from samestep.__main__ import main; sys.argv[1:] = ['--help']; main()",
+    **{
+        f"samestep {command} --help": f"from samestep.__main__ import main; sys.argv[1:] = ['{command}', '--help']; main()"
+        for command in ("run", "compare", "strategies", "worker")
+    },
+}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_help_imports_nothing_heavy(line: str) -> None:
+    """What is only looked at answers at once: no framework, and none of what takes as long as one to import."""
+    heavy = (*FRAMEWORK_MODULES, "numpy", "scipy", "pydantic")
     look = (
         "import sys\n"
-        f"from experiments import {command}\n"
-        f"try: {command}.main(['--help'])\n"
-        f"except SystemExit: print([name for name in {FRAMEWORK_MODULES!r} if name in sys.modules])"
+        f"try: {LINES[line]}\n"
+        "except SystemExit as ended: assert not ended.code\n"
+        f"print([name for name in {heavy!r} if name in sys.modules])"
     )
     done = ran(sys.executable, "-c", look)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("\n[]\n")
-    assert "usage: " in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert ("usage: samestep" in done.stdout) == ("--help" in line)
 
 
 def test_the_import_contracts_hold() -> None:
@@ -80,7 +95,7 @@ def test_the_import_contracts_hold() -> None:
 @pytest.mark.parametrize("module", FRAMEWORK_MODULES)
 @pytest.mark.parametrize("package", ["common", "experiments", "torch_impl"])
 def test_the_linter_refuses_a_framework_at_module_level(package: str, module: str) -> None:
-    path = f"{package}/{'program' if package == 'torch_impl' else 'runtime/loop' if package == 'common' else 'run'}.py"
+    path = f"{package}/{'program' if package == 'torch_impl' else 'runtime/worker/loop' if package == 'common' else 'run'}.py"
     line = [BIN / "ruff", "check", "--no-cache", "--select", "TID253", "--output-format", "concise"]
     done = subprocess.run(
         [*line, "--stdin-filename", path, "-"],
@@ -95,7 +110,7 @@ def test_the_linter_refuses_a_framework_at_module_level(package: str, module: st
 
 
 def test_the_linter_is_asked_to() -> None:
-    done = ran(BIN / "ruff", "check", "--show-settings", "common/runtime/loop.py")
+    done = ran(BIN / "ruff", "check", "--show-settings", "common/runtime/worker/loop.py")
     assert "banned-module-level-imports (TID253)" in done.stdout
 
 
@@ -113,7 +128,8 @@ def run_looking(
 ) -> Path:
     framework, _, strategy = cell.partition(":")
     asked = RunConfig(framework=framework, strategy=strategy, devices=2, seed=12345, parity=False, out=str(path))
-    launcher.run(*check(dataclasses.replace(asked, timeout_seconds=30.0, **fields)), environment=environment)
+    asked = dataclasses.replace(asked, timeout_seconds=30.0, **fields)
+    launcher.run(parse(asked), launch_of(asked), environment=environment)
     return path
 
 
@@ -150,7 +166,7 @@ def test_a_worker_starts_from_a_process_in_which_nothing_has_happened(looked: Pa
         assert (found["tensors"], found["device"]) == (0, False)
 
 
-def test_a_warm_server_has_one_thread(looked: Path) -> None:
+def test_a_fork_server_has_one_thread(looked: Path) -> None:
     framework = framework_of(looked)
     servers = [pid for pid in descendants() if server_of(pid, framework)]
     assert servers
@@ -159,7 +175,7 @@ def test_a_warm_server_has_one_thread(looked: Path) -> None:
 
 def server_of(pid: int, framework: str) -> bool:
     words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
-    return words[1:4] == ["-m", "common.runtime.server", framework]
+    return words[1:4] == ["-m", "samestep.common.runtime.worker.fork_server", framework]
 
 
 @pytest.mark.parametrize(("model", "dtype"), [(model, "float32") for model in SIZED] + [("mlp", "float64")])
@@ -173,8 +189,8 @@ def test_initial_weights_are_the_same_bits_everywhere(
     run = tmp_path / "run"
     with pytest.raises(ConfigError, match=ENOUGH):
         run_looking(looking, cell, run, {ENOUGH: "1"}, workload=SIZED[model], dtype=dtype, batch_size=48)
-    config = read_config(run)
-    wanted = init(resolve(config).model, config.seed)
+    left = parse(read_config(run))
+    wanted = init(left.workload.model, left.seed)
     dumps = sorted(run.glob("initial-*.npz"))
     assert len(dumps) == (2 if cell == "torch:ddp" else 1)
     for dump in dumps:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import readme
+from samestep.experiments import readme
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text()
@@ -19,7 +19,7 @@ LINES = [
     for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
     for line in block.splitlines()
 ]
-COMMANDS = [line for line in LINES if line.startswith("python ")]
+COMMANDS = [line for line in LINES if line.startswith(("python ", "samestep "))]
 TARGETS = [line for line in LINES if line.startswith("make ")]
 
 
@@ -27,7 +27,7 @@ def marks(command: str) -> list[pytest.MarkDecorator]:
     return [
         getattr(pytest.mark, name)
         for name in ("torch", "tf")
-        if re.search(rf"\b{name}\b|experiments.run (?!.*--framework)", command)
+        if re.search(rf"\b{name}\b|(samestep |experiments\.)run (?!.*--framework)", command)
     ]
 
 
@@ -39,7 +39,8 @@ def test_every_line_is_a_command_that_is_tested_here() -> None:
 
 @pytest.mark.parametrize("command", [pytest.param(line, marks=marks(line), id=line[:60]) for line in COMMANDS])
 def test_a_command_runs(command: str, tmp_path: Path) -> None:
-    arguments = [sys.executable, *shlex.split(command)[1:]]
+    program, *given = shlex.split(command)
+    arguments = [sys.executable, *(["-m", program] if program == "samestep" else []), *given]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         arguments, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100, check=False

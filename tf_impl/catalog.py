@@ -1,20 +1,16 @@
 """The strategies of TensorFlow, one row each. Imports no framework."""
 
-from common.evidence.laws.copied import centralized, mirrored
-from common.evidence.laws.parameter_servers import parameter_servers
-from common.evidence.laws.per_core import per_core
-from common.evidence.laws.replicated import replicated
-from common.evidence.laws.tensor_split import tensor_split
-from common.runtime.topology import clients, one_process, served, workers
-from common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo
-from tf_impl.needs import compiled_cores, consistent, emulates, even_devices, even_parts, possible_tpu
-from tf_impl.options import DTensorOptions, MirroredOptions, ParameterServerOptions, TpuOptions
+from samestep.common.evidence.costs import central_storage, dtensor, mirrored, parameter_server, replicated, tpu
+from samestep.common.runtime.topology import chief_workers_and_servers, clients, one_process, workers
+from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo
+from samestep.tf_impl import needs
+from samestep.tf_impl.options import DTensorOptions, MirroredOptions, ParameterServerOptions, TpuOptions
 
 FRAMEWORK = FrameworkInfo(
     module="tensorflow",
     extra="tf",
     environment={"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "1"},
-    preload=("tf_impl.program",),
+    preload=("samestep.tf_impl.program",),
     rows=(
         StrategyInfo(
             name="single",
@@ -22,11 +18,10 @@ FRAMEWORK = FrameworkInfo(
             goal="baseline",
             data_split=Answer("no", "one device takes the whole batch"),
             model_split=Answer("no", "one device holds the whole model"),
-            synchronous=True,
             hardware="one CPU core or one GPU",
             axes=(),
             topology=one_process,
-            law=replicated,
+            cost=replicated.cost,
             backend="memory",
             reference="tf.function, tf.GradientTape",
             status="stable",
@@ -38,17 +33,16 @@ FRAMEWORK = FrameworkInfo(
             goal="speed, when the model fits one device of one machine",
             data_split=Answer("yes", "one contiguous shard of the global batch per replica"),
             model_split=Answer("no", "every replica holds the whole model"),
-            synchronous=True,
             hardware="several GPUs of one machine; logical devices of one CPU",
             axes=("data",),
             topology=one_process,
-            law=mirrored,
+            cost=mirrored.cost,
             backend="memory",
             reference="tf.distribute.MirroredStrategy",
             status="stable",
             twin="torch:ddp",
             options=MirroredOptions,
-            needs=even_devices,
+            needs=needs.check_reduction,
         ),
         StrategyInfo(
             name="multi_worker_mirrored",
@@ -56,65 +50,61 @@ FRAMEWORK = FrameworkInfo(
             goal="speed, when the model fits one device",
             data_split=Answer("yes", "one contiguous shard of the global batch per worker"),
             model_split=Answer("no", "every worker holds the whole model"),
-            synchronous=True,
             hardware="GPUs of several machines; CPU cores over gRPC",
             axes=("data",),
             topology=workers,
-            law=replicated,
+            cost=replicated.cost,
             backend="grpc",
             reference="tf.distribute.MultiWorkerMirroredStrategy",
-            status="stable; Keras 3.15's fit fails under it, so that a custom loop is the only way",
-            twin="torch:ddp",
+            status="stable; Keras 3.15's fit fails under it, so a custom loop is the only way",
+            twin="torch:c10d",
         ),
         StrategyInfo(
             name="central_storage",
             summary="One process drives all devices; the variables are on the CPU, and the replicas read them there.",
-            goal="memory: the devices that compute hold no optimizer slots",
+            goal="memory: the devices that compute hold no optimizer state",
             data_split=Answer("yes", "one contiguous shard of the global batch per replica"),
             model_split=Answer("no", "one device stores the whole model, each replica uses all of it"),
-            synchronous=True,
             hardware="several GPUs of one machine and its memory; logical devices of one CPU",
             axes=("data",),
             topology=one_process,
-            law=centralized,
+            cost=central_storage.cost,
             backend="memory",
             reference="tf.distribute.experimental.CentralStorageStrategy",
             status="experimental since 2.0; Keras fit logs a wrong loss under it",
-            twin="",
+            twin="torch:dp",
         ),
         StrategyInfo(
             name="dtensor",
-            summary="One program over whole tensors on a mesh data x tensor; TensorFlow cuts it as the layouts say.",
+            summary="One program over full tensors on a mesh data x tensor; TensorFlow shards them as the layouts say.",
             goal="memory and speed, when a layer does not fit one device",
             data_split=Answer("flexible", "along the axis data, in contiguous shards"),
             model_split=Answer(
                 "flexible", "along the axis tensor: tables by rows, linear layers by column, then by row"
             ),
-            synchronous=True,
             hardware="GPUs or TPU cores of one or more machines; logical devices of one CPU",
             axes=("data", "tensor"),
             topology=clients,
-            law=tensor_split,
+            cost=dtensor.cost,
             backend="grpc",
             reference="tf.experimental.dtensor",
             status="experimental; some operations are silently wrong when cut, see docs/tensorflow.md",
-            twin="",
+            twin="torch:tp",
             options=DTensorOptions,
-            needs=even_parts,
+            needs=needs.check_layouts,
         ),
         StrategyInfo(
             name="parameter_server",
-            summary="Servers hold the variables; a chief hands updates to the workers, one at a time or as they come.",
+            summary="Servers hold the variables; a chief hands updates to the workers, one at a time or without waiting.",
             goal="tables that fit no single machine; workers that come and go",
             data_split=Answer(
                 "flexible", "serial: a step is one worker's, on the whole batch; async: a shard per worker"
             ),
             model_split=Answer("yes", "tables by rows over the servers, the other variables one by one"),
-            synchronous=True,
             hardware="many machines with much memory, and CPU or GPU workers",
             axes=("data",),
-            topology=served,
-            law=parameter_servers,
+            topology=chief_workers_and_servers,
+            cost=parameter_server.cost,
             backend="grpc",
             reference="tf.distribute.ParameterServerStrategy, tf.distribute.coordinator.ClusterCoordinator",
             status="experimental for custom loops; Keras 3 fit is not supported under it",
@@ -124,10 +114,14 @@ FRAMEWORK = FrameworkInfo(
                 Measure(
                     "staleness", "updates", "mean age of the parameters to which a worker's gradients were applied"
                 ),
-                Measure("updates_applied", "updates", "those that were handed out, every one of them applied"),
-                Measure("updates_repeated", "updates", "those applied again, at least in part: their worker had died"),
+                Measure("updates_applied", "updates", "updates that were handed out, each of which was applied"),
+                Measure(
+                    "updates_repeated",
+                    "updates",
+                    "updates that were applied again, at least in part, because their worker had died",
+                ),
             ),
-            waits=consistent,
+            synchronous=lambda options: options.is_serial,
         ),
         StrategyInfo(
             name="tpu",
@@ -135,20 +129,18 @@ FRAMEWORK = FrameworkInfo(
             goal="speed, on TPUs",
             data_split=Answer("yes", "one contiguous shard of the global batch per core"),
             model_split=Answer("partial", "not in training; a step that is only compiled, along the axis tensor"),
-            synchronous=True,
             hardware="the cores of a TPU; without one, logical devices of one CPU",
             axes=("data", "tensor"),
             topology=one_process,
-            law=per_core,
+            cost=tpu.cost,
             backend="memory",
             reference="tf.distribute.TPUStrategy",
             status="stable; the newest wheel with TPU kernels, tensorflow-tpu, is of TensorFlow 2.20",
-            twin="",
             options=TpuOptions,
-            emulated="emulated: XLA on CPU",
-            emulates=emulates,
-            compiled_cores=compiled_cores,
-            needs=possible_tpu,
+            emulation="emulated: XLA on CPU",
+            compiled_cores=lambda options: options.compiled_cores,
+            needs=needs.check_cores,
+            available=needs.require_tpu,
         ),
     ),
 )

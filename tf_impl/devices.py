@@ -2,24 +2,25 @@
 
 import json
 import os
+from collections.abc import Sequence
 
 import tensorflow as tf
 
-from common.config import RunConfig
+from samestep.common.strategy import Run
 
 
-def use_devices(config: RunConfig, count: int, stores: int = 0) -> list[str]:
-    """The devices of this process: GPUs if there are enough of them, else logical devices of the CPU. Sets the threads.
+def use_devices(run: Run, count: int, stores: int = 0) -> list[str]:
+    """Takes the devices of this process: GPUs if there are enough, else logical devices of the CPU. Sets the threads.
 
     Args:
-        config: A checked configuration.
+        run: Says how many threads a device has.
         count: How many devices compute.
         stores: How many further devices, of the CPU, only hold variables.
 
     Returns:
         Their names, those that compute first.
     """
-    _use_threads(config, count)
+    _use_threads(run, count)
     gpus = tf.config.list_physical_devices("GPU")
     if len(gpus) >= count:
         for gpu in gpus:
@@ -28,23 +29,21 @@ def use_devices(config: RunConfig, count: int, stores: int = 0) -> list[str]:
     return logical_cpus(count + stores)
 
 
-def use_cpu(config: RunConfig, count: int) -> list[str]:
-    """So many logical devices of the CPU, whatever GPUs there are. Sets the threads."""
-    _use_threads(config, count)
+def use_cpu(run: Run, count: int) -> list[str]:
+    """Takes logical devices of the CPU even where there are GPUs. Sets the threads.
+
+    Args:
+        run: Says how many threads a device has.
+        count: How many devices compute.
+    """
+    _use_threads(run, count)
     tf.config.set_visible_devices([], "GPU")
     return logical_cpus(count)
 
 
-def _use_threads(config: RunConfig, count: int) -> None:
-    tf.config.threading.set_intra_op_parallelism_threads(config.threads)
-    # Replicas run side by side only if each finds a thread; one more runs what belongs to none.
-    tf.config.threading.set_inter_op_parallelism_threads(count + 1)
-
-
-def use_own_device(config: RunConfig) -> str:
-    """The one device of this task of a TF_CONFIG cluster: its own GPU if its machine has one for each task, else the CPU."""
-    tf.config.threading.set_intra_op_parallelism_threads(config.threads)
-    tf.config.threading.set_inter_op_parallelism_threads(2)
+def use_own_device(run: Run) -> str:
+    """Takes the one device of this task of a TF_CONFIG cluster: its own GPU if its machine has one for each, else the CPU."""
+    _use_threads(run, 1)
     described = json.loads(os.environ["TF_CONFIG"])
     tasks = described["cluster"][described["task"]["type"]]
     index = int(described["task"]["index"])
@@ -59,6 +58,12 @@ def use_own_device(config: RunConfig) -> str:
     return "GPU:0"
 
 
+def _use_threads(run: Run, count: int) -> None:
+    tf.config.threading.set_intra_op_parallelism_threads(run.threads)
+    # Replicas run side by side only if each finds a thread; one more runs what belongs to none.
+    tf.config.threading.set_inter_op_parallelism_threads(count + 1)
+
+
 def logical_cpus(count: int) -> list[str]:
     """Cuts the CPU into logical devices; they share its cores."""
     if count:
@@ -67,6 +72,16 @@ def logical_cpus(count: int) -> list[str]:
     return [f"CPU:{i}" for i in range(count)]
 
 
+def is_cpu(device: str) -> bool:
+    """Whether a device is a CPU."""
+    return device.startswith("CPU")
+
+
+def kind(devices: Sequence[str]) -> str:
+    """What the devices of one process are, in words."""
+    return "logical CPU devices" if is_cpu(devices[0]) else "GPUs"
+
+
 def full_name(device: str) -> str:
-    """A device of this process as TensorFlow itself spells it, as variables do: `CPU:0` is not the only name of it."""
+    """A device of this process as TensorFlow itself spells it, as variables do: `CPU:0` is not its only name."""
     return f"/job:localhost/replica:0/task:0/device:{device}"

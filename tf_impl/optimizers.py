@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from common.workload.optimizers import OptimizerSpec
+from samestep.common.workload.optimizers import OptimizerSpec
 
 
 def sgd(
@@ -34,6 +34,6 @@ def adamw(
 UPDATES = {"sgd": sgd, "adamw": adamw}
 
 
-def corrections(spec: OptimizerSpec, step: int) -> list[float]:
-    """The bias corrections of step t, from 1, in float64; sgd has none, but a fixed shape traces once."""
-    return [1 - spec.beta1**step, math.sqrt(1 - spec.beta2**step)]
+def corrections(spec: OptimizerSpec, step: int) -> tf.Tensor:
+    """The bias corrections [2] of step t, from 1, in float64; sgd ignores them, but a fixed shape traces once."""
+    return tf.constant([1 - spec.beta1**step, math.sqrt(1 - spec.beta2**step)], tf.float64)

@@ -1,14 +1,15 @@
 """The options that rows of TensorFlow add to a run's. Imports no framework."""
 
 import dataclasses
+import re
 
-from common.config import flag
-from common.errors import ConfigError, unknown
-from tf_impl.tpu_probe import grpc_address
-from tf_impl.tpu_topology import GENERATIONS, Topology
+from samestep.common.errors import ConfigError
+from samestep.common.flags import flag
+from samestep.tf_impl.tpu.probe import grpc_address
+from samestep.tf_impl.tpu.topology import GENERATIONS, Topology
 
-CONSISTENCIES = ("serial", "async")
-REDUCTIONS = ("auto", "ring", "reduction_to_one_device", "hierarchical_copy", "nccl")
+MAX_PROCESSES = 1000
+"""Each is a process, and each has every other's address in its TF_CONFIG; a typing error should not start a million."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,40 +17,36 @@ class MirroredOptions:
     """How mirrored sums the gradients."""
 
     reduce: str = flag(
-        "auto", f"how gradients are summed: {', '.join(REDUCTIONS)}; auto: ring between CPU devices, nccl between GPUs"
+        "auto",
+        "how gradients are summed; auto: ring between CPU devices, nccl between GPUs",
+        choices=("auto", "ring", "reduction_to_one_device", "hierarchical_copy", "nccl"),
     )
-
-    def __post_init__(self) -> None:
-        if self.reduce not in REDUCTIONS:
-            raise unknown("reduction", self.reduce, REDUCTIONS)
 
 
 @dataclasses.dataclass(frozen=True)
 class DTensorOptions:
     """How many processes dtensor takes."""
 
-    clients: int = flag(1, "processes that share the devices")
-
-    def __post_init__(self) -> None:
-        if self.clients < 1:
-            raise ConfigError(f"--clients is {self.clients}; give a positive whole number.")
+    clients: int = flag(1, "processes that share the devices", least=1, most=MAX_PROCESSES)
 
 
 @dataclasses.dataclass(frozen=True)
 class ParameterServerOptions:
     """Over how many servers parameter_server spreads the variables, and whether workers wait for each other."""
 
-    parameter_servers: int = flag(1, "processes that hold the variables; tables are cut by rows over them")
+    parameter_servers: int = flag(
+        1, "processes that hold the variables; tables are cut by rows over them", least=1, most=MAX_PROCESSES
+    )
     consistency: str = flag(
         "serial",
-        f"one of {', '.join(CONSISTENCIES)}: updates of the global batch one by one, or one of each worker's shard, as they come",
+        "updates of the global batch one by one, or one of each worker's shard, without waiting",
+        choices=("serial", "async"),
     )
 
-    def __post_init__(self) -> None:
-        if self.parameter_servers < 1:
-            raise ConfigError(f"--parameter-servers is {self.parameter_servers}; give a positive whole number.")
-        if self.consistency not in CONSISTENCIES:
-            raise unknown("consistency", self.consistency, CONSISTENCIES)
+    @property
+    def is_serial(self) -> bool:
+        """Whether the updates of the global batch are applied one by one."""
+        return self.consistency == "serial"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +64,7 @@ class TpuOptions:
     def __post_init__(self) -> None:
         if self.tpu is not None and self.tpu.startswith("grpc://"):
             grpc_address(self.tpu)
-        elif self.tpu is not None and not all(letter.isalnum() or letter == "-" for letter in self.tpu or " "):
+        elif self.tpu is not None and not re.fullmatch("[A-Za-z0-9-]+", self.tpu):
             raise ConfigError(f"--tpu is '{self.tpu}'; give local, grpc://HOST:PORT or the name of a Cloud TPU.")
         if self.tpu_topology is not None:
             Topology.parse(self.tpu_topology)
@@ -75,3 +72,8 @@ class TpuOptions:
                 raise ConfigError(
                     f"--tpu {self.tpu} trains and --tpu-topology {self.tpu_topology} only compiles; give one of them."
                 )
+
+    @property
+    def compiled_cores(self) -> int:
+        """The cores that the step is compiled for; 0: it is run."""
+        return 0 if self.tpu_topology is None else Topology.parse(self.tpu_topology).cores

@@ -6,19 +6,20 @@ import os
 import torch
 import torch.distributed as dist
 
-from common.config import RunConfig
-from torch_impl.rendezvous import PATIENCE, meet
+from samestep.common.program import Hardware
+from samestep.common.strategy import Run
+from samestep.torch_impl.rendezvous import PATIENCE, meet, timeout_seconds
 
 
-def use_device(config: RunConfig, may_share: bool = False) -> torch.device:
-    """The device of this process: a GPU of its own if its machine has one for each rank, else the CPU. Sets the threads.
+def use_device(run: Run, may_share: bool = False) -> torch.device:
+    """Chooses the device of this process: a GPU if its machine has one for each rank, else the CPU. Sets the threads.
 
     Args:
-        config: A checked configuration.
+        run: What is trained.
         may_share: With fewer GPUs than ranks, ranks share them: gloo all-reduces and broadcasts a GPU's tensors, but
-            knows no other exchange of them (torch 2.13).
+            has no other exchange of them (torch 2.13).
     """
-    torch.set_num_threads(config.threads)
+    torch.set_num_threads(run.threads)
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if gpus == 0 or (gpus < local_world_size() and not may_share):
         return torch.device("cpu")
@@ -27,8 +28,15 @@ def use_device(config: RunConfig, may_share: bool = False) -> torch.device:
     return torch.device("cuda", index)
 
 
-def join_group(config: RunConfig, device: torch.device) -> None:
+def join_group(run: Run, device: torch.device) -> Hardware:
     """Joins the group of processes that RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT describe.
+
+    Args:
+        run: The same on every rank.
+        device: Of this process.
+
+    Returns:
+        What the ranks run on, with the backend that the group was made with.
 
     Raises:
         WorkerFailed: They do not come together.
@@ -36,15 +44,27 @@ def join_group(config: RunConfig, device: torch.device) -> None:
     if os.environ["MASTER_ADDR"] in ("127.0.0.1", "localhost"):
         # Without it gloo looks the host's name up: 60-100 ms, and an outside address where the loopback will do.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    dist.set_debug_level_from_env()  # read at import, which happened before this process was told anything
-    backend = "nccl" if device.type == "cuda" and torch.cuda.device_count() >= local_world_size() else "gloo"
-    store = meet(config)
-    # Under TORCH_DISTRIBUTED_DEBUG=DETAIL torch names the rank that hangs, if it comes to that before the launcher;
-    # otherwise the launcher knows better, and torch's word is only for runs without one.
+    dist.set_debug_level_from_env()  # read at import, which happened before this process was given its environment
+    shared = is_shared(device)
+    backend = "nccl" if device.type == "cuda" and not shared else "gloo"
+    store = meet(run)
+    # Under TORCH_DISTRIBUTED_DEBUG=DETAIL torch names the rank that hangs, if it gets there before the launcher.
+    # Otherwise the launcher's message is better, and torch's timeout is only for runs without a launcher.
     detail = dist.get_debug_level() == dist.DebugLevel.DETAIL
-    timeout = datetime.timedelta(seconds=config.timeout_seconds * (PATIENCE if detail else 1 / PATIENCE))
+    timeout = datetime.timedelta(seconds=timeout_seconds() * (PATIENCE if detail else 1 / PATIENCE))
     rank, count = int(os.environ["RANK"]), dist_world_size()
     dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=timeout)
+    return Hardware(note="processes that share a GPU" if shared else "one process per device", backend=backend)
+
+
+def is_shared(device: torch.device) -> bool:
+    """Whether ranks of one machine have to share its GPUs."""
+    return device.type == "cuda" and torch.cuda.device_count() < local_world_size()
+
+
+def own_shard() -> tuple[int, int]:
+    """The shard of the global batch that this rank takes where every rank takes one, and their number."""
+    return dist.get_rank(), dist.get_world_size()
 
 
 def dist_world_size() -> int:
@@ -61,12 +81,6 @@ def leave_group() -> None:
     """Leaves the group, if this process is in one."""
     if dist.is_initialized():
         dist.destroy_process_group()
-
-
-def describe_ranks(device: torch.device) -> str:
-    """What stands behind the ranks, in words."""
-    shared = device.type == "cuda" and torch.cuda.device_count() < local_world_size()
-    return "processes that share a GPU" if shared else "one process per device"
 
 
 def synchronize(device: torch.device) -> None:

@@ -13,8 +13,8 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from common.ledger import Exchange
-from torch_impl.gathered import Gathered
+from samestep.common.ledger import Exchange
+from samestep.torch_impl.gathered import Gathered
 
 # Operator -> its name in the ledger, and which argument holds what this process hands over.
 _COLLECTIVES = {
@@ -32,13 +32,37 @@ _COLLECTIVES = {
 }
 
 
+class ExchangeCounts:
+    """Messages and bytes by name of the exchange."""
+
+    def __init__(self) -> None:
+        self._counts: collections.Counter[str] = collections.Counter()
+        self._bytes: collections.Counter[str] = collections.Counter()
+
+    def add(self, name: str, messages: Sequence[Sequence[torch.Tensor]]) -> None:
+        """Counts messages.
+
+        Args:
+            name: Of the exchange.
+            messages: Each of some tensors.
+        """
+        self._counts[name] += len(messages)
+        self._bytes[name] += sum(tensor.nbytes for message in messages for tensor in message)
+
+    def take_exchanges(self) -> tuple[Exchange, ...]:
+        """Returns what was added since the last call, and starts anew."""
+        taken = tuple(Exchange(name, count, self._bytes[name]) for name, count in self._counts.items() if count)
+        self._counts.clear()
+        self._bytes.clear()
+        return taken
+
+
 class CountExchanges(TorchDispatchMode):
-    """Within it, collectives are counted, and the memory of gathered parameters is followed."""
+    """Counts the collectives dispatched within it, and follows the memory of gathered parameters."""
 
     def __init__(self, model: nn.Module | None = None) -> None:
         super().__init__()
-        self._counts: collections.Counter[str] = collections.Counter()
-        self._bytes: collections.Counter[str] = collections.Counter()
+        self._counts = ExchangeCounts()
         self.gathered = Gathered(model or nn.Module())
 
     def __enter__(self) -> Self:
@@ -50,17 +74,16 @@ class CountExchanges(TorchDispatchMode):
     ) -> Any:
         """Sees every operator that torch dispatches."""
         if any(issubclass(kind, DTensor) for kind in types):
-            return NotImplemented  # first taken apart: what it exchanges on the way comes by here
+            return NotImplemented  # DTensor then dispatches what it consists of, and its collectives arrive here
         name = func._schema.name
         if name in _COLLECTIVES:
             kind, handed_over = _COLLECTIVES[name]
-            self._counts[kind] += 1
-            self._bytes[kind] += sum(t.nbytes for t in torch.utils._pytree.tree_leaves(args[handed_over]))
+            self._counts.add(kind, [torch.utils._pytree.tree_leaves(args[handed_over])])
         self.gathered.before(name, (kwargs or {}).get("out", ()))
         result = func(*args, **(kwargs or {}))
         self.gathered.after(name, result)
         return result
 
     def exchanges(self) -> tuple[Exchange, ...]:
-        """What was counted, by name."""
-        return tuple(Exchange(kind, count, self._bytes[kind]) for kind, count in sorted(self._counts.items()))
+        """What was counted, sorted by name."""
+        return tuple(sorted(self._counts.take_exchanges(), key=lambda exchange: exchange.name))

@@ -1,4 +1,4 @@
-"""Parameters gathered for a while: the most of them alive at once within a step, as `fully_shard` gathers and frees.
+"""The most parameter bytes that `fully_shard` holds gathered at once within a step.
 
 References:
     torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py of torch 2.13: the shards arrive in one flat buffer
@@ -13,15 +13,15 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from torch_impl.sharded import own_part
-from torch_impl.weights import nbytes
+from samestep.torch_impl.sharded import local_part
+from samestep.torch_impl.weights import nbytes
 
 _OUR_REFERENCES = 3
-"""Of the list, of the loop over it, and of the call that counts."""
+"""The references to a buffer that are ours: the list's, the loop's over it, and the counting call's."""
 
 
 class Gathered:
-    """Told of every operator in turn, it follows the memory of gathered parameters."""
+    """Follows the memory of gathered parameters, from one operator to the next."""
 
     def __init__(self, model: nn.Module) -> None:
         """Starts between two steps.
@@ -33,10 +33,10 @@ class Gathered:
         self._sharded = [module for module in model.modules() if any(isinstance(p, DTensor) for p in _own(module))]
         self._at_rest = {id(parameter) for module in self._sharded for parameter in _own(module)}
         self._buffers: list[torch.Tensor] = []
-        self._params: dict[StorageWeakRef, torch.UntypedStorage] = {}  # freed by giving back what they point to
+        self._params: dict[StorageWeakRef, torch.UntypedStorage] = {}  # fully_shard frees what they point to, not them
 
     def before(self, name: str, filled: Iterable[torch.Tensor]) -> None:
-        """Looks at what is alive.
+        """Measures what is alive.
 
         Args:
             name: Of the operator that is about to run.
@@ -45,7 +45,7 @@ class Gathered:
         if not self._sharded:
             return
         own = (p for module in self._sharded for p in _own(module))
-        gathered = [own_part(p) for p in own if id(p) not in self._at_rest]
+        gathered = [local_part(p) for p in own if id(p) not in self._at_rest]
         if name == "fsdp::split_with_sizes_copy":
             gathered += filled
         for storage in (tensor.untyped_storage() for tensor in gathered):
@@ -56,7 +56,12 @@ class Gathered:
         self.peak_bytes = max(self.peak_bytes, alive)
 
     def after(self, name: str, result: object) -> None:
-        """Takes note of a buffer that shards are about to arrive in."""
+        """Notes a buffer that shards are about to arrive in.
+
+        Args:
+            name: Of the operator that has run.
+            result: What it returned.
+        """
         if name == "fsdp::all_gather_copy_in" and isinstance(result, list | tuple):
             self._buffers.append(result[1])
 

@@ -1,123 +1,99 @@
 """What the rows that split a model refuse before anything starts. Imports no framework."""
 
-from common.config import RunConfig
-from common.errors import ConfigError, unknown
-from common.evidence.laws.pipelined import SCHEDULES, holders_of
-from common.mesh import Mesh
-from common.workload.models.spec import even_split_table
-from common.workload.table import Workload
+from samestep.common.errors import ConfigError
+from samestep.common.strategy import Run
+from samestep.common.workload.pipeline import SCHEDULES, Schedule
+from samestep.common.workload.split import even_split_table
+from samestep.torch_impl.options import PipelineOptions, TensorOptions
 
 
-def enough_cuts(workload: Workload, config: RunConfig) -> None:
-    """Refuses more stages than the model has cuts.
+def check_stages(run: Run) -> None:
+    """Refuses more stages, one a rank, than the model has segments.
 
     Raises:
-        ConfigError: There are.
+        ConfigError: There are more.
     """
-    cuts, num_stages = workload.model.cuts(), len(holders_of(config))
-    if num_stages > len(cuts):
-        per_rank = num_stages // Mesh.parse(config.mesh or "pipe=1").axis("pipe")
+    _check_stages(run, Schedule())
+
+
+def _check_stages(run: Run, schedule: Schedule) -> None:
+    segments, per_rank = run.workload.model.segments(), schedule.stages_per_rank
+    num_stages = run.mesh.axis("pipe") * per_rank
+    if num_stages > len(segments):
         each = f" ({per_rank} a rank)" if per_rank > 1 else ""
-        grow = "give it more layers=" if workload.model.name in ("transformer", "mlp") else "use a deeper model"
+        grow = "give it more layers=" if run.workload.model.name in ("transformer", "mlp") else "use a deeper model"
         raise ConfigError(
-            f"{num_stages} stages{each} are more than the {len(cuts)} cuts of {config.workload} "
-            f"({', '.join(cut.name for cut in cuts[:2])}, ...); use {len(cuts) // per_rank} ranks or fewer, or {grow}."
+            f"{num_stages} stages{each} are more than the {len(segments)} segments of {run.workload.name} "
+            f"({', '.join(segment.name for segment in segments[:2])}, ...); use {len(segments) // per_rank} ranks or "
+            f"fewer, or {grow}."
         )
 
 
-def runnable_schedule(workload: Workload, config: RunConfig) -> None:
-    """Refuses what a schedule would die of: torch aborts a process on a batch that does not divide.
+def check_schedule(run: Run[PipelineOptions]) -> None:
+    """Refuses what a schedule would fail on: torch aborts a process on a batch that does not divide.
 
     Raises:
-        ConfigError: The schedule is unknown, or the micro-batches fit neither the batch nor the stages.
+        ConfigError: The micro-batches fit neither the batch nor the stages, or there are too many stages.
     """
-    name, microbatches = str(config.options["schedule"]), int(config.options["microbatches"] or 0)
-    if name not in SCHEDULES:
-        raise unknown("schedule", name, SCHEDULES)
-    enough_cuts(workload, config)
-    if microbatches < 1:
-        raise ConfigError(f"--microbatches is {microbatches}; give a whole number from 1 up.")
-    mesh = Mesh.parse(config.mesh or "pipe=1")
-    shards = mesh.axis("data") * mesh.axis("shard") * config.techniques.micro_batches
-    rows, ranks, num_stages = (config.batch_size or 0) // shards, mesh.axis("pipe"), len(holders_of(config))
+    name, microbatches = run.options.schedule, run.options.microbatches
+    schedule, num_ranks = SCHEDULES[name], run.mesh.axis("pipe")
+    _check_stages(run, schedule)
+    rows = run.batch_size // (run.mesh.axis("data") * run.mesh.axis("shard") * run.accumulation_steps)
     if rows % microbatches:
         fitting = [str(count) for count in range(1, rows + 1) if rows % count == 0]
         raise ConfigError(
             f"{rows} examples do not divide into {microbatches} micro-batches; use --microbatches with one of "
             f"{', '.join(fitting)}."
         )
-    least = {"1f1b": num_stages, "dualpipev": num_stages}.get(name, 1)
-    if microbatches < least:
+    num_stages = num_ranks * schedule.stages_per_rank
+    if schedule.fills_stages and microbatches < num_stages:
         raise ConfigError(
-            f"{name} keeps {least} stages busy with a micro-batch each; --microbatches {microbatches} is fewer: "
-            f"give {least} or more, or choose --schedule gpipe."
+            f"{name} keeps {num_stages} stages busy with a micro-batch each; --microbatches {microbatches} is fewer: "
+            f"give {num_stages} or more, or choose --schedule gpipe."
         )
-    rounds = max(1, microbatches // ranks)
-    if name in ("interleaved_1f1b", "interleaved_zero_bubble") and microbatches % rounds:
+    rounds = max(1, microbatches // num_ranks)
+    if schedule.in_rounds and microbatches % rounds:
         raise ConfigError(
-            f"{name} takes its micro-batches in {rounds} equal rounds of at least {ranks}; --microbatches "
-            f"{microbatches} does not divide by {rounds}: use {microbatches // ranks * ranks}."
+            f"{name} takes its micro-batches in {rounds} equal rounds of at least {num_ranks}; --microbatches "
+            f"{microbatches} does not divide by {rounds}: use {microbatches // num_ranks * num_ranks}."
         )
 
 
-def divisible_layers(workload: Workload, config: RunConfig) -> None:
-    """Refuses a tensor axis that cuts a layer, a head or a sequence into unequal parts.
+def check_even_parts(run: Run) -> None:
+    """Refuses a tensor axis that cuts a layer or a head into unequal parts.
 
     Raises:
         ConfigError: It does.
     """
-    parts = Mesh.parse(config.mesh or "tensor=1").axis("tensor")
-    heads = getattr(workload.model, "heads", None)
-    if heads is not None and heads % parts:
-        raise ConfigError(
-            f"{heads} heads do not divide among a tensor axis of {parts}; use one that divides {heads}, or +heads=."
-        )
-    even_split_table(workload.model, parts)
-    if config.options.get("sequence_parallel"):
-        if heads is None:
-            raise ConfigError(f"--sequence-parallel needs a transformer; {config.workload} has no sequence.")
-        (context,) = workload.model.inputs().shape
-        if context % parts:
+    even_split_table(run.workload.model, run.mesh.axis("tensor"))
+
+
+def check_tensor_parallel(run: Run[TensorOptions]) -> None:
+    """Refuses unequal parts of layers, of heads, or of a sequence if that is cut.
+
+    Raises:
+        ConfigError: A part is unequal, or the model has no sequence that could be cut.
+    """
+    check_even_parts(run)
+    if run.options.sequence_parallel:
+        if not any(param.shares_input for param in run.workload.model.params().values()):  # attention does
+            raise ConfigError(f"--sequence-parallel needs a transformer; {run.workload.name} has no sequence.")
+        (context,), num_parts = run.workload.model.inputs().shape, run.mesh.axis("tensor")
+        if context % num_parts:
             raise ConfigError(
-                f"a sequence of {context} does not divide among a tensor axis of {parts}; give +context=."
+                f"a sequence of {context} does not divide among a tensor axis of {num_parts}; give +context=."
             )
 
 
-def consistent(config: RunConfig) -> bool:
-    """Whether a parameter server waits for all workers before it applies their gradients."""
-    return config.options["consistency"] == "sync"
-
-
-def three_dimensions(workload: Workload, config: RunConfig) -> None:
-    """Refuses what any of the three would, and replicas along two axes.
+def check_three_dimensions(run: Run[PipelineOptions]) -> None:
+    """Refuses what a pipeline or tensor parallelism would, and replicas along two axes.
 
     Raises:
-        ConfigError: One would.
+        ConfigError: One of them would.
     """
-    mesh = Mesh.parse(config.mesh or "pipe=1")
-    if mesh.axis("data") > 1 and mesh.axis("shard") > 1:
-        raise ConfigError(f"--mesh {mesh} has both data and shard; hybrid takes one of them beside pipe and tensor.")
-    runnable_schedule(workload, config)
-    divisible_layers(workload, config)
-
-
-def unclipped(workload: Workload, config: RunConfig) -> None:
-    """Refuses clipping where no process sees the whole gradient.
-
-    Raises:
-        ConfigError: It is asked for.
-    """
-    if config.techniques.clip_norm is not None:
+    if run.mesh.axis("data") > 1 and run.mesh.axis("shard") > 1:
         raise ConfigError(
-            f"torch:{config.strategy} does not clip: no process sees the whole gradient; leave clip_norm out."
+            f"--mesh {run.mesh} has both data and shard; hybrid takes one of them beside pipe and tensor."
         )
-
-
-def unclipped_stages(workload: Workload, config: RunConfig) -> None:
-    """Refuses clipping, and more stages than the model has cuts.
-
-    Raises:
-        ConfigError: Either is asked for.
-    """
-    unclipped(workload, config)
-    enough_cuts(workload, config)
+    check_schedule(run)
+    check_even_parts(run)

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import nn
 
-from common.workload.optimizers import OptimizerSpec
+from samestep.common.workload.optimizers import OptimizerSpec
 
-# Optimizer -> neutral slot name -> torch's key in `optimizer.state[parameter]`.
+# Optimizer -> neutral name of its state -> torch's key in `optimizer.state[parameter]`.
 SLOT_KEYS: Mapping[str, Mapping[str, str]] = {
     "sgd": {"momentum": "momentum_buffer"},
     "adamw": {"first_moment": "exp_avg", "second_moment": "exp_avg_sq"},
@@ -15,12 +15,12 @@ SLOT_KEYS: Mapping[str, Mapping[str, str]] = {
 
 
 def sgd(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """SGD with momentum."""
+    """Builds SGD with momentum."""
     return torch.optim.SGD(parameters, lr=spec.learning_rate, momentum=spec.momentum)
 
 
 def adamw(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """AdamW."""
+    """Builds AdamW."""
     betas = (spec.beta1, spec.beta2)
     return torch.optim.AdamW(
         parameters, lr=spec.learning_rate, betas=betas, eps=spec.epsilon, weight_decay=spec.weight_decay
@@ -31,5 +31,10 @@ UPDATES = {"sgd": sgd, "adamw": adamw}
 
 
 def build_optimizer(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimizer of a spec, over parameters that may be sharded already."""
+    """Builds the optimizer of a spec.
+
+    Args:
+        spec: With its hyper-parameters.
+        parameters: They may be sharded already.
+    """
     return UPDATES[spec.name](spec, parameters)

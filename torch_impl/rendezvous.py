@@ -1,9 +1,8 @@
-"""Where ranks first meet: who is missing, and whether all were given the same run, is known before anything is sent.
+"""Where ranks first meet: who is missing, and whether all were given the same run, is found before anything is sent.
 
 torch's own rendezvous names no rank that does not come, and hands tensors of other shapes on without a word.
 """
 
-import dataclasses
 import datetime
 import json
 import os
@@ -11,27 +10,33 @@ import time
 
 import torch.distributed as dist
 
-from common.config import RunConfig
-from common.errors import WorkerFailed
-from common.workload.table import resolve
+from samestep.common.errors import WorkerFailed
+from samestep.common.runtime.topology import TIMEOUT
+from samestep.common.strategy import Run
 
 PATIENCE = 0.8
-"""Of the run's timeout: those who wait speak before the launcher ends them, and they know for whom they wait."""
-_OWN = ("out", "data", "start_from", "prepare", "parity", "timeout_seconds", "threads")
-"""What may differ from rank to rank: places on its machine, and what changes no number."""
+"""The share of the run's timeout after which ranks stop waiting. They report before the launcher ends them, since they
+have the name of the rank that is missing."""
 
 
-def meet(config: RunConfig) -> dist.Store:
+def timeout_seconds() -> float:
+    """The run's timeout, which the worker puts into the environment before it builds a program."""
+    return float(os.environ.get(TIMEOUT, "60"))
+
+
+def meet(run: Run) -> dist.Store:
     """Waits for every rank at MASTER_ADDR and MASTER_PORT; returns the store through which they found each other.
 
     Raises:
         WorkerFailed: The port is taken, nobody answers there, a rank does not come, or one was given another run.
     """
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    deadline = time.monotonic() + PATIENCE * config.timeout_seconds
-    store = _store(rank, count, PATIENCE * config.timeout_seconds)
-    own = _description(config)
-    store.set(f"here/{rank}", json.dumps(own))
+    seconds = PATIENCE * timeout_seconds()
+    deadline = time.monotonic() + seconds
+    store = _store(rank, count, seconds)
+    description = json.dumps(run.described())
+    own = json.loads(description)  # as the others read it: JSON has no tuples
+    store.set(f"here/{rank}", description)
     for other in range(count):
         left = max(0.001, deadline - time.monotonic())
         try:
@@ -40,7 +45,7 @@ def meet(config: RunConfig) -> dist.Store:
             missing = [str(r) for r in range(count) if not store.check([f"here/{r}"])]
             raise WorkerFailed(
                 f"rank {' and rank '.join(missing)} did not join the {count} ranks at {_address()} within "
-                f"{PATIENCE * config.timeout_seconds:g} s; give more time with --timeout-seconds, or see its log"
+                f"{seconds:g} s; give more time with --timeout-seconds, or see its log"
             ) from None
         theirs = json.loads(store.get(f"here/{other}"))
         if theirs != own:
@@ -71,9 +76,3 @@ def _store(rank: int, count: int, seconds: float) -> dist.TCPStore:
 
 def _address() -> str:
     return f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-
-
-def _description(config: RunConfig) -> dict[str, object]:
-    """What all ranks must have in common, as it looks after a way through JSON."""
-    asked = {name: value for name, value in dataclasses.asdict(config).items() if name not in _OWN}
-    return json.loads(json.dumps({**asked, "model and data": resolve(config).digest}))

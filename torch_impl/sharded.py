@@ -4,26 +4,30 @@ import torch
 from torch.distributed.tensor import DTensor
 
 
-def whole(tensor: torch.Tensor) -> torch.Tensor:
-    """All of it, gathered from wherever its parts are."""
+def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """The whole tensor, gathered from wherever its parts are."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def own_part(tensor: torch.Tensor) -> torch.Tensor:
-    """What this rank holds of it."""
+def local_part(tensor: torch.Tensor) -> torch.Tensor:
+    """The part of a tensor that this rank holds."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def total_norm(tensors: list[torch.Tensor]) -> torch.Tensor:
-    """The norm of all of them together, each in parts or whole."""
-    return torch.stack([whole(torch.linalg.vector_norm(tensor)) for tensor in tensors]).square().sum().sqrt()
+    """The norm of all tensors together, each sharded or whole."""
+    return torch.stack([full_tensor(torch.linalg.vector_norm(tensor)) for tensor in tensors]).square().sum().sqrt()
 
 
-def place(target: torch.Tensor, value: torch.Tensor) -> None:
+def copy_shard(target: torch.Tensor, value: torch.Tensor) -> None:
     """Copies a whole value, which every rank has, into a tensor: each rank its part, and nothing is sent.
 
-    (Not by `distribute_tensor`, which in torch 2.13 knows nothing of a dimension that is cut twice, first along a
-    tensor axis and then, within each part, along a shard axis.)
+    (Not by `distribute_tensor`, which in torch 2.13 cannot express a dimension that is cut twice, first along a tensor
+    axis and then, within each part, along a shard axis.)
+
+    Args:
+        target: Sharded or whole; written in place.
+        value: Of the whole target's shape.
     """
     if isinstance(target, DTensor):
         mesh = target.device_mesh
@@ -33,6 +37,4 @@ def place(target: torch.Tensor, value: torch.Tensor) -> None:
                 parts = value.chunk(mesh.size(axis), placement.dim)
                 rank = mesh.get_local_rank(axis)
                 value = parts[rank] if rank < len(parts) else value.narrow(placement.dim, 0, 0)
-        target.to_local().copy_(value)
-    else:
-        target.copy_(value)
+    local_part(target).copy_(value)

@@ -1,4 +1,4 @@
-"""What upstream keeps to itself, one function each; a test named after the version holds each to what it was."""
+"""Private APIs of upstream, one function each; a test named after the version checks that each is as it was."""
 
 from typing import TYPE_CHECKING
 
@@ -18,14 +18,14 @@ def ddp_logging_data(model: DistributedDataParallel) -> dict[str, float]:
 
 
 def rank_of_parameter(optimizer: "ZeroRedundancyOptimizer") -> dict[torch.Tensor, int]:
-    """Parameter -> the rank that updates it and keeps its slots (torch 2.13)."""
+    """Parameter -> the rank that updates it and keeps its optimizer state (torch 2.13)."""
     return optimizer._param_to_rank
 
 
 def end_of_prediction(model: "FSDPModule") -> None:
-    """After a forward pass that no backward pass follows: frees what is gathered, forgets in which order.
+    """Frees what a forward pass gathered and forgets the order, where no backward pass will follow.
 
-    Otherwise the next backward pass would gather a block too many. Torch 2.11 has no public way to forget, but frees.
+    Otherwise the next backward pass would gather a block too many. Torch 2.11 has no way to forget, but can free.
     """
     from torch.distributed.fsdp import FSDPModule
 
@@ -36,7 +36,12 @@ def end_of_prediction(model: "FSDPModule") -> None:
 
 
 def replicate(module: nn.Module, mesh: "DeviceMesh") -> None:
-    """Data parallelism as FSDP2 does it, with nothing sharded; made for use inside pipelines (torch 2.13)."""
+    """Replicates a module as FSDP2 does, with nothing sharded; made for use inside pipelines (torch 2.13).
+
+    Args:
+        module: In place.
+        mesh: The ranks that hold a replica.
+    """
     from torch.distributed._composable.replicate_with_fsdp import replicate
 
     replicate(module, mesh=mesh)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from torch_impl.sharded import own_part
+from samestep.torch_impl.sharded import local_part
 
 # Type of module -> its parameters: the neutral name, and how its axes are permuted from torch's layout to the neutral.
 _NEUTRAL = {
@@ -31,17 +31,17 @@ class Weight:
     permutation: tuple[int, ...]
 
     def to_neutral(self, value: torch.Tensor) -> np.ndarray:
-        """A whole tensor shaped like the parameter, in the neutral layout."""
+        """Copies a whole tensor, shaped like the parameter, into the neutral layout."""
         return value.detach().cpu().permute(self.permutation).numpy().copy()
 
     def from_neutral(self, value: np.ndarray) -> torch.Tensor:
-        """The inverse, in the parameter's dtype, on its device."""
+        """Inverts `to_neutral`, in the parameter's dtype and on its device."""
         permuted = np.ascontiguousarray(value.transpose(np.argsort(self.permutation)))
         return torch.from_numpy(permuted).to(self.parameter.device, self.parameter.dtype)
 
 
 def named_weights(model: nn.Module) -> dict[str, Weight]:
-    """A model's parameters by neutral name.
+    """Finds a model's parameters by neutral name.
 
     Args:
         model: Not wrapped by anything that changes its modules' paths.
@@ -59,12 +59,17 @@ def _kind(module: nn.Module) -> Mapping[str, tuple[str, tuple[int, ...]]]:
 
 
 def load(model: nn.Module, params: Mapping[str, np.ndarray]) -> None:
-    """Sets every parameter of an unwrapped model."""
+    """Sets every parameter of a model.
+
+    Args:
+        model: Not wrapped.
+        params: By neutral name, whole.
+    """
     with torch.no_grad():
         for name, weight in named_weights(model).items():
             weight.parameter.copy_(weight.from_neutral(params[name]))
 
 
 def nbytes(tensors: Iterable[torch.Tensor | None]) -> int:
-    """The bytes of tensors that exist; of a sharded one, those of this process's part."""
-    return sum(own_part(tensor).nbytes for tensor in tensors if tensor is not None)
+    """Adds up the bytes of the tensors that are not None; of a sharded one, those of this process's part."""
+    return sum(local_part(tensor).nbytes for tensor in tensors if tensor is not None)

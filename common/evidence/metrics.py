@@ -1,4 +1,4 @@
-"""What a trained model is worth on held-out data."""
+"""Metrics: how good a trained model is on held-out data."""
 
 import dataclasses
 import math
@@ -21,7 +21,7 @@ class Metric:
 
 
 def accuracy(logits: np.ndarray, targets: np.ndarray) -> float:
-    """The share of examples whose largest logit is the target's.
+    """Computes the share of examples whose largest logit is the target's.
 
     Args:
         logits: [examples, classes].
@@ -31,7 +31,7 @@ def accuracy(logits: np.ndarray, targets: np.ndarray) -> float:
 
 
 def bits_per_byte(logits: np.ndarray, targets: np.ndarray) -> float:
-    """Mean cross-entropy in bits.
+    """Computes the mean cross-entropy in bits.
 
     Args:
         logits: [examples, context, vocabulary].
@@ -42,7 +42,7 @@ def bits_per_byte(logits: np.ndarray, targets: np.ndarray) -> float:
 
 
 def auc(logits: np.ndarray, targets: np.ndarray) -> float:
-    """The chance that a positive example scores above a negative one; ties count half.
+    """Computes the chance that a positive example scores above a negative one; ties count half.
 
     Args:
         logits: [examples].

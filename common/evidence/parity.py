@@ -1,4 +1,4 @@
-"""Did two runs take the same step? Judged at every step, not at the end."""
+"""Judges whether two runs took the same step: at every step, not at the end."""
 
 import dataclasses
 import math
@@ -21,7 +21,7 @@ class Parity:
         reference: What it was held against.
         steps: How many steps were compared.
         max_relative_loss: The largest deviation of the loss at any step, relative (in float32: to at least 0.1).
-        max_absolute_weight: The largest deviation of any weight after the last step. Either is None if it is no number.
+        max_absolute_weight: The largest deviation of any weight after the last step. Either is None if it is not finite.
         passed: None if it was not judged.
         reason: Why it did not pass or was not judged; "" if it passed.
         first_bad_step: The first step (from 0) whose loss deviates too far; None if none does.
@@ -37,12 +37,12 @@ class Parity:
 
 
 def not_judged(reason: str) -> Parity:
-    """The verdict on a run that was not compared with anything."""
+    """Makes the verdict on a run that was not compared with anything."""
     return Parity("", 0, None, None, None, reason)
 
 
 def _size(deviation: float) -> float:
-    """For ordering: what is no number is the largest of all, where `max` would keep whichever came first."""
+    """Sort key that treats NaN as infinity; plain `max` depends on argument order when NaN is present."""
     return math.inf if math.isnan(deviation) else deviation
 
 
@@ -71,7 +71,7 @@ def judge(
         reference_params: The same names and shapes.
 
     Raises:
-        ValueError: The two differ in length, names or shapes, so that they cannot be compared.
+        ValueError: The two differ in length, names or shapes and cannot be compared.
     """
     if len(losses) != len(reference_losses):
         raise ValueError(f"{len(losses)} losses against {len(reference_losses)} of the reference")

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float]:
-    """The median, and a distribution-free confidence interval for it from the order statistics.
+    """Computes the median, and a distribution-free confidence interval for it from the order statistics.
 
-    The number of values below the true median is binomial(n, 1/2), so that the k-th smallest and k-th largest values
-    enclose it with probability 1 - 2 P(binomial < k). With fewer than six values no pair reaches 95 %; then the
+    The number of values below the true median is binomial(n, 1/2), so the k-th smallest and k-th largest values enclose
+    it with probability 1 - 2 P(binomial < k). With fewer than six values no pair reaches 95 %; then the
     interval is the whole range.
 
     Args:

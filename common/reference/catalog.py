@@ -1,14 +1,14 @@
 """The oracle's row."""
 
-from common.evidence.laws.replicated import replicated
-from common.runtime.topology import one_process
-from common.strategy import Answer, FrameworkInfo, StrategyInfo
+from samestep.common.evidence.costs import replicated
+from samestep.common.runtime.topology import one_process
+from samestep.common.strategy import Answer, FrameworkInfo, StrategyInfo
 
 FRAMEWORK = FrameworkInfo(
     module="numpy",
     extra="",
     environment={},
-    preload=("common.reference.program",),
+    preload=("samestep.common.reference.program",),
     rows=(
         StrategyInfo(
             name="oracle",
@@ -16,11 +16,10 @@ FRAMEWORK = FrameworkInfo(
             goal="truth",
             data_split=Answer("no", "one process takes the whole batch"),
             model_split=Answer("no", "one process holds the whole model"),
-            synchronous=True,
             hardware="one CPU core",
             axes=(),
             topology=one_process,
-            law=replicated,
+            cost=replicated.cost,
             backend="memory",
             reference="numpy",
             status="ours",

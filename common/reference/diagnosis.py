@@ -1,17 +1,15 @@
-"""Why a run is not the same step: its first bad step, replayed against the oracle and against every mutant."""
+"""Finds why a run is not the same step: its first bad step is replayed against the oracle and against every mutant."""
 
 import dataclasses
 from collections.abc import Callable
 
 import numpy as np
 
-from common.batch import Batch, batches
-from common.config import RunConfig
-from common.mesh import Mesh
-from common.reference.mutants import MUTANTS, Context, Gradients
-from common.reference.program import TrainingProgram
-from common.strategy import TrainState
-from common.workload.table import Workload
+from samestep.common.batch import Batch, batches
+from samestep.common.program import Arrays, TrainState
+from samestep.common.reference.mutants import MUTANTS, Context
+from samestep.common.reference.program import TrainingProgram
+from samestep.common.strategy import Run
 
 MATCH = {"float64": 1e-6, "float32": 5e-3}
 """How far a step may be from a mutant's to be taken for it, relative to the length of the step; in float32 Adam's
@@ -19,19 +17,32 @@ division of small gradients amplifies rounding to about a thousandth of the step
 HEALTHY = {"float64": 1e-9, "float32": 5e-3}
 
 Replay = Callable[[int], tuple[list[float], TrainState]]
+"""Repeats a run up to a step count; returns its losses and its state there."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Step:
-    """One step as taken by someone: the loss it saw, the state it left."""
+    """A step that was taken.
+
+    Attributes:
+        loss: What it saw.
+        after: The state that it left.
+    """
 
     loss: float
     after: TrainState
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Scene:
-    """A step to be replayed: where it starts, what it trains on, and what was around it."""
+class ReplayedStep:
+    """A step to be replayed.
+
+    Attributes:
+        number: Counted from 0 at the start of training.
+        before: The state that it starts from.
+        batch: What it trains on.
+        context: What the mutants may use beyond that.
+    """
 
     number: int
     before: TrainState
@@ -39,41 +50,38 @@ class Scene:
     context: Context
 
 
-def diagnose(workload: Workload, config: RunConfig, first: int, bad: int, start: TrainState, replay: Replay) -> str:
+def diagnose(run: Run, first: int, bad: int, start: TrainState, replay: Replay) -> str:
     """Names the likeliest cause in one sentence.
 
     A loss that is off at step k was computed wrongly there, or the update of step k-1 was wrong; both are replayed from
-    the state that the run itself had reached, so that earlier rounding does not count.
+    the state that the run itself had reached, so earlier rounding does not count.
 
     Args:
-        workload: What was trained.
-        config: The run's.
+        run: What was trained.
         first: The number of the run's first step.
         bad: The first step whose loss deviates, or the last step if only the weights do.
         start: The state that the run started from.
-        replay: Repeats the run up to a step count; gives its losses and its state there.
+        replay: Repeats the run.
     """
-    split = workload.data.load()
+    split = run.workload.data.load()
     begin = max(first, bad - 1)
-    stream = batches(
-        split.train_inputs, split.train_targets, config.batch_size or 0, config.seed, max(first, begin - 1)
-    )
+    stream = batches(split.train_inputs, split.train_targets, run.batch_size, run.seed, max(first, begin - 1))
     ahead = [next(stream) for _ in range(4)]
     states = {first: start}
-    last_gradients: Gradients | None = None
+    last_gradients: Arrays | None = None
     if begin > first:
         states[begin - 1] = start if begin - 1 == first else replay(begin - 1)[1]
-        _, last_gradients = _program(workload, config, states[begin - 1]).gradients(ahead.pop(0))
+        _, last_gradients = _program(run, states[begin - 1]).gradients(ahead.pop(0))
     for number in (begin, begin + 1):
         before = states[number] if number in states else replay(number)[1]
         losses, after = replay(number + 1)
-        context = Context(Mesh.parse(config.mesh or "data=1").size, ahead[1], last_gradients)
-        scene = Scene(number, before, ahead.pop(0), context)
-        cause = _compare(workload, config, scene, Step(losses[number - first], after))
+        context = Context(run.num_devices, ahead[1], last_gradients)
+        replayed = ReplayedStep(number, before, ahead.pop(0), context)
+        cause = _compare(run, replayed, Step(losses[number - first], after))
         if cause:
             return f"step {number}: {cause}"
         states[number + 1] = after
-        _, last_gradients = _program(workload, config, before).gradients(scene.batch)
+        _, last_gradients = _program(run, before).gradients(replayed.batch)
         if number == bad:
             break
     return (
@@ -81,25 +89,25 @@ def diagnose(workload: Workload, config: RunConfig, first: int, bad: int, start:
     )
 
 
-def _program(workload: Workload, config: RunConfig, state: TrainState) -> TrainingProgram:
-    program = TrainingProgram(workload, config)
+def _program(run: Run, state: TrainState) -> TrainingProgram:
+    program = TrainingProgram(run)
     program.restore(state)
     return program
 
 
-def _compare(workload: Workload, config: RunConfig, scene: Scene, seen: Step) -> str:
+def _compare(run: Run, replayed: ReplayedStep, seen: Step) -> str:
     """The cause of one step's deviation; "" if it does not deviate."""
-    right = _taken(_program(workload, config, scene.before), scene.batch)
-    if _distance(scene.before, seen, right) <= HEALTHY[config.dtype]:
+    right = _taken(_program(run, replayed.before), replayed.batch)
+    if _distance(replayed.before, seen, right) <= HEALTHY[run.dtype]:
         return ""
-    best, sentence = MATCH[config.dtype], ""
+    best, sentence = MATCH[run.dtype], ""
     for mutant in MUTANTS:
-        program = _program(workload, config, scene.before)
-        if mutant.apply(program, scene.context):
-            distance = _distance(scene.before, seen, _taken(program, scene.batch))
+        program = _program(run, replayed.before)
+        if mutant.apply(program, replayed.context):
+            distance = _distance(replayed.before, seen, _taken(program, replayed.batch))
             if distance < best:
-                best, sentence = distance, mutant.sentence.format(devices=scene.context.devices)
-    return sentence or _describe(workload, config, scene, seen, right)
+                best, sentence = distance, mutant.sentence.format(devices=replayed.context.devices)
+    return sentence or _describe(run, replayed, seen, right)
 
 
 def _taken(program: TrainingProgram, batch: Batch) -> Step:
@@ -117,24 +125,24 @@ def _distance(before: TrainState, seen: Step, candidate: Step) -> float:
     return max(deviations)
 
 
-def _relative(seen: Gradients, candidate: Gradients, origin: Gradients | None) -> float:
+def _relative(seen: Arrays, candidate: Arrays, origin: Arrays | None) -> float:
     difference = sum(float(((seen[n].astype(np.float64) - candidate[n]) ** 2).sum()) for n in candidate)
     length = sum(float(((candidate[n] - (origin[n] if origin else 0)) ** 2).sum()) for n in candidate)
     return float(np.sqrt(difference / length)) if length else float(difference > 0)
 
 
-def _describe(workload: Workload, config: RunConfig, scene: Scene, seen: Step, right: Step) -> str:
+def _describe(run: Run, replayed: ReplayedStep, seen: Step, right: Step) -> str:
     """What is seen, where no mutant fits: the loss, else the gradients (read back from the slots), else the update."""
-    if abs(seen.loss - right.loss) > MATCH[config.dtype] * abs(right.loss):
+    if abs(seen.loss - right.loss) > MATCH[run.dtype] * abs(right.loss):
         return f"the forward pass gives a loss of {seen.loss:.6g} where the oracle's gives {right.loss:.6g} from the same weights"
-    _, wanted = _program(workload, config, scene.before).gradients(scene.batch)
-    implied = _implied_gradients(workload, config, scene.before, seen.after)
+    _, wanted = _program(run, replayed.before).gradients(replayed.batch)
+    implied = _implied_gradients(run, replayed.before, seen.after)
     ratios = {n: float((implied[n] * g).sum() / (g * g).sum()) for n, g in wanted.items() if (g * g).sum() > 0}
     values = np.array(list(ratios.values()))
     off = {n: float(np.linalg.norm(implied[n] - g) / np.linalg.norm(g)) for n, g in wanted.items() if n in ratios}
-    if max(off.values()) <= MATCH[config.dtype]:
+    if max(off.values()) <= MATCH[run.dtype]:
         return "loss and gradients agree with the oracle's: the update is another one"
-    if np.ptp(values) <= MATCH[config.dtype] * abs(values.mean()):
+    if np.ptp(values) <= MATCH[run.dtype] * abs(values.mean()):
         return f"every gradient is {values.mean():.3f} x the oracle's"
     worst = max(off, key=lambda name: off[name])
     return (
@@ -142,9 +150,9 @@ def _describe(workload: Workload, config: RunConfig, scene: Scene, seen: Step, r
     )
 
 
-def _implied_gradients(workload: Workload, config: RunConfig, before: TrainState, after: TrainState) -> Gradients:
+def _implied_gradients(run: Run, before: TrainState, after: TrainState) -> Arrays:
     """The gradients that must have entered the first slot, since every slot is a running sum of them."""
-    spec = workload.optimizer(config)
+    spec = run.optimizer
     slot, keep, take = (
         ("momentum", spec.momentum, 1.0) if "momentum" in spec.slots else ("first_moment", spec.beta1, 1 - spec.beta1)
     )

@@ -6,16 +6,19 @@ run is not the same step, the mutant whose step it took says why.
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 
-from common.batch import Batch
-from common.reference.models.layers import Gelu, Layer, Linear, Norm
-from common.reference.models.transformer import Attention
-from common.reference.program import TrainingProgram
+from samestep.common.batch import Batch
+from samestep.common.program import Arrays
+from samestep.common.reference import wrong_updates
+from samestep.common.reference.models.layers import Gelu, Layer, Linear, Norm, Saved, layers_below
+from samestep.common.reference.models.transformer import Attention
+from samestep.common.reference.program import TrainingProgram
 
-Gradients = dict[str, np.ndarray]
+Kind = TypeVar("Kind", bound=Layer)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +33,11 @@ class Context:
 
     devices: int = 2
     next_batch: Batch | None = None
-    last_gradients: Gradients | None = None
+    last_gradients: Arrays | None = None
+
+
+Apply = Callable[[TrainingProgram, Context], bool]
+"""Makes a program wrong in one way; False if it has nothing that could be wrong so."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,45 +47,40 @@ class Mutant:
     Attributes:
         name: Short and unique.
         sentence: What it means; `{devices}` stands for their number.
-        apply: Makes a program wrong in this way; False if it has nothing that could be wrong so.
+        apply: Makes a program wrong in this way.
     """
 
     name: str
     sentence: str
-    apply: Callable[[TrainingProgram, Context], bool]
+    apply: Apply
 
 
-def _scaled(factor: Callable[[int], float]) -> Callable[[TrainingProgram, Context], bool]:
+def _scaled(factor: Callable[[int], float]) -> Apply:
     def apply(program: TrainingProgram, context: Context) -> bool:
-        return _on_gradients(program, lambda g: g * factor(context.devices)) and context.devices > 1
+        right = program.gradients
+
+        def gradients(batch: Batch) -> tuple[float, Arrays]:
+            loss, values = right(batch)
+            return loss, {name: g * factor(context.devices) for name, g in values.items()}
+
+        program.gradients = gradients
+        return context.devices > 1
 
     return apply
 
 
-def _on_gradients(program: TrainingProgram, change: Callable[[np.ndarray], np.ndarray]) -> bool:
-    right = program.gradients
-
-    def gradients(batch: Batch) -> tuple[float, Gradients]:
-        loss, values = right(batch)
-        return loss, {name: change(g) for name, g in values.items()}
-
-    program.gradients = gradients
-    return True
-
-
-def _shards(keep: Callable[[int, int], float]) -> Callable[[TrainingProgram, Context], bool]:
+def _shards(keep: Callable[[int, int], float]) -> Apply:
     """The gradient as a weighted sum over the shards, of which it should be the plain sum; the loss is right."""
 
     def apply(program: TrainingProgram, context: Context) -> bool:
         right, count = program.gradients, context.devices
 
-        def gradients(batch: Batch) -> tuple[float, Gradients]:
+        def gradients(batch: Batch) -> tuple[float, Arrays]:
             loss, _ = right(batch)
-            total: Gradients = {}
+            total: Arrays = {}
             for shard in range(count):
-                indices = np.array_split(batch.indices, count)[shard]
-                _, values = right(dataclasses.replace(batch, indices=indices))
-                for name, g in values.items():
+                part = dataclasses.replace(batch, indices=np.array_split(batch.indices, count)[shard])
+                for name, g in right(part)[1].items():
                     total[name] = total.get(name, 0.0) + keep(shard, count) * g / count
             return loss, total
 
@@ -98,7 +100,7 @@ def _swapped_batch(program: TrainingProgram, context: Context) -> bool:
 def _stale_gradient(program: TrainingProgram, context: Context) -> bool:
     right, last = program.gradients, context.last_gradients
 
-    def gradients(batch: Batch) -> tuple[float, Gradients]:
+    def gradients(batch: Batch) -> tuple[float, Arrays]:
         nonlocal last
         loss, new = right(batch)
         used, last = (new if last is None else last), new
@@ -108,60 +110,13 @@ def _stale_gradient(program: TrainingProgram, context: Context) -> bool:
     return True
 
 
-def _update(change: Callable[..., None], optimizer: str) -> Callable[[TrainingProgram, Context], bool]:
+def _update(change: wrong_updates.WrongUpdate, optimizer: str) -> Apply:
     def apply(program: TrainingProgram, context: Context) -> bool:
         right = program.update
         program.update = lambda spec, t, w, g, slots: change(right, spec, t, w, g, slots)
         return program.optimizer.name == optimizer
 
     return apply
-
-
-def _old_momentum(right, spec, t, w, g, slots) -> None:
-    before = slots["momentum"].copy()
-    right(spec, t, w.copy(), g, slots)
-    w -= spec.learning_rate * before
-
-
-def _nesterov(right, spec, t, w, g, slots) -> None:
-    right(spec, t, w.copy(), g, slots)
-    w -= spec.learning_rate * (g + spec.momentum * slots["momentum"])
-
-
-def _moments(spec, g, slots) -> None:
-    slots["first_moment"] *= spec.beta1
-    slots["first_moment"] += (1 - spec.beta1) * g
-    slots["second_moment"] *= spec.beta2
-    slots["second_moment"] += (1 - spec.beta2) * g * g
-
-
-def _epsilon_inside(right, spec, t, w, g, slots) -> None:
-    _moments(spec, g, slots)
-    w -= spec.learning_rate * spec.weight_decay * w
-    root = np.sqrt(slots["second_moment"] / (1 - spec.beta2**t) + spec.epsilon)
-    w -= spec.learning_rate / (1 - spec.beta1**t) * slots["first_moment"] / root
-
-
-def _epsilon_hat(right, spec, t, w, g, slots) -> None:
-    _moments(spec, g, slots)
-    w -= spec.learning_rate * spec.weight_decay * w
-    rate = spec.learning_rate * math.sqrt(1 - spec.beta2**t) / (1 - spec.beta1**t)
-    w -= rate * slots["first_moment"] / (np.sqrt(slots["second_moment"]) + spec.epsilon)
-
-
-def _no_correction(right, spec, t, w, g, slots) -> None:
-    _moments(spec, g, slots)
-    w -= spec.learning_rate * spec.weight_decay * w
-    w -= spec.learning_rate * slots["first_moment"] / (np.sqrt(slots["second_moment"]) + spec.epsilon)
-
-
-def _coupled_decay(right, spec, t, w, g, slots) -> None:
-    right(dataclasses.replace(spec, weight_decay=0.0), t, w, g + spec.weight_decay * w, slots)
-
-
-def _decay_without_rate(right, spec, t, w, g, slots) -> None:
-    w *= 1 - spec.weight_decay
-    right(dataclasses.replace(spec, weight_decay=0.0), t, w, g, slots)
 
 
 def _float32_hyper_parameters(program: TrainingProgram, context: Context) -> bool:
@@ -171,23 +126,14 @@ def _float32_hyper_parameters(program: TrainingProgram, context: Context) -> boo
     return program.optimizer != spec
 
 
-def layers(root: object) -> Iterator[Layer]:
-    """Every layer below a model, itself included."""
-    yield root
-    children = vars(root).values()
-    for child in (each for value in children for each in (value if isinstance(value, list | tuple) else (value,))):
-        if hasattr(child, "forward"):
-            yield from layers(child)
-
-
 def _transposed_kernel(program: TrainingProgram, context: Context) -> bool:
-    linear = (layer for layer in layers(program.model) if isinstance(layer, Linear))
+    linear = (layer for layer in layers_below(program.model) if isinstance(layer, Linear))
     square = next((x for x in linear if len(set(program.params[f"{x.name}/kernel"].shape)) == 1), None)
     if square is None:
         return False
     name, right_forward, right_backward = f"{square.name}/kernel", square.forward, square.backward
 
-    def backward(params: Gradients, saved: np.ndarray, dy: np.ndarray, gradients: Gradients) -> np.ndarray:
+    def backward(params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
         dx = right_backward(params | {name: params[name].T}, saved, dy, gradients)
         gradients[name] = gradients[name].T
         return dx
@@ -197,9 +143,9 @@ def _transposed_kernel(program: TrainingProgram, context: Context) -> bool:
     return True
 
 
-def _on_layers(kind: type, change: Callable[[object], None]) -> Callable[[TrainingProgram, Context], bool]:
+def _on_layers(kind: type[Kind], change: Callable[[Kind], None]) -> Apply:
     def apply(program: TrainingProgram, context: Context) -> bool:
-        found = [layer for layer in layers(program.model) if isinstance(layer, kind)]
+        found = [layer for layer in layers_below(program.model) if isinstance(layer, kind)]
         for layer in found:
             change(layer)
         return bool(found)
@@ -210,11 +156,11 @@ def _on_layers(kind: type, change: Callable[[object], None]) -> Callable[[Traini
 def _tanh_gelu(layer: Gelu) -> None:
     scale = math.sqrt(2 / math.pi)
 
-    def forward(params, x):
+    def forward(params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         tanh = np.tanh(scale * (x + 0.044715 * x**3))
         return 0.5 * x * (1 + tanh), (x, tanh)
 
-    def backward(params, saved, dy, gradients):
+    def backward(params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
         x, tanh = saved
         return dy * (0.5 * (1 + tanh) + 0.5 * x * (1 - tanh**2) * scale * (1 + 3 * 0.044715 * x * x))
 
@@ -252,25 +198,29 @@ MUTANTS = (
     Mutant(
         "momentum_off_by_one",
         "the update used the momentum of the step before: velocity and weights are updated in the wrong order",
-        _update(_old_momentum, "sgd"),
+        _update(wrong_updates.old_momentum, "sgd"),
     ),
-    Mutant("nesterov", "the update is Nesterov's, not plain momentum", _update(_nesterov, "sgd")),
-    Mutant("epsilon_inside", "Adam's epsilon is inside the root", _update(_epsilon_inside, "adamw")),
+    Mutant("nesterov", "the update is Nesterov's, not plain momentum", _update(wrong_updates.nesterov, "sgd")),
+    Mutant("epsilon_inside", "Adam's epsilon is inside the root", _update(wrong_updates.epsilon_inside, "adamw")),
     Mutant(
         "epsilon_hat",
         "Adam's epsilon is added before the bias correction (epsilon-hat, as in Keras)",
-        _update(_epsilon_hat, "adamw"),
+        _update(wrong_updates.epsilon_hat, "adamw"),
     ),
-    Mutant("no_bias_correction", "Adam's moments are not corrected for their bias", _update(_no_correction, "adamw")),
+    Mutant(
+        "no_bias_correction",
+        "Adam's moments are not corrected for their bias",
+        _update(wrong_updates.no_correction, "adamw"),
+    ),
     Mutant(
         "coupled_decay",
         "the weight decay goes through the moments (L2): it is not decoupled",
-        _update(_coupled_decay, "adamw"),
+        _update(wrong_updates.coupled_decay, "adamw"),
     ),
     Mutant(
         "decay_without_rate",
         "the weight decay is not multiplied by the learning rate",
-        _update(_decay_without_rate, "adamw"),
+        _update(wrong_updates.decay_without_rate, "adamw"),
     ),
     Mutant(
         "float32_hyper_parameters",

@@ -1,25 +1,27 @@
 """The updates, word for word as in `common/workload/optimizers.py`."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from common.workload.optimizers import OptimizerSpec
+from samestep.common.program import Arrays
+from samestep.common.workload.optimizers import OptimizerSpec
 
-Slots = dict[str, dict[str, np.ndarray]]
+Update = Callable[[OptimizerSpec, int, np.ndarray, np.ndarray, Arrays], None]
+"""(hyper-parameters, step from 1, weights, gradient, optimizer state): changes the weights and the state in place."""
 
 
-def sgd(spec: OptimizerSpec, step: int, w: np.ndarray, g: np.ndarray, slots: Mapping[str, np.ndarray]) -> None:
-    """SGD with momentum, in place."""
+def sgd(spec: OptimizerSpec, step: int, w: np.ndarray, g: np.ndarray, slots: Arrays) -> None:
+    """Updates in place by SGD with momentum; the arguments are those of `Update`."""
     v = slots["momentum"]
     v *= spec.momentum
     v += g
     w -= spec.learning_rate * v
 
 
-def adamw(spec: OptimizerSpec, step: int, w: np.ndarray, g: np.ndarray, slots: Mapping[str, np.ndarray]) -> None:
-    """AdamW, in place; `step` is t, from 1."""
+def adamw(spec: OptimizerSpec, step: int, w: np.ndarray, g: np.ndarray, slots: Arrays) -> None:
+    """Updates in place by AdamW; the arguments are those of `Update`, where `step` is t."""
     m, s = slots["first_moment"], slots["second_moment"]
     w -= spec.learning_rate * spec.weight_decay * w
     m *= spec.beta1
@@ -30,9 +32,9 @@ def adamw(spec: OptimizerSpec, step: int, w: np.ndarray, g: np.ndarray, slots: M
     w -= spec.learning_rate / (1 - spec.beta1**step) * m / (root + spec.epsilon)
 
 
-UPDATES = {"sgd": sgd, "adamw": adamw}
+UPDATES: Mapping[str, Update] = {"sgd": sgd, "adamw": adamw}
 
 
-def empty_slots(spec: OptimizerSpec, params: Mapping[str, np.ndarray]) -> Slots:
-    """Slots of zeros, one per slot name and parameter."""
+def empty_slots(spec: OptimizerSpec, params: Arrays) -> dict[str, Arrays]:
+    """Makes optimizer state of zeros, one array per slot name and parameter."""
     return {slot: {name: np.zeros_like(value) for name, value in params.items()} for slot in spec.slots}

@@ -1,23 +1,127 @@
-"""Where a new run may be written."""
+"""The run directory: plain files, readable however the run ended.
 
+config.json         the complete request
+metrics.jsonl       one line per window of steps, as training goes
+process-ROLE.json   each process: its phase while it runs, what it measured when it is done
+state.npz           step, params/NAME, slots/SLOT/NAME, buffers/NAME, local/RANK/NAME
+ROLE.log            everything the process printed
+result.json         the RunResult; or error.json: what stopped the run
+"""
+
+import dataclasses
+import fcntl
+import json
 import os
+import sys
 from pathlib import Path
 
-from common.errors import ConfigError
+from samestep.common.errors import ERRORS, ConfigError, SamestepError
+from samestep.common.request import RunConfig, Techniques
+
+_ERROR_BYTES = 2048
 
 
-def refuse_taken(run: Path) -> None:
+def refuse_taken(directory: Path) -> None:
     """Keeps a run from being overwritten.
 
     Raises:
         ConfigError: The directory holds one, or cannot be one.
     """
     try:
-        if any((run / name).exists() for name in ("config.json", "result.json", "error.json")):
-            raise ConfigError(f"--out {run} already holds a run; nothing was overwritten: name another directory.")
-        nearest = next(path for path in (run, *run.absolute().parents) if path.exists())
+        if any((directory / name).exists() for name in ("config.json", "result.json", "error.json")):
+            raise ConfigError(
+                f"--out {directory} already holds a run; nothing was overwritten: name another directory."
+            )
+        nearest = next(path for path in (directory, *directory.absolute().parents) if path.exists())
     except OSError as error:
-        raise ConfigError(f"--out {run} cannot be written ({error.strerror}); name another directory.") from None
+        raise ConfigError(f"--out {directory} cannot be written ({error.strerror}); name another directory.") from None
     if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
         what = "is no directory" if not nearest.is_dir() else "is not writable"
-        raise ConfigError(f"--out {run} cannot be written ({nearest} {what}); name another directory.")
+        raise ConfigError(f"--out {directory} cannot be written ({nearest} {what}); name another directory.")
+
+
+def write_json(path: Path, value: object) -> None:
+    """Writes a file whole or not at all.
+
+    Args:
+        path: The file.
+        value: Plain values and dataclasses.
+    """
+    temporary = path.with_name(path.name + f".{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(value, default=dataclasses.asdict, indent=1) + "\n")
+    os.replace(temporary, path)
+
+
+def open_run(directory: Path, config: RunConfig) -> Path:
+    """Makes a run directory, with its `config.json` and a reserved `error.json`; returns it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    reserve_error(directory)
+    write_json(directory / "config.json", config)
+    return directory
+
+
+def read_config(directory: Path) -> RunConfig:
+    """Reads the request that a run directory holds.
+
+    Raises:
+        ConfigError: It holds none.
+    """
+    try:
+        values = json.loads((directory / "config.json").read_text())
+        techniques = Techniques(**values.pop("techniques"))
+        return RunConfig(**values, techniques=techniques)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(
+            f"{directory} holds no readable config.json ({type(error).__name__}); experiments.run --prepare makes one."
+        ) from None
+
+
+def read_losses(directory: Path) -> list[float]:
+    """Reads the losses in `metrics.jsonl`."""
+    lines = (directory / "metrics.jsonl").read_text().splitlines()
+    return [loss for line in lines for loss in json.loads(line)["losses"]]
+
+
+def reserve_error(directory: Path) -> None:
+    """Puts an `error.json` into a new run directory, to be removed once there is a result.
+
+    If a full disk or the parent's death ends the run, the file still records that it did not end. Better reasons are
+    written over it in place, which needs no further room.
+    """
+    error = {"type": "WorkerFailed", "role": "", "message": f"the run in {directory} was cut off before it ended"}
+    (directory / "error.json").write_text(json.dumps(error).ljust(_ERROR_BYTES))
+
+
+def write_error(directory: Path, role: str, error: BaseException, first: bool = True) -> None:
+    """Writes down what stopped the run, for the parent and for later readers of the directory.
+
+    Args:
+        directory: The run directory.
+        role: The process that the error came from, or "parent".
+        error: Any exception; one that is not ours is described by its type and its first line.
+        first: Whether to keep an error that a process has written already: the first one is the cause.
+    """
+    kind, message = type(error).__name__, str(error)
+    if kind not in ERRORS:
+        lines = [line.strip() for line in message.splitlines() if line.strip()] or [""]
+        told = lines[:3] if lines[0].endswith(":") else lines[:1]  # TensorFlow opens with "Graph execution error:"
+        kind, message = "WorkerFailed", f"{kind}: {' '.join(told)}"
+    values = {"type": kind, "role": role, "message": message}
+    try:
+        with (directory / "error.json").open("r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not (first and json.load(file)["role"]):
+                file.seek(0)
+                file.write(json.dumps(values).ljust(_ERROR_BYTES))
+                file.truncate()
+    except OSError as failure:
+        print(f"could not write error.json: {failure}", file=sys.stderr)
+
+
+def read_error(directory: Path) -> tuple[str, SamestepError] | None:
+    """The error that a process left in a run directory: its role, and the exception it was; None if none did."""
+    try:
+        values = json.loads((directory / "error.json").read_text())
+    except (OSError, ValueError):
+        return None
+    return (values["role"], ERRORS[values["type"]](values["message"])) if values["role"] else None

@@ -1,37 +1,20 @@
-"""What a run leaves: a directory of plain files, readable whatever became of the run.
-
-config.json         what was asked, every default filled in
-metrics.jsonl       one line per window of steps, as training goes
-process-ROLE.json   each process: its phase while it runs, its bytes when it is done
-state.npz           step, params/NAME, slots/SLOT/NAME
-ROLE.log            everything the process printed
-result.json         the RunResult; or error.json: what stopped the run
-"""
+"""What a run measured: Measured, from each process, and RunResult, composed of them."""
 
 import dataclasses
-import fcntl
 import json
-import os
-import sys
-import time
-import zipfile
-import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
-import numpy as np
+from samestep.common.catalog import strategy_info
+from samestep.common.errors import ConfigError
+from samestep.common.evidence.parity import Parity
+from samestep.common.flags import Scalar
+from samestep.common.ledger import Compiled, Exchange, Footprint, Ledger
+from samestep.common.request import RunConfig
 
-from common.config import RunConfig, Scalar, Techniques
-from common.errors import ERRORS, ConfigError, SamestepError
-from common.evidence.parity import Parity
-from common.ledger import Compiled, Exchange, Ledger
-from common.strategy import TrainState
-
-SCHEMA_VERSION = 1
-DONE = "done"
-"""The phase of a process that has written what it measured."""
-_ERROR_BYTES = 2048
+SCHEMA_VERSION = 2
+Value = TypeVar("Value")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,19 +27,77 @@ class Throughput:
     windows: int
 
 
-@dataclasses.dataclass(frozen=True)
-class DeviceRow:
-    """One device of one process, in bytes.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Usage:
+    """What a whole process used, the framework included.
 
     Attributes:
         role: The process.
         rank: Of the process.
-        device: The framework's name of the device.
-        params_bytes: As in `Footprint`, like the next four.
-        params_peak_bytes: See above.
-        gradients_bytes: See above.
-        optimizer_bytes: See above.
-        source: See above.
+        sent_bytes_per_step: Over TCP.
+        received_bytes_per_step: Over TCP.
+        peak_rss_bytes: The most memory it has had.
+    """
+
+    role: str
+    rank: int
+    sent_bytes_per_step: float = 0.0
+    received_bytes_per_step: float = 0.0
+    peak_rss_bytes: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Measured(Usage):
+    """What one process measured; a process that only compiled a step has the defaults for what it did not train.
+
+    Attributes:
+        first_step: The number of the first step.
+        window_steps: The steps of each window; the first window is the first step alone.
+        window_seconds: Their seconds.
+        losses: One per step.
+        metric_value: On the held-out examples; None elsewhere than on rank 0.
+        exchanges: What one step exchanged.
+        footprints: Of every device that the process can report.
+        measures: The strategy's own quantities.
+        served: The processes that only serve; on rank 0.
+        dataset_sha256: Of the data.
+        device_note: As in `Hardware`, like the next two.
+        backend: What carried the exchanges.
+        emulation: What ran instead of the strategy's own API.
+        compiled: The step that was compiled, if none was taken.
+        startup_seconds: From the command to the first step.
+        cores: The CPU cores that the process was bound to.
+        attempt: Counted from 1 where something restarts the process.
+        versions: Of Python and the packages that decide numbers.
+    """
+
+    first_step: int = 0
+    window_steps: tuple[int, ...] = ()
+    window_seconds: tuple[float, ...] = ()
+    losses: tuple[float, ...] = ()
+    metric_value: float | None = None
+    exchanges: tuple[Exchange, ...] = ()
+    footprints: tuple[Footprint, ...] = ()
+    measures: dict[str, float] = dataclasses.field(default_factory=dict)
+    served: tuple[Usage, ...] = ()
+    dataset_sha256: str
+    device_note: str
+    backend: str = "memory"
+    emulation: str = ""
+    compiled: Compiled | None = None
+    startup_seconds: float = 0.0
+    cores: int = 1
+    attempt: int = 1
+    versions: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DeviceRow(Footprint):
+    """One device of one process: its footprint, and the process that it belongs to.
+
+    Attributes:
+        role: The process.
+        rank: Of the process.
         peak_rss_bytes: Of the whole process, its framework included.
         sent_bytes_per_step: Of the whole process, over TCP; on the process's first device.
         received_bytes_per_step: Likewise.
@@ -65,12 +106,6 @@ class DeviceRow:
 
     role: str
     rank: int
-    device: str
-    params_bytes: int
-    params_peak_bytes: int
-    gradients_bytes: int
-    optimizer_bytes: int
-    source: str
     peak_rss_bytes: int
     sent_bytes_per_step: float
     received_bytes_per_step: float
@@ -79,7 +114,10 @@ class DeviceRow:
 
 @dataclasses.dataclass(frozen=True)
 class RunResult:
-    """What happened. `status` is "trained", "not the same step" or "compiled"; every other end leaves an `error.json`."""
+    """What happened. `status` is "trained", "not the same step" or "compiled"; every other end leaves an `error.json`.
+
+    `docs/glossary.md` has the words; bytes are bytes, seconds are seconds, and None was not measured.
+    """
 
     schema_version: int
     status: str
@@ -94,7 +132,7 @@ class RunResult:
     steps: int
     global_batch_size: int
     optimizer: str
-    losses: list[float]
+    losses: tuple[float, ...]
     metric_name: str
     metric_value: float | None
     metric_direction: str
@@ -104,7 +142,7 @@ class RunResult:
     compile_seconds: float | None
     parity: Parity
     predicted: Ledger
-    exchanges: list[Exchange]
+    exchanges: tuple[Exchange, ...]
     processes: list[DeviceRow]
     cores: int
     attempt: int
@@ -115,175 +153,75 @@ class RunResult:
     workload_digest: str
     command: str
     device_note: str
+    backend: str
+    emulation: str
     compiled: Compiled | None = None
+    uncounted: tuple[str, ...] = ()
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Writes a file whole or not at all.
+def validate(kind: type[Value], values: object, what: str) -> Value:
+    """Makes a dataclass of plain values, every field of it checked.
 
     Args:
-        path: Where.
-        value: Plain values and dataclasses.
-    """
-    whole = path.with_name(path.name + f".{os.getpid()}.tmp")
-    whole.write_text(json.dumps(value, default=dataclasses.asdict, indent=1) + "\n")
-    os.replace(whole, path)
-
-
-def read_config(run: Path) -> RunConfig:
-    """Reads the configuration that a run directory holds.
+        kind: The dataclass.
+        values: As JSON gives them.
+        what: Where they come from, for the message.
 
     Raises:
-        ConfigError: It holds none.
-    """
-    try:
-        values = json.loads((run / "config.json").read_text())
-        techniques = Techniques(**values.pop("techniques"))
-        return RunConfig(**values, techniques=techniques)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(
-            f"{run} holds no readable config.json ({type(error).__name__}); experiments.run --prepare makes one."
-        ) from None
-
-
-def load_result(run: Path) -> RunResult:
-    """Reads the result of a run, whichever schema version wrote it.
-
-    Raises:
-        ConfigError: There is none, or it is not one.
+        ConfigError: They are not of that kind; the message names the first field that is not.
     """
     import pydantic  # here: no command needs it before it has a result to read
 
     try:
-        values = json.loads((run / "result.json").read_text())
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"{run} holds no readable result.json ({type(error).__name__}); give a finished run."
-        ) from None
-    written = values.get("schema_version") if isinstance(values, dict) else None
-    if not (isinstance(written, int) and 1 <= written <= SCHEMA_VERSION):
-        raise ConfigError(
-            f"{run}/result.json is not a result: its schema_version is {written!r}, and 1 to {SCHEMA_VERSION} can be read."
-        )
-    for version in range(written, SCHEMA_VERSION):
-        values = _UPGRADES[version](values)
-    try:
-        return pydantic.TypeAdapter(RunResult).validate_python(values)
+        return pydantic.TypeAdapter(kind).validate_python(values)
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{run}/result.json is not a result: {place}: {first['msg']}.") from None
+        raise ConfigError(f"{what}: {place}: {first['msg']}.") from None
 
 
-_UPGRADES: dict[int, Any] = {}
-"""Schema version -> a function that makes the values of the next one."""
-
-
-def write_state(run: Path, state: TrainState) -> None:
-    """Writes `state.npz` whole or not at all."""
-    arrays: dict[str, np.ndarray] = {f"params/{name}": value for name, value in state.params.items()}
-    for slot, values in state.slots.items():
-        arrays |= {f"slots/{slot}/{name}": value for name, value in values.items()}
-    whole = run / f"state.npz.{os.getpid()}.tmp"
-    with whole.open("wb") as file:
-        np.savez(file, step=np.int64(state.step), **arrays)  # pyrefly: ignore
-    os.replace(whole, run / "state.npz")
-
-
-def read_state(run: Path) -> TrainState:
-    """Reads `state.npz`.
+def load_result(directory: Path) -> RunResult:
+    """Reads the result of a run of any schema version.
 
     Raises:
-        ConfigError: The directory holds none.
+        ConfigError: There is none, or it is not one.
     """
+    path = directory / "result.json"
     try:
-        # opened here: numpy leaves a damaged file open
-        with (run / "state.npz").open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            params = {name.removeprefix("params/"): file[name] for name in file.files if name.startswith("params/")}
-            slots: dict[str, dict[str, np.ndarray]] = {}
-            for name in file.files:
-                if name.startswith("slots/"):
-                    _, slot, param = name.split("/", 2)
-                    slots.setdefault(slot, {})[param] = file[name]
-            return TrainState(int(file["step"]), params, slots)
-    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+        values = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
         raise ConfigError(
-            f"--start-from {run}: no readable state.npz ({type(error).__name__}); give the directory of a finished run."
+            f"{directory} holds no readable result.json ({type(error).__name__}); give a finished run."
         ) from None
-
-
-def reserve_error(run: Path) -> None:
-    """Puts an `error.json` into a new run directory that stands until a result replaces it.
-
-    Whatever ends the run, even a full disk or the parent's death, it then still says that the run did not end; what is
-    known better is written over it in place, which needs no further room.
-    """
-    error = {"type": "WorkerFailed", "role": "", "message": f"the run in {run} was cut off before it ended"}
-    (run / "error.json").write_text(json.dumps(error).ljust(_ERROR_BYTES))
-
-
-def write_error(run: Path, role: str, error: BaseException, first: bool = True) -> None:
-    """Says what stopped the run, for the parent and for whoever opens the directory later.
-
-    Args:
-        run: The run directory.
-        role: The process that the error came from, or "parent".
-        error: Anything; what is not ours is told by its type and its first line.
-        first: Leave an error alone that a process has written already: what came first is the cause.
-    """
-    kind, message = type(error).__name__, str(error)
-    if kind not in ERRORS:
-        lines = [line.strip() for line in message.splitlines() if line.strip()] or [""]
-        told = lines[:3] if lines[0].endswith(":") else lines[:1]  # TensorFlow opens with "Graph execution error:"
-        kind, message = "WorkerFailed", f"{kind}: {' '.join(told)}"
-    values = {"type": kind, "role": role, "message": message}
+    written = values.get("schema_version") if isinstance(values, dict) else None
+    if not (type(written) is int and 1 <= written <= SCHEMA_VERSION):
+        raise ConfigError(
+            f"{path} is not a result: its schema_version is {written!r}, and 1 to {SCHEMA_VERSION} can be read."
+        )
     try:
-        with (run / "error.json").open("r+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            if not (first and json.load(file)["role"]):
-                file.seek(0)
-                file.write(json.dumps(values).ljust(_ERROR_BYTES))
-                file.truncate()
-    except OSError as failure:
-        print(f"could not write error.json: {failure}", file=sys.stderr)
+        for version in range(written, SCHEMA_VERSION):
+            _UPGRADES[version](values)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{path} is not a result: it lacks {error}.") from None
+    return validate(RunResult, values, f"{path} is not a result")
 
 
-def read_error(run: Path) -> tuple[str, SamestepError] | None:
-    """The error that a process left in a run directory: its role, and the exception it was; None if none did."""
-    try:
-        values = json.loads((run / "error.json").read_text())
-    except (OSError, ValueError):
-        return None
-    return (values["role"], ERRORS[values["type"]](values["message"])) if values["role"] else None
+def _from_version_1(values: dict[str, dict[str, dict[str, object]]]) -> None:
+    """Version 1 guessed the backend from the names of devices, and had the emulation in the note on devices only."""
+    info = strategy_info(str(values["framework"]), str(values["strategy"]))
+    on_gpus = any("cuda" in str(row["device"]) for row in values["processes"])
+    is_emulated = info.emulation and str(values["device_note"]).startswith(info.emulation)
+    new: dict[str, object] = {
+        "schema_version": 2,
+        "backend": "nccl" if on_gpus and info.backend == "gloo" else info.backend,
+        "emulation": info.emulation if is_emulated else "",
+    }
+    values.update(new)  # pyrefly: ignore
+    techniques = values["config"]["techniques"]
+    techniques["accumulation_steps"] = techniques.pop("micro_batches")
+    for footprint in values["predicted"]["footprints"]:
+        footprint["source"] = "predicted"  # pyrefly: ignore
 
 
-class ProcessRecord:
-    """The file `process-ROLE.json`: a sign of life while the process runs, its measurements at the end."""
-
-    def __init__(self, run: Path, role: str, rank: int, beat_seconds: float = 1.0) -> None:
-        self.run = run
-        self.role = role
-        self.rank = rank
-        self.phase = "start"
-        self._beat_seconds = beat_seconds
-        self._beaten = 0.0
-
-    def enter(self, phase: str, step: int = 0) -> None:
-        """Starts a phase: "start", "build", "first step", "train", "evaluate", "finish"."""
-        self.phase = phase
-        self._beaten = 0.0
-        self.beat(step)
-
-    def beat(self, step: int) -> None:
-        """Shows that the process is alive; writes at most every `beat_seconds`, so that it may be called every step."""
-        now = time.monotonic()
-        if now - self._beaten > self._beat_seconds:
-            self._beaten = now
-            self._write({"phase": self.phase, "step": step, "pid": os.getpid()})
-
-    def finish(self, values: Mapping[str, Any]) -> None:
-        """Writes what the process measured."""
-        self._write({"phase": DONE, "pid": os.getpid(), **values})
-
-    def _write(self, values: Mapping[str, Any]) -> None:
-        write_json(self.run / f"process-{self.role}.json", {"role": self.role, "rank": self.rank, **values})
+_UPGRADES: Mapping[int, Callable[..., None]] = {1: _from_version_1}
+"""Schema version -> what turns its values into those of the next one."""

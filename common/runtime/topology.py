@@ -1,6 +1,6 @@
-"""Which processes a run consists of, and who the present process is.
+"""Which processes a run consists of, and which of them the present process is.
 
-A topology names no address: `${host0}` and `${port0}` stand for where process 0 is and a free port there, and whoever
+A topology holds no address: `${host0}` and `${port0}` stand for the host of process 0 and a free port there. Whoever
 starts the processes fills them in.
 """
 
@@ -8,85 +8,75 @@ import dataclasses
 import json
 import string
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
-from common.config import RunConfig
-from common.errors import ConfigError
-from common.mesh import Mesh
+from samestep.common.errors import ConfigError
+from samestep.common.strategy import ProcessSpec, Run
 
-
-@dataclasses.dataclass(frozen=True)
-class ProcessSpec:
-    """One process of a run.
-
-    Attributes:
-        role: Its name in logs and messages, such as "rank-0" or "ps-1".
-        node: The machine it runs on, from 0.
-        environment: What tells it who it is and where the others are, with placeholders for addresses.
-        serves: It never finishes by itself; it is stopped when the others are done.
-        expendable: If it dies, the run goes on, as long as another such process is left.
-    """
-
-    role: str
-    node: int
-    environment: Mapping[str, str]
-    serves: bool = False
-    expendable: bool = False
+LAUNCHED_AT = "SAMESTEP_LAUNCHED_AT"
+"""Set by our launcher: the time of the command (`time.time()`)."""
+TIMEOUT = "SAMESTEP_TIMEOUT_SECONDS"
+"""Set by a worker for its strategy: how long it may wait for other processes."""
 
 
-def num_devices(config: RunConfig) -> int:
-    """The devices of a checked configuration."""
-    return Mesh.parse(config.mesh or "data=1").size
+class ClientOptions(Protocol):
+    """Options that say how many processes share the devices."""
+
+    @property
+    def clients(self) -> int: ...  # noqa: D102
 
 
-def one_process(config: RunConfig) -> list[ProcessSpec]:
+class ServerOptions(Protocol):
+    """Options of parameter servers."""
+
+    @property
+    def parameter_servers(self) -> int: ...  # noqa: D102
+
+    @property
+    def consistency(self) -> str: ...  # noqa: D102
+
+
+def one_process(run: Run) -> list[ProcessSpec]:
     """A single process that drives every device."""
     return [ProcessSpec("rank-0", 0, {})]
 
 
-def ranks(config: RunConfig) -> list[ProcessSpec]:
+def ranks(run: Run) -> list[ProcessSpec]:
     """One process per device, as torchrun starts them."""
-    count = num_devices(config)
+    return _ranks(run.num_devices)
+
+
+def ranks_and_server(run: Run) -> list[ProcessSpec]:
+    """One process per device, as in `ranks`, and one more, the last, that holds parameters for them."""
+    *workers, server = _ranks(run.num_devices + 1)
+    return [*workers, dataclasses.replace(server, role="server-0")]
+
+
+def _ranks(count: int) -> list[ProcessSpec]:
+    shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "${host0}", "MASTER_PORT": "${port0}"}
     return [
-        ProcessSpec(
-            f"rank-{rank}",
-            0,
-            {
-                "RANK": str(rank),
-                "LOCAL_RANK": str(rank),
-                "WORLD_SIZE": str(count),
-                "MASTER_ADDR": "${host0}",
-                "MASTER_PORT": "${port0}",
-            },
-        )
-        for rank in range(count)
+        ProcessSpec(f"rank-{rank}", 0, {"RANK": str(rank), "LOCAL_RANK": str(rank), **shared}) for rank in range(count)
     ]
 
 
-def ranks_and_server(config: RunConfig) -> list[ProcessSpec]:
-    """One process per device, as in `ranks`, and one more, the last, that holds parameters for them."""
-    specs = ranks(dataclasses.replace(config, mesh=f"data={num_devices(config) + 1}"))
-    return [*specs[:-1], dataclasses.replace(specs[-1], role="server-0")]
+def workers(run: Run) -> list[ProcessSpec]:
+    """One TensorFlow worker per device, each given all addresses by TF_CONFIG; the first is the chief."""
+    return tf_cluster({"worker": run.num_devices})
 
 
-def workers(config: RunConfig) -> list[ProcessSpec]:
-    """One TensorFlow worker per device, each told of all by TF_CONFIG; the first is the chief."""
-    count = num_devices(config)
-    return tf_cluster({"worker": count})
-
-
-def clients(config: RunConfig) -> list[ProcessSpec]:
+def clients(run: Run[ClientOptions]) -> list[ProcessSpec]:
     """As many TensorFlow workers as the option `clients` says, which share the devices."""
-    count = int(config.options["clients"] or 1)
-    return one_process(config) if count == 1 else tf_cluster({"worker": count})
+    count = run.options.clients
+    return one_process(run) if count == 1 else tf_cluster({"worker": count})
 
 
-def served(config: RunConfig) -> list[ProcessSpec]:
+def chief_workers_and_servers(run: Run[ServerOptions]) -> list[ProcessSpec]:
     """A chief, one worker per device, and as many servers as the option `parameter_servers` says.
 
     Asynchronous, the chief hands a dead worker's updates to the others.
     """
-    jobs = {"chief": 1, "worker": num_devices(config), "ps": int(config.options["parameter_servers"] or 1)}
-    expendable = ("worker",) if config.options["consistency"] == "async" else ()
+    jobs = {"chief": 1, "worker": run.num_devices, "ps": run.options.parameter_servers}
+    expendable = ("worker",) if run.options.consistency == "async" else ()
     return tf_cluster(jobs, ("worker", "ps"), expendable)
 
 
@@ -115,8 +105,8 @@ def tf_cluster(
     ]
 
 
-def resolve(spec: ProcessSpec, addresses: Sequence[tuple[str, int]]) -> dict[str, str]:
-    """The environment of a process once every process has an address.
+def fill_in(spec: ProcessSpec, addresses: Sequence[tuple[str, int]]) -> dict[str, str]:
+    """Fills the addresses into the environment of a process.
 
     Args:
         spec: The process.
@@ -127,8 +117,8 @@ def resolve(spec: ProcessSpec, addresses: Sequence[tuple[str, int]]) -> dict[str
     return {name: string.Template(value).substitute(names) for name, value in spec.environment.items()}
 
 
-def who_am_i(specs: Sequence[ProcessSpec], environment: Mapping[str, str]) -> int:
-    """The index of the present process in its topology, from the environment alone.
+def own_index(specs: Sequence[ProcessSpec], environment: Mapping[str, str]) -> int:
+    """Finds the present process in its topology, from the environment alone.
 
     Args:
         specs: The run's topology.

@@ -1,69 +1,25 @@
 """The workloads by name, and the one resolver from a name to a Workload."""
 
 import dataclasses
-import functools
-import hashlib
-import json
 from typing import TypeVar
 
-from common.config import RunConfig, split_spelling
-from common.errors import ConfigError, unknown
-from common.workload.data.dataset import DataSpec
-from common.workload.data.digits import DigitsSpec
-from common.workload.data.flights import FlightsSpec
-from common.workload.data.mnist5k import Mnist5kSpec
-from common.workload.data.prose import ProseSpec
-from common.workload.data.synthetic import SyntheticSpec
-from common.workload.data.user import UserSpec
-from common.workload.models.cnn import CnnSpec
-from common.workload.models.mlp import MlpSpec
-from common.workload.models.ranker import RankerSpec
-from common.workload.models.spec import ModelSpec
-from common.workload.models.transformer import TransformerSpec
-from common.workload.optimizers import OptimizerSpec
+from samestep.common.errors import ConfigError, unknown
+from samestep.common.flags import split_spelling
+from samestep.common.workload.data.digits import DigitsSpec
+from samestep.common.workload.data.flights import FlightsSpec
+from samestep.common.workload.data.mnist5k import Mnist5kSpec
+from samestep.common.workload.data.prose import ProseSpec
+from samestep.common.workload.data.spec import DataSpec
+from samestep.common.workload.data.synthetic import SyntheticSpec
+from samestep.common.workload.data.user import UserSpec
+from samestep.common.workload.models.cnn import CnnSpec
+from samestep.common.workload.models.mlp import MlpSpec
+from samestep.common.workload.models.ranker import RankerSpec
+from samestep.common.workload.models.spec import ModelSpec
+from samestep.common.workload.models.transformer import TransformerSpec
+from samestep.common.workload.workload import Workload
 
 Spec = TypeVar("Spec", ModelSpec, DataSpec)
-
-
-@dataclasses.dataclass(frozen=True)
-class Workload:
-    """What is trained: everything that decides the numbers of a training run, except its seed and its length.
-
-    Attributes:
-        name: As the user spelled it.
-        model: The model's spec.
-        data: The data set's spec.
-        metric: A name in `evidence.metrics`.
-        optimizer: The default optimizer first.
-        learning_rates: Optimizer name -> default rate.
-        batch_size: Default GLOBAL batch size.
-        steps: Default number of steps.
-    """
-
-    name: str
-    model: ModelSpec
-    data: DataSpec
-    metric: str
-    learning_rates: dict[str, float]
-    batch_size: int
-    steps: int
-
-    def optimizer(self, config: RunConfig) -> OptimizerSpec:
-        """The optimizer of a run; without a choice, the first of `learning_rates`."""
-        name = config.optimizer or next(iter(self.learning_rates))
-        return OptimizerSpec(name, config.learning_rate or self.learning_rates[name])
-
-    @functools.cached_property
-    def digest(self) -> str:
-        """sha256 over the numbers of the model, the data set and the metric (not over the name)."""
-        described = [_described(self.model), _described(self.data), self.metric]
-        return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
-
-
-def _described(spec: ModelSpec | DataSpec) -> list[object]:
-    fields = dataclasses.asdict(spec)  # pyrefly: ignore
-    fields.pop("path", None)  # the user's file counts by its contents
-    return [spec.name, fields]
 
 
 WORKLOADS = {
@@ -83,20 +39,24 @@ WORKLOADS = {
 }
 
 
-def resolve(config: RunConfig) -> Workload:
-    """The workload of a run: the named one, with its fields set, on the user's data if there are any.
+def resolve(spelling: str, path: str | None = None) -> Workload:
+    """Finds a workload by name, sets its fields, and puts it on the user's data if there are any.
 
     A field goes to every spec (model or data) that has it.
+
+    Args:
+        spelling: As in `synthetic-gpt+layers=12`.
+        path: The user's own arrays, a .npz file.
 
     Raises:
         ConfigError: There is no such workload or field, or model and data do not fit.
     """
-    name, fields = split_spelling(config.workload)
+    name, fields = split_spelling(spelling)
     if name not in WORKLOADS:
         raise unknown("workload", name, WORKLOADS)
     workload = WORKLOADS[name]
     model = workload.model
-    data = workload.data if config.data is None else UserSpec(config.data)
+    data = workload.data if path is None else UserSpec(path)
     settable = sorted({field for spec in (model, data) for field in _settable(spec)})
     for field in fields:
         if field not in settable:
@@ -104,7 +64,7 @@ def resolve(config: RunConfig) -> Workload:
     model, data = _with_fields(model, fields), _with_fields(data, fields)
     model, data = data.fit(model)
     _check_kept(fields, model, data)
-    return dataclasses.replace(workload, name=config.workload, model=model, data=data)
+    return dataclasses.replace(workload, name=spelling, model=model, data=data)
 
 
 def _check_kept(fields: dict[str, str], model: ModelSpec, data: DataSpec) -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.batch import Batch, batches
+from samestep.common.batch import Batch, batches
 
 few = settings(derandomize=True, deadline=None, max_examples=40)
 

@@ -1,4 +1,4 @@
-from common.errors import ERRORS, ConfigError, Diverged, ParityFailed, Unavailable, WorkerFailed, unknown
+from samestep.common.errors import ERRORS, ConfigError, Diverged, ParityFailed, Unavailable, WorkerFailed, unknown
 
 STRATEGIES = ("single", "ddp", "mirrored")
 

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.errors import ConfigError
-from common.mesh import AXES, Mesh
+from samestep.common.errors import ConfigError
+from samestep.common.mesh import AXES, Mesh
 
 
 def test_a_mesh_keeps_the_order_in_which_it_was_written():

@@ -12,19 +12,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.config import RunConfig, flag
-from common.runtime.records import write_json, write_state
-from common.strategy import FrameworkInfo, TrainState, framework_info
-from common.workload.models.spec import init
-from common.workload.table import resolve
-from experiments import compare, run, strategies
-from experiments.arguments import run_command
+from samestep.common.catalog import framework_info
+from samestep.common.flags import flag
+from samestep.common.program import TrainState
+from samestep.common.request import RunConfig
+from samestep.common.run import parse
+from samestep.common.runtime.directory import write_json
+from samestep.common.runtime.state_file import write_state
+from samestep.common.strategy import FrameworkInfo
+from samestep.common.workload.initial import init
+from samestep.experiments import compare, run, strategies
+from samestep.experiments.arguments import run_command
 from tests.processes import descendants
 
 Refused = Callable[..., str]
 ROOT = str(Path(__file__).parents[2])
-NUMBERS = ("devices", "steps", "batch-size", "learning-rate", "threads", "timeout-seconds")
-WHOLE = ("devices", "steps", "batch-size", "threads", "seed")
+REAL = ("learning-rate", "timeout-seconds", "clip-norm")
+COUNTS = ("devices", "steps", "batch-size", "threads", "accumulation-steps")
 ARRAYS = ("train_inputs", "train_targets", "test_inputs", "test_targets")
 
 
@@ -133,7 +137,9 @@ def test_a_positional_argument_is_told_how_to_write_it(refused: Refused, argumen
     holds(refused(compare, *arguments), "unrecognized arguments", "--help lists what there is")
 
 
-@pytest.mark.parametrize("name", [*NUMBERS, "strategy", "framework", "workload", "out", "data", "start-from", "mesh"])
+@pytest.mark.parametrize(
+    "name", [*COUNTS, *REAL, "strategy", "framework", "workload", "out", "data", "start-from", "mesh"]
+)
 def test_a_flag_without_a_value_is_named(refused: Refused, name: str) -> None:
     holds(refused(run, f"--{name}"), f"--{name}: expected one argument")
 
@@ -158,7 +164,7 @@ def sharp(monkeypatch: pytest.MonkeyPatch) -> None:
     known = framework_info("torch")
     row = dataclasses.replace(known.rows[0], name="sharp", options=SharpOptions)
     grown: FrameworkInfo = dataclasses.replace(known, rows=(*known.rows, row))
-    monkeypatch.setattr("torch_impl.catalog.FRAMEWORK", grown)
+    monkeypatch.setattr("samestep.torch_impl.catalog.FRAMEWORK", grown)
 
 
 @pytest.mark.usefixtures("sharp")
@@ -184,38 +190,67 @@ def test_an_option_of_a_real_row_is_checked(refused: Refused) -> None:
     )
     holds(
         refused(run, "--framework", "tf", "--strategy", "mirrored", "--reduce", "rign"),
-        "unknown reduction 'rign'",
+        "unknown reduce 'rign'",
         "Did you mean 'ring'?",
+        "Choose from: auto, ring, reduction_to_one_device, hierarchical_copy, nccl.",
     )
+
+
+@pytest.mark.parametrize(
+    ("part", "fragments"),
+    [
+        ("clip_norm=0", ["--clip-norm is 0.0; give a finite number above 0."]),
+        ("clip_norm=-1", ["--clip-norm is -1.0; give a finite number above 0."]),
+        ("clip_norm=much", ["--clip-norm is 'much'; give a finite number."]),
+        ("accumulation_steps=0", ["--accumulation-steps is 0; give a whole number from 1 up."]),
+        ("accumulation_steps=1.5", ["--accumulation-steps is '1.5'; give a whole number."]),
+        ("clip_nrom=1", ["unknown option '--clip-nrom'", "Did you mean '--clip-norm'?"]),
+        ("clip_norm", ["'clip_norm' in 'torch:ddp+clip_norm' is not field=value"]),
+        ("clip_norm=1+clip_norm=2", ["gives 'clip_norm' twice; give each field once."]),
+    ],
+)
+def test_a_technique_in_a_cell_is_checked(refused: Refused, part: str, fragments: list[str]) -> None:
+    cell = f"torch:ddp+{part}"
+    holds(refused(compare, "--strategies", f"tf:mirrored,{cell}"), *fragments)
+    holds(refused(strategies, cell), *fragments)
+
+
+def test_accumulation_that_does_not_divide_the_batch_is_told_which_batches_do(refused: Refused) -> None:
+    wanted = "global batch 48 does not divide among 2 devices x 5 micro-batches; use --batch-size 40 or 50."
+    sized = ("--devices", "2", "--batch-size", "48")
+    holds(refused(run, "--strategy", "ddp", *sized, "--accumulation-steps", "5"), wanted)
+    holds(refused(compare, "--strategies", "torch:ddp+accumulation_steps=5", *sized), wanted)
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", ["0", "-1"])
-@pytest.mark.parametrize("name", NUMBERS)
-def test_a_number_that_is_not_positive_is_refused(refused: Refused, name: str, value: str) -> None:
+@pytest.mark.parametrize("name", COUNTS)
+def test_a_count_that_is_not_positive_is_refused(refused: Refused, name: str, value: str) -> None:
     for command in (run, compare):
-        holds(refused(command, f"--{name}", value), f"--{name} is {value}", "give a positive, finite number.")
+        holds(refused(command, f"--{name}", value), f"--{name} is {value}; give a whole number from 1 up.")
 
 
-@pytest.mark.parametrize("value", ["nan", "inf", "1e999"])
-@pytest.mark.parametrize("name", ["learning-rate", "timeout-seconds"])
-def test_a_number_that_is_not_finite_is_refused(refused: Refused, name: str, value: str) -> None:
-    holds(refused(run, f"--{name}", value), f"--{name} is {float(value)}; give a positive, finite number.")
-    holds(refused(run, f"--{name}=-{value}"), f"--{name} is {-float(value)}; give a positive, finite number.")
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "1e999"])
+@pytest.mark.parametrize("name", REAL)
+def test_a_number_that_is_not_positive_or_not_finite_is_refused(refused: Refused, name: str, value: str) -> None:
+    for command in (run, compare):
+        for given in (value, f"-{value}".replace("--", "-")):
+            line = refused(command, f"--{name}={given}")
+            holds(line, f"--{name} is {float(given)}; give a finite number above 0.")
 
 
 @pytest.mark.parametrize("value", ["1.5", "nan", "inf", "1e3", "ten", ""])
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", [*COUNTS, "seed"])
 def test_what_is_no_whole_number_is_refused(refused: Refused, name: str, value: str) -> None:
     holds(refused(run, f"--{name}", value), f"--{name} is '{value}'; give a whole number.")
 
 
 @pytest.mark.parametrize("value", ["fast", "", "1,5"])
-@pytest.mark.parametrize("name", ["learning-rate", "timeout-seconds"])
+@pytest.mark.parametrize("name", REAL)
 def test_what_is_no_number_is_refused(refused: Refused, name: str, value: str) -> None:
-    holds(refused(run, f"--{name}", value), f"--{name} is '{value}'; give a number.")
+    holds(refused(run, f"--{name}", value), f"--{name} is '{value}'; give a finite number.")
 
 
 def test_a_negative_seed_is_refused(refused: Refused) -> None:
@@ -301,7 +336,7 @@ def uninstalled(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         monkeypatch.setattr(
             importlib.util, "find_spec", lambda name, *rest: None if name == package else find(name, *rest)
         )
-        importlib.import_module("common.runtime.check")._num_examples.cache_clear()
+        importlib.import_module("samestep.common.run")._num_examples.cache_clear()
 
     return uninstalled
 
@@ -353,10 +388,14 @@ def test_an_out_that_cannot_be_written_is_refused(refused: Refused, here: Path, 
 
 
 def at_step(step: int, workload: str = "digits-mlp+width=32", optimizer: str = "sgd") -> TrainState:
-    config = RunConfig(workload=workload, optimizer=optimizer)
-    resolved = resolve(config)
-    params = init(resolved.model, 0)
-    return TrainState(step, params, dict.fromkeys(resolved.optimizer(config).slots, params))
+    run = parse(RunConfig(workload=workload, optimizer=optimizer))
+    params = init(run.workload.model, 0)
+    return TrainState(step, params, dict.fromkeys(run.optimizer.slots, params))
+
+
+@pytest.mark.parametrize("name", ["out", "data", "start-from"])
+def test_an_empty_path_is_refused(refused: Refused, name: str) -> None:
+    holds(refused(run, f"--{name}", ""), f"--{name} is empty; name a path.")
 
 
 @pytest.mark.parametrize("content", [None, b"", b"PK\x03\x04 cut short", b"not arrays"])
@@ -372,7 +411,7 @@ def test_a_start_at_or_beyond_the_last_step_is_refused(refused: Refused, here: P
     (here / "old").mkdir()
     write_state(here / "old", at_step(step))
     line = refused(run, "--start-from", "old", "--steps", "3", "--workload", "digits-mlp+width=32")
-    holds(line, f"--start-from old is at step {step}", "--steps counts from zero, give more than 3")
+    holds(line, f"--start-from old is at step {step}", f"--steps counts from zero, give more than {step}")
 
 
 @pytest.mark.parametrize("workload", ["digits-mlp", "mnist-cnn", "digits-mlp+width=33"])
@@ -399,12 +438,14 @@ def test_a_start_from_another_optimizer_is_refused(refused: Refused, here: Path)
         ("run", ["--framework", "tf", "--strategy", "ddp"], 2, "It is a strategy of torch"),
         ("compare", ["--steps", "0"], 2, "--steps is 0"),
         ("strategies", ["torch:ddpp"], 2, "'ddp'"),
+        ("worker", ["not-there"], 2, "not-there holds no readable config.json"),
+        ("runn", [], 2, "unknown command 'runn'. Did you mean 'run'? Choose from: run, compare, strategies, worker."),
     ],
 )
 def test_a_command_is_refused_as_a_process_too(
     here: Path, command: str, arguments: list[str], code: int, wanted: str
 ) -> None:
-    line = [sys.executable, "-m", f"experiments.{command}", *arguments]
+    line = [sys.executable, "-m", "samestep", command, *arguments]
     environment = os.environ | {"PYTHONPATH": ROOT}
     done = subprocess.run(line, capture_output=True, text=True, timeout=30, check=False, env=environment)
     assert done.returncode == code

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from common.runtime.records import RunResult
-from experiments.ranking import ranking
+from samestep.common.runtime.records import RunResult
+from samestep.experiments.ranking import ranking
 from tests.conftest import RunCell
 
 pytestmark = pytest.mark.torch

@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
-from common.config import FRAMEWORKS
-from common.strategy import framework_info
-from common.workload.table import WORKLOADS
-from experiments import compare, run, strategies
-from experiments.tables import comparison, devices, github
+from samestep.common.catalog import catalogue
+from samestep.common.workload.table import WORKLOADS
+from samestep.experiments import compare, run, strategies
+from samestep.experiments.tables import comparison, devices
+from samestep.experiments.text import github
 from tests.conftest import RunCell
 
-NAMES = [f"{framework}:{row.name}" for framework in FRAMEWORKS for row in framework_info(framework).rows]
+NAMES = [f"{framework}:{row.name}" for framework, row in catalogue()]
 
 
 def test_the_catalogue_names_every_row_in_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,7 +46,7 @@ def test_a_table_is_cut_where_it_is_widest() -> None:
 @pytest.mark.torch
 def test_devices_that_share_cores_say_so(run_cell: RunCell) -> None:
     result = run_cell("torch:ddp", "digits-mlp+width=32", devices=2, steps=3, parity=False)
-    asked = dataclasses.replace(result.config, devices=8)
+    asked = dataclasses.replace(result.config, devices=8, mesh="data=8")
     shared = dataclasses.replace(result, config=asked, cores=2)
     on_gpus = [dataclasses.replace(row, device="cuda:0") for row in result.processes]
     assert [devices(dataclasses.replace(shared, cores=cores)) for cores in (1, 2, 8)] == [

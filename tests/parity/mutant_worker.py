@@ -3,7 +3,7 @@
 import dataclasses
 import os
 
-from common.runtime import worker
+from samestep.common.runtime.worker import worker
 
 
 def torch_sum_for_mean() -> None:
@@ -23,7 +23,7 @@ def torch_sum_for_mean() -> None:
 
 
 def torch_forgotten_exchange() -> None:
-    from torch_impl import program
+    from samestep.torch_impl import program
 
     right = program.Parts.__init__
 
@@ -35,7 +35,7 @@ def torch_forgotten_exchange() -> None:
 
 
 def torch_stale_gradient() -> None:
-    from torch_impl import program
+    from samestep.torch_impl import program
 
     right, last = program.TrainingProgram.apply, {}
 
@@ -52,7 +52,7 @@ def torch_stale_gradient() -> None:
 def torch_coupled_decay() -> None:
     import torch
 
-    from torch_impl import optimizers
+    from samestep.torch_impl import optimizers
 
     def adam(spec: object, parameters: object) -> torch.optim.Optimizer:
         rates = {"lr": spec.learning_rate, "betas": (spec.beta1, spec.beta2), "eps": spec.epsilon}
@@ -64,7 +64,7 @@ def torch_coupled_decay() -> None:
 def torch_nesterov() -> None:
     import torch
 
-    from torch_impl import optimizers
+    from samestep.torch_impl import optimizers
 
     optimizers.UPDATES["sgd"] = lambda spec, parameters: torch.optim.SGD(
         parameters, lr=spec.learning_rate, momentum=spec.momentum, nesterov=True
@@ -96,7 +96,7 @@ def torch_tanh_gelu() -> None:
 def tf_mean_twice() -> None:
     import tensorflow as tf
 
-    from tf_impl.program import TrainingProgram
+    from samestep.tf_impl.program import TrainingProgram
 
     def exchange(self: TrainingProgram, strategy: tf.distribute.Strategy, gradients: tuple) -> list:
         pairs = list(zip(gradients, self.params.values(), strict=True))
@@ -106,7 +106,7 @@ def tf_mean_twice() -> None:
 
 
 def tf_unsent_gradients() -> None:
-    from tf_impl.program import TrainingProgram
+    from samestep.tf_impl.program import TrainingProgram
 
     TrainingProgram.exchange = lambda self, strategy, gradients: list(gradients)
 
@@ -114,22 +114,22 @@ def tf_unsent_gradients() -> None:
 def tf_float32_hyper_parameters() -> None:
     import numpy as np
 
-    from common.workload.table import Workload
+    from samestep.common import run
 
-    right = Workload.optimizer
+    right = run._optimizer
 
-    def optimizer(self: Workload, config: object) -> object:
-        spec = right(self, config)
+    def optimizer(config: object, workload: object) -> object:
+        spec = right(config, workload)
         numbers = {k: float(np.float32(v)) for k, v in dataclasses.asdict(spec).items() if isinstance(v, float)}
         return dataclasses.replace(spec, **numbers)
 
-    Workload.optimizer = optimizer
+    run._optimizer = optimizer
 
 
 def tf_epsilon_hat() -> None:
     import tensorflow as tf
 
-    from tf_impl import optimizers
+    from samestep.tf_impl import optimizers
 
     def adamw(spec: object, w: tf.Variable, g: tf.Tensor, slots: list, corrections: tf.Tensor) -> None:
         first, root = tf.unstack(tf.cast(corrections, w.dtype))
@@ -148,7 +148,7 @@ def tf_missing_causal_mask() -> None:
 
 
 def tf_norm_epsilon() -> None:
-    from tf_impl.models import layers
+    from samestep.tf_impl.models import layers
 
     layers.NORM_EPSILON = 1e-6
 

@@ -7,11 +7,12 @@ import json
 import os
 from pathlib import Path
 
-from common.config import FRAMEWORKS, OPTIMIZERS
-from common.evidence.laws.pipelined import SCHEDULES
-from common.runtime.records import RunResult
-from experiments.arguments import parse_cell
-from experiments.tables import github
+from samestep.common.catalog import strategy_info
+from samestep.common.request import FRAMEWORKS, OPTIMIZERS, RunConfig
+from samestep.common.runtime.records import RunResult
+from samestep.common.workload.pipeline import SCHEDULES
+from samestep.experiments.arguments import apply_cell
+from samestep.experiments.tables import github
 from tests.cells import SIZED, every_row
 
 ROOT = Path(__file__).parents[2]
@@ -95,8 +96,13 @@ def cells() -> list[Cell]:
     ]
     axes = itertools.product(VARIANTS, SIZED, OPTIMIZERS)
     return plain + [
-        Cell(cell, model, optimizer, parse_cell(cell)[1].dtypes[-1], where) for (cell, where), model, optimizer in axes
+        Cell(cell, model, optimizer, _finest_dtype(cell), where) for (cell, where), model, optimizer in axes
     ]
+
+
+def _finest_dtype(cell: str) -> str:
+    config = apply_cell(cell, RunConfig())
+    return strategy_info(config.framework, config.strategy).dtypes[-1]
 
 
 def store(cell: Cell, result: RunResult) -> None:
@@ -141,6 +147,6 @@ def _shown(value: float | None) -> str:
 
 
 def _source_digest(framework: str) -> str:
-    folders = (ROOT / "common", ROOT / FRAMEWORKS[framework])
+    folders = (ROOT / "common", ROOT / FRAMEWORKS[framework].rpartition(".")[2])
     sources = [path.read_bytes() for folder in folders for path in sorted(folder.rglob("*.py"))]
     return hashlib.sha256(b"".join(sources)).hexdigest()[:16]

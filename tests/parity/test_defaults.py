@@ -2,8 +2,8 @@
 
 import pytest
 
-from common.evidence.metrics import METRICS
-from common.workload.table import WORKLOADS
+from samestep.common.evidence.metrics import METRICS
+from samestep.common.workload.table import WORKLOADS
 from tests.conftest import RunCell
 
 BARS = {"digits-mlp": 0.95, "mnist-cnn": 0.95, "prose-gpt": 4.0, "flights-ranker": 0.65}

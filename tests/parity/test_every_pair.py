@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.evidence.parity import LOSS_BOUND, WEIGHT_BOUND
-from common.runtime.records import read_state
+from samestep.common.evidence.parity import LOSS_BOUND, WEIGHT_BOUND
+from samestep.common.runtime.state_file import read_state
 from tests.cells import SIZED
 from tests.conftest import RunCell
 

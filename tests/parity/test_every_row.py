@@ -2,7 +2,7 @@
 
 import pytest
 
-from common.strategy import StrategyInfo
+from samestep.common.strategy import StrategyInfo
 from tests.cells import SIZED, every_row
 from tests.conftest import RunCell
 
@@ -15,8 +15,9 @@ ROWS = [
 def took_the_same_step(run_cell: RunCell, framework: str, row: StrategyInfo, workload: str, **fields: object) -> None:
     devices = fields.pop("devices", 2) if row.axes else 1
     result = run_cell(f"{framework}:{row.name}", workload, devices=devices, **fields)
-    assert len(result.losses) == result.parity.steps or not row.synchronous
-    if row.synchronous:
+    synchronous = row.synchronous(row.options())
+    assert len(result.losses) == result.parity.steps or not synchronous
+    if synchronous:
         assert result.parity.passed, result.parity.reason
     else:
         assert result.parity.passed is None

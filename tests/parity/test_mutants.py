@@ -4,14 +4,15 @@ import itertools
 
 import pytest
 
-from common.batch import Batch, batches
-from common.config import RunConfig
-from common.evidence.parity import judge
-from common.reference.diagnosis import diagnose
-from common.reference.mutants import MUTANTS, Context, Mutant
-from common.reference.program import TrainingProgram
-from common.strategy import TrainState
-from common.workload.table import Workload, resolve
+from samestep.common.batch import Batch, batches
+from samestep.common.evidence.parity import judge
+from samestep.common.program import TrainState
+from samestep.common.reference.diagnosis import diagnose
+from samestep.common.reference.mutants import MUTANTS, Context, Mutant
+from samestep.common.reference.program import TrainingProgram
+from samestep.common.request import RunConfig
+from samestep.common.run import parse
+from samestep.common.strategy import Run
 from tests.cells import SIZED
 
 STEPS = 8
@@ -19,25 +20,30 @@ DEVICES = 4
 """With two, the last shard missing and the first shard alone are the same step."""
 
 
-def configured(model: str, optimizer: str) -> tuple[RunConfig, Workload]:
-    config = RunConfig(
-        workload=SIZED[model], optimizer=optimizer, dtype="float64", mesh=f"data={DEVICES}", batch_size=48, steps=STEPS
+def described(model: str, optimizer: str) -> Run:
+    """A run of float64 on four devices; only the oracle trains it here."""
+    return parse(
+        RunConfig(
+            strategy="ddp",
+            workload=SIZED[model],
+            optimizer=optimizer,
+            dtype="float64",
+            mesh=f"data={DEVICES}",
+            batch_size=48,
+            steps=STEPS,
+        )
     )
-    return config, resolve(config)
 
 
-def stream(workload: Workload, config: RunConfig, count: int) -> list[Batch]:
-    split = workload.data.load()
-    taken = batches(split.train_inputs, split.train_targets, config.batch_size or 0, config.seed)
-    return list(itertools.islice(taken, count))
+def stream(run: Run, count: int) -> list[Batch]:
+    split = run.workload.data.load()
+    return list(itertools.islice(batches(split.train_inputs, split.train_targets, run.batch_size, run.seed), count))
 
 
-def trained(
-    workload: Workload, config: RunConfig, mutant: Mutant | None, steps: int
-) -> tuple[list[float], TrainState] | None:
+def trained(run: Run, mutant: Mutant | None, steps: int) -> tuple[list[float], TrainState] | None:
     """A run of the oracle, mutated or not; None where the mutant does not apply."""
-    program = TrainingProgram(workload, config)
-    ahead = stream(workload, config, steps + 1)
+    program = TrainingProgram(run)
+    ahead = stream(run, steps + 1)
     if mutant is not None and mutant.name == "swapped_batch":
         program.gradients = lambda batch, right=program.gradients: right(ahead[batch.step + 1])
     elif mutant is not None and not mutant.apply(program, Context(devices=DEVICES)):
@@ -49,23 +55,22 @@ def trained(
 
 def caught(mutant: Mutant, model: str, optimizer: str) -> str | None:
     """The diagnosis of a mutated run; None where the mutant does not apply; fails if it passes for the right step."""
-    config, workload = configured(model, optimizer)
-    wrong = trained(workload, config, mutant, STEPS)
+    run = described(model, optimizer)
+    wrong = trained(run, mutant, STEPS)
     if wrong is None:
         return None
-    right = trained(workload, config, None, STEPS)
+    right = trained(run, None, STEPS)
     assert right is not None
     verdict = judge("oracle", "float64", 0, wrong[0], right[0], wrong[1].params, right[1].params)
     assert not verdict.passed, f"{mutant.name} went unnoticed"
     bad = STEPS - 1 if verdict.first_bad_step is None else verdict.first_bad_step
-    start = TrainingProgram(workload, config).state()
 
     def replay(steps: int) -> tuple[list[float], TrainState]:
-        result = trained(workload, config, mutant, steps)
+        result = trained(run, mutant, steps)
         assert result is not None
         return result
 
-    return diagnose(workload, config, 0, bad, start, replay)
+    return diagnose(run, 0, bad, TrainingProgram(run).state(), replay)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])

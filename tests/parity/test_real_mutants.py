@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from common.config import RunConfig
-from common.reference.mutants import MUTANTS
-from common.runtime.check import check
-from common.runtime.launcher import Launcher
-from experiments import run
+from samestep.common.reference.mutants import MUTANTS
+from samestep.common.request import RunConfig, launch_of
+from samestep.common.run import parse
+from samestep.common.runtime.parent.launcher import Launcher
+from samestep.experiments import run
+from samestep.experiments.arguments import run_command
 from tests.cells import SIZED
 
 WORKER = "tests.parity.mutant_worker"
@@ -54,7 +55,7 @@ def test_a_mutated_program_is_caught_and_diagnosed(
     asked = dataclasses.replace(
         asked, devices=devices, batch_size=48, dtype="float64", parity=True, out=str(tmp_path / "run")
     )
-    result = mutant_launcher.run(*check(asked), environment={"MUTANT": mutant})
+    result = mutant_launcher.run(parse(asked), launch_of(asked), environment={"MUTANT": mutant})
     assert result.status == "not the same step"
     assert result.parity.passed is False
     assert SENTENCES[SAME_STEP.get(name, name)] in result.parity.reason
@@ -64,14 +65,15 @@ def test_a_mutated_program_is_caught_and_diagnosed(
 def test_the_command_says_why_and_exits_with_4(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(run, "Launcher", functools.partial(Launcher, worker=WORKER))
+    with_mutant = functools.partial(Launcher, worker=WORKER)
+    monkeypatch.setattr("samestep.common.runtime.parent.launcher.Launcher", with_mutant)
     monkeypatch.setenv("MUTANT", "torch_sum_for_mean")
     arguments = (
         f"--strategy ddp --devices 2 --workload {SIZED['mlp']} --batch-size 48 --steps 6 --dtype float64 --parity"
     )
     monkeypatch.setattr("sys.argv", ["run", *arguments.split(), "--out", str(tmp_path / "run")])
     with pytest.raises(SystemExit) as ended:
-        run.run_command(run.main)
+        run_command(run.main)
     assert ended.value.code == 4
     told = capsys.readouterr()
     assert "every gradient is 2.000 x the oracle's = number of devices: a sum where a mean belongs" in told.err

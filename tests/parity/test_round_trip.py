@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.config import Techniques
-from common.evidence.parity import LOSS_BOUND, WEIGHT_BOUND
-from common.runtime.records import RunResult, read_state
+from samestep.common.evidence.parity import LOSS_BOUND, WEIGHT_BOUND
+from samestep.common.request import Techniques
+from samestep.common.runtime.records import RunResult
+from samestep.common.runtime.state_file import read_state
 from tests.cells import SIZED
 from tests.conftest import RunCell
 
@@ -64,7 +65,7 @@ def test_a_continued_run_is_judged_against_the_oracle_from_where_it_starts(run_c
 
 @pytest.mark.parametrize(
     "techniques",
-    [Techniques(micro_batches=2), Techniques(clip_norm=0.5), Techniques(micro_batches=3, clip_norm=0.5)],
+    [Techniques(accumulation_steps=2), Techniques(clip_norm=0.5), Techniques(accumulation_steps=3, clip_norm=0.5)],
     ids=["two micro-batches", "clipped", "three micro-batches, clipped"],
 )
 @pytest.mark.parametrize(
@@ -88,7 +89,9 @@ def test_the_clipping_above_does_clip(run_cell: RunCell) -> None:
 @pytest.mark.torch
 def test_the_exchange_is_on_the_last_micro_batch_only(run_cell: RunCell) -> None:
     plain, halves = (
-        run_cell(**DDP, workload=SIZED["mlp"], techniques=Techniques(micro_batches=count), parity=False, **FLOAT64_RUN)
+        run_cell(
+            **DDP, workload=SIZED["mlp"], techniques=Techniques(accumulation_steps=count), parity=False, **FLOAT64_RUN
+        )
         for count in (1, 2)
     )
     assert plain.exchanges == halves.exchanges

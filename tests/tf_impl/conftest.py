@@ -1,15 +1,14 @@
-import dataclasses
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from common.config import RunConfig
-from common.ledger import Footprint
-from common.runtime.check import check
-from common.runtime.launcher import Launcher
-from common.runtime.records import DeviceRow, RunResult
-from experiments.arguments import parse_cell
+from samestep.common.ledger import Footprint
+from samestep.common.request import RunConfig, launch_of
+from samestep.common.run import parse
+from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.records import DeviceRow, RunResult
+from samestep.experiments.arguments import apply_cell
 
 RunTroubled = Callable[..., RunResult]
 
@@ -37,16 +36,14 @@ def run_troubled(troubled: Launcher, tmp_path_factory: pytest.TempPathFactory) -
     """Runs a cell to which something happens; keyword arguments are RunConfig's fields. No process may be left."""
 
     def run(trouble: str, cell: str, workload: str, **fields: object) -> RunResult:
-        framework, info, options = parse_cell(cell)
-        asked = RunConfig(framework=framework, strategy=info.name, options=options, workload=workload)
         defaults = {
             "out": str(tmp_path_factory.mktemp("run") / "run"),
             "timeout_seconds": 30.0,
             "batch_size": 48,
             "steps": 20,
         }
-        config, resolved = check(dataclasses.replace(asked, **{**defaults, **fields}))
-        return troubled.run(config, resolved, environment={"TROUBLE": trouble})
+        asked = apply_cell(cell, RunConfig(workload=workload, **{**defaults, **fields}))
+        return troubled.run(parse(asked), launch_of(asked), environment={"TROUBLE": trouble})
 
     yield run
     assert not left_running(troubled)

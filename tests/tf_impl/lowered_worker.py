@@ -1,19 +1,20 @@
 """Steps of the very function that is lowered for a TPU, taken on the CPU: prints its losses and the oracle's, a case a line."""
 
+import dataclasses
 import itertools
 import json
 
 import numpy as np
 import tensorflow as tf
 
-from common.batch import batches
-from common.config import RunConfig, Techniques
-from common.reference.program import TrainingProgram
-from common.workload.models.spec import init
-from common.workload.table import resolve
+from samestep.common.batch import batches
+from samestep.common.reference.program import TrainingProgram
+from samestep.common.request import RunConfig, Techniques
+from samestep.common.run import parse
+from samestep.common.workload.initial import init
+from samestep.tf_impl.optimizers import corrections
+from samestep.tf_impl.tpu.lowering import Step
 from tests.cells import SIZED
-from tf_impl.optimizers import corrections
-from tf_impl.tpu_lowering import Step
 
 STEPS = 4
 
@@ -24,20 +25,20 @@ CASES = [*((model, "adamw") for model in SIZED), ("mlp", "sgd")]
 def main() -> None:
     """In float64, accumulated over two micro-batches, clipped."""
     for model, optimizer in CASES:
-        techniques = Techniques(micro_batches=2, clip_norm=0.5)
-        config = RunConfig("tf", "tpu", SIZED[model], dtype="float64", optimizer=optimizer, techniques=techniques)
-        workload = resolve(config)
-        data = workload.data.load()
-        oracle, step = TrainingProgram(workload, config), Step(workload, config, replicas=1)
+        techniques = Techniques(accumulation_steps=2, clip_norm=0.5)
+        asked = RunConfig("tf", "tpu", SIZED[model], dtype="float64", optimizer=optimizer, batch_size=48)
+        run = parse(dataclasses.replace(asked, techniques=techniques))
+        data = run.workload.data.load()
+        oracle, step = TrainingProgram(run), Step(run, replicas=1)
         take = tf.function(step, autograph=False)
-        params = [tf.constant(value) for value in init(workload.model, config.seed).values()]
-        state = params + [tf.zeros_like(value) for value in params] * len(step.optimizer.slots)
+        params = [tf.constant(value) for value in init(run.workload.model, run.seed).values()]
+        state = params + [tf.zeros_like(value) for value in params] * len(run.optimizer.slots)
         losses = []
-        stream = batches(data.train_inputs, data.train_targets, 48, config.seed)
+        stream = batches(data.train_inputs, data.train_targets, run.batch_size, run.seed)
         for number, batch in enumerate(itertools.islice(stream, STEPS), start=1):
             oracle.step(batch)
             x, y = map(tf.constant, batch.rows(0, 1))
-            *state, loss = take(*state, x, y, tf.constant(corrections(step.optimizer, number), tf.float64))
+            *state, loss = take(*state, x, y, corrections(run.optimizer, number))
             losses.append(float(loss))
         off = [float(np.abs(a - b.numpy()).max()) for a, b in zip(oracle.params.values(), state, strict=False)]
         print(json.dumps({"model": model, "losses": losses, "oracle": oracle.losses(), "weights_off": max(off)}))

@@ -10,12 +10,12 @@ import time
 
 import pytest
 
-from common.config import RunConfig
-from common.errors import WorkerFailed
-from common.runtime import launcher as launcher_module
-from common.runtime.check import check
-from common.runtime.records import RunResult, load_result
-from common.runtime.topology import resolve, who_am_i, workers
+from samestep.common.errors import WorkerFailed
+from samestep.common.request import RunConfig, launch_of
+from samestep.common.run import parse
+from samestep.common.runtime.parent import launcher as launcher_module
+from samestep.common.runtime.records import RunResult, load_result
+from samestep.common.runtime.topology import fill_in, own_index, workers
 from tests.cells import SIZED
 from tests.conftest import RunCell
 from tests.tf_impl.conftest import RunTroubled, memory
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.tf
 CELL = "tf:multi_worker_mirrored"
 
 
-def costs_what_the_law_says(result: RunResult) -> None:
+def costs_what_was_predicted(result: RunResult) -> None:
     assert memory(result.processes) == memory(result.predicted.footprints)
     assert tuple(result.exchanges) == result.predicted.exchanges
     predicted = result.predicted.sent_bytes_per_step
@@ -37,23 +37,23 @@ def test_ledger(run_cell: RunCell, devices: int) -> None:
     result = run_cell(CELL, "digits-mlp+width=256", devices=devices, dtype="float64", optimizer="adamw")
     assert result.parity.passed, result.parity.reason
     assert [row.role for row in result.processes] == [f"worker-{i}" for i in range(devices)]
-    costs_what_the_law_says(result)
+    costs_what_was_predicted(result)
 
 
 def test_workers_started_by_hand_need_only_tf_config(tmp_path: pathlib.Path) -> None:
     out = tmp_path / "run"
     asked = RunConfig("tf", "multi_worker_mirrored", SIZED["mlp"], devices=2, batch_size=48, steps=5, out=str(out))
-    config, _ = check(asked)
-    launcher_module.prepare(config)
+    run = parse(asked)
+    launcher_module.prepare(run, launch_of(asked))
     addresses = [("127.0.0.1", port) for port in launcher_module.free_ports(2)]
     started = [
         subprocess.Popen(
-            [sys.executable, "-m", "common.runtime.worker", str(out)],
-            env=os.environ | resolve(spec, addresses),
+            [sys.executable, "-m", "samestep", "worker", str(out)],
+            env=os.environ | fill_in(spec, addresses),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        for spec in workers(config)
+        for spec in workers(run)
     ]
     assert [process.wait(60) for process in started] == [0, 0]
     assert load_result(out).parity.passed
@@ -90,7 +90,7 @@ def test_a_taken_port_is_told(run_troubled: RunTroubled, monkeypatch: pytest.Mon
 
 
 def test_tf_config_is_all_that_tells_a_process_who_it_is() -> None:
-    specs = workers(RunConfig("tf", "multi_worker_mirrored", mesh="data=3"))
-    environment = resolve(specs[2], [("a", 1), ("b", 2), ("c", 3)])
+    specs = workers(parse(RunConfig("tf", "multi_worker_mirrored", mesh="data=3", batch_size=48)))
+    environment = fill_in(specs[2], [("a", 1), ("b", 2), ("c", 3)])
     assert json.loads(environment["TF_CONFIG"])["cluster"] == {"worker": ["a:1", "b:2", "c:3"]}
-    assert who_am_i(specs, environment) == 2
+    assert own_index(specs, environment) == 2

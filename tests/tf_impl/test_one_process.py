@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from common.config import RunConfig
-from common.errors import ConfigError, Unavailable
-from common.runtime.check import check
-from common.runtime.launcher import Launcher
-from common.runtime.records import RunResult
+from samestep.common.errors import ConfigError, Unavailable
+from samestep.common.request import RunConfig, launch_of
+from samestep.common.run import parse
+from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.records import RunResult
 from tests.cells import SIZED
 from tests.conftest import RunCell
 from tests.tf_impl.conftest import RunTroubled, memory
@@ -16,7 +16,7 @@ from tests.tf_impl.conftest import RunTroubled, memory
 pytestmark = pytest.mark.tf
 
 
-def costs_what_the_law_says(result: RunResult) -> None:
+def costs_what_was_predicted(result: RunResult) -> None:
     assert memory(result.processes) == memory(result.predicted.footprints)
     assert tuple(result.exchanges) == result.predicted.exchanges
     assert sum(row.sent_bytes_per_step for row in result.processes) == result.predicted.sent_bytes_per_step == 0
@@ -27,14 +27,14 @@ def costs_what_the_law_says(result: RunResult) -> None:
 def test_every_reduction_takes_the_same_step(run_cell: RunCell, reduce: str, devices: int) -> None:
     result = run_cell(f"tf:mirrored+reduce={reduce}", SIZED["mlp"], devices=devices, dtype="float64", optimizer="adamw")
     assert result.parity.passed, result.parity.reason
-    costs_what_the_law_says(result)
+    costs_what_was_predicted(result)
 
 
 @pytest.mark.parametrize("devices", [2, 4])
 @pytest.mark.parametrize("model", ["mlp", "transformer", "ranker"])
 def test_central_storage_holds_every_byte_in_one_place(run_cell: RunCell, model: str, devices: int) -> None:
     result = run_cell("tf:central_storage", SIZED[model], devices=devices, optimizer="adamw", steps=5)
-    costs_what_the_law_says(result)
+    costs_what_was_predicted(result)
     *compute, store = result.processes
     assert all(row.params_bytes == row.optimizer_bytes == 0 for row in compute)
     assert store.optimizer_bytes == 2 * store.params_bytes > 0
@@ -52,8 +52,9 @@ def test_an_unknown_reduction_names_the_nearest(run_cell: RunCell) -> None:
 
 def test_nccl_needs_gpus(launcher: Launcher, tmp_path) -> None:
     asked = RunConfig("tf", "mirrored", SIZED["mlp"], devices=64, batch_size=64, options={"reduce": "nccl"})
+    asked = dataclasses.replace(asked, out=str(tmp_path / "run"))
     with pytest.raises(Unavailable, match="--reduce nccl needs 64 GPUs"):
-        launcher.run(*check(dataclasses.replace(asked, out=str(tmp_path / "run"))))
+        launcher.run(parse(asked), launch_of(asked))
 
 
 @pytest.mark.parametrize("cell", ["tf:mirrored", "tf:central_storage"])

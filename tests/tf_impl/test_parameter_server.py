@@ -1,4 +1,4 @@
-"""parameter_server: where the variables are, what travels, and that it is what the law says."""
+"""parameter_server: where the variables are, what travels, and that it is what was predicted."""
 
 import dataclasses
 import os
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from common.config import RunConfig, Techniques
-from common.errors import ConfigError
-from common.runtime import launcher
-from common.runtime.check import check
-from common.runtime.records import RunResult
-from common.runtime.topology import resolve, served
+from samestep.common.errors import ConfigError
+from samestep.common.request import RunConfig, Techniques, launch_of
+from samestep.common.run import parse
+from samestep.common.runtime.parent import launcher
+from samestep.common.runtime.records import RunResult
+from samestep.common.runtime.topology import chief_workers_and_servers, fill_in
 from tests.cells import SIZED
 from tests.conftest import RunCell
 from tests.tf_impl.conftest import memory
@@ -30,20 +30,20 @@ def sent_bytes(result: RunResult) -> float:
     return sum(row.sent_bytes_per_step for row in result.processes)
 
 
-def obeys_its_law(result: RunResult) -> None:
+def costs_what_was_predicted(result: RunResult) -> None:
     """Footprints and exchanges exactly; the wire within 5 %."""
     assert memory(result.processes) == memory(result.predicted.footprints)
     assert tuple(result.exchanges) == result.predicted.exchanges
-    law = result.predicted.sent_bytes_per_step
-    assert abs(sent_bytes(result) - law) <= 0.05 * law
+    predicted = result.predicted.sent_bytes_per_step
+    assert abs(sent_bytes(result) - predicted) <= 0.05 * predicted
 
 
 @pytest.mark.parametrize("model", ["transformer", "ranker"])
-def test_tables_are_cut_by_rows_and_cost_what_the_law_says(run_cell: RunCell, model: str) -> None:
+def test_tables_are_cut_by_rows_and_cost_what_was_predicted(run_cell: RunCell, model: str) -> None:
     sized = {"batch_size": 480 if model == "ranker" else 48, "dtype": "float64", "optimizer": "adamw", "steps": 5}
     result = run_cell(CELL, SIZED[model], devices=2, **sized)
     assert result.parity.passed, result.parity.reason
-    obeys_its_law(result)
+    costs_what_was_predicted(result)
     servers = [row for row in result.processes if "/job:ps/" in row.device]
     assert len(servers) == 2
     assert all(row.optimizer_bytes == 2 * row.params_bytes > 0 for row in servers)
@@ -54,7 +54,7 @@ def test_tables_are_cut_by_rows_and_cost_what_the_law_says(run_cell: RunCell, mo
 def test_an_update_moves_the_parameters_once_each_way(run_cell: RunCell, cell: str, optimizer: str) -> None:
     sized = {"optimizer": optimizer, "batch_size": 32, "steps": 21}
     result = run_cell(cell, "digits-mlp+width=512", devices=2, parity=False, **sized)
-    obeys_its_law(result)
+    costs_what_was_predicted(result)
     parameters = sum(row.params_bytes for row in result.processes)
     assert parameters > 2e6
     updates = 1 if cell == SERIAL else 2
@@ -68,26 +68,26 @@ def test_an_update_moves_the_parameters_once_each_way(run_cell: RunCell, cell: s
 def test_gradients_of_a_large_table_travel_as_rows(run_cell: RunCell, cell: str) -> None:
     workload = "flights-ranker+hash_buckets=131072"
     result = run_cell(cell, workload, devices=2, steps=21, batch_size=192, parity=False)
-    obeys_its_law(result)
+    costs_what_was_predicted(result)
     table_bytes = 131072 * 8 * 4
     assert sum(row.params_bytes for row in result.processes) > table_bytes
     assert sent_bytes(result) < 0.1 * table_bytes
 
 
 def test_micro_batches_of_rows_add_up(run_cell: RunCell) -> None:
-    techniques = Techniques(micro_batches=2, clip_norm=0.5)
+    techniques = Techniques(accumulation_steps=2, clip_norm=0.5)
     result = run_cell(CELL, SIZED["ranker"], devices=2, dtype="float64", steps=5, batch_size=480, techniques=techniques)
     assert result.parity.passed, result.parity.reason
 
 
 def test_no_server_is_refused() -> None:
     with pytest.raises(ConfigError, match="--parameter-servers is 0"):
-        check(RunConfig("tf", "parameter_server", SIZED["mlp"], devices=2, options={"parameter_servers": 0}))
+        parse(RunConfig("tf", "parameter_server", SIZED["mlp"], devices=2, options={"parameter_servers": 0}))
 
 
 def test_an_unknown_consistency_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"unknown consistency 'asink'\. Did you mean 'async'"):
-        check(RunConfig("tf", "parameter_server", SIZED["mlp"], devices=2, options={"consistency": "asink"}))
+        parse(RunConfig("tf", "parameter_server", SIZED["mlp"], devices=2, options={"consistency": "asink"}))
 
 
 def test_the_chief_prepares_for_each_workers_answers_in_its_own_thread(tmp_path: Path) -> None:
@@ -95,19 +95,20 @@ def test_the_chief_prepares_for_each_workers_answers_in_its_own_thread(tmp_path:
     asked = RunConfig(
         "tf", "parameter_server", SIZED["mlp"], devices=2, batch_size=48, steps=2, out=str(tmp_path / "run")
     )
-    config, _ = check(dataclasses.replace(asked, options={"consistency": "async"}))
-    launcher.prepare(config)
-    specs, log = served(config), tmp_path / "chief.log"
+    asked = dataclasses.replace(asked, options={"consistency": "async"})
+    run = parse(asked)
+    launcher.prepare(run, launch_of(asked))
+    specs, log = chief_workers_and_servers(run), tmp_path / "chief.log"
     addresses = [("127.0.0.1", port) for port in launcher.free_ports(len(specs))]
     verbose = {"TF_CPP_VMODULE": "cluster_function_library_runtime=1", "TF_CPP_MIN_LOG_LEVEL": "0"}
     with log.open("w") as file:
-        command = [sys.executable, "-m", "common.runtime.worker", str(config.out)]
+        command = [sys.executable, "-m", "samestep", "worker", str(asked.out)]
         chief, *others = [
-            subprocess.Popen(command, env=os.environ | verbose | resolve(spec, addresses), stdout=file, stderr=output)
+            subprocess.Popen(command, env=os.environ | verbose | fill_in(spec, addresses), stdout=file, stderr=output)
             for spec, output in zip(specs, [file, *[subprocess.DEVNULL] * (len(specs) - 1)], strict=True)
         ]
     try:
-        assert chief.wait(60) == 0, log.read_text()
+        assert chief.wait(100) == 0, log.read_text()
     finally:
         for process in (chief, *others):
             process.kill()

@@ -8,12 +8,13 @@ import time
 import numpy as np
 import pytest
 
-from common.errors import WorkerFailed
-from common.runtime import launcher as launcher_module
-from common.runtime.records import RunResult, read_state
-from common.workload.models.spec import init
-from common.workload.table import resolve
-from experiments import tables
+from samestep.common.errors import WorkerFailed
+from samestep.common.runtime.parent import launcher as launcher_module
+from samestep.common.runtime.records import RunResult
+from samestep.common.runtime.state_file import read_state
+from samestep.common.workload.initial import init
+from samestep.common.workload.table import resolve
+from samestep.experiments import tables
 from tests.cells import SIZED
 from tests.tf_impl.conftest import RunTroubled
 
@@ -24,7 +25,7 @@ NAMED_WITHIN_SECONDS = 10
 
 def changes(result: RunResult, run: pathlib.Path) -> np.ndarray:
     """By how much each weight has changed."""
-    initial, final = init(resolve(result.config).model, result.seed), read_state(run).params
+    initial, final = init(resolve(result.workload).model, result.seed), read_state(run).params
     return np.concatenate([(final[name] - initial[name]).ravel() for name in initial])
 
 

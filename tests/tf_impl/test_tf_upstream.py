@@ -11,9 +11,9 @@ pytestmark = pytest.mark.tf
 
 SCRIPT = """
     import tensorflow as tf
-    from tf_impl import upstream
-    from tf_impl.devices import logical_cpus
-    from tf_impl.exchanges import count_exchanges
+    from samestep.tf_impl import upstream
+    from samestep.tf_impl.devices import logical_cpus
+    from samestep.tf_impl.exchanges import count_exchanges
 
     devices = logical_cpus(2)
     strategy = tf.distribute.MirroredStrategy(devices, upstream.ring(devices))

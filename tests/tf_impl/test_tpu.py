@@ -7,37 +7,40 @@ import time
 
 import pytest
 
-from common.config import RunConfig, Techniques
-from common.errors import ConfigError, Unavailable, WorkerFailed
-from common.runtime.check import check
-from common.runtime.launcher import free_ports
-from experiments import tables
+from samestep.common.errors import ConfigError, Unavailable, WorkerFailed
+from samestep.common.request import RunConfig, Techniques, launch_of
+from samestep.common.run import parse
+from samestep.common.runtime.parent.check import check_launch
+from samestep.common.runtime.parent.network import free_ports
+from samestep.experiments import tables
+from samestep.tf_impl.tpu import probe as tpu_probe
 from tests.cells import SIZED
 from tests.conftest import RunCell
 from tests.tf_impl.conftest import RunTroubled, memory
-from tf_impl import tpu_probe
 
 pytestmark = pytest.mark.tf
 EMULATED = "emulated: XLA on CPU"
 
 
-def test_emulation_costs_what_the_law_says_and_is_called_one(run_cell: RunCell) -> None:
-    techniques = Techniques(micro_batches=2, clip_norm=0.5)
+def test_emulation_costs_what_was_predicted_and_is_called_one(run_cell: RunCell) -> None:
+    techniques = Techniques(accumulation_steps=2, clip_norm=0.5)
     result = run_cell("tf:tpu", SIZED["mlp"], devices=2, dtype="float64", steps=5, techniques=techniques)
     assert result.parity.passed, result.parity.reason
     assert memory(result.processes) == memory(result.predicted.footprints)
     assert tuple(result.exchanges) == result.predicted.exchanges
     assert result.device_note.startswith(EMULATED)
-    assert tables.cell(result) == f"tf:tpu ({EMULATED})"
+    assert result.emulation == EMULATED
+    assert tables.cell(result) == f"tf:tpu+accumulation_steps=2+clip_norm=0.5 ({EMULATED})"
 
 
 def test_emulation_is_not_ranked(run_cell: RunCell) -> None:
     result = run_cell("tf:tpu", SIZED["mlp"], devices=2, steps=40)
     slower = dataclasses.replace(result.examples_per_second, median=0.0)
     others = [dataclasses.replace(result, strategy=name, examples_per_second=slower) for name in ("mirrored", "single")]
-    others = [dataclasses.replace(r, config=dataclasses.replace(r.config, options={})) for r in others]
+    others = [dataclasses.replace(r, config=dataclasses.replace(r.config, options={}), emulation="") for r in others]
     assert "fastest here: tf:mirrored" in tables.verdict([result, *others])
-    real = dataclasses.replace(result, config=dataclasses.replace(result.config, options={"tpu": "local"}))
+    on_tpu = dataclasses.replace(result.config, options={"tpu": "local"})
+    real = dataclasses.replace(result, config=on_tpu, emulation="")
     assert tables.cell(real) == "tf:tpu+tpu=local"
     assert "fastest here: tf:tpu+tpu=local" in tables.verdict([real, *others])
 
@@ -49,17 +52,18 @@ def test_xla_really_compiles_it(run_troubled: RunTroubled, tmp_path: pathlib.Pat
     assert "on XLA_CPU_JIT: PyFuncStateless" in (tmp_path / "run" / "rank-0.log").read_text()
 
 
-def asked(tpu: str, **fields: object) -> RunConfig:
-    return RunConfig("tf", "tpu", SIZED["mlp"], devices=2, batch_size=48, options={"tpu": tpu}, **fields)
+def check(tpu: str, **fields: object) -> None:
+    asked = RunConfig("tf", "tpu", SIZED["mlp"], devices=2, batch_size=48, options={"tpu": tpu}, **fields)
+    check_launch(parse(asked), launch_of(asked))
 
 
 def test_a_dead_address_is_told_in_the_parent() -> None:
     tpu = f"grpc://127.0.0.1:{free_ports(1)[0]}"
     start = time.monotonic()
     with pytest.raises(Unavailable, match=r"nobody answers there \(Connection refused\); start the TPU"):
-        check(asked(tpu))
+        check(tpu)
     assert time.monotonic() - start < 5
-    check(asked(tpu, prepare=True))  # it will run elsewhere
+    check(tpu, prepare=True)  # it will run elsewhere
 
 
 def test_silence_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +76,7 @@ def test_silence_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tpu_probe, "PROBE_SECONDS", 0.1)
     monkeypatch.setattr(tpu_probe.socket, "create_connection", silent)
     with pytest.raises(Unavailable, match="the name server is silent"):
-        check(asked("grpc://tpu:8470"))
+        check("grpc://tpu:8470")
     ended.set()
 
 
@@ -80,20 +84,20 @@ def test_a_wheel_without_tpu_kernels_is_told_in_the_parent(monkeypatch: pytest.M
     monkeypatch.setattr(tpu_probe, "_installed", lambda name: name == "libtpu")
     start = time.monotonic()
     with pytest.raises(Unavailable, match="pip uninstall tensorflow && pip install tensorflow-tpu"):
-        check(asked("local"))
+        check("local")
     assert time.monotonic() - start < 2
     with pytest.raises(Unavailable, match="pip install google-api-python-client oauth2client"):
-        check(asked("my-tpu"))
+        check("my-tpu")
 
 
 def test_a_machine_without_a_tpu_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tpu_probe, "_installed", lambda name: True)
     monkeypatch.setattr(tpu_probe, "_DEVICES", ("no-such-device*",))
     with pytest.raises(Unavailable, match="this machine has no TPU"):
-        check(asked("local"))
+        check("local")
 
 
 @pytest.mark.parametrize("tpu", ["", "grpc://host", "grpc://:8470", "grpc://host:0", "http://host:8470", "a b"])
 def test_what_is_no_address_is_refused(tpu: str) -> None:
     with pytest.raises(ConfigError, match=f"--tpu is '{tpu}'; give"):
-        check(asked(tpu))
+        check(tpu)

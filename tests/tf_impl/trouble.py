@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 
-from common.runtime import worker
+from samestep.common.runtime.worker import worker
 
 RUN = pathlib.Path()
 """The run directory."""
@@ -17,7 +17,7 @@ def replicas_meet() -> None:
     """Every replica's loss waits until another replica computes its own: one after the other, they never meet."""
     import tensorflow as tf
 
-    from tf_impl import program
+    from samestep.tf_impl.models.losses import LOSSES
 
     barrier = threading.Barrier(2)
 
@@ -25,14 +25,14 @@ def replicas_meet() -> None:
         barrier.wait(timeout=20)
         return loss
 
-    plain = dict(program.LOSSES)
+    plain = dict(LOSSES)
 
     def loss(logits, targets):
         value = plain["cross_entropy"](logits, targets)
         met = tf.numpy_function(meet, [tf.stop_gradient(value)], value.dtype, stateful=False)
         return value + 0 * tf.ensure_shape(met, [])
 
-    program.LOSSES["cross_entropy"] = loss
+    LOSSES["cross_entropy"] = loss
 
 
 def _second_worker() -> bool:
@@ -40,7 +40,7 @@ def _second_worker() -> bool:
 
 
 def _at_step(step, happens) -> None:
-    from common.runtime import loop
+    from samestep.common.runtime.worker import loop
 
     plain = loop.batches
 
@@ -100,7 +100,7 @@ def updates_count_themselves(rows: int = 150) -> None:
     """Each adds 1 to what it read of every weight, which takes a while: two at once would lose one."""
     import tensorflow as tf
 
-    from tf_impl import served_program
+    from samestep.tf_impl.optimizers import UPDATES
 
     def update(spec, w, g, slots, corrections):
         slow = tf.fill([rows, rows], tf.reduce_mean(w) / rows)
@@ -108,14 +108,14 @@ def updates_count_themselves(rows: int = 150) -> None:
             slow = slow @ slow
         w.assign(w + tf.sign(1 + slow[0, 0] ** 2) + 0 * g)  # 1, but nobody knows before it is computed
 
-    served_program.UPDATES["sgd"] = update
+    UPDATES["sgd"] = update
 
 
 def worker_dies_in_an_update() -> None:
-    from tf_impl import served_program
+    from samestep.tf_impl.parameter_server.program import ParameterServerProgram
 
     updates_count_themselves(rows=400)
-    plain = served_program.ServedProgram.step
+    plain = ParameterServerProgram.step
 
     def step(self, batch):
         plain(self, batch)
@@ -124,30 +124,31 @@ def worker_dies_in_an_update() -> None:
                 time.sleep(0.001)
             _strike("worker-0", signal.SIGKILL)
 
-    served_program.ServedProgram.step = step
+    ParameterServerProgram.step = step
 
 
 def dtensor_in_one_function() -> None:
-    from tf_impl import global_program
+    from samestep.tf_impl.dtensor.program import DTensorProgram
+    from samestep.tf_impl.optimizers import corrections as corrections_of
 
-    plain = global_program.GlobalProgram.__init__
+    plain = DTensorProgram.__init__
 
     def init(self, *arguments):
         import tensorflow as tf
 
         plain(self, *arguments)
 
-        def both(xs, ys, corrections):
-            loss, gradients = self.gradients(xs, ys)
+        def both(parts, corrections):
+            loss, gradients = self.gradients(parts)
             self.apply(gradients, corrections)
             return loss, gradients
 
         whole = tf.function(both)
-        now = tf.constant(global_program.corrections(self.optimizer, 1), tf.float64)
-        self._gradients = lambda xs, ys: whole(xs, ys, self.layouts.whole(now))
+        now = corrections_of(self.run.optimizer, 1)
+        self._gradients = lambda parts: whole(parts, self.layouts.replicate(now))
         self._apply = lambda gradients, corrections: None
 
-    global_program.GlobalProgram.__init__ = init
+    DTensorProgram.__init__ = init
 
 
 def main(arguments: list[str]) -> int:

@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from common.runtime import worker
+from samestep.common.runtime.worker import worker
 
 FREE_PORT_ONLY = ("127.0.0.1", 0)
 
@@ -50,7 +50,7 @@ def other_shapes() -> None:
 
 
 def at_step_3(happens: Callable[[], None]) -> None:
-    from torch_impl.program import TrainingProgram
+    from samestep.torch_impl.program import TrainingProgram
 
     right = TrainingProgram.step
 

@@ -1,15 +1,17 @@
-"""What was measured, held against the law, to the byte."""
+"""What was measured, held against the cost model, to the byte."""
 
-from common.ledger import Exchange, Footprint
-from common.runtime.records import DeviceRow, RunResult
+from collections.abc import Iterable
+
+from samestep.common.ledger import Exchange, Footprint
+from samestep.common.runtime.records import RunResult
 
 
-def bytes_of(rows: list[DeviceRow] | tuple[Footprint, ...]) -> list[tuple[int, int, int, int]]:
+def bytes_of(rows: Iterable[Footprint]) -> list[tuple[int, int, int, int]]:
     """Parameters at rest and at their peak, gradients, optimizer; one row per device."""
     return [(r.params_bytes, r.params_peak_bytes, r.gradients_bytes, r.optimizer_bytes) for r in rows]
 
 
-def by_name(exchanges: list[Exchange] | tuple[Exchange, ...]) -> dict[str, tuple[int, int]]:
+def by_name(exchanges: Iterable[Exchange]) -> dict[str, tuple[int, int]]:
     return {each.name: (each.count_per_step, each.bytes_per_step) for each in exchanges}
 
 
@@ -21,5 +23,5 @@ def obeys_its_law(result: RunResult) -> None:
     """Footprints and exchanges exactly; the wire within 1 % and 2 KB a rank."""
     assert bytes_of(result.processes) == bytes_of(result.predicted.footprints)
     assert by_name(result.exchanges) == by_name(result.predicted.exchanges)
-    law = result.predicted.sent_bytes_per_step
-    assert abs(sent_bytes(result) - law) <= 0.01 * law + 2048 * len(result.processes)
+    predicted = result.predicted.sent_bytes_per_step
+    assert abs(sent_bytes(result) - predicted) <= 0.01 * predicted + 2048 * len(result.processes)

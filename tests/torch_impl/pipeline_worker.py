@@ -6,11 +6,11 @@ import os
 import signal
 from pathlib import Path
 
-from common.runtime import worker
+from samestep.common.runtime.worker import worker
 
 
 def _before_chunk_in_step_3(happens) -> None:
-    from torch_impl import scheduled
+    from samestep.torch_impl.pipeline import schedule as scheduled
 
     plain, steps = scheduled.Timeline.step, []
 
@@ -53,20 +53,21 @@ def second_rank_never_comes() -> None:
 
 def server_is_killed() -> None:
     if os.environ["RANK"] == "2":
-        from torch_impl.parameter_server import Server
+        from samestep.torch_impl.parameter_server.server import Server
 
         plain = Server.push
 
-        def push(server, rank, wanted, gradients, version):
+        def push(server, rank, pushed):
+            *_, version = pushed
             if version == 3:
                 os.kill(os.getpid(), signal.SIGKILL)
-            return plain(server, rank, wanted, gradients, version)
+            return plain(server, rank, pushed)
 
         Server.push = push
 
 
 def keeps_its_timeline(run: Path) -> None:
-    from torch_impl.timeline import Timeline
+    from samestep.torch_impl.pipeline.timeline import Timeline
 
     plain = Timeline.measures
 

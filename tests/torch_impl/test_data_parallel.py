@@ -2,13 +2,13 @@
 
 import pytest
 
-from common.config import RunConfig, Techniques
-from common.errors import ConfigError
-from common.runtime.check import check
-from common.runtime.merge import command
-from common.workload.models.spec import num_params
-from common.workload.table import resolve
-from experiments.arguments import parse_cell, parse_run
+from samestep.common.errors import ConfigError
+from samestep.common.request import RunConfig, Techniques, launch_of
+from samestep.common.run import as_config, parse
+from samestep.common.runtime.parent.provenance import command
+from samestep.common.workload.models.spec import num_params
+from samestep.common.workload.table import resolve
+from samestep.experiments.arguments import apply_cell, parse_run
 from tests.cells import SIZED
 from tests.conftest import RunCell
 from tests.torch_impl.ledgers import by_name, bytes_of, obeys_its_law, sent_bytes
@@ -21,11 +21,13 @@ BIG = "digits-mlp+width=352"
 TWO_BY_TWO = {"mesh": "data=2,shard=2", "devices": None}
 BATCH = 960
 """Large, so that there are few batches to predict."""
+COMMAND_WORDS = 4
+"""Of the line that repeats a run, before its flags: `python -m samestep run`."""
 QUICK = {"steps": 4, "parity": False, "optimizer": "adamw", "batch_size": BATCH}
 
 
 def total_bytes(workload: str, item: int = 4) -> int:
-    return num_params(resolve(RunConfig(workload=workload)).model) * item
+    return num_params(resolve(workload).model) * item
 
 
 # --- the ledger -------------------------------------------------------------------------------------------------------
@@ -33,12 +35,12 @@ def total_bytes(workload: str, item: int = 4) -> int:
 
 @pytest.mark.parametrize("model", SIZED)
 @pytest.mark.parametrize("row", ROWS)
-def test_every_model_obeys_the_law(run_cell: RunCell, row: str, model: str) -> None:
+def test_every_model_matches_the_cost_model(run_cell: RunCell, row: str, model: str) -> None:
     obeys_its_law(run_cell(f"torch:{row}", SIZED[model], devices=2, dtype="float64", **QUICK))
 
 
 @pytest.mark.parametrize("row", ROWS[1:])
-def test_a_megabyte_obeys_the_law(run_cell: RunCell, row: str) -> None:
+def test_a_megabyte_matches_the_cost_model(run_cell: RunCell, row: str) -> None:
     assert total_bytes(BIG) >= 1_000_000
     result = run_cell(f"torch:{row}", BIG, devices=2, **QUICK)
     obeys_its_law(result)
@@ -47,14 +49,14 @@ def test_a_megabyte_obeys_the_law(run_cell: RunCell, row: str) -> None:
 
 @pytest.mark.parametrize("devices", [1, 3, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("row", ROWS)
-def test_any_number_of_devices_obeys_the_law(run_cell: RunCell, row: str, devices: int) -> None:
+def test_any_number_of_devices_matches_the_cost_model(run_cell: RunCell, row: str, devices: int) -> None:
     obeys_its_law(run_cell(f"torch:{row}", "digits-mlp+width=33", devices=devices, **QUICK))
 
 
 @pytest.mark.parametrize("row", ["zero2", "fsdp"])
-def test_a_step_in_pieces_obeys_the_law(run_cell: RunCell, row: str) -> None:
+def test_a_step_in_pieces_matches_the_cost_model(run_cell: RunCell, row: str) -> None:
     """Gathered for every micro-batch, reduced once; the norm takes an all-reduce of its own."""
-    techniques = Techniques(micro_batches=2, clip_norm=0.5)
+    techniques = Techniques(accumulation_steps=2, clip_norm=0.5)
     result = run_cell(f"torch:{row}", SIZED["mlp"], techniques=techniques, dtype="float64", **TWO_BY_TWO)
     assert result.parity.passed, result.parity.reason
     obeys_its_law(result)
@@ -88,7 +90,7 @@ def test_uneven_shards_are_the_same_step(run_cell: RunCell, row: str) -> None:
 
 @pytest.mark.parametrize("row", ["c10d", "c10d+ring=true", "dp", "zero1", "zero2", "fsdp"])
 def test_micro_batches_and_clipping_are_the_same_step(run_cell: RunCell, row: str) -> None:
-    techniques = Techniques(micro_batches=3, clip_norm=0.5)
+    techniques = Techniques(accumulation_steps=3, clip_norm=0.5)
     result = run_cell(f"torch:{row}", SIZED["mlp"], devices=2, dtype="float64", techniques=techniques)
     assert result.parity.passed, result.parity.reason
 
@@ -123,7 +125,7 @@ def test_dp_has_five_exchanges_where_ddp_has_one(run_cell: RunCell) -> None:
     }
     assert by_name(ddp.exchanges) == {"all_reduce": (1, params)}
     assert 0 < dp.processes[0].measures["master_share"] < 1
-    assert "threads; nn.DataParallel needs two GPUs" in dp.device_note
+    assert dp.emulation == "threads; nn.DataParallel needs two GPUs"
     assert [row.params_bytes for row in dp.processes] == [params, 0, 0, 0]
 
 
@@ -179,7 +181,7 @@ def test_the_zero_family_keeps_one_nth(run_cell: RunCell, devices: int) -> None:
 )
 def test_a_wrong_request_is_one_line(line: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        check(parse_run(line.split(), "run"))
+        parse(parse_run(line.split(), "run"))
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -187,15 +189,16 @@ def test_a_wrong_request_is_one_line(line: str, says: str) -> None:
 def test_the_whole_command_is_printed_with_its_options(run_cell: RunCell) -> None:
     result = run_cell("torch:c10d+ring=true", SIZED["mlp"], devices=2, **QUICK)
     assert "--ring" in result.command
-    again = parse_run(result.command.split()[3:], "run")
+    again = parse_run(result.command.split()[COMMAND_WORDS:], "run")
     assert (again.strategy, again.options) == ("c10d", {"ring": True})
-    assert parse_cell("torch:c10d+ring=true")[2] == {"ring": True}
+    assert apply_cell("torch:c10d+ring=true", RunConfig()).options == {"ring": True}
 
 
 @pytest.mark.parametrize(
     "line", ["--strategy fsdp --mesh data=2", "--strategy fsdp --devices 2", "--strategy ddp --bucket-bytes 4000"]
 )
 def test_the_command_asks_for_the_same_mesh_and_options(line: str) -> None:
-    config, _ = check(parse_run(line.split(), "run"))
-    again, _ = check(parse_run(command(config).split()[3:], "run"))
-    assert again == config
+    asked = parse_run(line.split(), "run")
+    run = parse(asked)
+    again = parse_run(command(as_config(run, launch_of(asked))).split()[COMMAND_WORDS:], "run")
+    assert parse(again).described() == run.described()

@@ -1,6 +1,5 @@
 """DeepSpeed's ZeRO: the same step at every stage, a state for everybody, and what it says where it is missing."""
 
-import dataclasses
 import importlib.metadata
 import subprocess
 import sys
@@ -10,16 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.config import RunConfig, Techniques
-from common.errors import ConfigError
-from common.evidence.laws.flattened import flattened
-from common.evidence.parity import LOSS_BOUND
-from common.runtime.check import check
-from common.runtime.records import read_state
-from common.strategy import framework_info
-from common.workload.models.spec import num_params
-from common.workload.table import resolve
-from experiments.arguments import parse_run
+from samestep.common.catalog import framework_info
+from samestep.common.errors import ConfigError
+from samestep.common.evidence.costs.deepspeed import cost
+from samestep.common.evidence.parity import LOSS_BOUND
+from samestep.common.request import RunConfig, Techniques
+from samestep.common.run import parse
+from samestep.common.runtime.state_file import read_state
+from samestep.common.workload.models.spec import num_params
+from samestep.experiments.arguments import apply_cell, parse_run
 from tests.cells import SIZED
 from tests.conftest import RunCell
 from tests.torch_impl.ledgers import bytes_of, obeys_its_law
@@ -56,7 +54,7 @@ def test_every_stage_is_the_same_step(run_cell: RunCell, model: str, stage: int,
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_micro_batches_and_clipping_are_the_same_step(run_cell: RunCell, stage: int) -> None:
-    techniques = Techniques(micro_batches=2, clip_norm=0.05)
+    techniques = Techniques(accumulation_steps=2, clip_norm=0.05)
     result = run_cell(row(stage), UNEVEN, devices=3, optimizer="adamw", techniques=techniques)
     assert result.parity.passed, result.parity.reason
     obeys_its_law(result)
@@ -75,13 +73,12 @@ def test_any_number_of_devices_is_the_same_step(run_cell: RunCell, stage: int, d
 
 def test_what_the_law_says_each_stage_keeps() -> None:
     """The last rank of two, in the model's parameters: at rest, at the peak, gradients, AdamW's slots."""
-    workload = resolve(RunConfig(workload=SIZED["mlp"]))
     shares = {}
+    asked = RunConfig(workload=SIZED["mlp"], devices=2, optimizer="adamw", batch_size=48)
     for stage in STAGES:
-        asked = RunConfig(strategy="deepspeed", workload=SIZED["mlp"], devices=2, optimizer="adamw")
-        config = dataclasses.replace(asked, options={"zero_stage": stage}, mesh="data=2", batch_size=48)
-        kept = bytes_of(flattened(workload, config, "gloo").footprints)[1]
-        shares[stage] = [round(size / 4 / num_params(workload.model), 1) for size in kept]
+        run = parse(apply_cell(row(stage), asked))
+        kept = bytes_of(cost(run, "gloo").footprints)[1]
+        shares[stage] = [round(size / 4 / num_params(run.workload.model), 1) for size in kept]
     assert shares == {1: [1.5, 1.5, 0.5, 1.0], 2: [1.5, 1.5, 0.5, 1.0], 3: [1.0, 1.9, 0.5, 1.0]}
 
 
@@ -118,7 +115,7 @@ def test_a_state_goes_from_anywhere_to_anywhere(run_cell: RunCell, tmp_path: Pat
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("--zero-stage 4", "unknown ZeRO stage '4'. Choose from: 1, 2, 3."),
+        ("--zero-stage 4", "unknown zero stage '4'. Choose from: 1, 2, 3."),
         ("--zero-stage two", "--zero-stage is 'two'; give a whole number."),
         ("--dtype float64", "torch:deepspeed trains in float32, not in float64."),
         ("--mesh shard=2", "unknown mesh axis 'shard'"),
@@ -126,7 +123,7 @@ def test_a_state_goes_from_anywhere_to_anywhere(run_cell: RunCell, tmp_path: Pat
 )
 def test_a_wrong_request_is_one_line(line: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        check(parse_run(["--strategy", "deepspeed", *line.split()], "run"))
+        parse(parse_run(["--strategy", "deepspeed", *line.split()], "run"))
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -135,8 +132,8 @@ WITHOUT = """
     import importlib.util as util, sys
     real = util.find_spec
     util.find_spec = lambda name, *rest: None if name == "deepspeed" else real(name, *rest)
-    from experiments import compare, run, strategies
-    from experiments.arguments import run_command
+    from samestep.experiments import compare, run, strategies
+    from samestep.experiments.arguments import run_command
 """
 INSTALL = "deepspeed is not installed: pip install 'samestep[deepspeed]'"
 
@@ -167,8 +164,8 @@ def test_without_the_package_the_overview_says_so() -> None:
 
 
 def test_no_other_row_imports_it() -> None:
-    look = f"import importlib; [importlib.import_module(name) for name in {framework_info('torch').preload!r}]"
-    done = told(
-        f"{look}; import torch_impl.strategies.zero1, torch_impl.strategies.fsdp; print('deepspeed' in sys.modules)"
-    )
+    others = [f"samestep.torch_impl.strategies.{name}" for name in ("zero1", "fsdp")]
+    names = [*framework_info("torch").preload, *others]
+    look = f"import importlib; [importlib.import_module(name) for name in {names!r}]"
+    done = told(f"{look}; print('deepspeed' in sys.modules)")
     assert done.stdout == "False\n", done.stderr

@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from common.config import RunConfig
-from common.ledger import Exchange
-from torch_impl import devices
-from torch_impl.replicate import CountedDataParallel
+from samestep.common.ledger import Exchange
+from samestep.common.request import RunConfig
+from samestep.common.run import parse
+from samestep.torch_impl import devices
+from samestep.torch_impl.replicas import CountedDataParallel
 
 pytestmark = pytest.mark.torch
 
@@ -33,10 +34,26 @@ def test_every_rank_takes_the_same_kind_of_device(
     monkeypatch.setattr(torch.cuda, "set_device", lambda index: None)
     monkeypatch.setenv("WORLD_SIZE", str(ranks))
     monkeypatch.setenv("LOCAL_RANK", str(rank))
-    device = devices.use_device(RunConfig(), may_share)
+    device = devices.use_device(parse(RunConfig()), may_share)
     assert str(device) == wanted
-    shared = device.type == "cuda" and gpus < ranks
-    assert devices.describe_ranks(device) == ("processes that share a GPU" if shared else "one process per device")
+    assert devices.is_shared(device) == (device.type == "cuda" and gpus < ranks)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "wanted"), [(1, ("processes that share a GPU", "gloo")), (2, ("one process per device", "nccl"))]
+)
+def test_ranks_report_the_backend_that_they_joined_with(
+    monkeypatch: pytest.MonkeyPatch, gpus: int, wanted: tuple[str, str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    joined: list[str] = []
+    monkeypatch.setattr(devices, "meet", lambda run: None)
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda backend, **group: joined.append(backend))
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "host"}.items():
+        monkeypatch.setenv(name, value)
+    hardware = devices.join_group(parse(RunConfig(strategy="ddp", devices=2)), torch.device("cuda", 0))
+    assert (hardware.note, hardware.backend) == wanted
+    assert joined == [hardware.backend]
 
 
 def test_data_parallel_has_five_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,11 +69,11 @@ def test_data_parallel_has_five_exchanges(monkeypatch: pytest.MonkeyPatch) -> No
     outputs = [replica(*shard) for replica, shard in zip(replicas, shards, strict=True)]
     assert counted.gather(outputs, 0).shape == (6, 3)
     params = 4 * (4 * 3 + 3)
-    assert set(counted.counts.exchanged()) == {
+    assert set(counted.counts.take_exchanges()) == {
         Exchange("scatter_inputs", 1, 4 * 3 * 4),
         Exchange("broadcast_parameters", 1, params),
         Exchange("gather_outputs", 1, 4 * 3 * 3),
         Exchange("scatter_output_gradients", 1, 4 * 3 * 3),
         Exchange("reduce_gradients", 1, params),
     }
-    assert counted.counts.exchanged() == ()
+    assert counted.counts.take_exchanges() == ()

@@ -21,3 +21,4 @@ def test_two_ranks_share_a_gpu_over_gloo(run_cell: RunCell, row: str) -> None:
     result = run_cell(f"torch:{row}", SIZED["transformer"], devices=2, dtype="float64", optimizer="adamw")
     assert result.parity.passed, result.parity.reason
     assert {row.device for row in result.processes} <= {"cuda:0", "cuda:1"}
+    assert result.backend == ("nccl" if "cuda:1" in {row.device for row in result.processes} else "gloo")

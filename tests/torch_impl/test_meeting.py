@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from common.config import RunConfig
-from common.errors import WorkerFailed
-from common.runtime.check import check
-from common.runtime.launcher import Launcher
-from common.runtime.records import RunResult
+from samestep.common.errors import WorkerFailed
+from samestep.common.request import RunConfig, launch_of
+from samestep.common.run import parse
+from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.records import RunResult
 from tests.processes import descendants
 
 pytestmark = pytest.mark.torch
@@ -33,7 +33,9 @@ def befall(faulty: Launcher, tmp_path: Path) -> Befall:
         asked = dataclasses.replace(asked, parity=False, out=str(tmp_path / "run"), **fields)
         before = descendants()
         try:
-            return faulty.run(*check(asked), environment={"FAULT": fault, "FAULT_RANK": str(rank), **environment})
+            return faulty.run(
+                parse(asked), launch_of(asked), environment={"FAULT": fault, "FAULT_RANK": str(rank), **environment}
+            )
         finally:
             assert descendants() == before
 

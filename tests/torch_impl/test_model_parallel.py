@@ -2,9 +2,9 @@
 
 import pytest
 
-from common.config import Techniques
-from common.evidence.laws.pipelined import SCHEDULES
-from common.runtime.records import RunResult
+from samestep.common.request import Techniques
+from samestep.common.runtime.records import RunResult
+from samestep.common.workload.pipeline import SCHEDULES
 from tests.cells import SIZED
 from tests.conftest import RunCell
 from tests.torch_impl.ledgers import by_name, bytes_of, obeys_its_law
@@ -76,7 +76,7 @@ def test_one_micro_batch_is_bitwise_mp(run_cell: RunCell) -> None:
 
 @pytest.mark.parametrize("cell", ["torch:mp", "torch:pp", "torch:pp+schedule=zbv_zero_bubble", "torch:tp"])
 def test_a_step_in_pieces_clipped_is_the_same_step(run_cell: RunCell, cell: str) -> None:
-    techniques = Techniques(micro_batches=2, clip_norm=0.5)
+    techniques = Techniques(accumulation_steps=2, clip_norm=0.5)
     result = run_cell(cell, SIZED["mlp"], devices=2, techniques=techniques, **QUICK)
     is_the_same_step(result)
     obeys_its_law(result)

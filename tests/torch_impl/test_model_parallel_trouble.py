@@ -1,6 +1,5 @@
 """What goes wrong in a model that is split: told in one line that names the culprit, and no process is left."""
 
-import dataclasses
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -8,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from common.config import RunConfig, Techniques
-from common.errors import ConfigError, WorkerFailed
-from common.runtime.check import check
-from common.runtime.launcher import Launcher
-from experiments.arguments import parse_cell
+from samestep.common.errors import ConfigError, WorkerFailed
+from samestep.common.request import RunConfig, Techniques, launch_of
+from samestep.common.run import parse
+from samestep.common.runtime.parent.launcher import Launcher
+from samestep.experiments.arguments import apply_cell
 from tests.cells import SIZED
 from tests.processes import alive
 
@@ -22,10 +21,8 @@ pytestmark = pytest.mark.torch
 
 
 def refused(cell: str, workload: str, **fields: object) -> str:
-    framework, info, options = parse_cell(cell)
-    asked = RunConfig(framework=framework, strategy=info.name, options=options, workload=workload, batch_size=48)
     with pytest.raises(ConfigError) as caught:
-        check(dataclasses.replace(asked, **fields))
+        parse(apply_cell(cell, RunConfig(workload=workload, **{"batch_size": 48, **fields})))
     return str(caught.value)
 
 
@@ -46,21 +43,23 @@ def test_micro_batches_that_do_not_divide() -> None:
 
 
 @pytest.mark.parametrize("cell", ["torch:mp", "torch:pp", "torch:rpc", "torch:hybrid"])
-def test_more_stages_than_cuts(cell: str) -> None:
+def test_more_stages_than_segments(cell: str) -> None:
     told = refused(cell, SIZED["cnn"], devices=8)
-    assert "8 stages are more than the 4 cuts of mnist-cnn+filters=4+hidden=16 (blocks/0, blocks/1, ...)" in told
+    assert "8 stages are more than the 4 segments of mnist-cnn+filters=4+hidden=16 (blocks/0, blocks/1, ...)" in told
     assert "use 4 ranks or fewer" in told
 
 
 def test_two_stages_a_rank_count_twice() -> None:
     told = refused("torch:pp+schedule=zbv_zero_bubble", SIZED["cnn"], devices=4)
-    assert "8 stages (2 a rank) are more than the 4 cuts" in told
+    assert "8 stages (2 a rank) are more than the 4 segments" in told
     assert "use 2 ranks or fewer" in told
 
 
 def test_a_tensor_axis_that_does_not_divide_the_heads() -> None:
     told = refused("torch:tp", "prose-gpt+heads=4+width=48", devices=3)
-    assert told == "4 heads do not divide among a tensor axis of 3; use one that divides 4, or +heads=."
+    assert (
+        told == "4 heads do not divide among a tensor axis of 3; use one that divides 4, or another number of +heads=."
+    )
     assert "equal parts" in refused("torch:tp", "digits-mlp+width=32", devices=3)
     assert "3" in refused("torch:hybrid", "digits-mlp+width=32", mesh="pipe=2,tensor=3")
 
@@ -118,15 +117,11 @@ def fail(troubled: Launcher, tmp_path: Path) -> Fail:
     """Runs a cell to which something happens; returns what is told of it. No process may be left, nor a run that says nothing."""
 
     def fail(trouble: str, cell: str, seconds: float, **fields: object) -> str:
-        framework, info, options = parse_cell(cell)
-        asked = RunConfig(framework=framework, strategy=info.name, options=options, workload=SIZED["mlp"])
         fields = {"batch_size": 48, "steps": 20, "timeout_seconds": 20.0, "parity": False, **fields}
+        asked = apply_cell(cell, RunConfig(workload=SIZED["mlp"], out=str(tmp_path / "run"), **fields))
         start = time.monotonic()
         with pytest.raises(WorkerFailed) as caught:
-            troubled.run(
-                *check(dataclasses.replace(asked, out=str(tmp_path / "run"), **fields)),
-                environment={"TROUBLE": trouble},
-            )
+            troubled.run(parse(asked), launch_of(asked), environment={"TROUBLE": trouble})
         assert time.monotonic() - start < seconds
         assert (tmp_path / "run" / "error.json").exists()
         assert not alive(pid for server in troubled._servers.values() for pid in server.pids.values())

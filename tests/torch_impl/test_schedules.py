@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from common.config import RunConfig
-from common.evidence.laws.pipelined import SCHEDULES
-from common.runtime.check import check
-from common.runtime.launcher import Launcher
+from samestep.common.request import RunConfig, launch_of
+from samestep.common.run import parse
+from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.workload.pipeline import SCHEDULES
 
 pytestmark = pytest.mark.torch
 
@@ -46,7 +46,7 @@ def orders(keeping: Launcher, tmp_path_factory: pytest.TempPathFactory) -> Calla
                 timeout_seconds=30,
                 out=str(out),
             )
-            keeping.run(*check(asked))
+            keeping.run(parse(asked), launch_of(asked))
             known[key] = [kept(out, rank) for rank in range(ranks)]
         return known[key]
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.torch
 ALONE = """
     import torch, torch.distributed as dist
     from torch import nn
-    from torch_impl import upstream
+    from samestep.torch_impl import upstream
 
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))

@@ -2,12 +2,12 @@
 
 import tensorflow as tf
 
-from common.workload.models.spec import ModelSpec
-from tf_impl.models.cnn import BabyCNN
-from tf_impl.models.layers import VariableFactory
-from tf_impl.models.mlp import Mlp
-from tf_impl.models.ranker import Ranker
-from tf_impl.models.transformer import Transformer
+from samestep.common.workload.models.spec import ModelSpec
+from samestep.tf_impl.models.cnn import BabyCNN
+from samestep.tf_impl.models.layers import VariableFactory
+from samestep.tf_impl.models.mlp import Mlp
+from samestep.tf_impl.models.ranker import Ranker
+from samestep.tf_impl.models.transformer import Transformer
 
 MODELS = {"mlp": Mlp, "cnn": BabyCNN, "transformer": Transformer, "ranker": Ranker}
 

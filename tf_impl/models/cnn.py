@@ -2,8 +2,8 @@
 
 import tensorflow as tf
 
-from common.workload.models.cnn import CnnSpec
-from tf_impl.models.layers import Convolution, Linear, VariableFactory, average_pool, gelu
+from samestep.common.workload.models.cnn import CnnSpec
+from samestep.tf_impl.models.layers import Convolution, Linear, VariableFactory, average_pool, gelu
 
 
 class BabyCNN(tf.Module):

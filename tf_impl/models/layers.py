@@ -6,7 +6,7 @@ from typing import Protocol
 
 import tensorflow as tf
 
-from common.workload.models.transformer import NORM_EPSILON
+from samestep.common.workload.models.transformer import NORM_EPSILON
 
 
 class VariableFactory(Protocol):

@@ -2,8 +2,8 @@
 
 import tensorflow as tf
 
-from common.workload.models.mlp import MlpSpec
-from tf_impl.models.layers import Linear, VariableFactory, gelu
+from samestep.common.workload.models.mlp import MlpSpec
+from samestep.tf_impl.models.layers import Linear, VariableFactory, gelu
 
 
 class Mlp(tf.Module):

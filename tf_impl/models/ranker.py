@@ -2,8 +2,8 @@
 
 import tensorflow as tf
 
-from common.workload.models.ranker import RankerSpec
-from tf_impl.models.layers import Linear, Table, VariableFactory, gelu
+from samestep.common.workload.models.ranker import RankerSpec
+from samestep.tf_impl.models.layers import Linear, Table, VariableFactory, gelu
 
 
 class Ranker(tf.Module):

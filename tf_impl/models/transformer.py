@@ -7,8 +7,8 @@ import math
 
 import tensorflow as tf
 
-from common.workload.models.transformer import TransformerSpec
-from tf_impl.models.layers import Linear, Norm, Table, VariableFactory, gelu
+from samestep.common.workload.models.transformer import TransformerSpec
+from samestep.tf_impl.models.layers import Linear, Norm, Table, VariableFactory, gelu
 
 
 class Embedding(tf.Module):

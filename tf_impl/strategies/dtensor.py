@@ -1,8 +1,8 @@
-"""DTensor: one program over whole tensors on a mesh data x tensor; TensorFlow cuts them and puts the collectives in.
+"""DTensor: one program over full tensors on a mesh data x tensor; TensorFlow shards them and puts the collectives in.
 
 Replicated: along data the parameters, along tensor the batch. Split: the batch along data; along tensor every
 parameter of the split table: tables by rows, linear layers by column, then by row (Megatron).
-Sent: gradients all-reduced along data; along tensor an activation per pair of layers each way, tables and logits whole.
+Sent: gradients all-reduced along data; along tensor an activation per pair of layers each way, tables and logits in full.
 Use it when a layer does not fit one device, or to mix both axes without writing one collective.
 """
 
@@ -11,37 +11,34 @@ import os
 
 from tensorflow.experimental import dtensor
 
-from common.config import RunConfig
-from common.mesh import Mesh
-from common.runtime.topology import num_devices
-from common.workload.models.spec import even_split_table
-from common.workload.table import Workload
-from tf_impl.devices import use_devices
-from tf_impl.global_program import GlobalProgram
-from tf_impl.layouts import Layouts
+from samestep.common.program import Hardware
+from samestep.common.strategy import Run
+from samestep.common.workload.split import even_split_table
+from samestep.tf_impl.devices import kind, use_devices
+from samestep.tf_impl.dtensor.layouts import Layouts
+from samestep.tf_impl.dtensor.program import DTensorProgram
+from samestep.tf_impl.options import DTensorOptions
 
 
-def build(workload: Workload, config: RunConfig) -> GlobalProgram:
-    """The program of one client, which drives its share of the devices."""
-    asked = Mesh.parse(config.mesh or "data=1")
-    axes = [("data", asked.axis("data")), ("tensor", asked.axis("tensor"))]
-    clients = int(config.options["clients"])
-    devices = use_devices(config, num_devices(config) // clients)
-    kind = devices[0].partition(":")[0]
+def build(run: Run[DTensorOptions]) -> DTensorProgram:
+    """Builds the program of one client, which drives its share of the devices."""
+    clients, tensor = run.options.clients, run.mesh.axis("tensor")
+    axes = [("data", run.mesh.axis("data")), ("tensor", tensor)]
+    devices = use_devices(run, run.num_devices // clients)
     if clients > 1:
-        _tell_dtensor_who_i_am()
-        dtensor.initialize_accelerator_system(kind)
-        mesh = dtensor.create_distributed_mesh(axes, device_type=kind)
+        device_type = devices[0].partition(":")[0]
+        _identify_client()
+        dtensor.initialize_accelerator_system(device_type)
+        mesh = dtensor.create_distributed_mesh(axes, device_type=device_type)
     else:
         mesh = dtensor.create_mesh(axes, devices=devices)
-    tensor = asked.axis("tensor")
-    layouts = Layouts(mesh, even_split_table(workload.model, tensor) if tensor > 1 else {})
-    note = f"{'logical CPU devices' if kind == 'CPU' else 'GPUs'} of {clients} process{'es' if clients > 1 else ''}"
-    return GlobalProgram(workload, config, layouts, note)
+    layouts = Layouts(mesh, even_split_table(run.workload.model, tensor) if tensor > 1 else {})
+    note = f"{kind(devices)} of {clients} process{'es' if clients > 1 else ''}"
+    return DTensorProgram(run, layouts, Hardware(note=note, backend="grpc" if clients > 1 else "memory"))
 
 
-def _tell_dtensor_who_i_am() -> None:
-    """DTensor reads its own variables; they say nothing that TF_CONFIG does not say."""
+def _identify_client() -> None:
+    """Sets the variables that DTensor reads; they repeat what TF_CONFIG says."""
     described = json.loads(os.environ["TF_CONFIG"])
     jobs = described["cluster"][described["task"]["type"]]
     os.environ["DTENSOR_CLIENT_ID"] = str(described["task"]["index"])

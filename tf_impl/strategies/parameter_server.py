@@ -5,35 +5,33 @@ Sent: a worker reads P and sends P of gradients back, of a table only the rows i
 Use it when tables do not fit one machine, or, async, where workers come and go.
 """
 
-import json
 import os
 
 import tensorflow as tf
 
-from common.config import RunConfig
-from common.workload.table import Workload
-from tf_impl.served_program import ServedProgram
+from samestep.common.strategy import Run
+from samestep.tf_impl.options import ParameterServerOptions
+from samestep.tf_impl.parameter_server.program import ParameterServerProgram
 
 SERVING = ("worker", "ps")
 INTER_OP_THREADS = 2
 """With one thread, its own choice on one core, a server waits for ever for what that thread should do (2.21)."""
-HERE: list[tf.distribute.Server] = []
-"""The server, in the process of a worker or a server: it serves for as long as it is held."""
+_LOCAL_SERVER: list[tf.distribute.Server] = []
+"""The server, in the process of a worker or a server: it serves for as long as it is referenced."""
 
 
-def build(workload: Workload, config: RunConfig) -> ServedProgram | None:
-    """The program of the chief; None in a worker or a server, which has begun to serve."""
+def build(run: Run[ParameterServerOptions]) -> ParameterServerProgram | None:
+    """Builds the program of the chief; returns None in a worker or a server, which has begun to serve."""
     os.environ["GRPC_FAIL_FAST"] = "use_caller"  # else a server that is not up yet fails the run
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     tf.config.set_visible_devices([], "GPU")
-    tf.config.threading.set_intra_op_parallelism_threads(config.threads)
+    tf.config.threading.set_intra_op_parallelism_threads(run.threads)
     tf.config.threading.set_inter_op_parallelism_threads(INTER_OP_THREADS)
     if resolver.task_type in SERVING:
         threads = tf.compat.v1.ConfigProto(
-            intra_op_parallelism_threads=config.threads, inter_op_parallelism_threads=INTER_OP_THREADS
+            intra_op_parallelism_threads=run.threads, inter_op_parallelism_threads=INTER_OP_THREADS
         )
         task = resolver.cluster_spec(), resolver.task_type, resolver.task_id
-        HERE[:] = [tf.distribute.Server(*task, protocol="grpc", config=threads)]
+        _LOCAL_SERVER[:] = [tf.distribute.Server(*task, protocol="grpc", config=threads)]
         return None
-    servers = len(json.loads(os.environ["TF_CONFIG"])["cluster"]["ps"])
-    return ServedProgram(workload, config, resolver, servers)
+    return ParameterServerProgram(run, resolver)

@@ -14,40 +14,40 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pydantic
 import tensorflow as tf
 
-from common.batch import Batch
-from common.config import RunConfig
-from common.errors import ERRORS, Unavailable, WorkerFailed
-from common.ledger import Compiled, read_compiled
-from common.mesh import Mesh
-from common.runtime.topology import num_devices
-from common.workload.models.spec import even_split_table
-from common.workload.table import Workload
-from tf_impl.devices import use_cpu
-from tf_impl.program import Parts, TrainingProgram
-from tf_impl.tpu_lowering import Step, stablehlo
-from tf_impl.tpu_probe import probe
-from tf_impl.tpu_topology import COMPILER_ENVIRONMENT
+from samestep.common.batch import Batch
+from samestep.common.errors import ERRORS, Unavailable, WorkerFailed
+from samestep.common.ledger import Compiled
+from samestep.common.program import Hardware
+from samestep.common.strategy import Run
+from samestep.common.workload.split import even_split_table
+from samestep.tf_impl.devices import kind, use_cpu
+from samestep.tf_impl.options import TpuOptions
+from samestep.tf_impl.program import Parts, TrainingProgram
+from samestep.tf_impl.tpu.lowering import Step, lower
+from samestep.tf_impl.tpu.probe import probe
+from samestep.tf_impl.tpu.topology import COMPILER_ENVIRONMENT
 
 
-def build(workload: Workload, config: RunConfig) -> TrainingProgram:
-    """The program of the one process, over cores or over logical devices that stand in for them.
+def build(run: Run[TpuOptions]) -> TrainingProgram:
+    """Builds the program of the one process, over cores or over logical devices that stand in for them.
 
     Raises:
         Unavailable: The TPU that was asked for is not there, or has fewer cores.
     """
-    count, tpu = num_devices(config), config.options["tpu"]
+    count, tpu = run.num_devices, run.options.tpu
     if tpu is not None:
-        note = f"{count} core{'s' if count > 1 else ''} of the TPU {tpu}"
-        return TrainingProgram(workload, config, Parts(strategy=_cores(str(tpu), count), device_note=note))
-    strategy = tf.distribute.MirroredStrategy(use_cpu(config, count))
-    note = "logical CPU devices of one process"
-    return TrainingProgram(workload, config, Parts(strategy=strategy, device_note=note, compiled=True))
+        hardware = Hardware(note=f"{count} core{'s' if count > 1 else ''} of the TPU {tpu}")
+        return TrainingProgram(run, Parts(_cores(tpu, count), hardware))
+    devices = use_cpu(run, count)
+    hardware = Hardware(note=f"{kind(devices)} of one process", emulation=run.strategy.emulation)
+    return TrainingProgram(run, Parts(tf.distribute.MirroredStrategy(devices), hardware, compiled=True))
 
 
 def _cores(tpu: str, count: int) -> tf.distribute.TPUStrategy:
-    """TPUStrategy on the first cores of a TPU; it compiles the whole step, exchange and update included."""
+    """Makes TPUStrategy on the first cores of a TPU; it compiles the whole step, exchange and update included."""
     probe(tpu)
     resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu)
     try:
@@ -64,38 +64,36 @@ def _cores(tpu: str, count: int) -> tf.distribute.TPUStrategy:
     return tf.distribute.TPUStrategy(resolver, experimental_device_assignment=assignment)
 
 
-def compile_step(workload: Workload, config: RunConfig, batch: Batch, run: Path) -> Compiled:
+def compile_step(run: Run[TpuOptions], batch: Batch, directory: Path) -> Compiled:
     """Lowers one training step and has it compiled, in a process without TensorFlow, for the cores of a TPU.
 
     Each replica takes a shard of the batch along the axis data, and is cut over the axis tensor as the split table says.
 
     Args:
-        workload: What would be trained.
-        config: A checked configuration.
+        run: What would be trained.
         batch: For its shapes.
-        run: The run directory; the lowered step stays there.
+        directory: The run directory; the lowered step stays there.
 
     Raises:
-        ConfigError: The compiler knows no such TPU.
+        ConfigError: The compiler has no such TPU.
         Unavailable: jax cannot read what libtpu compiles.
         WorkerFailed: The compiler cannot compile it, or is gone.
     """
-    mesh = Mesh.parse(config.mesh or "data=1")
-    replicas, partitions = mesh.axis("data"), mesh.axis("tensor")
-    split = even_split_table(workload.model, partitions)
+    replicas, partitions = run.mesh.axis("data"), run.mesh.axis("tensor")
+    split = even_split_table(run.workload.model, partitions)
     request = {
-        "topology": config.options["tpu_topology"],
+        "topology": run.options.tpu_topology,
         "replicas": replicas,
         "partitions": partitions,
-        "splits": [split.get(name) for name in workload.model.params()] * (1 + len(workload.optimizer(config).slots)),
+        "splits": [split.get(name) for name in run.workload.model.params()] * (1 + len(run.optimizer.slots)),
     }
-    (run / "step.json").write_text(json.dumps(request))
-    (run / "step.stablehlo").write_bytes(stablehlo(Step(workload, config, replicas), batch))
-    line = [sys.executable, "-m", "tf_impl.tpu_compile", str(run), str(os.getpid())]
+    (directory / "step.json").write_text(json.dumps(request))
+    (directory / "step.stablehlo").write_bytes(lower(Step(run, replicas), batch))
+    line = [sys.executable, "-m", "samestep.tf_impl.tpu.compile", str(directory), str(os.getpid())]
     done = subprocess.run(line, env=os.environ | COMPILER_ENVIRONMENT, check=False)
     if done.returncode:
         raise WorkerFailed(f"the TPU compiler ended with exit code {done.returncode}")
-    values = json.loads((run / "compiled.json").read_text())
+    values = json.loads((directory / "compiled.json").read_text())
     if "error" in values:
         raise ERRORS[values["error"]](values["message"])
-    return read_compiled(values)
+    return pydantic.TypeAdapter(Compiled).validate_python(values)

@@ -2,11 +2,11 @@
 
 from torch import nn
 
-from common.workload.models.spec import ModelSpec
-from torch_impl.models.cnn import BabyCNN
-from torch_impl.models.mlp import Mlp
-from torch_impl.models.ranker import Ranker
-from torch_impl.models.transformer import Transformer
+from samestep.common.workload.models.spec import ModelSpec
+from samestep.torch_impl.models.cnn import BabyCNN
+from samestep.torch_impl.models.mlp import Mlp
+from samestep.torch_impl.models.ranker import Ranker
+from samestep.torch_impl.models.transformer import Transformer
 
 MODELS = {"mlp": Mlp, "cnn": BabyCNN, "transformer": Transformer, "ranker": Ranker}
 

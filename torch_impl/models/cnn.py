@@ -4,8 +4,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from common.workload.models.cnn import CnnSpec
-from torch_impl.models.pieces import Piece, chained
+from samestep.common.workload.models.cnn import CnnSpec
+from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 
 
 class BabyCNN(nn.Module):
@@ -19,7 +19,7 @@ class BabyCNN(nn.Module):
         self.hidden = nn.Linear(height // 4 * (width // 4) * sizes[-1], spec.hidden)
         self.output = nn.Linear(spec.hidden, spec.classes)
 
-    def cuts(self) -> dict[str, Piece]:
+    def segments(self) -> dict[str, SegmentFunction]:
         """Two blocks and two linear layers; channels come last in the neutral layout, second in torch's."""
         return {
             "blocks/0": lambda x: self._block(0, x.permute(0, 3, 1, 2)),
@@ -32,5 +32,5 @@ class BabyCNN(nn.Module):
         return functional.avg_pool2d(functional.gelu(self.blocks[i](x)), 2)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """All pieces in order."""
-        return chained(self.cuts().values(), x)
+        """All segments in order."""
+        return run_segments(self.segments().values(), x)

@@ -4,8 +4,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from common.workload.models.ranker import RankerSpec
-from torch_impl.models.pieces import Piece, chained
+from samestep.common.workload.models.ranker import RankerSpec
+from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 
 
 class Ranker(nn.Module):
@@ -18,8 +18,8 @@ class Ranker(nn.Module):
         self.hidden = nn.ModuleList(nn.Linear(sizes[i], sizes[i + 1]) for i in range(2))
         self.output = nn.Linear(sizes[-1], 1)
 
-    def cuts(self) -> dict[str, Piece]:
-        """Looks up and concatenates; then climbs the tower, one piece a layer."""
+    def segments(self) -> dict[str, SegmentFunction]:
+        """Looks up and concatenates; then climbs the tower, one segment a layer."""
         return {
             "tables": lambda x: torch.cat([table(x[:, i]) for i, table in enumerate(self.tables)], dim=1),
             "hidden/0": lambda x: functional.gelu(self.hidden[0](x)),
@@ -28,5 +28,5 @@ class Ranker(nn.Module):
         }
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """All pieces in order."""
-        return chained(self.cuts().values(), x)
+        """All segments in order."""
+        return run_segments(self.segments().values(), x)

@@ -1,14 +1,27 @@
 """The transformer: pre-LN, causal, learned positions, exact GELU.
 
 Shape suffixes: B batch, T tokens, D width, H heads, K width of a head, V vocabulary.
+
+References:
+    Korthikanti et al., arXiv 2205.05198 (sequence parallel).
 """
 
 import torch
 from torch import nn
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    ParallelStyle,
+    PrepareModuleInput,
+    PrepareModuleOutput,
+    RowwiseParallel,
+    SequenceParallel,
+)
 from torch.nn import functional
 
-from common.workload.models.transformer import NORM_EPSILON, TransformerSpec
-from torch_impl.models.pieces import Piece, chained
+from samestep.common.workload.models.spec import ModelSpec
+from samestep.common.workload.models.transformer import NORM_EPSILON, TransformerSpec
+from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 
 
 class Embedding(nn.Module):
@@ -94,11 +107,30 @@ class Transformer(nn.Module):
         self.blocks = nn.ModuleList(Block(spec) for _ in range(spec.layers))
         self.head = Head(spec)
 
-    def cuts(self) -> dict[str, Piece]:
+    def segments(self) -> dict[str, SegmentFunction]:
         """Embedding, blocks, head."""
         blocks = {f"blocks/{i}": block for i, block in enumerate(self.blocks)}
         return {"embedding": self.embedding, **blocks, "head": self.head}
 
     def forward(self, x_BT: torch.Tensor) -> torch.Tensor:
-        """All pieces in order."""
-        return chained(self.cuts().values(), x_BT)
+        """All segments in order."""
+        return run_segments(self.segments().values(), x_BT)
+
+
+def sequence_parallel_plan(spec: ModelSpec) -> dict[str, ParallelStyle]:
+    """Module -> how it is parallelized where a rank holds only its part of the sequence between the pairs of layers.
+
+    All-gather before a pair, reduce-scatter behind it, and norms on parts of the sequence.
+    """
+    _, *blocks, _ = spec.segments()
+    plan: dict[str, ParallelStyle] = {
+        "embedding": PrepareModuleOutput(output_layouts=Replicate(), desired_output_layouts=Shard(1)),
+        "head.norm": SequenceParallel(),
+        "head.logits": ColwiseParallel(input_layouts=Shard(1), use_local_output=False),
+    }
+    for block in (segment.name.replace("/", ".") for segment in blocks):
+        plan |= {f"{block}.{norm}": SequenceParallel() for norm in ("attention_norm", "mlp_norm")}
+        for pair in ("attention", "mlp"):
+            plan[f"{block}.{pair}"] = PrepareModuleInput(input_layouts=Shard(1), desired_input_layouts=Replicate())
+        plan |= {f"{block}.{out}": RowwiseParallel(output_layouts=Shard(1)) for out in ("attention.output", "mlp.down")}
+    return plan

@@ -13,11 +13,11 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from common.config import RunConfig
-from common.workload.table import Workload
-from torch_impl.devices import describe_ranks, join_group, synchronize, use_device
-from torch_impl.optimizers import build_optimizer
-from torch_impl.program import Parts, TrainingProgram, fresh_model
+from samestep.common.strategy import Run
+from samestep.torch_impl.devices import join_group, own_shard, synchronize, use_device
+from samestep.torch_impl.optimizers import build_optimizer
+from samestep.torch_impl.options import C10dOptions
+from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
 
 
 def ring_all_reduce(flat: torch.Tensor) -> None:
@@ -46,7 +46,7 @@ def ring_all_reduce(flat: torch.Tensor) -> None:
 
 
 class FlatExchange:
-    """Sums the gradients of all ranks once they are there; knows how long that took."""
+    """Sums the gradients of all ranks once they are there, and times it."""
 
     def __init__(self, model: nn.Module, device: torch.device, all_reduce: Callable[[torch.Tensor], object]) -> None:
         self._parameters = list(model.parameters())
@@ -56,7 +56,7 @@ class FlatExchange:
 
     @contextlib.contextmanager
     def __call__(self, last: bool) -> Iterator[None]:
-        """Around forward and backward."""
+        """Lets forward and backward pass, then exchanges if it was the last micro-batch."""
         yield
         if last:
             synchronize(self._device)
@@ -70,25 +70,24 @@ class FlatExchange:
             self._seconds.append(time.perf_counter() - start)
 
     def measures(self) -> Mapping[str, float]:
-        """The middle one of all steps; the first step connects the ranks."""
+        """The median over all steps, since the first step also connects the ranks."""
         return {"communication_seconds": sorted(self._seconds)[len(self._seconds) // 2], "overlap_seconds": 0.0}
 
 
-def build(workload: Workload, config: RunConfig) -> TrainingProgram:
-    """The program of one rank."""
-    device = use_device(config, may_share=not config.options["ring"])
-    join_group(config, device)
-    model = fresh_model(workload, config, device)
-    exchange = FlatExchange(model, device, ring_all_reduce if config.options["ring"] else dist.all_reduce)
+def build(run: Run[C10dOptions]) -> TrainingProgram:
+    """Builds the program of one rank."""
+    device = use_device(run, may_share=not run.options.ring)
+    hardware = join_group(run, device)
+    model = build_fresh_model(run, device)
+    exchange = FlatExchange(model, device, ring_all_reduce if run.options.ring else dist.all_reduce)
     parts = Parts(
         model=model,
         bare=model,
-        optimizer=build_optimizer(workload.optimizer(config), model.parameters()),
+        optimizer=build_optimizer(run.optimizer, model.parameters()),
         device=device,
-        shard=(dist.get_rank(), dist.get_world_size()),
+        hardware=hardware,
+        shard=own_shard(),
         exchange=exchange,
-        sum_losses=lambda losses: dist.all_reduce(losses),
         measures=exchange.measures,
-        device_note=describe_ranks(device),
     )
-    return TrainingProgram(workload, config, parts)
+    return TrainingProgram(run, parts)

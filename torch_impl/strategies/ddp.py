@@ -6,32 +6,40 @@ Use it when the model fits one device and there are several.
 """
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from common.config import RunConfig
-from common.workload.table import Workload
-from torch_impl.devices import describe_ranks, join_group, use_device
-from torch_impl.optimizers import build_optimizer
-from torch_impl.program import Parts, TrainingProgram, fresh_model
-from torch_impl.upstream import ddp_logging_data
+from samestep.common.strategy import Run
+from samestep.torch_impl.devices import join_group, own_shard, use_device
+from samestep.torch_impl.optimizers import build_optimizer
+from samestep.torch_impl.options import DdpOptions
+from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
+from samestep.torch_impl.upstream import ddp_logging_data
 
 MEBIBYTE = 1 << 20
 
 
-def wrapped(bare: nn.Module, config: RunConfig) -> DistributedDataParallel:
-    """The model under DDP; the gradients are views of the buckets, so that there is no second copy of them."""
-    cap = config.options.get("bucket_bytes")
-    return DistributedDataParallel(
-        bare, gradient_as_bucket_view=True, bucket_cap_mb=None if cap is None else int(cap) / MEBIBYTE
-    )
+def wrap(bare: nn.Module, bucket_bytes: int | None = None) -> DistributedDataParallel:
+    """Wraps a model in DDP; the gradients are views of the buckets, which saves a second copy of them.
+
+    Args:
+        bare: The model.
+        bucket_bytes: About the size of a bucket; None leaves it to DDP.
+    """
+    cap = None if bucket_bytes is None else bucket_bytes / MEBIBYTE
+    return DistributedDataParallel(bare, gradient_as_bucket_view=True, bucket_cap_mb=cap)
 
 
-def overlap(model: DistributedDataParallel) -> Mapping[str, float]:
-    """How long the gradients were on their way, and how much of that hid behind the backward pass, in seconds."""
+def exchange_on_last(model: DistributedDataParallel) -> Callable[[bool], contextlib.AbstractContextManager[None]]:
+    """Lets DDP all-reduce in the backward pass of the last micro-batch only."""
+    return lambda last: contextlib.nullcontext() if last else model.no_sync()
+
+
+def measure_overlap(model: DistributedDataParallel) -> Mapping[str, float]:
+    """The seconds that the gradients were on their way, and how many of those overlapped the backward pass."""
     logged = ddp_logging_data(model)  # without the times where no bucket was ever sent
     nanoseconds = {
         "communication_seconds": logged.get("avg_backward_comm_time", 0.0),
@@ -40,22 +48,21 @@ def overlap(model: DistributedDataParallel) -> Mapping[str, float]:
     return {name: value / 1e9 for name, value in nanoseconds.items()}
 
 
-def build(workload: Workload, config: RunConfig) -> TrainingProgram:
-    """The program of one rank."""
-    device = use_device(config, may_share=True)
-    join_group(config, device)
-    bare = fresh_model(workload, config, device)
-    model = wrapped(bare, config)
+def build(run: Run[DdpOptions]) -> TrainingProgram:
+    """Builds the program of one rank."""
+    device = use_device(run, may_share=True)
+    hardware = join_group(run, device)
+    bare = build_fresh_model(run, device)
+    model = wrap(bare, run.options.bucket_bytes)
     parts = Parts(
         model=model,
         bare=bare,
-        optimizer=build_optimizer(workload.optimizer(config), model.parameters()),
+        optimizer=build_optimizer(run.optimizer, model.parameters()),
         device=device,
-        shard=(dist.get_rank(), dist.get_world_size()),
-        averaged_over=dist.get_world_size(),
-        exchange=lambda last: contextlib.nullcontext() if last else model.no_sync(),
-        sum_losses=lambda losses: dist.all_reduce(losses),
-        measures=lambda: overlap(model),
-        device_note=describe_ranks(device),
+        hardware=hardware,
+        shard=own_shard(),
+        gradient_averaging_factor=dist.get_world_size(),
+        exchange=exchange_on_last(model),
+        measures=lambda: measure_overlap(model),
     )
-    return TrainingProgram(workload, config, parts)
+    return TrainingProgram(run, parts)

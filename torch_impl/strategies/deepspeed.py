@@ -14,30 +14,31 @@ from typing import Any, cast
 
 import deepspeed
 import torch
-import torch.distributed as dist
+from deepspeed import utils
 
-from common.config import RunConfig
-from common.workload.models.spec import num_params
-from common.workload.table import Workload
-from torch_impl import weights
-from torch_impl.devices import join_group, use_device
-from torch_impl.optimizers import build_optimizer
-from torch_impl.program import Parts, TrainingProgram, fresh_model
-from torch_impl.upstream import without_shared_memory_op
-from torch_impl.zero_engine import EngineProgram, EngineUpdate
+from samestep.common.request import Techniques
+from samestep.common.strategy import Run
+from samestep.common.workload.models.spec import ModelSpec, num_params
+from samestep.torch_impl.deepspeed_engine import EngineProgram, EngineUpdate
+from samestep.torch_impl.deepspeed_layouts import LAYOUTS, EngineOptimizerState
+from samestep.torch_impl.devices import join_group, own_shard, use_device
+from samestep.torch_impl.optimizers import build_optimizer
+from samestep.torch_impl.options import DeepSpeedOptions
+from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
+from samestep.torch_impl.upstream import without_shared_memory_op
 
 
-def engine_config(workload: Workload, stage: int) -> dict[str, Any]:
-    """What the engine is told. It has a default for everything; some change the numbers, others split nothing."""
+def engine_config(model: ModelSpec, stage: int) -> dict[str, Any]:
+    """Configures the engine. It has a default for everything; some change the numbers, others split nothing."""
     return {
         "train_micro_batch_size_per_gpu": 1,  # it only counts examples by it
-        "gradient_clipping": 0.0,  # unless told, it clips to 1.0
+        "gradient_clipping": 0.0,  # by default it clips to 1.0
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False,
         "zero_optimization": {
             "stage": stage,
-            "reduce_bucket_size": min(num_params(workload.model), 500_000_000),  # unless told, 2 GB for any model
-            # Unless told, whatever has less than a billion parameters stays whole on every rank.
+            "reduce_bucket_size": min(num_params(model), 500_000_000),  # by default 2 GB for any model
+            # By default, whatever has less than a billion parameters stays whole on every rank.
             "stage3_param_persistence_threshold": 0,
             "stage3_max_live_parameters": 0,
             "stage3_max_reuse_distance": 0,
@@ -46,33 +47,36 @@ def engine_config(workload: Workload, stage: int) -> dict[str, Any]:
     }
 
 
-def build(workload: Workload, config: RunConfig) -> EngineProgram:
-    """The program of one rank."""
-    device, stage = use_device(config), int(config.options["zero_stage"] or 1)
-    join_group(config, device)
+def build(run: Run[DeepSpeedOptions]) -> EngineProgram:
+    """Builds the program of one rank."""
+    device, stage = use_device(run), run.options.zero_stage
+    hardware = join_group(run, device)
     without_shared_memory_op()
-    bare = fresh_model(workload, config, device)
-    named = weights.named_weights(bare)
-    optimizer = build_optimizer(workload.optimizer(config), bare.parameters())
-    engine, *_ = deepspeed.initialize(model=bare, optimizer=optimizer, config=engine_config(workload, stage))
+    bare = build_fresh_model(run, device)
+    optimizer = build_optimizer(run.optimizer, bare.parameters())
+    settings = engine_config(run.workload.model, stage)
+    engine, *_ = deepspeed.initialize(model=bare, optimizer=optimizer, config=settings)
 
     @contextlib.contextmanager
     def exchange(last: bool) -> Iterator[None]:
         engine.set_gradient_accumulation_boundary(last)
         yield
 
-    update = EngineUpdate(engine, config.techniques.clip_norm)
+    update, layout = EngineUpdate(engine, run.techniques), LAYOUTS[stage](engine)
+    shard = own_shard()
     parts = Parts(
         model=engine,
         bare=bare,
         optimizer=cast(torch.optim.Optimizer, update),
         device=device,
-        shard=(dist.get_rank(), dist.get_world_size()),
-        averaged_over=dist.get_world_size(),
+        hardware=hardware,
+        shard=shard,
+        gradient_averaging_factor=shard[1],
         exchange=exchange,
-        sum_losses=lambda losses: dist.all_reduce(losses),
-        device_note="one process per device",
+        full_tensor=utils.safe_get_full_fp32_param,
+        copy_shard=layout.write,
+        optimizer_state=EngineOptimizerState(),
     )
-    unclipped = dataclasses.replace(config, techniques=dataclasses.replace(config.techniques, clip_norm=None))
-    inner = TrainingProgram(workload, unclipped, parts)
-    return EngineProgram(inner, engine, update, named, stage)
+    # The update transforms the gradients; the inner program sees none.
+    inner = dataclasses.replace(run, techniques=Techniques(accumulation_steps=run.accumulation_steps))
+    return EngineProgram(TrainingProgram(inner, parts), engine, update, layout)

@@ -12,18 +12,17 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import nn
 
-from common.config import RunConfig
-from common.ledger import Footprint
-from common.mesh import Mesh
-from common.workload.table import Workload
-from torch_impl.devices import use_device
-from torch_impl.optimizers import build_optimizer
-from torch_impl.program import Parts, TrainingProgram, fresh_model
-from torch_impl.replicate import CountedDataParallel, Replicas
+from samestep.common.ledger import Footprint
+from samestep.common.program import Hardware
+from samestep.common.strategy import Run
+from samestep.torch_impl.devices import use_device
+from samestep.torch_impl.optimizers import build_optimizer
+from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
+from samestep.torch_impl.replicas import CountedDataParallel, Replicas
 
 
 class MasterClock:
-    """Tells the time in which all replicas compute from that in which the master alone works."""
+    """Separates the time in which all replicas compute from that in which the master alone works."""
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
@@ -31,54 +30,63 @@ class MasterClock:
 
     @contextlib.contextmanager
     def __call__(self, last: bool) -> Iterator[None]:
-        """Around forward and backward."""
+        """Times forward and backward."""
         start, together = time.perf_counter(), self._replicas.together_seconds
         yield
         self._seconds += time.perf_counter() - start
         self._together_seconds += self._replicas.together_seconds - together
 
     def measures(self) -> Mapping[str, float]:
-        """Over all steps."""
+        """The master's share over all steps."""
         return {"master_share": 1 - self._together_seconds / self._seconds}
 
 
-def on_threads(workload: Workload, config: RunConfig, model: nn.Module, device: torch.device, count: int) -> Parts:
-    """The algorithm itself, where nn.DataParallel would silently run one module."""
-    replicas = Replicas(model, count, config.threads)
+def build_on_threads(run: Run, model: nn.Module, device: torch.device) -> Parts:
+    """Builds the parts of the algorithm on threads, where nn.DataParallel would silently run one module."""
+    replicas = Replicas(model, run.num_devices, run.threads)
     clock = MasterClock(replicas)
+
+    def footprint(number: int) -> Footprint:
+        return Footprint(
+            device=f"{device} (thread {number})",
+            params_bytes=0,
+            params_peak_bytes=replicas.copied_bytes,
+            gradients_bytes=0,
+            optimizer_bytes=0,
+            source="tensors",
+        )
+
     return Parts(
         model=replicas,
         bare=model,
-        optimizer=build_optimizer(workload.optimizer(config), model.parameters()),
+        optimizer=build_optimizer(run.optimizer, model.parameters()),
         device=device,
-        exchange=clock,
-        exchanged=replicas.counts.exchanged,
-        replicas=lambda: tuple(
-            Footprint(f"{device} (thread {number})", 0, replicas.copied_bytes, 0, 0, "tensors")
-            for number in range(1, count)
+        hardware=Hardware(
+            note="one process, a thread per replica", emulation="threads; nn.DataParallel needs two GPUs"
         ),
+        exchange=clock,
+        take_exchanges=replicas.counts.take_exchanges,
+        replicas=lambda: tuple(footprint(number) for number in range(1, run.num_devices)),
         measures=clock.measures,
-        device_note="one process, a thread per replica",
     )
 
 
-def on_gpus(workload: Workload, config: RunConfig, model: nn.Module, device: torch.device, count: int) -> Parts:
-    """The real class; it needs two GPUs, and has never been run."""
-    parallel = CountedDataParallel(model, list(range(count)))
+def build_on_gpus(run: Run, model: nn.Module, device: torch.device) -> Parts:
+    """Builds the parts of nn.DataParallel itself; it needs two GPUs, and has never been run."""
+    parallel = CountedDataParallel(model, list(range(run.num_devices)))
     return Parts(
         model=parallel,
         bare=model,
-        optimizer=build_optimizer(workload.optimizer(config), model.parameters()),
+        optimizer=build_optimizer(run.optimizer, model.parameters()),
         device=device,
-        exchanged=parallel.counts.exchanged,
-        device_note="one process, a replica per GPU",
+        hardware=Hardware(note="one process, a replica per GPU"),
+        take_exchanges=parallel.counts.take_exchanges,
     )
 
 
-def build(workload: Workload, config: RunConfig) -> TrainingProgram:
-    """The program of the one process there is."""
-    device = use_device(config)
-    count = Mesh.parse(config.mesh or "data=1").size
-    model = fresh_model(workload, config, device)
-    parts = on_gpus if torch.cuda.device_count() >= max(2, count) else on_threads
-    return TrainingProgram(workload, config, parts(workload, config, model, device, count))
+def build(run: Run) -> TrainingProgram:
+    """Builds the program of the one process there is."""
+    device = use_device(run)
+    model = build_fresh_model(run, device)
+    build_parts = build_on_gpus if torch.cuda.device_count() >= max(2, run.num_devices) else build_on_threads
+    return TrainingProgram(run, build_parts(run, model, device))

@@ -16,81 +16,81 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
-from common.config import RunConfig
-from common.mesh import Mesh
-from common.workload.table import Workload
-from torch_impl.devices import join_group, use_device
-from torch_impl.optimizers import build_optimizer
-from torch_impl.program import Parts, TrainingProgram, fresh_model
-from torch_impl.sharded import place, whole
-from torch_impl.upstream import end_of_prediction
+from samestep.common.strategy import Run
+from samestep.torch_impl.devices import join_group, own_shard, use_device
+from samestep.torch_impl.optimizers import build_optimizer
+from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
+from samestep.torch_impl.sharded import copy_shard, full_tensor
+from samestep.torch_impl.upstream import end_of_prediction
 
 
-def blocks(workload: Workload, model: nn.Module) -> list[list[nn.Module]]:
-    """What is gathered together: the modules of each of the model's cuts."""
-    modules = [model.get_submodule(cut.name.replace("/", ".")) for cut in workload.model.cuts()]
+def find_blocks(run: Run, model: nn.Module) -> list[list[nn.Module]]:
+    """Finds what is gathered together: the modules of each of the model's segments."""
+    modules = [model.get_submodule(segment.name.replace("/", ".")) for segment in run.workload.model.segments()]
     # A list of modules has no forward pass that could gather it; its members together have.
     return [list(module) if isinstance(module, nn.ModuleList) else [module] for module in modules]
 
 
-def device_mesh(config: RunConfig, device: torch.device) -> DeviceMesh:
-    """Ranks along `shard`; along `data` outside of it, if the mesh has that."""
-    mesh = Mesh.parse(config.mesh or "shard=1")
-    axes = ["data", "shard"] if mesh.axis("data") > 1 else ["shard"]
-    return init_device_mesh(device.type, tuple(map(mesh.axis, axes)), mesh_dim_names=tuple(axes))
+def build_device_mesh(run: Run, device: torch.device) -> DeviceMesh:
+    """Arranges the ranks along `shard`, and along `data` outside of it, if the mesh has that."""
+    axes = ("data", "shard") if run.mesh.axis("data") > 1 else ("shard",)
+    return init_device_mesh(device.type, tuple(map(run.mesh.axis, axes)), mesh_dim_names=axes)
 
 
-def shard(workload: Workload, config: RunConfig, model: nn.Module, device: torch.device, reshard: bool) -> FSDPModule:
+def shard(run: Run, model: nn.Module, device: torch.device, reshard: bool) -> FSDPModule:
     """Shards a model in place, block by block.
 
     Args:
-        workload: What is trained.
-        config: A checked configuration.
+        run: What is trained.
         model: Whole, on every rank.
         device: Of this process.
         reshard: Whether a block is freed after its forward pass, and gathered again for its backward pass.
     """
-    mesh = device_mesh(config, device)
-    for block in blocks(workload, model):
+    mesh = build_device_mesh(run, device)
+    for block in [*find_blocks(run, model), model]:
         fully_shard(block, mesh=mesh, reshard_after_forward=reshard)
-    fully_shard(model, mesh=mesh, reshard_after_forward=reshard)
     model.register_forward_hook(free_after_prediction)
     return cast(FSDPModule, model)
 
 
 def free_after_prediction(model: FSDPModule, inputs: object, outputs: object) -> None:
-    """No backward pass will follow, which would have done it."""
+    """Frees what a prediction gathered: no backward pass will follow, which would have done it."""
     if not torch.is_grad_enabled():
         end_of_prediction(model)
 
 
-def sharded_parts(workload: Workload, config: RunConfig, model: FSDPModule, device: torch.device) -> Parts:
-    """The parts of a step on a sharded model."""
+def build_sharded(run: Run, reshard: bool) -> TrainingProgram:
+    """Builds the program of one rank.
+
+    Args:
+        run: What is trained.
+        reshard: As in `shard`.
+    """
+    device = use_device(run)
+    hardware = join_group(run, device)
+    model = shard(run, build_fresh_model(run, device), device, reshard)
 
     @contextlib.contextmanager
     def exchange(last: bool) -> Iterator[None]:
         model.set_requires_gradient_sync(last)
         yield
 
-    return Parts(
+    parts = Parts(
         model=model,
         bare=model,
-        optimizer=build_optimizer(workload.optimizer(config), model.parameters()),
+        optimizer=build_optimizer(run.optimizer, model.parameters()),
         device=device,
-        shard=(dist.get_rank(), dist.get_world_size()),
-        averaged_over=dist.get_world_size(),
+        hardware=hardware,
+        shard=own_shard(),
+        gradient_averaging_factor=dist.get_world_size(),
         exchange=exchange,
-        global_norm=lambda gradients: whole(nn.utils.get_total_norm(gradients)),
-        sum_losses=lambda losses: dist.all_reduce(losses),
-        whole=whole,
-        place=place,
-        device_note="one process per device",
+        global_norm=lambda gradients: full_tensor(nn.utils.get_total_norm(gradients)),
+        full_tensor=full_tensor,
+        copy_shard=copy_shard,
     )
+    return TrainingProgram(run, parts)
 
 
-def build(workload: Workload, config: RunConfig) -> TrainingProgram:
-    """The program of one rank."""
-    device = use_device(config)
-    join_group(config, device)
-    model = shard(workload, config, fresh_model(workload, config, device), device, reshard=True)
-    return TrainingProgram(workload, config, sharded_parts(workload, config, model, device))
+def build(run: Run) -> TrainingProgram:
+    """Builds the program of one rank."""
+    return build_sharded(run, reshard=True)

@@ -1,4 +1,4 @@
-"""Three dimensions at once: pipelines of stages, each stage cut by tensor parallelism, all of it replicated or sharded.
+"""Three dimensions at once: pipelines of stages, each stage split by tensor parallelism, all of it replicated or sharded.
 
 Replicated: what each axis leaves whole. Split: the layers along `pipe`, the inside of layers along `tensor`, the batch
 along `data` or `shard`; along `shard` also parameters, gradients and optimizer.
@@ -12,34 +12,38 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import loss_parallel
 
-from common.config import RunConfig
-from common.evidence.laws.pipelined import holders_of
-from common.mesh import Mesh
-from common.workload.table import Workload
-from torch_impl import sharded, upstream
-from torch_impl.devices import join_group, use_device
-from torch_impl.optimizers import build_optimizer
-from torch_impl.pipeline_program import ForwardBackward, Pipe, PipelineParts, PipelineProgram, mean_loss
-from torch_impl.scheduled import scheduled
-from torch_impl.stages import Stage, build_stages, named_weights
-from torch_impl.strategies.fsdp import free_after_prediction
-from torch_impl.tensor_parallel import split_by_tensor
-from torch_impl.timeline import Timeline
+from samestep.common.strategy import Run
+from samestep.common.workload.pipeline import SCHEDULES
+from samestep.torch_impl import sharded, upstream
+from samestep.torch_impl.devices import join_group, use_device
+from samestep.torch_impl.options import PipelineOptions
+from samestep.torch_impl.pipeline.program import Pipe, PipelineParts, PipelinePass, PipelineProgram
+from samestep.torch_impl.pipeline.schedule import scheduled_pass
+from samestep.torch_impl.pipeline.stages import Stage, build_stages
+from samestep.torch_impl.pipeline.timeline import Timeline
+from samestep.torch_impl.step import mean_loss
+from samestep.torch_impl.strategies.fsdp import free_after_prediction
+from samestep.torch_impl.tensor_parallel import split_by_tensor
 
 OUTER = ("data", "shard")
 
 
-def device_mesh(config: RunConfig, device: torch.device) -> DeviceMesh:
-    """The ranks along every axis there is, the tensor axis innermost: neighbours share a machine."""
-    mesh = Mesh.parse(config.mesh or "pipe=1")
+def build_device_mesh(run: Run, device: torch.device) -> DeviceMesh:
+    """Arranges the ranks along every axis there is, the tensor axis innermost: neighbours share a machine."""
     axes = ("pipe", *OUTER, "tensor")
-    return init_device_mesh(device.type, tuple(map(mesh.axis, axes)), mesh_dim_names=axes)
+    return init_device_mesh(device.type, tuple(map(run.mesh.axis, axes)), mesh_dim_names=axes)
 
 
-def spread(workload: Workload, stage: Stage, mesh: DeviceMesh) -> None:
-    """Cuts a stage along `tensor`, then shards it along `shard` or replicates it along `data`, in place."""
+def distribute(run: Run, stage: Stage, mesh: DeviceMesh) -> None:
+    """Splits a stage along `tensor`, then shards it along `shard` or replicates it along `data`, in place.
+
+    Args:
+        run: What is trained.
+        stage: Whole.
+        mesh: All ranks.
+    """
     if mesh["tensor"].size() > 1:
-        split_by_tensor(stage.model, workload.model, mesh["tensor"])
+        split_by_tensor(stage.model, run.workload.model, mesh["tensor"])
     if mesh["shard"].size() > 1:
         fully_shard(stage, mesh=mesh["shard"], reshard_after_forward=False)
         stage.register_forward_hook(free_after_prediction)
@@ -48,8 +52,8 @@ def spread(workload: Workload, stage: Stage, mesh: DeviceMesh) -> None:
         stage.register_forward_hook(free_after_prediction)
 
 
-def under_parallel_loss(forward_backward: ForwardBackward, replicas: int) -> ForwardBackward:
-    """A pass whose logits may lie in parts, and whose gradients are averaged over replicas."""
+def under_parallel_loss(forward_backward: PipelinePass, replicas: int) -> PipelinePass:
+    """Makes a pass whose logits may be sharded, and whose gradients are averaged over replicas."""
 
     def run(x: torch.Tensor | None, y: torch.Tensor | None) -> torch.Tensor | None:
         with loss_parallel():
@@ -59,35 +63,35 @@ def under_parallel_loss(forward_backward: ForwardBackward, replicas: int) -> For
     return run
 
 
-def build(workload: Workload, config: RunConfig) -> PipelineProgram:
-    """The program of one rank."""
-    device = use_device(config)
-    join_group(config, device)
-    mesh = device_mesh(config, device)
+def build(run: Run[PipelineOptions]) -> PipelineProgram:
+    """Builds the program of one rank."""
+    device = use_device(run)
+    hardware = join_group(run, device)
+    mesh = build_device_mesh(run, device)
     (outer,) = [mesh[axis] for axis in OUTER if mesh[axis].size() > 1] or [mesh["data"]]
-    ranks = dist.get_process_group_ranks(mesh["pipe"].get_group())
-    stages = build_stages(workload, config, device, holders_of(config), mesh["pipe"].get_local_rank())
+    stage_ranks = SCHEDULES[run.options.schedule].stage_ranks(run.mesh.axis("pipe"))
+    stages = build_stages(run, device, stage_ranks, mesh["pipe"].get_local_rank())
     for stage in stages.values():
-        spread(workload, stage, mesh)
-    pipe = Pipe(stages, tuple(ranks[holder] for holder in holders_of(config)), device)
-    mean, replicas = mean_loss(workload, config), outer.size()
+        distribute(run, stage, mesh)
+    group = mesh["pipe"].get_group()
+    ranks = dist.get_process_group_ranks(group)
+    pipe = Pipe(stages, tuple(ranks[rank] for rank in stage_ranks), device)
+    mean, replicas = mean_loss(run), outer.size()
 
     def loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return sharded.whole(mean(logits, targets)) * replicas
+        return sharded.full_tensor(mean(logits, targets)) * replicas
 
     timeline = Timeline()
-    passed = scheduled(config, pipe, loss, timeline, mesh["pipe"].get_group())
-    first = mesh["tensor"].get_local_rank() == 0
     counts = outer.get_local_rank() == 0
     parts = PipelineParts(
         pipe=pipe,
-        optimizer=build_optimizer(workload.optimizer(config), [w.parameter for w in named_weights(stages).values()]),
-        forward_backward=under_parallel_loss(passed, replicas),
-        shard=(outer.get_local_rank(), replicas),
-        reports=first,
-        whole=sharded.whole,
-        place=sharded.place,
-        squared_norm=lambda own: counts * sharded.total_norm(own) ** 2,
+        hardware=hardware,
+        forward_backward=under_parallel_loss(scheduled_pass(run, pipe, loss, timeline, group), replicas),
         measures=timeline.measures,
+        shard=(outer.get_local_rank(), replicas),
+        reports=mesh["tensor"].get_local_rank() == 0,
+        full_tensor=sharded.full_tensor,
+        copy_shard=sharded.copy_shard,
+        squared_norm=lambda own: counts * sharded.total_norm(own) ** 2,
     )
-    return PipelineProgram(workload, config, parts)
+    return PipelineProgram(run, parts)

@@ -11,25 +11,22 @@ from collections.abc import Mapping
 import torch
 import torch.distributed as dist
 
-from common.config import RunConfig
-from common.evidence.laws.pipelined import holders_of
-from common.workload.table import Workload
-from torch_impl.devices import join_group, use_device
-from torch_impl.optimizers import build_optimizer
-from torch_impl.pipeline_program import Pipe, PipelineParts, PipelineProgram, mean_loss
-from torch_impl.stages import boundaries, build_stages, named_weights
+from samestep.common.strategy import Run
+from samestep.torch_impl.devices import join_group, use_device
+from samestep.torch_impl.pipeline.program import Pipe, PipelineParts, PipelineProgram
+from samestep.torch_impl.pipeline.stages import build_stages, output_shapes
+from samestep.torch_impl.step import mean_loss
 
 
-class Vertical:
-    """The stage of one rank, its neighbours, and the time spent waiting for them."""
+class VerticalPass:
+    """The pass of a batch through one rank's stage, and the time that the rank spends waiting for its neighbours."""
 
-    def __init__(self, workload: Workload, config: RunConfig, pipe: Pipe) -> None:
+    def __init__(self, run: Run, pipe: Pipe) -> None:
         (self.index,) = pipe.stages
         self.pipe = pipe
-        self.loss = mean_loss(workload, config)
-        self.dtype = getattr(torch, config.dtype)
-        rows = (config.batch_size or 0) // config.techniques.micro_batches
-        self.shapes = boundaries(workload, len(pipe.holders), rows)
+        self.loss = mean_loss(run)
+        self.dtype = getattr(torch, run.dtype)
+        self.shapes = output_shapes(run, len(pipe.stage_ranks), run.batch_size // run.accumulation_steps)
         self.seconds = 0.0
         self.waited_seconds = 0.0
 
@@ -37,23 +34,23 @@ class Vertical:
         """Forward when the stage before is done, backward when the stage behind is."""
         start = time.perf_counter()
         if x is None:
-            x = self._received(self.shapes[self.index - 1], self.index - 1).requires_grad_()
+            x = self._receive(self.shapes[self.index - 1], self.index - 1).requires_grad_()
         out = self.pipe.stages[self.index](x)
         if y is not None:
             out = self.loss(out, y)
             out.backward()
         else:
-            dist.send(out.detach(), self.pipe.holders[self.index + 1])
-            out.backward(self._received(out.shape, self.index + 1))
+            dist.send(out.detach(), self.pipe.stage_ranks[self.index + 1])
+            out.backward(self._receive(out.shape, self.index + 1))
         if x.grad is not None:
-            dist.send(x.grad, self.pipe.holders[self.index - 1])
+            dist.send(x.grad, self.pipe.stage_ranks[self.index - 1])
         self.seconds += time.perf_counter() - start
         return None if y is None else out
 
-    def _received(self, shape: torch.Size, stage: int) -> torch.Tensor:
+    def _receive(self, shape: torch.Size, stage: int) -> torch.Tensor:
         received = torch.empty(shape, dtype=self.dtype, device=self.pipe.device)
         start = time.perf_counter()
-        dist.recv(received, self.pipe.holders[stage])
+        dist.recv(received, self.pipe.stage_ranks[stage])
         self.waited_seconds += time.perf_counter() - start
         return received
 
@@ -62,18 +59,13 @@ class Vertical:
         return {"idle_share": self.waited_seconds / self.seconds}
 
 
-def build(workload: Workload, config: RunConfig) -> PipelineProgram:
-    """The program of one rank."""
-    device = use_device(config)
-    join_group(config, device)
-    holders = holders_of(config)
-    pipe = Pipe(build_stages(workload, config, device, holders, dist.get_rank()), holders, device)
-    parameters = [weight.parameter for weight in named_weights(pipe.stages).values()]
-    vertical = Vertical(workload, config, pipe)
-    parts = PipelineParts(
-        pipe=pipe,
-        optimizer=build_optimizer(workload.optimizer(config), parameters),
-        forward_backward=vertical,
-        measures=vertical.measures,
+def build(run: Run) -> PipelineProgram:
+    """Builds the program of one rank."""
+    device = use_device(run)
+    hardware = join_group(run, device)
+    stage_ranks = tuple(range(run.num_devices))
+    pipe = Pipe(build_stages(run, device, stage_ranks, dist.get_rank()), stage_ranks, device)
+    vertical = VerticalPass(run, pipe)
+    return PipelineProgram(
+        run, PipelineParts(pipe=pipe, hardware=hardware, forward_backward=vertical, measures=vertical.measures)
     )
-    return PipelineProgram(workload, config, parts)

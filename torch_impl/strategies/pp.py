@@ -7,29 +7,26 @@ Use it when the model fits no single device and the links between them are slow;
 
 import torch.distributed as dist
 
-from common.config import RunConfig
-from common.evidence.laws.pipelined import holders_of
-from common.workload.table import Workload
-from torch_impl.devices import join_group, use_device
-from torch_impl.optimizers import build_optimizer
-from torch_impl.pipeline_program import Pipe, PipelineParts, PipelineProgram, mean_loss
-from torch_impl.scheduled import scheduled
-from torch_impl.stages import build_stages, named_weights
-from torch_impl.timeline import Timeline
+from samestep.common.strategy import Run
+from samestep.common.workload.pipeline import SCHEDULES
+from samestep.torch_impl.devices import join_group, use_device
+from samestep.torch_impl.options import PipelineOptions
+from samestep.torch_impl.pipeline.program import Pipe, PipelineParts, PipelineProgram
+from samestep.torch_impl.pipeline.schedule import scheduled_pass
+from samestep.torch_impl.pipeline.stages import build_stages
+from samestep.torch_impl.pipeline.timeline import Timeline
+from samestep.torch_impl.step import mean_loss
 
 
-def build(workload: Workload, config: RunConfig) -> PipelineProgram:
-    """The program of one rank."""
-    device = use_device(config)
-    join_group(config, device)
-    holders = holders_of(config)
-    pipe = Pipe(build_stages(workload, config, device, holders, dist.get_rank()), holders, device)
-    parameters = [weight.parameter for weight in named_weights(pipe.stages).values()]
+def build(run: Run[PipelineOptions]) -> PipelineProgram:
+    """Builds the program of one rank."""
+    device = use_device(run)
+    hardware = join_group(run, device)
+    stage_ranks = SCHEDULES[run.options.schedule].stage_ranks(run.num_devices)
+    pipe = Pipe(build_stages(run, device, stage_ranks, dist.get_rank()), stage_ranks, device)
     timeline = Timeline()
-    parts = PipelineParts(
-        pipe=pipe,
-        optimizer=build_optimizer(workload.optimizer(config), parameters),
-        forward_backward=scheduled(config, pipe, mean_loss(workload, config), timeline),
-        measures=timeline.measures,
+    forward_backward = scheduled_pass(run, pipe, mean_loss(run), timeline)
+    return PipelineProgram(
+        run,
+        PipelineParts(pipe=pipe, hardware=hardware, forward_backward=forward_backward, measures=timeline.measures),
     )
-    return PipelineProgram(workload, config, parts)

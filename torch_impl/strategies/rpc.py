@@ -13,105 +13,107 @@ import torch.distributed.autograd as dist_autograd
 from torch.distributed import rpc
 from torch.distributed.optim import DistributedOptimizer
 
-from common.batch import Batch
-from common.config import RunConfig
-from common.evidence.laws.pipelined import holders_of
-from common.ledger import Exchange, Footprint
-from common.strategy import TrainState
-from common.workload.models.spec import stages
-from common.workload.table import Workload
-from torch_impl import devices, rpc_stages, stage_state
-from torch_impl.optimizers import SLOT_KEYS, build_optimizer
-from torch_impl.pipeline_program import mean_loss
-from torch_impl.rpc_group import join_rpc, leave_rpc, own_rank, worker_name
-from torch_impl.stages import stage_of
+from samestep.common.batch import Batch
+from samestep.common.ledger import Exchange, Footprint
+from samestep.common.program import Hardware, TrainState
+from samestep.common.strategy import Run
+from samestep.common.workload.pipeline import group_segments
+from samestep.torch_impl.devices import use_device
+from samestep.torch_impl.local_state import merge
+from samestep.torch_impl.pipeline.stages import build_stage
+from samestep.torch_impl.rpc import stages
+from samestep.torch_impl.rpc.group import join_rpc, leave_rpc, own_rank, worker_name
+from samestep.torch_impl.rpc.serving import CPU, Served, ServingProgram
+from samestep.torch_impl.step import accumulate, mean_loss
+
+HARDWARE = Hardware(note="one process per device", backend="tensorpipe")
 
 
-class RpcProgram:
-    """Rank 0 drives; on the other ranks a step is over once the update there has been called for."""
+class DriverProgram:
+    """Rank 0, which takes every step by calling all workers, itself among them."""
 
-    def __init__(self, config: RunConfig, drives: bool) -> None:
-        self.device_note = "one process per device"
-        self.workers = [worker_name(rank) for rank in holders_of(config)]
-        self.micro_batches = config.techniques.micro_batches
-        self.device, self.drives, self.held = torch.device("cpu"), drives, rpc_stages.HERE[0]
+    def __init__(self, run: Run, served: Served) -> None:
+        self.hardware = HARDWARE
+        self._accumulation_steps = run.accumulation_steps
+        self._served = served
+        self._workers = [worker_name(rank) for rank in range(run.num_devices)]
+        params = [rref for worker in self._workers for rref in rpc.rpc_sync(worker, stages.parameters)]
+        self._optimizer = DistributedOptimizer(stages.local_optimizer, params)
         self._step = 0
         self._losses: list[torch.Tensor] = []
-        if drives:
-            params = [rref for worker in self.workers for rref in rpc.rpc_sync(worker, rpc_stages.parameters)]
-            self.optimizer = DistributedOptimizer(rpc_stages.local_optimizer, params)
 
     def step(self, batch: Batch) -> None:
         """Forward from worker to worker, backward the same way, update everywhere."""
-        self._step += 1
-        if not self.drives:
-            self.held.stepped.acquire()
-            return
+        self._served.opened.set()
+        losses: list[torch.Tensor] = []
         with dist_autograd.context() as context:
-            losses = [self._loss(*batch.rows(i, self.micro_batches)) for i in range(self.micro_batches)]
-            dist_autograd.backward(context, losses)
-            self.optimizer.step(context)
-        self._losses.append(torch.stack([loss.detach() for loss in losses]).sum())
+
+            def forward_backward(inputs: np.ndarray, targets: np.ndarray, last: bool) -> torch.Tensor:
+                losses.append(self._loss(inputs, targets))
+                if last:  # a context goes backward once, from all its losses (torch 2.13)
+                    dist_autograd.backward(context, losses)
+                return losses[-1]
+
+            loss = accumulate(self._accumulation_steps, batch, (0, 1), forward_backward)
+            self._optimizer.step(context)
+        assert loss is not None, "every micro-batch has a loss"
+        self._losses.append(loss)
+        self._step += 1
 
     def _loss(self, inputs: np.ndarray, targets: np.ndarray) -> torch.Tensor:
         x, y = rpc.RRef(torch.from_numpy(inputs)), torch.from_numpy(targets)
-        for worker in self.workers[:-1]:
-            x = rpc.remote(worker, rpc_stages.forward, (x,))
-        return rpc.rpc_sync(self.workers[-1], rpc_stages.forward_loss, (x, y))
+        for worker in self._workers[:-1]:
+            x = rpc.remote(worker, stages.forward, (x,))
+        return rpc.rpc_sync(self._workers[-1], stages.forward_loss, (x, y))
 
     def losses(self) -> list[float]:
-        """The driver has them all."""
+        """The losses since the last call."""
         taken, self._losses = self._losses, []
         return torch.stack(taken).tolist() if taken else []
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Logits, stage by stage."""
         x = torch.from_numpy(inputs)
-        for worker in self.workers if self.drives else []:
-            x = rpc.rpc_sync(worker, rpc_stages.predict, (x,))
+        for worker in self._workers:
+            x = rpc.rpc_sync(worker, stages.predict, (x,))
         return x.numpy()
 
     def state(self) -> TrainState:
-        """The driver fetches every worker's part."""
-        workers = self.workers if self.drives else []
-        return stage_state.merged(rpc.rpc_sync(worker, rpc_stages.state, (self._step,)) for worker in workers)
+        """Every worker's part, fetched."""
+        return merge(rpc.rpc_sync(worker, stages.snapshot, (self._step,)) for worker in self._workers)
 
     def restore(self, state: TrainState) -> None:
-        """The driver tells every worker, so that none begins before it."""
+        """Copies this process's part in place; every other worker does so before it opens for calls."""
         self._step = state.step
-        for worker in self.workers if self.drives else []:
-            rpc.rpc_sync(worker, rpc_stages.restore, (state,))
+        self._served.local_state.restore(state)
 
     def observe(self, batch: Batch) -> tuple[Exchange, ...]:
-        """One more step; RPC has no collectives to count."""
+        """Takes one more step; RPC has no collectives to count."""
         self.step(batch)
         return ()
 
     def footprint(self) -> tuple[Footprint, ...]:
         """The tensors of this process."""
-        held, own = self.held, self.held.stage.parameters()
-        return (stage_state.footprint(self.device, own, held.optimizer, held.keys, held.gradients_bytes),)
+        return (self._served.footprint(),)
 
     def measures(self) -> Mapping[str, float]:
         """None of its own."""
         return {}
 
     def sync(self) -> None:
-        """A step is over when its calls have returned."""
+        """Returns at once: a step is over when its calls have returned."""
 
     def close(self) -> None:
         """Leaves once all do."""
         leave_rpc()
 
 
-def build(workload: Workload, config: RunConfig) -> RpcProgram:
-    """The program of one process."""
-    devices.use_device(config)  # for its threads: between workers RPC moves tensors of the CPU
-    device = torch.device("cpu")
-    cuts = stages(workload.model.cuts(), len(holders_of(config)))[own_rank()]
-    stage = stage_of(workload, config, device, cuts, laid_out=False)
-    spec = workload.optimizer(config)
-    optimizer = build_optimizer(spec, stage.parameters())
-    rpc_stages.HERE[:] = [rpc_stages.Held(stage, mean_loss(workload, config), optimizer, SLOT_KEYS[spec.name])]
-    join_rpc(config)
-    return RpcProgram(config, drives=own_rank() == 0)
+def build(run: Run) -> DriverProgram | ServingProgram:
+    """Builds the program of one process."""
+    use_device(run)  # for its threads
+    segments = group_segments(run.workload.model.segments(), run.num_devices)[own_rank()]
+    stage = build_stage(run, CPU, segments, contiguous=False)
+    served = Served(run, stage)
+    stages.serve(stages.WorkerStage(stage, mean_loss(run), served))
+    join_rpc()
+    return ServingProgram(served, HARDWARE, updates_per_step=1) if own_rank() else DriverProgram(run, served)

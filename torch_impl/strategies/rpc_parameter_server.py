@@ -8,47 +8,39 @@ Use it for tables that are far larger than what a step touches, or, asynchronous
 
 import torch.distributed as dist
 
-from common.config import RunConfig
-from common.evidence.laws.served import served_cuts
-from common.workload.table import Workload
-from torch_impl import devices, parameter_server, weights
-from torch_impl.optimizers import SLOT_KEYS, build_optimizer
-from torch_impl.pipeline_program import mean_loss
-from torch_impl.rpc_group import join_rpc
-from torch_impl.server_programs import CPU, EverythingPulled, Front, RowsPulled, ServerProgram, WorkerProgram
-from torch_impl.stages import stage_of
+from samestep.common.program import Hardware
+from samestep.common.strategy import Run
+from samestep.common.workload.pipeline import server_segments
+from samestep.torch_impl.devices import join_group, use_device
+from samestep.torch_impl.options import ServerOptions
+from samestep.torch_impl.parameter_server import server
+from samestep.torch_impl.parameter_server.pull_modes import PullEverything, PullRows
+from samestep.torch_impl.parameter_server.worker import WorkerProgram
+from samestep.torch_impl.pipeline.stages import build_stage
+from samestep.torch_impl.rpc.group import join_rpc
+from samestep.torch_impl.rpc.serving import CPU, Served, ServingProgram
+
+HARDWARE = Hardware(note="one process per worker, and one more that serves", backend="tensorpipe")
 
 
-def build(workload: Workload, config: RunConfig) -> WorkerProgram | ServerProgram:
-    """The program of a worker, or, on the last rank, of the server."""
-    devices.use_device(config)  # for its threads: between workers RPC moves tensors of the CPU
-    devices.join_group(config, CPU)
-    workers = dist.get_world_size() - 1
-    among_workers = dist.new_group(range(workers))
-    if dist.get_rank() == workers:
-        return _server(workload, config, workers)
-    program = _worker(workload, config, among_workers)
-    join_rpc(config)
+def build(run: Run[ServerOptions]) -> WorkerProgram | ServingProgram:
+    """Builds the program of a worker, or, on the last rank, of the server."""
+    use_device(run)  # for its threads
+    join_group(run, CPU)
+    among_workers = dist.new_group(range(run.num_devices))
+    program = _build_server(run) if dist.get_rank() == run.num_devices else _build_worker(run, among_workers)
+    join_rpc()
     return program
 
 
-def _worker(workload: Workload, config: RunConfig, among_workers: dist.ProcessGroup) -> WorkerProgram:
-    served, stays = served_cuts(workload.model)
-    stage = stage_of(workload, config, CPU, stays or served)
-    spec = workload.optimizer(config)
-    front: Front = EverythingPulled(stage)
-    if stays:
-        front = RowsPulled(stage, build_optimizer(spec, stage.parameters()), among_workers)
-    return WorkerProgram(config, front, mean_loss(workload, config), SLOT_KEYS[spec.name])
+def _build_worker(run: Run[ServerOptions], among_workers: dist.ProcessGroup) -> WorkerProgram:
+    served, stays = server_segments(run.workload.model)
+    stage = build_stage(run, CPU, stays or served)
+    return WorkerProgram(run, PullRows(run, stage, among_workers) if stays else PullEverything(stage), HARDWARE)
 
 
-def _server(workload: Workload, config: RunConfig, workers: int) -> ServerProgram:
-    stage = stage_of(workload, config, CPU, served_cuts(workload.model)[0])
-    spec = workload.optimizer(config)
-    optimizer = build_optimizer(spec, stage.parameters())
-    synchronous = config.options["consistency"] == "sync"
-    named = weights.named_weights(stage.model)
-    server = parameter_server.Server(named, optimizer, SLOT_KEYS[spec.name], workers, synchronous)
-    parameter_server.HERE[:] = [server]  # before anyone can call
-    join_rpc(config)
-    return ServerProgram(server, updates_per_step=1 if synchronous else workers)
+def _build_server(run: Run[ServerOptions]) -> ServingProgram:
+    served = Served(run, build_stage(run, CPU, server_segments(run.workload.model)[0]))
+    synchronous = run.options.consistency == "sync"
+    server.serve(server.Server(served, run.num_devices, synchronous))  # before anyone can call
+    return ServingProgram(served, HARDWARE, updates_per_step=1 if synchronous else run.num_devices)

@@ -6,16 +6,11 @@ Sent: each block's parameters, gathered once a step; its gradients, reduce-scatt
 Use it when parameters and activations fit one device, but gradients and optimizer do not; it sends less than `fsdp`.
 """
 
-from common.config import RunConfig
-from common.workload.table import Workload
-from torch_impl.devices import join_group, use_device
-from torch_impl.program import TrainingProgram, fresh_model
-from torch_impl.strategies.fsdp import shard, sharded_parts
+from samestep.common.strategy import Run
+from samestep.torch_impl.program import TrainingProgram
+from samestep.torch_impl.strategies.fsdp import build_sharded
 
 
-def build(workload: Workload, config: RunConfig) -> TrainingProgram:
-    """The program of one rank."""
-    device = use_device(config)
-    join_group(config, device)
-    model = shard(workload, config, fresh_model(workload, config, device), device, reshard=False)
-    return TrainingProgram(workload, config, sharded_parts(workload, config, model, device))
+def build(run: Run) -> TrainingProgram:
+    """Builds the program of one rank."""
+    return build_sharded(run, reshard=False)

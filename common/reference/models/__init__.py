@@ -1,15 +1,15 @@
 """The models in NumPy, forward and backward by hand."""
 
-from common.reference.models.cnn import BabyCNN
-from common.reference.models.layers import Layer
-from common.reference.models.mlp import Mlp
-from common.reference.models.ranker import Ranker
-from common.reference.models.transformer import Transformer
-from common.workload.models.spec import ModelSpec
+from samestep.common.reference.models.cnn import BabyCNN
+from samestep.common.reference.models.layers import Layer
+from samestep.common.reference.models.mlp import Mlp
+from samestep.common.reference.models.ranker import Ranker
+from samestep.common.reference.models.transformer import Transformer
+from samestep.common.workload.models.spec import ModelSpec
 
 MODELS = {"mlp": Mlp, "cnn": BabyCNN, "transformer": Transformer, "ranker": Ranker}
 
 
 def build_model(spec: ModelSpec) -> Layer:
-    """The model of a spec; its parameters are handed to every call, by neutral name."""
+    """Builds the model of a spec; its parameters are handed to every call, by neutral name."""
     return MODELS[spec.name](spec)

@@ -1,7 +1,7 @@
 """BabyCNN: two convolution blocks and a two-layer head."""
 
-from common.reference.models.layers import AveragePool, Convolution, Flatten, Gelu, Linear, Sequential
-from common.workload.models.cnn import CnnSpec
+from samestep.common.reference.models.layers import AveragePool, Convolution, Flatten, Gelu, Linear, Sequential
+from samestep.common.workload.models.cnn import CnnSpec
 
 
 def BabyCNN(spec: CnnSpec) -> Sequential:  # noqa: N802 (a class in the other two mirrors)

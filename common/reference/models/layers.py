@@ -2,25 +2,36 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from scipy.special import erf
 
-from common.workload.models.transformer import NORM_EPSILON
+from samestep.common.program import Arrays
+from samestep.common.workload.models.transformer import NORM_EPSILON
 
-Arrays = dict[str, np.ndarray]
+Saved = Any  # each layer saves something else, and nobody but its own backward pass reads it
 
 
+@runtime_checkable
 class Layer(Protocol):
     """A differentiable function of an array and of named parameters."""
 
-    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Any]:
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """Returns the output, and what the backward pass needs to see again."""
 
-    def backward(self, params: Arrays, saved: Any, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+    def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
         """Puts the parameters' gradients into `gradients` and returns the input's."""
+
+
+def layers_below(root: Layer) -> Iterator[Layer]:
+    """Every layer below a model, itself included."""
+    yield root
+    children = vars(root).values()
+    for child in (each for value in children for each in (value if isinstance(value, list | tuple) else (value,))):
+        if isinstance(child, Layer):
+            yield from layers_below(child)
 
 
 @dataclasses.dataclass
@@ -29,7 +40,7 @@ class Sequential:
 
     layers: Sequence[Layer]
 
-    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Any]:
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """In order."""
         saved = []
         for layer in self.layers:
@@ -37,7 +48,7 @@ class Sequential:
             saved.append(kept)
         return x, saved
 
-    def backward(self, params: Arrays, saved: Any, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+    def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
         """In reverse order."""
         for layer, kept in zip(reversed(self.layers), reversed(saved), strict=True):
             dy = layer.backward(params, kept, dy, gradients)
@@ -50,12 +61,12 @@ class Residual:
 
     inner: Layer
 
-    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Any]:
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """The sum of both branches."""
         y, saved = self.inner.forward(params, x)
         return x + y, saved
 
-    def backward(self, params: Arrays, saved: Any, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+    def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
         """The gradient goes down both branches."""
         return dy + self.inner.backward(params, saved, dy, gradients)
 
@@ -72,12 +83,12 @@ class Linear:
     name: str
     bias: bool = True
 
-    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Any]:
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """[..., in] -> [..., out]."""
         y = rows_times(x, params[f"{self.name}/kernel"])
         return (y + params[f"{self.name}/bias"] if self.bias else y), x
 
-    def backward(self, params: Arrays, saved: Any, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+    def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
         """The kernel's gradient sums over every leading dimension."""
         rows = dy.reshape(-1, dy.shape[-1])
         gradients[f"{self.name}/kernel"] = saved.reshape(-1, saved.shape[-1]).T @ rows
@@ -90,12 +101,12 @@ class Linear:
 class Gelu:
     """x * Phi(x), with the exact normal distribution (no tanh)."""
 
-    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Any]:
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """Elementwise."""
         phi = 0.5 * (1 + erf(x / math.sqrt(2)))
         return x * phi, (x, phi)
 
-    def backward(self, params: Arrays, saved: Any, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+    def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
         """Phi(x) + x * phi(x)."""
         x, phi = saved
         return dy * (phi + x * np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi))
@@ -108,14 +119,14 @@ class Norm:
     name: str
     epsilon: float = NORM_EPSILON
 
-    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Any]:
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """(x - mean) / sqrt(variance + epsilon) * scale + bias."""
         centred = x - x.mean(axis=-1, keepdims=True)
         inverse = 1 / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + self.epsilon)
         normal = centred * inverse
         return normal * params[f"{self.name}/scale"] + params[f"{self.name}/bias"], (normal, inverse)
 
-    def backward(self, params: Arrays, saved: Any, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+    def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
         """The mean and the component along the normalised input are projected out."""
         normal, inverse = saved
         leading = tuple(range(dy.ndim - 1))
@@ -130,11 +141,11 @@ class Norm:
 class Flatten:
     """[batch, ...] -> [batch, features], channels last."""
 
-    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Any]:
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """Keeps the first dimension."""
         return x.reshape(len(x), -1), x.shape
 
-    def backward(self, params: Arrays, saved: Any, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+    def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
         """The shape from before."""
         return dy.reshape(saved)
 
@@ -145,7 +156,7 @@ class Convolution:
 
     name: str
 
-    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Any]:
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """Gathers the nine neighbours of every pixel, then multiplies once."""
         kernel = params[f"{self.name}/kernel"]
         padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
@@ -155,7 +166,7 @@ class Convolution:
         )
         return rows_times(patches, kernel.reshape(-1, kernel.shape[-1])) + params[f"{self.name}/bias"], patches
 
-    def backward(self, params: Arrays, saved: Any, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+    def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
         """Scatters each neighbour's gradient back to where it was gathered."""
         kernel = params[f"{self.name}/kernel"]
         rows = dy.reshape(-1, dy.shape[-1])
@@ -176,12 +187,12 @@ class Convolution:
 class AveragePool:
     """The mean of each 2x2 window."""
 
-    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Any]:
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """Halves height and width."""
         batch, height, width, channels = x.shape
         return x.reshape(batch, height // 2, 2, width // 2, 2, channels).mean(axis=(2, 4)), None
 
-    def backward(self, params: Arrays, saved: Any, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+    def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
         """A quarter to each element of the window."""
         return (dy / 4).repeat(2, axis=1).repeat(2, axis=2)
 

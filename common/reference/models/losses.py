@@ -1,7 +1,12 @@
 """The losses, summed over every target, with their gradients."""
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 from scipy.special import expit
+
+Loss = Callable[[np.ndarray, np.ndarray], tuple[float, np.ndarray]]
+"""(logits, targets) -> the sum over every target, and its gradient with respect to the logits."""
 
 
 def cross_entropy(logits: np.ndarray, targets: np.ndarray) -> tuple[float, np.ndarray]:
@@ -37,4 +42,4 @@ def binary_cross_entropy(logits: np.ndarray, targets: np.ndarray) -> tuple[float
     return float(loss.sum()), expit(logits) - targets
 
 
-LOSSES = {"cross_entropy": cross_entropy, "binary_cross_entropy": binary_cross_entropy}
+LOSSES: Mapping[str, Loss] = {"cross_entropy": cross_entropy, "binary_cross_entropy": binary_cross_entropy}

@@ -1,7 +1,7 @@
 """The MLP: linear layers with GELU between them."""
 
-from common.reference.models.layers import Flatten, Gelu, Layer, Linear, Sequential
-from common.workload.models.mlp import MlpSpec
+from samestep.common.reference.models.layers import Flatten, Gelu, Layer, Linear, Sequential
+from samestep.common.workload.models.mlp import MlpSpec
 
 
 def Mlp(spec: MlpSpec) -> Sequential:  # noqa: N802 (a class in the other two mirrors)

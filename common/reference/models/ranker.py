@@ -1,12 +1,12 @@
 """The ranker: one embedding table per id, concatenated, then an MLP to one logit."""
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
-from common.reference.models.layers import Arrays, Gelu, Linear, Sequential, scatter_rows
-from common.workload.models.ranker import RankerSpec
+from samestep.common.program import Arrays
+from samestep.common.reference.models.layers import Gelu, Linear, Saved, Sequential, scatter_rows
+from samestep.common.workload.models.ranker import RankerSpec
 
 
 @dataclasses.dataclass
@@ -15,11 +15,11 @@ class Tables:
 
     count: int
 
-    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Any]:
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """Ids [batch, tables] -> [batch, tables * embedding]."""
         return np.concatenate([params[f"tables/{i}/table"][x[:, i]] for i in range(self.count)], axis=1), x
 
-    def backward(self, params: Arrays, saved: Any, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+    def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
         """Ids have no gradient; rows looked up twice add up."""
         for i, part in enumerate(np.split(dy, self.count, axis=1)):
             name = f"tables/{i}/table"
@@ -31,11 +31,11 @@ class Tables:
 class Squeeze:
     """[batch, 1] -> [batch]."""
 
-    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Any]:
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """Drops the last dimension."""
         return x[:, 0], None
 
-    def backward(self, params: Arrays, saved: Any, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+    def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
         """Restores it."""
         return dy[:, None]
 

@@ -5,12 +5,12 @@ Shape suffixes: B batch, T tokens, D width, H heads, K width of a head, V vocabu
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
 
-from common.reference.models.layers import Arrays, Gelu, Linear, Norm, Residual, Sequential, scatter_rows
-from common.workload.models.transformer import TransformerSpec
+from samestep.common.program import Arrays
+from samestep.common.reference.models.layers import Gelu, Linear, Norm, Residual, Saved, Sequential, scatter_rows
+from samestep.common.workload.models.transformer import TransformerSpec
 
 
 @dataclasses.dataclass
@@ -19,11 +19,11 @@ class Embedding:
 
     name: str
 
-    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Any]:
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """[B, T] ids -> [B, T, D]."""
         return params[f"{self.name}/tokens/table"][x] + params[f"{self.name}/positions/table"], x
 
-    def backward(self, params: Arrays, saved: Any, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+    def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
         """Ids have no gradient; rows looked up twice add up."""
         rows = len(params[f"{self.name}/tokens/table"])
         gradients[f"{self.name}/tokens/table"] = scatter_rows(saved.ravel(), dy.reshape(-1, dy.shape[-1]), rows)
@@ -42,7 +42,7 @@ class Attention:
         self.value = Linear(f"{name}/value")
         self.output = Linear(f"{name}/output")
 
-    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Any]:
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """[B, T, D] -> [B, T, D]."""
         (q, x_BTD), (k, _), (v, _) = (part.forward(params, x) for part in (self.query, self.key, self.value))
         q_BHTK, k_BHTK, v_BHTK = (self._split(a) for a in (q, k, v))
@@ -56,7 +56,7 @@ class Attention:
         y, _ = self.output.forward(params, mixed_BTD)
         return y, (x_BTD, q_BHTK, k_BHTK, v_BHTK, weights_BHTT, mixed_BTD)
 
-    def backward(self, params: Arrays, saved: Any, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+    def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
         """Through the output, the mixture, the softmax and the scores."""
         x_BTD, q_BHTK, k_BHTK, v_BHTK, weights_BHTT, mixed_BTD = saved
         dmixed_BHTK = self._split(self.output.backward(params, mixed_BTD, dy, gradients))

@@ -4,11 +4,10 @@ Replicated: nothing. Split: nothing. Sent: nothing.
 Use it to judge the others: it shares no arithmetic with either framework.
 """
 
-from common.config import RunConfig
-from common.reference.program import TrainingProgram
-from common.workload.table import Workload
+from samestep.common.reference.program import TrainingProgram
+from samestep.common.strategy import Run
 
 
-def build(workload: Workload, config: RunConfig) -> TrainingProgram:
-    """The program of the one process there is."""
-    return TrainingProgram(workload, config)
+def build(run: Run) -> TrainingProgram:
+    """Builds the program of the one process there is."""
+    return TrainingProgram(run)

@@ -12,13 +12,11 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import platformdirs
 
-from common.errors import Unavailable
-from common.workload.models.spec import ModelSpec
+from samestep.common.errors import Unavailable
 
 ARRAYS = ("train_inputs", "train_targets", "test_inputs", "test_targets")
 
@@ -48,26 +46,6 @@ class Split:
             digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
             digest.update(array.data)
         return digest.hexdigest()
-
-
-class DataSpec(Protocol):
-    """A data set as plain numbers.
-
-    Attributes:
-        name: Its name in tables.
-    """
-
-    name: str
-
-    def fit(self, model: ModelSpec) -> "tuple[ModelSpec, DataSpec]":
-        """Makes model and data agree on their sizes: a model follows real data, synthetic data follow the model."""
-
-    def load(self) -> Split:
-        """Reads the arrays.
-
-        Raises:
-            Unavailable: The package that carries the file is not installed.
-        """
 
 
 def cache_directory() -> Path:

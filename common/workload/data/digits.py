@@ -7,9 +7,10 @@ References:
 import dataclasses
 from typing import ClassVar
 
-from common.workload.data.dataset import DataSpec, Split, cached, package_file
-from common.workload.data.images import decode_images
-from common.workload.models.spec import DataSizes, ModelSpec
+from samestep.common.workload.data.dataset import Split, cached, package_file
+from samestep.common.workload.data.images import decode_images
+from samestep.common.workload.data.spec import DataSpec
+from samestep.common.workload.models.spec import DataSizes, ModelSpec
 
 
 @dataclasses.dataclass(frozen=True)

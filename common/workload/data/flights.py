@@ -17,9 +17,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from common.errors import ConfigError
-from common.workload.data.dataset import DataSpec, Split, cached, held_out, package_file
-from common.workload.models.spec import DataSizes, ModelSpec
+from samestep.common.errors import ConfigError
+from samestep.common.workload.data.dataset import Split, cached, held_out, package_file
+from samestep.common.workload.data.spec import DataSpec
+from samestep.common.workload.models.spec import DataSizes, ModelSpec
 
 CARDINALITIES = {
     "carrier": 16,

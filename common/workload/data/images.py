@@ -5,7 +5,7 @@ import io
 
 import numpy as np
 
-from common.workload.data.dataset import Split, held_out
+from samestep.common.workload.data.dataset import Split, held_out
 
 
 def decode_images(source: bytes, side: int, levels: int) -> Split:

@@ -10,9 +10,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from common.errors import Unavailable
-from common.workload.data.dataset import DataSpec, Split, cached
-from common.workload.models.spec import DataSizes, ModelSpec
+from samestep.common.errors import Unavailable
+from samestep.common.workload.data.dataset import Split, cached
+from samestep.common.workload.data.spec import DataSpec
+from samestep.common.workload.models.spec import DataSizes, ModelSpec
 
 VOCABULARY = 256
 

@@ -5,8 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from common.workload.data.dataset import DataSpec, Split
-from common.workload.models.spec import ArraySpec, ModelSpec
+from samestep.common.workload.data.dataset import Split
+from samestep.common.workload.data.spec import DataSpec
+from samestep.common.workload.models.spec import ArraySpec, ModelSpec
 
 _UNSET = ArraySpec(())  # until `fit` has seen the model
 

@@ -10,9 +10,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from common.errors import ConfigError
-from common.workload.data.dataset import ARRAYS, DataSpec, Split
-from common.workload.models.spec import ArraySpec, DataSizes, ModelSpec
+from samestep.common.errors import ConfigError
+from samestep.common.workload.data.dataset import ARRAYS, Split
+from samestep.common.workload.data.spec import DataSpec
+from samestep.common.workload.models.spec import ArraySpec, DataSizes, ModelSpec
 
 _NEEDED = f"a .npz file with the arrays {', '.join(ARRAYS)}"
 _UNREADABLE = (ValueError, OSError, zipfile.BadZipFile, zlib.error, EOFError, TypeError, AttributeError, KeyError)

@@ -9,8 +9,8 @@ import dataclasses
 import math
 from typing import ClassVar
 
-from common.errors import ConfigError
-from common.workload.models.spec import ArraySpec, Cut, DataSizes, Param, linear
+from samestep.common.errors import ConfigError
+from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment, linear
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,28 +32,28 @@ class CnnSpec:
         """Filters stay whole; the head is cut by column, then by row."""
         table: dict[str, Param] = {}
         for block, (fan_in, fan_out) in enumerate(((self.image[2], self.filters), (self.filters, 2 * self.filters))):
-            table[f"blocks/{block}/kernel"] = Param((3, 3, fan_in, fan_out), std=math.sqrt(2 / (9 * fan_in)))
-            table[f"blocks/{block}/bias"] = Param((fan_out,))
+            table[f"blocks/{block}/kernel"] = Param((3, 3, fan_in, fan_out), "kernel", std=math.sqrt(2 / (9 * fan_in)))
+            table[f"blocks/{block}/bias"] = Param((fan_out,), "bias")
         table |= linear("hidden", self._features(), self.hidden, "column", gain=math.sqrt(2))
         table |= linear("output", self.hidden, self.classes, "row")
         return table
 
-    def cuts(self) -> tuple[Cut, ...]:
+    def segments(self) -> tuple[Segment, ...]:
         """Two blocks and two linear layers."""
         height, width, channels = self.image
         return (
-            Cut(
+            Segment(
                 "blocks/0",
                 2 * height * width * 9 * channels * self.filters,
                 (height // 2, width // 2, self.filters),
             ),
-            Cut(
+            Segment(
                 "blocks/1",
                 2 * (height // 2) * (width // 2) * 9 * self.filters * 2 * self.filters,
                 (height // 4, width // 4, 2 * self.filters),
             ),
-            Cut("hidden", 2 * self._features() * self.hidden, (self.hidden,)),
-            Cut("output", 2 * self.hidden * self.classes, (self.classes,)),
+            Segment("hidden", 2 * self._features() * self.hidden, (self.hidden,)),
+            Segment("output", 2 * self.hidden * self.classes, (self.classes,)),
         )
 
     def inputs(self) -> ArraySpec:

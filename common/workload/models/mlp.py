@@ -4,7 +4,7 @@ import dataclasses
 import math
 from typing import ClassVar
 
-from common.workload.models.spec import ArraySpec, Cut, DataSizes, Param, linear
+from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment, linear
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,10 +32,10 @@ class MlpSpec:
             table |= linear(f"layers/{layer}", sizes[layer], sizes[layer + 1], split, gain)
         return table
 
-    def cuts(self) -> tuple[Cut, ...]:
-        """One cut a layer."""
+    def segments(self) -> tuple[Segment, ...]:
+        """One segment a layer."""
         sizes = self._sizes()
-        return tuple(Cut(f"layers/{i}", 2 * sizes[i] * sizes[i + 1], (sizes[i + 1],)) for i in range(self.layers))
+        return tuple(Segment(f"layers/{i}", 2 * sizes[i] * sizes[i + 1], (sizes[i + 1],)) for i in range(self.layers))
 
     def inputs(self) -> ArraySpec:
         """Flat real features."""

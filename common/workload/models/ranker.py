@@ -4,8 +4,8 @@ import dataclasses
 import math
 from typing import ClassVar
 
-from common.errors import ConfigError
-from common.workload.models.spec import ArraySpec, Cut, DataSizes, Param, linear
+from samestep.common.errors import ConfigError
+from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment, linear
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +34,7 @@ class RankerSpec:
     def params(self) -> dict[str, Param]:
         """Tables are cut by rows, the tower by column, then by row; the logit's layer is whole."""
         table = {
-            f"tables/{index}/table": Param((rows, self.embedding), std=0.1, split=0, lookups=1)
+            f"tables/{index}/table": Param((rows, self.embedding), "table", std=0.1, split=0, lookups=1)
             for index, rows in enumerate(self.rows())
         }
         table |= linear("hidden/0", len(self.rows()) * self.embedding, self.hidden, "column", gain=math.sqrt(2))
@@ -42,14 +42,14 @@ class RankerSpec:
         table |= linear("output", self.hidden // 2, 1)
         return table
 
-    def cuts(self) -> tuple[Cut, ...]:
+    def segments(self) -> tuple[Segment, ...]:
         """All tables together, then one cut a linear layer."""
         features = len(self.rows()) * self.embedding
         return (
-            Cut("tables", features, (features,)),
-            Cut("hidden/0", 2 * features * self.hidden, (self.hidden,)),
-            Cut("hidden/1", 2 * self.hidden * (self.hidden // 2), (self.hidden // 2,)),
-            Cut("output", self.hidden),
+            Segment("tables", features, (features,)),
+            Segment("hidden/0", 2 * features * self.hidden, (self.hidden,)),
+            Segment("hidden/1", 2 * self.hidden * (self.hidden // 2), (self.hidden // 2,)),
+            Segment("output", self.hidden),
         )
 
     def inputs(self) -> ArraySpec:

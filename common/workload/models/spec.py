@@ -1,15 +1,10 @@
-"""What a model is before any framework: a table of parameters and a list of cuts."""
+"""What a model is before any framework: a table of parameters and a list of segments. No arithmetic, no arrays."""
 
 import dataclasses
-import itertools
 import math
-import zlib
-from collections.abc import Mapping, Sequence
-from typing import Protocol, Self
+from typing import ClassVar, Literal, Protocol, Self
 
-import numpy as np
-
-from common.errors import ConfigError
+Role = Literal["kernel", "bias", "table", "scale"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,17 +14,24 @@ class Param:
     Attributes:
         shape: In the neutral layout: linear kernels [in, out], convolution kernels [height, width, in, out],
             embedding tables [rows, width].
+        role: What its layer does with it: "kernel" (multiplies the inputs), "bias" (is added), "table" (rows are looked
+            up) or "scale" (multiplies a normalised input).
         std: Standard deviation of its initial values, drawn from a normal distribution; 0 draws nothing.
         constant: What is added to the drawn values.
         split: The axis along which it may be cut (the neutral split table); None: keep it whole.
         lookups: How many of its rows one example looks up by id; 0: every example reads all of it.
+        groups: Along `split`, how many groups of indices stay together (attention heads); 0: each index stands alone.
+        shares_input: Whether its layer reads what an earlier layer reads, so that one gradient serves both.
     """
 
     shape: tuple[int, ...]
+    role: Role
     std: float = 0.0
     constant: float = 0.0
     split: int | None = None
     lookups: int = 0
+    groups: int = 0
+    shares_input: bool = False
 
     @property
     def size(self) -> int:
@@ -38,13 +40,13 @@ class Param:
 
 
 @dataclasses.dataclass(frozen=True)
-class Cut:
-    """The smallest piece a model can be cut into along its depth; all cuts in order are the model.
+class Segment:
+    """The smallest piece a model can be cut into along its depth; all segments in order are the model.
 
     Attributes:
-        name: The path of the piece, which is the prefix of its parameters' names.
+        name: The path of the segment, which is the prefix of its parameters' names.
         flops: Multiplications and additions of its forward pass, per example.
-        outputs: The shape of what it hands to the next piece, per example, in the neutral layout.
+        outputs: The shape of what it hands to the next segment, per example, in the neutral layout.
     """
 
     name: str
@@ -91,13 +93,13 @@ class ModelSpec(Protocol):
             targets [batch] of 0 and 1). Always the mean over every target of the GLOBAL batch.
     """
 
-    name: str
-    loss: str
+    name: ClassVar[str]
+    loss: ClassVar[str]
 
     def params(self) -> dict[str, Param]:
         """Its parameters by neutral name, in order."""
 
-    def cuts(self) -> tuple[Cut, ...]:
+    def segments(self) -> tuple[Segment, ...]:
         """Its smallest pieces, in order."""
 
     def inputs(self) -> ArraySpec:
@@ -115,7 +117,14 @@ class ModelSpec(Protocol):
 
 
 def linear(
-    name: str, fan_in: int, fan_out: int, split: str | None = None, gain: float = 1.0, bias: bool = True
+    name: str,
+    fan_in: int,
+    fan_out: int,
+    split: Literal["column", "row"] | None = None,
+    gain: float = 1.0,
+    bias: bool = True,
+    groups: int = 0,
+    shares_input: bool = False,
 ) -> dict[str, Param]:
     """The parameters of a linear layer.
 
@@ -126,41 +135,20 @@ def linear(
         split: "column" (the outputs are cut), "row" (the inputs are cut; the bias stays whole) or None.
         gain: Times the standard deviation 1 / sqrt(fan_in).
         bias: Whether it has one.
+        groups: As in `Param`.
+        shares_input: As in `Param`.
     """
     axis = {"column": 1, "row": 0, None: None}[split]
-    kernel = Param((fan_in, fan_out), std=gain / math.sqrt(fan_in), split=axis)
-    table = {f"{name}/kernel": kernel}
+    std = gain / math.sqrt(fan_in)
+    table = {f"{name}/kernel": Param((fan_in, fan_out), "kernel", std, 0.0, axis, 0, groups, shares_input)}
     if bias:
-        table[f"{name}/bias"] = Param((fan_out,), split=0 if split == "column" else None)
+        table[f"{name}/bias"] = Param((fan_out,), "bias", split=0 if split == "column" else None)
     return table
 
 
-def split_table(model: ModelSpec) -> dict[str, int]:
-    """Parameter name -> the axis along which it may be cut; what is not in it stays whole."""
-    return {name: param.split for name, param in model.params().items() if param.split is not None}
-
-
-def even_split_table(model: ModelSpec, parts: int) -> dict[str, int]:
-    """The split table where only equal parts can be held; a table of rows that do not divide stays whole.
-
-    Args:
-        model: Its spec.
-        parts: Into how many parts each parameter is cut.
-
-    Raises:
-        ConfigError: Another parameter does not divide.
-    """
-    table = {}
-    for name, axis in split_table(model).items():
-        param = model.params()[name]
-        if param.shape[axis] % parts == 0:
-            table[name] = axis
-        elif not param.lookups:
-            raise ConfigError(
-                f"{name} {list(param.shape)} does not cut into {parts} equal parts along dimension {axis}; use a tensor "
-                f"axis that divides {param.shape[axis]}, or a model of another width."
-            )
-    return table
+def norm(name: str, width: int) -> dict[str, Param]:
+    """The parameters of a layer normalisation over `width` features."""
+    return {f"{name}/scale": Param((width,), "scale", constant=1.0), f"{name}/bias": Param((width,), "bias")}
 
 
 def num_params(model: ModelSpec) -> int:
@@ -168,49 +156,12 @@ def num_params(model: ModelSpec) -> int:
     return sum(param.size for param in model.params().values())
 
 
-def step_flops(model: ModelSpec, batch_size: int) -> int:
-    """FLOPs of one training step on a batch: the backward pass counts twice the forward pass."""
-    return 3 * batch_size * sum(cut.flops for cut in model.cuts())
+def layer(name: str) -> str:
+    """The path of the layer that a parameter belongs to."""
+    return name.rpartition("/")[0]
 
 
-def init(model: ModelSpec, seed: int) -> dict[str, np.ndarray]:
-    """Draws the initial parameters, the same numbers for every framework, strategy and dtype.
-
-    Each parameter has its own stream, from (seed, name), so that a process may draw only what it holds. Drawn in
-    float64 and rounded once to float32-representable numbers, so that both dtypes start bit-equal.
-
-    Returns:
-        Parameter name -> float64 array.
-    """
-    values = {}
-    for name, param in model.params().items():
-        value = np.full(param.shape, param.constant)
-        if param.std:
-            stream = np.random.default_rng([seed, zlib.crc32(name.encode())])
-            value += stream.normal(scale=param.std, size=param.shape)
-        values[name] = value.astype(np.float32).astype(np.float64)
-    return values
-
-
-def stages(cuts: Sequence[Cut], count: int) -> tuple[tuple[Cut, ...], ...]:
-    """Groups cuts into `count` contiguous stages whose largest has the fewest FLOPs possible.
-
-    Args:
-        cuts: A model's cuts, in order; at least `count` of them.
-        count: The number of stages (pipeline ranks x virtual stages).
-    """
-    total = [0]
-    for cut in cuts:
-        total.append(total[-1] + cut.flops)
-    best: Mapping[tuple[int, int], tuple[int, tuple[int, ...]]] = {(0, 0): (0, ())}
-    for stage in range(1, count + 1):
-        best = {
-            (stage, end): min(
-                (max(best[stage - 1, start][0], total[end] - total[start]), (*best[stage - 1, start][1], start))
-                for start in range(stage - 1, end)
-                if (stage - 1, start) in best
-            )
-            for end in range(stage, len(cuts) + 1)
-        }
-    starts = (*best[count, len(cuts)][1], len(cuts))
-    return tuple(tuple(cuts[start:end]) for start, end in itertools.pairwise(starts))
+def parameters_of(model: ModelSpec, *segments: Segment) -> dict[str, Param]:
+    """The parameters of some segments, by name."""
+    paths = tuple(f"{segment.name}/" for segment in segments)
+    return {name: param for name, param in model.params().items() if name.startswith(paths)}

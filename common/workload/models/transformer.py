@@ -8,8 +8,8 @@ import dataclasses
 import math
 from typing import ClassVar
 
-from common.errors import ConfigError
-from common.workload.models.spec import ArraySpec, Cut, DataSizes, Param, linear
+from samestep.common.errors import ConfigError
+from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment, linear, norm
 
 NORM_EPSILON = 1e-5
 
@@ -38,31 +38,32 @@ class TransformerSpec:
         width = self.width
         residual = 1 / math.sqrt(2 * self.layers)
         table = {
-            "embedding/tokens/table": Param((self.vocabulary, width), std=0.1, split=0, lookups=self.context),
-            "embedding/positions/table": Param((self.context, width), std=0.1),
+            "embedding/tokens/table": Param((self.vocabulary, width), "table", std=0.1, split=0, lookups=self.context),
+            "embedding/positions/table": Param((self.context, width), "table", std=0.1),
         }
         for block in range(self.layers):
             path = f"blocks/{block}"
-            table |= _norm(f"{path}/attention_norm", width)
-            table |= linear(f"{path}/attention/query", width, width, "column")
-            table |= linear(f"{path}/attention/key", width, width, "column", bias=False)
-            table |= linear(f"{path}/attention/value", width, width, "column")
-            table |= linear(f"{path}/attention/output", width, width, "row", gain=residual)
-            table |= _norm(f"{path}/mlp_norm", width)
+            table |= norm(f"{path}/attention_norm", width)
+            attention, heads = f"{path}/attention", self.heads
+            table |= linear(f"{attention}/query", width, width, "column", groups=heads)
+            table |= linear(f"{attention}/key", width, width, "column", bias=False, groups=heads, shares_input=True)
+            table |= linear(f"{attention}/value", width, width, "column", groups=heads, shares_input=True)
+            table |= linear(f"{attention}/output", width, width, "row", gain=residual, groups=heads)
+            table |= norm(f"{path}/mlp_norm", width)
             table |= linear(f"{path}/mlp/up", width, 4 * width, "column")
             table |= linear(f"{path}/mlp/down", 4 * width, width, "row", gain=residual)
-        table |= _norm("head/norm", width)
+        table |= norm("head/norm", width)
         table |= linear("head/logits", width, self.vocabulary, "column", bias=False)
         return table
 
-    def cuts(self) -> tuple[Cut, ...]:
+    def segments(self) -> tuple[Segment, ...]:
         """The embedding, each block, the head."""
         tokens, width = self.context, self.width
         block = 2 * tokens * 12 * width**2 + 4 * tokens**2 * width
         return (
-            Cut("embedding", tokens * width, (tokens, width)),
-            *(Cut(f"blocks/{i}", block, (tokens, width)) for i in range(self.layers)),
-            Cut("head", 2 * tokens * width * self.vocabulary, (tokens, self.vocabulary)),
+            Segment("embedding", tokens * width, (tokens, width)),
+            *(Segment(f"blocks/{i}", block, (tokens, width)) for i in range(self.layers)),
+            Segment("head", 2 * tokens * width * self.vocabulary, (tokens, self.vocabulary)),
         )
 
     def inputs(self) -> ArraySpec:
@@ -80,7 +81,3 @@ class TransformerSpec:
                 f"the transformer takes token ids [examples, context], not examples of shape {list(sizes.input_shape)}."
             )
         return dataclasses.replace(self, context=sizes.input_shape[0], vocabulary=sizes.num_classes)
-
-
-def _norm(name: str, width: int) -> dict[str, Param]:
-    return {f"{name}/scale": Param((width,), constant=1.0), f"{name}/bias": Param((width,))}

@@ -8,11 +8,12 @@ import itertools
 import numpy as np
 import pytest
 
-from common.batch import batches
-from common.config import RunConfig
-from common.reference.program import TrainingProgram
-from common.runtime.loop import in_dtype
-from common.workload.table import WORKLOADS, resolve
+from samestep.common.batch import batches
+from samestep.common.reference.program import TrainingProgram
+from samestep.common.request import RunConfig
+from samestep.common.run import parse
+from samestep.common.runtime.worker.loop import in_dtype
+from samestep.common.workload.table import WORKLOADS
 from tests.cells import SIZED
 
 STEPS = 100
@@ -25,14 +26,24 @@ def curve(
     workload: str, optimizer: str, batch_size: int | None, perturbation: float, rate: float | None = None
 ) -> np.ndarray:
     """The oracle's losses, from initial weights that are each moved by so much, up or down."""
-    config = RunConfig(workload=workload, optimizer=optimizer, learning_rate=rate, dtype="float64", seed=0)
-    resolved = resolve(config)
-    program = TrainingProgram(resolved, config)
+    run = parse(
+        RunConfig(
+            framework="numpy",
+            strategy="oracle",
+            workload=workload,
+            optimizer=optimizer,
+            learning_rate=rate,
+            batch_size=batch_size,
+            dtype="float64",
+            seed=0,
+        )
+    )
+    program = TrainingProgram(run)
     signs = np.random.default_rng(1)
     for value in program.params.values():
         value *= 1 + perturbation * signs.choice([-1.0, 1.0], value.shape)
-    split = in_dtype(resolved.data.load(), "float64")
-    stream = batches(split.train_inputs, split.train_targets, batch_size or resolved.batch_size, config.seed)
+    split = in_dtype(run.workload.data.load(), run.dtype)
+    stream = batches(split.train_inputs, split.train_targets, run.batch_size, run.seed)
     for batch in itertools.islice(stream, STEPS):
         program.step(batch)
     return np.array(program.losses())

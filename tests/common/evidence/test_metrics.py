@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from common.evidence.metrics import METRICS, accuracy, auc, bits_per_byte
+from samestep.common.evidence.metrics import METRICS, accuracy, auc, bits_per_byte
 
 
 def test_accuracy_counts_the_largest_logits():

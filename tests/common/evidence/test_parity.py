@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from common.evidence.parity import LOSS_BOUND, WEIGHT_BOUND, Parity, judge, not_judged
+from samestep.common.evidence.parity import LOSS_BOUND, WEIGHT_BOUND, Parity, judge, not_judged
 
 PARAMS = {"hidden/kernel": np.ones((2, 3)), "output/bias": np.zeros(4)}
 LOSSES = [2.0, 1.5, 1.25, 1.0]

@@ -4,7 +4,7 @@ import random
 import pytest
 from scipy.stats import binom
 
-from common.evidence.statistics import median_interval
+from samestep.common.evidence.statistics import median_interval
 
 
 def test_the_median_lies_between_the_bounds_whatever_the_order():

@@ -3,11 +3,13 @@ import itertools
 
 import pytest
 
-from common.batch import batches
-from common.config import RunConfig
-from common.reference.program import TrainingProgram
-from common.workload.data.synthetic import SyntheticSpec
-from common.workload.table import WORKLOADS
+from samestep.common.batch import batches
+from samestep.common.reference.program import TrainingProgram
+from samestep.common.request import RunConfig
+from samestep.common.run import parse
+from samestep.common.workload.data.synthetic import SyntheticSpec
+from samestep.common.workload.optimizers import OptimizerSpec
+from samestep.common.workload.table import WORKLOADS
 
 
 @pytest.fixture(scope="session")
@@ -16,15 +18,18 @@ def training():
 
     def start(model, config, batch_size=6, first=0, num_batches=1):
         _, data = SyntheticSpec(examples=2 * batch_size).fit(model)
+        workload = dataclasses.replace(WORKLOADS["synthetic-mlp"], model=model, data=data)
+        run = parse(config)
         rates = {"sgd": 0.05, "adamw": 0.01}
-        workload = dataclasses.replace(WORKLOADS["synthetic-mlp"], model=model, data=data, learning_rates=rates)
+        optimizer = OptimizerSpec(run.optimizer.name, config.learning_rate or rates[run.optimizer.name])
         split = data.load()
         stream = batches(split.train_inputs, split.train_targets, batch_size, config.seed, first)
-        return TrainingProgram(workload, config), list(itertools.islice(stream, num_batches))
+        program = TrainingProgram(dataclasses.replace(run, workload=workload, optimizer=optimizer))
+        return program, list(itertools.islice(stream, num_batches))
 
     return start
 
 
 @pytest.fixture(scope="session")
 def oracle_config():
-    return RunConfig(framework="numpy", strategy="oracle", dtype="float64")
+    return RunConfig(framework="numpy", strategy="oracle", workload="synthetic-mlp", dtype="float64")

@@ -19,11 +19,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.reference.models.losses import LOSSES, binary_cross_entropy, cross_entropy
-from common.workload.models.cnn import CnnSpec
-from common.workload.models.mlp import MlpSpec
-from common.workload.models.ranker import RankerSpec
-from common.workload.models.transformer import TransformerSpec
+from samestep.common.reference.models.losses import LOSSES, binary_cross_entropy, cross_entropy
+from samestep.common.workload.models.cnn import CnnSpec
+from samestep.common.workload.models.mlp import MlpSpec
+from samestep.common.workload.models.ranker import RankerSpec
+from samestep.common.workload.models.transformer import TransformerSpec
 
 ROUNDING = 4e-14
 STEPS = (1e-5, 1e-6, 1e-7)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.signal import correlate2d
 
-from common.reference.models import build_model
-from common.reference.models.layers import AveragePool, Convolution, Gelu, Norm, scatter_rows
-from common.reference.models.transformer import Attention
-from common.workload.models.spec import init
-from common.workload.models.transformer import TransformerSpec
+from samestep.common.reference.models import build_model
+from samestep.common.reference.models.layers import AveragePool, Convolution, Gelu, Norm, scatter_rows
+from samestep.common.reference.models.transformer import Attention
+from samestep.common.workload.initial import init
+from samestep.common.workload.models.transformer import TransformerSpec
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from common.reference.optimizers import UPDATES, empty_slots
-from common.workload.optimizers import OptimizerSpec
+from samestep.common.reference.optimizers import UPDATES, empty_slots
+from samestep.common.workload.optimizers import OptimizerSpec
 
 SGD = OptimizerSpec("sgd", 0.1)
 ADAMW = OptimizerSpec("adamw", 0.01)

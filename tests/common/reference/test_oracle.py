@@ -5,12 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from common.config import Techniques
-from common.workload.models.cnn import CnnSpec
-from common.workload.models.mlp import MlpSpec
-from common.workload.models.ranker import RankerSpec
-from common.workload.models.spec import init, num_params
-from common.workload.models.transformer import TransformerSpec
+from samestep.common.request import Techniques
+from samestep.common.workload.initial import init
+from samestep.common.workload.models.cnn import CnnSpec
+from samestep.common.workload.models.mlp import MlpSpec
+from samestep.common.workload.models.ranker import RankerSpec
+from samestep.common.workload.models.spec import num_params
+from samestep.common.workload.models.transformer import TransformerSpec
 
 MODELS = [
     MlpSpec(features=4, width=6, layers=3, classes=3),
@@ -75,8 +76,8 @@ def test_a_state_is_a_copy_in_both_directions(training, oracle_config):
 @pytest.mark.parametrize("count", [2, 3])
 def test_micro_batches_take_the_same_step(training, oracle_config, model, count):
     taken = []
-    for micro_batches in (1, count):
-        config = dataclasses.replace(oracle_config, techniques=Techniques(micro_batches=micro_batches))
+    for accumulation_steps in (1, count):
+        config = dataclasses.replace(oracle_config, techniques=Techniques(accumulation_steps=accumulation_steps))
         program, (batch,) = training(model, config, batch_size=12)
         loss, gradients = program.gradients(batch)
         program.step(batch)

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from common.errors import Diverged
-from common.runtime import worker
+from samestep.common.errors import Diverged
+from samestep.common.runtime.worker import worker
 
 RANK = "FAULT_RANK"
 """The rank that it befalls; every rank if it is not set."""
@@ -19,7 +19,7 @@ RANK = "FAULT_RANK"
 
 def at_step(step: int, happens: Callable[[], None]) -> None:
     """Something happens in torch's program before it takes a step."""
-    from torch_impl.program import TrainingProgram
+    from samestep.torch_impl.program import TrainingProgram
 
     right = TrainingProgram.step
 
@@ -87,7 +87,7 @@ def hangs_in_training() -> None:
 
 
 def hangs_in_teardown() -> None:
-    from torch_impl.program import TrainingProgram
+    from samestep.torch_impl.program import TrainingProgram
 
     def holds_on(self: TrainingProgram) -> None:
         if os.environ["RANK"] == "0":

@@ -2,29 +2,36 @@
 
 import dataclasses
 import json
+import types
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from common.config import RunConfig, Techniques
-from common.errors import ERRORS, ConfigError, Diverged, WorkerFailed
-from common.runtime import records
-from common.runtime.records import (
-    RunResult,
-    load_result,
+from samestep.common.errors import ERRORS, ConfigError, Diverged, WorkerFailed
+from samestep.common.program import TrainState
+from samestep.common.request import RunConfig, Techniques, launch_of
+from samestep.common.run import parse
+from samestep.common.runtime import records
+from samestep.common.runtime.directory import (
     read_config,
     read_error,
-    read_state,
+    read_losses,
     reserve_error,
     write_error,
     write_json,
-    write_state,
 )
-from common.strategy import TrainState
+from samestep.common.runtime.parent.check import check_launch
+from samestep.common.runtime.records import RunResult, load_result
+from samestep.common.runtime.state_file import read_state, write_state
+from samestep.common.runtime.worker import loop
+from samestep.common.workload.initial import init
 from tests.cells import SIZED
 from tests.conftest import RunCell
+
+SIZED_MLP = RunConfig(workload=SIZED["mlp"], optimizer="sgd", batch_size=48, steps=12)
+VERSION_1 = Path(__file__).parents[2] / "data" / "version_1"
 
 # fmt: off
 PROMISED = [
@@ -32,7 +39,7 @@ PROMISED = [
     "steps", "global_batch_size", "optimizer", "losses", "metric_name", "metric_value", "metric_direction",
     "examples_per_second", "step_seconds_median", "startup_seconds", "compile_seconds", "parity", "predicted",
     "exchanges", "processes", "cores", "attempt", "versions", "machine", "git_commit", "dataset_sha256",
-    "workload_digest", "command", "device_note",
+    "workload_digest", "command", "device_note", "backend", "emulation",
 ]
 PROMISED_WITHIN = {
     "examples_per_second": [
@@ -94,9 +101,7 @@ def test_a_run_leaves_the_files_that_were_promised(left: tuple[RunResult, Path])
     names = {"config.json", "metrics.jsonl", "state.npz", "result.json"}
     names |= {f"{role}.log" for role in roles} | {f"process-{role}.json" for role in roles}
     assert {file.name for file in path.iterdir()} == names
-    assert [
-        loss for line in (path / "metrics.jsonl").read_text().splitlines() for loss in json.loads(line)["losses"]
-    ] == result.losses
+    assert tuple(read_losses(path)) == result.losses
     assert not any(file.stat().st_mode & 0o111 for file in path.iterdir())
 
 
@@ -147,6 +152,57 @@ def test_a_result_that_cannot_be_read_is_one_line(tmp_path: Path, content: str |
         load_result(tmp_path)
 
 
+# --- results of schema version 1 --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("strategy", "backend", "emulation"),
+    [("ddp", "gloo", ""), ("dp", "memory", "threads; nn.DataParallel needs two GPUs")],
+)
+def test_a_result_of_version_1_is_read(strategy: str, backend: str, emulation: str) -> None:
+    """Two real results of the last commit that wrote version 1."""
+    old = json.loads((VERSION_1 / strategy / "result.json").read_text())
+    assert old["schema_version"] == 1
+    assert not {"backend", "emulation"} & set(old)
+    result = load_result(VERSION_1 / strategy)
+    assert result.schema_version == records.SCHEMA_VERSION == 2
+    assert (result.backend, result.emulation) == (backend, emulation)
+    assert result.config.techniques == Techniques(accumulation_steps=1, clip_norm=None)
+    assert parse(result.config).name == f"torch:{strategy}"
+    assert result.losses == tuple(old["losses"])
+    assert {footprint.source for footprint in result.predicted.footprints} == {"predicted"}
+    assert [row.source for row in result.processes] == ["tensors", "tensors"]
+    assert (result.parity.passed, result.device_note) == (True, old["device_note"])
+
+
+def upgraded(path: Path, change: Callable[[dict], object]) -> RunResult:
+    values = json.loads((VERSION_1 / "ddp" / "result.json").read_text())
+    change(values)
+    (path / "result.json").write_text(json.dumps(values))
+    return load_result(path)
+
+
+def test_the_techniques_of_version_1_keep_their_values(tmp_path: Path) -> None:
+    result = upgraded(
+        tmp_path, lambda values: values["config"].update(techniques={"micro_batches": 3, "clip_norm": 0.5})
+    )
+    assert result.config.techniques == Techniques(accumulation_steps=3, clip_norm=0.5)
+
+
+def test_a_result_of_version_1_on_gpus_used_nccl(tmp_path: Path) -> None:
+    result = upgraded(tmp_path, lambda values: [row.update(device="cuda:0") for row in values["processes"]])
+    assert result.backend == "nccl"
+
+
+@pytest.mark.parametrize("lost", ["framework", "config", "processes", "predicted", "device_note"])
+def test_a_result_of_version_1_that_lacks_something_is_one_line(tmp_path: Path, lost: str) -> None:
+    with pytest.raises(ConfigError, match=f"is not a result: .*{lost}"):
+        upgraded(tmp_path, lambda values: values.pop(lost))
+
+
+# --- config.json and state.npz ----------------------------------------------------------------------------------------
+
+
 def test_a_configuration_reads_as_what_it_was(tmp_path: Path) -> None:
     config = RunConfig(options={"reduce": "ring"}, techniques=Techniques(2, 0.5), learning_rate=1e-3, mesh="data=2")
     write_json(tmp_path / "config.json", config)
@@ -174,6 +230,64 @@ def test_a_state_reads_as_what_it_was(tmp_path: Path) -> None:
             assert held[name].dtype == value.dtype
             np.testing.assert_array_equal(held[name], value * times)
     assert [file.name for file in tmp_path.iterdir()] == ["state.npz"]
+
+
+def with_local_state(step: int, devices: int) -> TrainState:
+    """A state of the sized MLP, with buffers, and with an array of every device's own."""
+    params = init(parse(SIZED_MLP).workload.model, 0)
+    local = tuple(
+        {"residual/hidden": np.full(3, rank, np.float32), "scale": np.float64(rank + 0.5)} for rank in range(devices)
+    )
+    buffers = {"norm/mean": np.float32([0.25, 0.5]), "count": np.int64(step)}
+    return TrainState(step, params, {"momentum": params}, buffers, local)
+
+
+@pytest.mark.parametrize("devices", [0, 1, 2, 11])
+def test_buffers_and_local_state_read_as_what_they_were(tmp_path: Path, devices: int) -> None:
+    wanted = with_local_state(7, devices)
+    write_state(tmp_path, wanted)
+    state = read_state(tmp_path)
+    assert state.step == 7
+    assert list(state.slots) == ["momentum"]
+    assert len(state.local) == devices
+    pairs = [
+        (state.params, wanted.params),
+        (state.buffers, wanted.buffers),
+        (state.slots["momentum"], wanted.slots["momentum"]),
+        *zip(state.local, wanted.local, strict=True),
+    ]
+    for held, right in pairs:
+        assert list(held) == list(right)
+        for name, value in right.items():
+            assert (held[name].dtype, held[name].shape) == (value.dtype, value.shape)
+            np.testing.assert_array_equal(held[name], value)
+
+
+def test_a_state_that_has_no_buffers_or_local_state_names_none_in_its_file(tmp_path: Path) -> None:
+    write_state(tmp_path, TrainState(1, {"bias": np.zeros(2)}, {"momentum": {"bias": np.ones(2)}}))
+    with np.load(tmp_path / "state.npz") as file:
+        assert sorted(file.files) == ["params/bias", "slots/momentum/bias", "step"]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("held", "devices"), [(0, 2), (2, 2), (2, 1), (1, 2), (3, 2)])
+def test_local_state_continues_only_on_as_many_devices(tmp_path: Path, held: int, devices: int) -> None:
+    write_state(tmp_path, with_local_state(7, held))
+    asked = dataclasses.replace(SIZED_MLP, strategy="ddp", devices=devices, start_from=str(tmp_path))
+    run = parse(asked)
+    note = check_launch(run, launch_of(asked))
+    starts_anew = held not in (0, devices)
+    assert note == (
+        f"--start-from {tmp_path} has local state (residual/hidden, scale) of {held} devices; on {devices} it starts anew."
+        if starts_anew
+        else ""
+    )
+    restored: list[TrainState] = []
+    program = types.SimpleNamespace(restore=restored.append)
+    assert loop._restore(program, run, str(tmp_path)) == 7
+    (state,) = restored
+    assert len(state.local) == (0 if starts_anew else held)
+    assert list(state.buffers) == ["norm/mean", "count"]
 
 
 def test_what_is_written_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

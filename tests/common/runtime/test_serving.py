@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from common.runtime.records import ProcessRecord
-from common.runtime.serving import ANSWER_SECONDS, ask, usage
-from common.runtime.traffic import Traffic
+from samestep.common.runtime.process_file import ProcessFile
+from samestep.common.runtime.worker.traffic import Traffic
+from samestep.common.runtime.worker.usage import ANSWER_SECONDS, Counters, ask
 
 SERVES = """
 import pathlib, sys
-from common.runtime.records import ProcessRecord
-from common.runtime.serving import serve
-serve(ProcessRecord(pathlib.Path(sys.argv[1]), "worker-0", 1, 0.1), 0.1)
+from samestep.common.runtime.process_file import ProcessFile
+from samestep.common.runtime.worker.usage import serve
+serve(ProcessFile(pathlib.Path(sys.argv[1]), "worker-0", 1, 0.1), 0.1)
 """
 
 
@@ -36,10 +36,9 @@ def serving(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def test_it_answers_for_itself(serving: subprocess.Popen[bytes], tmp_path: Path) -> None:
     answer = ask(tmp_path, "worker-0")
-    assert answer is not None
-    assert answer.keys() == usage().keys()
-    assert answer["sent_bytes"] == answer["received_bytes"] == 0, "asking is no traffic"
-    assert answer["peak_rss_bytes"] > 2**20
+    assert isinstance(answer, Counters)
+    assert answer.sent_bytes == answer.received_bytes == 0, "asking is no traffic"
+    assert answer.peak_rss_bytes > 2**20
 
 
 def test_it_shows_that_it_is_alive(serving: subprocess.Popen[bytes], tmp_path: Path) -> None:
@@ -63,14 +62,14 @@ def test_nobody_waits_for_one_that_is_stopped_or_gone(serving: subprocess.Popen[
 
 
 def test_a_first_call_is_not_usual_traffic_and_one_that_died_is_silent(tmp_path: Path) -> None:
-    traffic = Traffic(ProcessRecord(tmp_path, "chief-0", 0), {"worker-0": 1, "worker-1": 2})
-    none = {"sent_bytes": 0, "received_bytes": 0}
+    traffic = Traffic(ProcessFile(tmp_path, "chief-0", 0), {"worker-0": 1, "worker-1": 2})
+    none = Counters(sent_bytes=0, received_bytes=0, peak_rss_bytes=0)
     for chief, one, other in [(10, 100, 900), (10, 200, 0), (10, 0, 200), (10, 50, 150), (10, 202, None)]:
         sent = {"chief-0": chief, "worker-0": one, "worker-1": other}
-        after = {
-            role: None if count is None else {"sent_bytes": count, "received_bytes": 0} for role, count in sent.items()
-        }
-        traffic.count(dict.fromkeys(sent, none), after, 2)
-    assert traffic.own()["sent_bytes_per_step"] == 5
-    shares = [row["sent_bytes_per_step"] for row in traffic.served()]
+        after = {role: None if count is None else none._replace(sent_bytes=count) for role, count in sent.items()}
+        traffic.add(dict.fromkeys(sent, none), after, 2)
+    assert traffic.own().sent_bytes_per_step == 5
+    served = traffic.served()
+    assert [(usage.role, usage.rank) for usage in served] == [("worker-0", 1), ("worker-1", 2)]
+    shares = [usage.sent_bytes_per_step for usage in served]
     assert shares == [(200 + 0 + 50 + 202) / 2 / 4, (0 + 200 + 150 + 0) / 2 / 4]

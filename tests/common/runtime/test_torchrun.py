@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from common.runtime.launcher import HOST, free_ports
-from common.runtime.records import RunResult, load_result
-from experiments import run
+from samestep.common.runtime.parent.network import HOST, free_ports
+from samestep.common.runtime.records import RunResult, load_result
+from samestep.experiments import run
 
 ROOT = str(Path(__file__).parents[3])
 ARGUMENTS = "--workload digits-mlp+width=32 --batch-size 48 --steps 12 --dtype float64 --optimizer adamw --parity"
@@ -60,7 +60,7 @@ def test_torchrun_starts_a_prepared_run(tmp_path: Path, capsys: pytest.CaptureFi
     path = tmp_path / "a run"
     lines = prepared(capsys, path, "--strategy", strategy, "--devices", "2")
     line = lines[lines.index("torchrun:") + 1].strip()
-    assert line == f"torchrun --standalone --nproc-per-node 2 -m common.runtime.worker '{path}'"
+    assert line == f"torchrun --standalone --nproc-per-node 2 -m samestep worker '{path}'"
     ended(line)
     assert is_the_same_step(path, 2).attempt == 1
 
@@ -88,7 +88,7 @@ def test_a_run_of_one_process_needs_no_environment(tmp_path: Path, capsys: pytes
     path = tmp_path / "run"
     lines = prepared(capsys, path, "--framework", "numpy", "--strategy", "oracle")
     assert "torchrun:" not in lines
-    assert lines[-2:] == ["by hand, one line a process:", f"  python -m common.runtime.worker {path}"]
+    assert lines[-2:] == ["by hand, one line a process:", f"  python -m samestep worker {path}"]
     ended(lines[-1])
     assert load_result(path).status == "trained"
 
@@ -97,13 +97,13 @@ def test_a_run_of_one_process_needs_no_environment(tmp_path: Path, capsys: pytes
 def test_an_environment_that_is_not_the_runs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "run"
     prepared(capsys, path, "--strategy", "ddp", "--devices", "2")
-    line = f"python -m common.runtime.worker {path}"
+    line = f"python -m samestep worker {path}"
     three = {"RANK": "2", "LOCAL_RANK": "2", "WORLD_SIZE": "3", "MASTER_ADDR": HOST, "MASTER_PORT": "1"}
     cases = [
         (started(line), "RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT is not set"),
         (started(line, **three), "WORLD_SIZE is 3, but the run was prepared for 2 processes"),
         (started(f"{line}-not"), f"{path}-not holds no readable config.json"),
-        (started("python -m common.runtime.worker"), "takes one argument"),
+        (started("python -m samestep worker"), "takes one argument"),
     ]
     for process, wanted in cases:
         _, told = process.communicate(timeout=60)

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from common.config import RunConfig
-from common.errors import ConfigError, Diverged, SamestepError, WorkerFailed
-from common.runtime import verdict
-from common.runtime.check import check
-from common.runtime.launcher import Launcher
-from experiments import run
-from experiments.arguments import run_command
+from samestep.common.errors import ConfigError, Diverged, SamestepError, WorkerFailed
+from samestep.common.request import RunConfig, launch_of
+from samestep.common.run import parse
+from samestep.common.runtime.parent import verdict
+from samestep.common.runtime.parent.launcher import Launcher
+from samestep.experiments import run
+from samestep.experiments.arguments import run_command
 from tests.processes import all_end, descendants
 
 pytestmark = pytest.mark.torch
@@ -58,11 +58,11 @@ def befallen(faulty: Launcher, tmp_path: Path) -> Callable[..., Trouble]:
     def befallen(fault: str, devices: int = 1, rank: int | None = None, **fields: object) -> Trouble:
         asked = RunConfig(workload="digits-mlp+width=32", batch_size=48, steps=8, timeout_seconds=20.0, parity=False)
         asked = dataclasses.replace(asked, strategy="ddp" if devices > 1 else "single", devices=devices)
-        config, workload = check(dataclasses.replace(asked, out=str(tmp_path / "run"), **fields))
+        asked = dataclasses.replace(asked, out=str(tmp_path / "run"), **fields)
         environment = {"FAULT": fault} | ({} if rank is None else {"FAULT_RANK": str(rank)})
         before, started = descendants(), time.monotonic()
         with pytest.raises(SamestepError) as caught:
-            faulty.run(config, workload, environment=environment)
+            faulty.run(parse(asked), launch_of(asked), environment=environment)
         seconds = time.monotonic() - started
         assert descendants() == before
         assert not (tmp_path / "run" / "result.json").exists()
@@ -84,7 +84,7 @@ def tells(trouble: Trouble, role: str, *fragments: str) -> None:
 
 def test_nothing_befalls_a_run_by_itself(faulty: Launcher, tmp_path: Path) -> None:
     asked = RunConfig(workload="digits-mlp+width=32", batch_size=48, steps=8, parity=False, out=str(tmp_path / "run"))
-    assert faulty.run(*check(asked), environment={"FAULT": "none"}).status == "trained"
+    assert faulty.run(parse(asked), launch_of(asked), environment={"FAULT": "none"}).status == "trained"
     assert not (tmp_path / "run" / "error.json").exists()
 
 
@@ -128,7 +128,7 @@ def test_a_loss_that_diverges_is_told_even_if_it_takes_another_process_along(
 def test_a_worker_that_hangs_in_its_first_step(
     befallen: Callable[..., Trouble], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("common.runtime.watch.FIRST_STEP_FACTOR", 2)
+    monkeypatch.setattr("samestep.common.runtime.parent.watch.FIRST_STEP_FACTOR", 2)
     trouble = befallen("hangs_in_first_step", timeout_seconds=2.5)
     tells(trouble, "rank-0", "made no progress for 5 s", "phase: first step, step 0", "--timeout-seconds")
     assert 5 < trouble.seconds < 15
@@ -146,11 +146,11 @@ def test_a_worker_that_hangs_in_training(befallen: Callable[..., Trouble], devic
 def test_a_framework_that_does_not_let_go_loses_nothing(
     faulty: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("common.runtime.watch.TEARDOWN_SECONDS", 0.5)
+    monkeypatch.setattr("samestep.common.runtime.parent.watch.TEARDOWN_SECONDS", 0.5)
     asked = RunConfig(workload="digits-mlp+width=32", batch_size=48, steps=8, strategy="ddp", devices=2, parity=False)
-    config, workload = check(dataclasses.replace(asked, out=str(tmp_path / "run")))
+    asked = dataclasses.replace(asked, out=str(tmp_path / "run"))
     before = descendants()
-    result = faulty.run(config, workload, environment={"FAULT": "hangs_in_teardown"})
+    result = faulty.run(parse(asked), launch_of(asked), environment={"FAULT": "hangs_in_teardown"})
     assert (result.status, len(result.losses)) == ("trained", 8)
     assert descendants() == before
     assert "in holds_on" in (tmp_path / "run" / "rank-0.log").read_text()
@@ -171,10 +171,10 @@ def test_a_worker_that_ends_at_once(befallen: Callable[..., Trouble]) -> None:
 
 def test_a_slow_worker_is_left_alone_while_it_makes_progress(faulty: Launcher, tmp_path: Path) -> None:
     asked = RunConfig(workload="digits-mlp+width=32", batch_size=48, steps=8, parity=False, out=str(tmp_path / "run"))
-    config, workload = check(dataclasses.replace(asked, timeout_seconds=1.3))
+    asked = dataclasses.replace(asked, timeout_seconds=1.3)
     started = time.monotonic()
-    assert faulty.run(config, workload, environment={"FAULT": "is_slow_but_alive"}).status == "trained"
-    assert time.monotonic() - started > 2 * config.timeout_seconds
+    assert faulty.run(parse(asked), launch_of(asked), environment={"FAULT": "is_slow_but_alive"}).status == "trained"
+    assert time.monotonic() - started > 2 * asked.timeout_seconds
 
 
 # --- a full disk ------------------------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ def test_a_cache_that_cannot_be_written_costs_nothing_but_time(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
     asked = RunConfig(workload="digits-mlp+width=32", batch_size=48, steps=3, parity=True, out=str(tmp_path / "run"))
-    result = faulty.run(*check(asked))
+    result = faulty.run(parse(asked), launch_of(asked))
     assert result.parity.passed, result.parity.reason
     assert not (tmp_path / "run" / "error.json").exists()
 
@@ -230,7 +230,7 @@ def in_process(
     code: int,
 ) -> str:
     """Gives the run command on a launcher that is warm; returns the one line of its complaint."""
-    monkeypatch.setattr(run, "Launcher", lambda: contextlib.nullcontext(launcher))
+    monkeypatch.setattr("samestep.common.runtime.parent.launcher.Launcher", lambda: contextlib.nullcontext(launcher))
     common = ["--workload", "digits-mlp+width=32", "--batch-size", "48", "--steps", "40"]
     monkeypatch.setattr(sys, "argv", ["run", *common, *arguments])
     with pytest.raises(SystemExit) as ended:
@@ -272,7 +272,7 @@ def endless(path: Path) -> Iterator[tuple[subprocess.Popen[str], set[int]]]:
     arguments = (
         "--strategy ddp --devices 2 --workload digits-mlp+width=32 --batch-size 48 --steps 100000000 --no-parity"
     )
-    line = [sys.executable, "-m", "experiments.run", *arguments.split(), "--out", str(path)]
+    line = [sys.executable, "-m", "samestep", "run", *arguments.split(), "--out", str(path)]
     with subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as command:
         try:
             deadline = time.monotonic() + 60
@@ -314,7 +314,7 @@ def test_killing_the_parent_leaves_no_process(tmp_path: Path) -> None:
 
 def test_a_run_directory_is_not_run_twice(faulty: Launcher, tmp_path: Path) -> None:
     asked = RunConfig(workload="digits-mlp+width=32", batch_size=48, steps=2, parity=False, out=str(tmp_path / "run"))
-    checked = check(asked)
+    checked = parse(asked), launch_of(asked)
     faulty.run(*checked)
     left = {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}
     with pytest.raises(ConfigError, match="already holds a run; nothing was overwritten"):

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from common.runtime.wire import tcp_bytes
+from samestep.common.runtime.worker.wire import tcp_bytes
 
 
 @pytest.fixture

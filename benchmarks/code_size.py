@@ -1,0 +1,90 @@
+"""How large the code is, as a reader meets it: `python -m benchmarks.code_size [FOLDER]`.
+
+Counts the product's files (tests and benchmarks are not among them): lines of code without docstrings, comments and
+blank lines; lines per function, its signature and docstring left out; lines per file; how much is annotated.
+"""
+
+import ast
+import dataclasses
+import io
+import statistics
+import sys
+import tokenize
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+PRODUCT = ("common", "torch_impl", "tf_impl", "experiments")
+_LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """The size of one file.
+
+    Attributes:
+        path: The file.
+        lines: All its lines.
+        code_lines: Those that hold code.
+        functions: Name and lines of the body of each function.
+        annotated: How many arguments and results have a type.
+        annotatable: How many could have one.
+    """
+
+    path: Path
+    lines: int
+    code_lines: int
+    functions: tuple[tuple[str, int], ...]
+    annotated: int
+    annotatable: int
+
+
+def measure(path: Path) -> Size:
+    """Counts one file."""
+    source = path.read_text()
+    tree = ast.parse(source)
+    code = _code_lines(source, tree)
+    functions = [node for node in ast.walk(tree) if isinstance(node, Function)]
+    bodies = [
+        (node.name, len(code & set(range(node.body[0].lineno, (node.end_lineno or 0) + 1)))) for node in functions
+    ]
+    places = [place for node in functions for place in _annotatable(node)]
+    return Size(path, source.count("\n"), len(code), tuple(bodies), sum(p is not None for p in places), len(places))
+
+
+def _code_lines(source: str, tree: ast.Module) -> set[int]:
+    statements = (
+        node for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    )
+    # Strings that stand alone: docstrings, those behind attributes included.
+    docstrings = {line for node in statements for line in range(node.lineno, (node.end_lineno or 0) + 1)}
+    tokens = (t for t in tokenize.generate_tokens(io.StringIO(source).readline) if t.type not in _LAYOUT)
+    return {line for t in tokens for line in range(t.start[0], t.end[0] + 1)} - docstrings
+
+
+def _annotatable(node: Function) -> Iterator[ast.expr | None]:
+    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, node.args.vararg, node.args.kwarg]
+    yield node.returns
+    yield from (a.annotation for a in arguments if a is not None and a.arg not in ("self", "cls"))
+
+
+def product(root: Path) -> list[Size]:
+    """Every file of the product below a checkout's root."""
+    return [measure(path) for folder in PRODUCT for path in sorted((root / folder).rglob("*.py"))]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Prints the figures of a checkout."""
+    sizes = product(Path(arguments[0]) if arguments else Path(__file__).parents[1])
+    bodies = sorted((lines, f"{size.path.name}:{name}") for size in sizes for name, lines in size.functions)
+    longest_file = max(sizes, key=lambda size: size.lines)
+    annotated = sum(size.annotated for size in sizes) / sum(size.annotatable for size in sizes)
+    print(f"files: {len(sizes)}, median {statistics.median(size.lines for size in sizes):.0f} lines, ", end="")
+    print(f"longest {longest_file.lines} ({longest_file.path.name})")
+    print(f"code lines: {sum(size.code_lines for size in sizes)}")
+    print(f"functions: {len(bodies)}, median {statistics.median(n for n, _ in bodies):.0f} lines, longest {bodies[-1]}")
+    print(f"annotated: {annotated:.1%}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,97 @@
+"""Looking strategies up, without importing their frameworks."""
+
+import importlib
+import importlib.util
+
+from samestep.common.errors import ConfigError, Unavailable, unknown
+from samestep.common.flags import Scalar, flags, read_fields, spell_flag
+from samestep.common.request import FRAMEWORKS, RunConfig, Techniques
+from samestep.common.strategy import FrameworkInfo, StrategyInfo
+
+
+def framework_info(framework: str) -> FrameworkInfo:
+    """The catalogue of a framework, read without importing the framework.
+
+    Raises:
+        ConfigError: There is no such framework.
+    """
+    if framework not in FRAMEWORKS:
+        raise unknown("framework", framework, FRAMEWORKS)
+    return importlib.import_module(FRAMEWORKS[framework] + ".catalog").FRAMEWORK
+
+
+def strategy_info(framework: str, strategy: str) -> StrategyInfo:
+    """The catalogue row of a strategy.
+
+    Raises:
+        ConfigError: There is no such row; the message says which framework has it, if one does.
+    """
+    rows = {row.name: row for row in framework_info(framework).rows}
+    if strategy in rows:
+        return rows[strategy]
+    owners = [other for other in FRAMEWORKS if strategy in {row.name for row in framework_info(other).rows}]
+    hint = f"It is a strategy of {owners[0]}: --framework {owners[0]}." if owners else ""
+    raise unknown(f"{framework} strategy", strategy, rows, hint)
+
+
+def require(framework: str) -> str:
+    """Makes sure that a framework is installed.
+
+    Returns:
+        The name of its module.
+
+    Raises:
+        Unavailable: It is not; the message has the install line.
+    """
+    info = framework_info(framework)
+    _require(info.module, info.extra)
+    return info.module
+
+
+def require_row(framework: str, strategy: str) -> None:
+    """Makes sure that a framework is installed, and what else a row of it needs.
+
+    Raises:
+        ConfigError: There is no such row.
+        Unavailable: One of them is not; the message has the install line.
+    """
+    require(framework)
+    package = strategy_info(framework, strategy).package
+    if package:
+        _require(package, package)
+
+
+def _require(module: str, extra: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        raise Unavailable(f"{module} is not installed: pip install 'samestep[{extra}]'")
+
+
+def catalogue() -> list[tuple[str, StrategyInfo]]:
+    """Every strategy of every framework, as (framework, row)."""
+    return [(framework, row) for framework in FRAMEWORKS for row in framework_info(framework).rows]
+
+
+def read_options(framework: str, info: StrategyInfo, values: dict[str, Scalar]) -> object:
+    """Reads a strategy's own options.
+
+    Args:
+        framework: Of the strategy.
+        info: Its row.
+        values: As asked for; text is read as the type that the row declares.
+
+    Raises:
+        ConfigError: The strategy has no such option, and the message names the one that does; or a value is wrong.
+    """
+    for name in values:
+        if name not in flags(info.options):
+            raise foreign_option(framework, info, name)
+    return read_fields(info.options, values)
+
+
+def foreign_option(framework: str, info: StrategyInfo, name: str) -> ConfigError:
+    """The error for an option that a strategy does not have: it names the strategies that do."""
+    owners = [f"{other}:{row.name}" for other, row in catalogue() if name in flags(row.options)]
+    if owners:
+        return ConfigError(f"{spell_flag(name)} is an option of {', '.join(owners)}, not of {framework}:{info.name}.")
+    names = (name for owner in (RunConfig, Techniques, info.options) for name in flags(owner))
+    return unknown("option", spell_flag(name), map(spell_flag, names))

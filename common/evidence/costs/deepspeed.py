@@ -1,0 +1,110 @@
+"""DeepSpeed's ZeRO: flat parameters in N equal stretches, one a rank: of all of them end to end, in stage 3 of each.
+
+With P the parameter bytes, each rank keeps, beside 1/N of the optimizer state, 1/N of P as masters, which are a second
+copy even in float32. A step sends in all, over all ranks, in multiples of (N-1) P:
+
+    stages 1, 2   2 (all-reduce of the gradients, each rank keeps its stretch) + 1 (all-gather of the parameters)
+    stage 3       2 (all-gather in the forward and again in the backward pass) + 1 (reduce-scatter; over gloo 2)
+
+Stage 2 differs from 1 where a step takes several micro-batches: it reduces the gradients of each, and accumulates
+stretches. All gradients fit one bucket, which holds them until the backward pass ends; it counts as no class of memory.
+
+References:
+    Rajbhandari et al., arXiv 1910.02054; deepspeed/runtime/zero/stage_1_and_2.py and stage3.py of DeepSpeed 0.19.
+"""
+
+import itertools
+from collections.abc import Mapping
+
+from samestep.common.evidence.costs.collectives import sent_bytes
+from samestep.common.ledger import Exchange, Footprint, Ledger
+from samestep.common.strategy import Run
+from samestep.common.workload.models.spec import Param, layer
+
+
+def cost(run: Run, backend: str) -> Ledger:
+    """Flat stretches of what the option `zero_stage` splits.
+
+    Args:
+        run: What is trained.
+        backend: "gloo" or "nccl".
+
+    Returns:
+        One footprint per rank, and the collectives of the engine.
+    """
+    footprints, exchanges = (_each_split if run.options.zero_stage == 3 else _end_to_end)(run)
+    if run.num_devices == 1:
+        exchanges = exchanges[1:]
+    sent = sum(sent_bytes(each, run.num_devices, backend) for each in exchanges)
+    return Ledger(footprints, exchanges, sent * run.num_devices)
+
+
+def _num_norms(run: Run) -> int:
+    """How often the norm of the gradient is summed: once by the engine, once more to clip by it."""
+    return 2 if run.techniques.need_norm else 1
+
+
+def _end_to_end(run: Run) -> tuple[tuple[Footprint, ...], tuple[Exchange, ...]]:
+    """Stages 1 and 2; the first exchange takes more than one rank."""
+    devices, item, norms = run.num_devices, run.item_bytes, _num_norms(run)
+    sizes = [param.size for param in run.workload.model.params().values()]
+    total = sum(sizes)
+    stretch = -(-total // (2 * devices)) * 2
+    params = (devices + 1) * stretch * item
+    optimizer = len(run.optimizer.slots) * stretch * item
+    footprints = tuple(
+        Footprint(
+            device="each",
+            params_bytes=params,
+            params_peak_bytes=params,
+            gradients_bytes=_gradient_elements(sizes, rank * stretch, (rank + 1) * stretch) * item,
+            optimizer_bytes=optimizer,
+        )
+        for rank in range(devices)
+    )
+    reductions = run.accumulation_steps if run.options.zero_stage == 2 else 1
+    gathered = Exchange("all_gather", 1, stretch * item)
+    reduced = Exchange("all_reduce", reductions + norms, (reductions * total + norms) * item)
+    return footprints, (gathered, reduced)
+
+
+def _gradient_elements(sizes: list[int], first: int, last: int) -> int:
+    """The gradients of a rank with a stretch: each stays whole where its parameter reaches into it; and the padding."""
+    ends = list(itertools.accumulate(sizes))
+    touching = sum(size for size, end in zip(sizes, ends, strict=True) if end - size < last and first < end)
+    return touching + max(0, last - max(first, ends[-1]))
+
+
+def _each_split(run: Run) -> tuple[tuple[Footprint, ...], tuple[Exchange, ...]]:
+    """Stage 3; the first exchange takes more than one rank."""
+    devices, item, micro, norms = run.num_devices, run.item_bytes, run.accumulation_steps, _num_norms(run)
+    params = run.workload.model.params()
+    own = sum(-(-param.size // devices) for param in params.values()) * item
+    footprint = Footprint(
+        device="each",
+        params_bytes=2 * own,
+        params_peak_bytes=2 * own + (_peak_gathered(params, devices) * item if devices > 1 else 0),
+        gradients_bytes=own,
+        optimizer_bytes=len(run.optimizer.slots) * own,
+    )
+    gathered = Exchange("all_gather", 2 * len(_modules(params)) * micro, 2 * own * micro)
+    norm = Exchange("all_reduce", norms, (norms + 1) * item)  # the engine's is of two numbers
+    return (footprint,) * devices, (gathered, norm, Exchange("reduce_scatter", micro, devices * own * micro))
+
+
+def _modules(params: Mapping[str, Param]) -> list[list[str]]:
+    """The names of the parameters of each module; the engine gathers module by module."""
+    return [list(names) for _, names in itertools.groupby(params, layer)]
+
+
+def _peak_gathered(params: Mapping[str, Param], devices: int) -> int:
+    """The most elements of gathered modules alive at once in a step.
+
+    A parameter that is alone in its module is gathered in place; several arrive in one buffer and are copied out of it.
+    Tables pass no gradient on, so the engine never learns when one is done: all stay until the backward pass ends.
+    """
+    padded = {name: -(-param.size // devices) * devices for name, param in params.items()}
+    each = [
+        sum(padded[name] + (params[name].size if len(names) > 1 else 0) for name in names) for names in _modules(params)
+    ]
+    return max(*each, sum(size for name, size in padded.items() if params[name].role == "table"))

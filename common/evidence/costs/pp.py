@@ -1,0 +1,74 @@
+"""Models split by layers: each rank holds some stages and hands activations on, gradients back.
+
+With B bytes of activations (of the full global batch) at a boundary between two ranks, a step sends B forward and B
+back, however many micro-batches there are. A step of p ranks and m micro-batches idles for (p-1)/(m+p-1) of its time
+under GPipe and 1F1B; v stages a rank divide the numerator by v. `common/workload/pipeline.py` has the schedules.
+
+References:
+    Huang et al., arXiv 1811.06965 (GPipe); Narayanan et al., arXiv 2104.04473 (1F1B, interleaved).
+"""
+
+import itertools
+import math
+from typing import Protocol
+
+from samestep.common.evidence.costs.collectives import MESSAGE_BYTES, merged, sent_bytes
+from samestep.common.evidence.costs.sizes import holder
+from samestep.common.ledger import Exchange, Ledger
+from samestep.common.strategy import Run
+from samestep.common.workload.models.spec import parameters_of
+from samestep.common.workload.pipeline import SCHEDULES, Schedule, group_segments
+
+
+class PipelineOptions(Protocol):
+    """Options of the strategies that run a pipeline."""
+
+    @property
+    def schedule(self) -> str: ...  # noqa: D102
+
+    @property
+    def microbatches(self) -> int: ...  # noqa: D102
+
+
+def cost(run: Run[PipelineOptions], backend: str) -> Ledger:
+    """One or more stages a rank; micro-batches go through them.
+
+    Args:
+        run: What is trained.
+        backend: "gloo" or "nccl".
+
+    Returns:
+        One footprint per rank, and what rank 0 exchanges.
+    """
+    microbatches = run.options.microbatches * run.accumulation_steps
+    return pipelined(run, SCHEDULES[run.options.schedule], microbatches, backend)
+
+
+def pipelined(run: Run, schedule: Schedule, microbatches: int, backend: str) -> Ledger:
+    """Stages along the axis `pipe`.
+
+    Args:
+        run: What is trained.
+        schedule: Where the stages are.
+        microbatches: Of a step.
+        backend: A key of `MESSAGE_BYTES`.
+    """
+    model, pipe = run.workload.model, run.mesh.axis("pipe")
+    ranks = schedule.stage_ranks(pipe)
+    stages = group_segments(model.segments(), len(ranks))
+    held = [0] * pipe
+    for segments, rank in zip(stages, ranks, strict=True):
+        held[rank] += sum(param.size for param in parameters_of(model, *segments).values())
+
+    sends: list[tuple[int, Exchange]] = []
+    for segments, (here, there) in zip(stages, itertools.pairwise(ranks), strict=False):
+        if here != there:  # activations forward, their gradients back
+            size = run.batch_size * math.prod(segments[-1].outputs) * run.item_bytes
+            sends += [(rank, Exchange("send", microbatches, size)) for rank in (here, there)]
+    exchanges = merged(each for rank, each in sends if rank == 0)
+    sent: float = sum(each.bytes_per_step + each.count_per_step * MESSAGE_BYTES[backend] for _, each in sends)
+    if run.techniques.need_norm:
+        squared_norm = Exchange("all_reduce", 1, run.item_bytes)
+        exchanges += (squared_norm,)
+        sent += pipe * sent_bytes(squared_norm, pipe, backend)
+    return Ledger(tuple(holder(run, elements) for elements in held), exchanges, sent)

@@ -1,0 +1,91 @@
+"""The contract of what runs inside a process: Program, and the TrainState that it saves and restores."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+
+from samestep.common.batch import Batch
+from samestep.common.ledger import Exchange, Footprint
+
+Arrays = dict[str, np.ndarray]
+"""Arrays by neutral name."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TrainState:
+    """A training run between two steps: whole, unsharded, in neutral names and layout.
+
+    Attributes:
+        step: How many steps have been taken.
+        params: Parameter name -> array.
+        slots: Optimizer state: its name (as in `OptimizerSpec.slots`) -> parameter name -> array.
+        buffers: What the model keeps beside its parameters, such as running statistics: neutral name -> array.
+        local: What each rank keeps for itself, such as residuals or a scaler: one mapping name -> array per rank, or
+            none. It continues only on as many devices; on others it starts anew.
+    """
+
+    step: int
+    params: Arrays
+    slots: dict[str, Arrays]
+    buffers: Arrays = dataclasses.field(default_factory=dict)
+    local: tuple[Arrays, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Hardware:
+    """What a program really ran on, as it found it itself.
+
+    Attributes:
+        note: Its devices, in words.
+        backend: What carried its exchanges: "memory" (within one process), "gloo", "nccl", "grpc" or "tensorpipe".
+        emulation: What ran instead of the strategy's own API, in words; "" if nothing did.
+    """
+
+    note: str
+    backend: str = "memory"
+    emulation: str = ""
+
+
+class Program(Protocol):
+    """A model in training, seen from one process.
+
+    Every method is collective: all processes call it in the same order. What rank 0 returns counts; elsewhere it may
+    be anything.
+
+    Attributes:
+        hardware: What it really ran on.
+    """
+
+    hardware: Hardware
+
+    def step(self, batch: Batch) -> None:
+        """Takes one optimizer step on a GLOBAL batch; sends nothing for reporting's sake."""
+
+    def losses(self) -> list[float]:
+        """The GLOBAL mean loss of every step since the last call; reduced once, outside the timed part."""
+
+    def predict(self, inputs: np.ndarray) -> np.ndarray:
+        """The logits [global_batch_size, ...] of a full global batch of inputs."""
+
+    def state(self) -> TrainState:
+        """Step, parameters and optimizer state: whole, unsharded, neutral names and layout."""
+
+    def restore(self, state: TrainState) -> None:
+        """The inverse of `state`, from any strategy of any framework; every process gets the whole state."""
+
+    def observe(self, batch: Batch) -> tuple[Exchange, ...]:
+        """Takes one more step, untimed and under observation; returns what it exchanged."""
+
+    def footprint(self) -> tuple[Footprint, ...]:
+        """One row per device that this process knows of: a chief also reports its servers."""
+
+    def measures(self) -> Mapping[str, float]:
+        """The strategy's own quantities, as declared in its row."""
+
+    def sync(self) -> None:
+        """Returns when everything asked for so far is done; timing windows start and end here."""
+
+    def close(self) -> None:
+        """Leaves the group of processes."""

@@ -1,0 +1,58 @@
+"""The step core of the oracle, the twin of those of the other mirrors: accumulation over micro-batches, and clipping."""
+
+import numpy as np
+
+from samestep.common.batch import Batch
+from samestep.common.program import Arrays
+from samestep.common.reference.models.layers import Layer
+from samestep.common.reference.models.losses import Loss
+from samestep.common.request import Techniques
+
+
+def accumulate(model: Layer, loss: Loss, params: Arrays, batch: Batch, accumulation_steps: int) -> tuple[float, Arrays]:
+    """Takes every micro-batch forward and backward; losses and gradients add up.
+
+    Args:
+        model: The model.
+        loss: Summed over every target it is given.
+        params: The model's parameters.
+        batch: The global batch.
+        accumulation_steps: The number of micro-batches.
+
+    Returns:
+        The mean loss over every target of the batch, and its gradients.
+    """
+    total_loss = 0.0
+    total: Arrays = {}
+    count = batch.targets[batch.indices].size
+    for micro in range(accumulation_steps):
+        inputs, targets = batch.rows(micro, accumulation_steps)
+        logits, saved = model.forward(params, inputs)
+        micro_loss, dlogits = loss(logits, targets)
+        gradients: Arrays = {}
+        model.backward(params, saved, dlogits / count, gradients)
+        total_loss += micro_loss / count
+        total = {name: total[name] + value for name, value in gradients.items()} if total else gradients
+    return total_loss, total
+
+
+def transform(gradients: Arrays, techniques: Techniques) -> Arrays:
+    """Applies the techniques that change the gradient of the whole batch.
+
+    Args:
+        gradients: Of every parameter.
+        techniques: Of the run.
+    """
+    return gradients if techniques.clip_norm is None else clip(gradients, techniques.clip_norm)
+
+
+def clip(gradients: Arrays, clip_norm: float) -> Arrays:
+    """Scales gradients down, so the whole gradient has at most a given norm.
+
+    Args:
+        gradients: Of every parameter.
+        clip_norm: The largest norm allowed.
+    """
+    norm = np.sqrt(sum(float((g * g).sum()) for g in gradients.values()))
+    scale = min(1.0, clip_norm / norm) if norm else 1.0
+    return {name: g * scale for name, g in gradients.items()}

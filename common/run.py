@@ -1,0 +1,133 @@
+"""From what was asked to what will run: every default filled in, everything impossible refused, nothing started."""
+
+import dataclasses
+import functools
+
+from samestep.common.catalog import framework_info, read_options, strategy_info
+from samestep.common.errors import ConfigError, unknown
+from samestep.common.flags import check_fields, flags, spell_flag, spell_flags
+from samestep.common.mesh import Mesh
+from samestep.common.request import Launch, RunConfig, Techniques
+from samestep.common.strategy import Run, StrategyInfo
+from samestep.common.workload.data.spec import DataSpec
+from samestep.common.workload.optimizers import OptimizerSpec
+from samestep.common.workload.table import resolve
+from samestep.common.workload.workload import Workload
+
+_MADE = ("strategy", "workload", "optimizer", "mesh", "batch_size", "steps", "options")
+_SAME = tuple(field.name for field in dataclasses.fields(Run) if field.name not in _MADE)
+"""What a run takes from its request as it is."""
+
+
+def parse(config: RunConfig) -> Run:
+    """Makes a run of a request; there is no other way to one.
+
+    Args:
+        config: As asked for; None stands for a default.
+
+    Raises:
+        ConfigError: The request is wrong.
+        Unavailable: The package with the data is not installed.
+    """
+    check_fields(config)
+    check_fields(config.techniques)
+    info = strategy_info(config.framework, config.strategy)
+    if config.dtype not in info.dtypes:
+        raise ConfigError(
+            f"{config.framework}:{info.name} trains in {' or '.join(info.dtypes)}, not in {config.dtype}."
+        )
+    for technique, why in info.refuses.items():
+        if getattr(config.techniques, technique) != flags(Techniques)[technique].default:
+            name, flag = f"{config.framework}:{info.name}", spell_flag(technique)
+            raise ConfigError(f"{name} does not take {flag}: {why}; leave out {flag}.")
+    options = read_options(config.framework, info, config.options)
+    mesh = _mesh(config, info, info.compiled_cores(options))
+    workload = resolve(config.workload, config.data)
+    run = Run(
+        **{name: getattr(config, name) for name in _SAME},
+        strategy=info,
+        workload=workload,
+        optimizer=_optimizer(config, workload),
+        mesh=mesh,
+        batch_size=config.batch_size or workload.batch_size,
+        steps=config.steps or workload.steps,
+        options=options,
+    )
+    _check_batch(run)
+    info.needs(run)
+    return run
+
+
+def as_config(run: Run, launch: Launch) -> RunConfig:
+    """The complete request that a run is parsed from: what `config.json` holds."""
+    return RunConfig(
+        **{name: getattr(run, name) for name in (*_SAME, "batch_size", "steps")},
+        strategy=run.strategy.name,
+        workload=run.workload.name,
+        devices=run.mesh.size,
+        mesh=str(run.mesh),
+        optimizer=run.optimizer.name,
+        learning_rate=run.optimizer.learning_rate,
+        options=dataclasses.asdict(run.options),
+        **dataclasses.asdict(launch),
+    )
+
+
+def arguments(config: RunConfig) -> list[str]:
+    """The flags that repeat a complete request, but for where its files go."""
+    info = strategy_info(config.framework, config.strategy)
+    default = _mesh(dataclasses.replace(config, mesh=None), info, 0)
+    left_out = {name for name, field in flags(config).items() if field.metadata["place"]}
+    left_out |= {"mesh"} if config.mesh == str(default) else {"devices"}
+    left_out |= {"devices"} if config.devices == 1 else set()
+    named = [word for name in _NAMED for word in (spell_flag(name), getattr(config, name))]
+    options = read_options(config.framework, info, config.options)
+    return [*named, *spell_flags(config, {*left_out, *_NAMED}), *spell_flags(options), *spell_flags(config.techniques)]
+
+
+_NAMED = ("framework", "strategy", "workload")
+"""Repeated even where they are the defaults."""
+
+
+def _optimizer(config: RunConfig, workload: Workload) -> OptimizerSpec:
+    name = config.optimizer or next(iter(workload.learning_rates))
+    return OptimizerSpec(name, config.learning_rate or workload.learning_rates[name])
+
+
+def _mesh(config: RunConfig, info: StrategyInfo, compiled_cores: int) -> Mesh:
+    name = f"{config.framework}:{info.name}"
+    if config.mesh is None:
+        mesh = Mesh((((*info.axes, "data")[0], config.devices or compiled_cores or 1),))
+    else:
+        mesh = Mesh.parse(config.mesh)
+        if config.devices not in (None, mesh.size):
+            raise ConfigError(
+                f"--devices {config.devices} disagrees with --mesh {mesh} ({mesh.size} devices); give one of them."
+            )
+        for axis, _ in mesh.axes:
+            if info.axes and axis not in info.axes:
+                raise unknown("mesh axis", axis, info.axes, f"{name} does not split along it.")
+    if not info.axes and mesh.size > 1:
+        others = ", ".join(row.name for row in framework_info(config.framework).rows if row.axes)
+        raise ConfigError(f"{name} runs on one device, not on {mesh.size}; for more choose from: {others}.")
+    return mesh
+
+
+def _check_batch(run: Run) -> None:
+    parts = run.accumulation_steps
+    shards = run.mesh.axis("data") * run.mesh.axis("shard") * parts
+    if run.batch_size % shards:
+        below, above = run.batch_size // shards * shards, (run.batch_size // shards + 1) * shards
+        sizes = f"{below} or {above}" if below else f"{above}"
+        among = f"{run.mesh.size} devices" if parts == 1 else f"{run.mesh.size} devices x {parts} micro-batches"
+        raise ConfigError(f"global batch {run.batch_size} does not divide among {among}; use --batch-size {sizes}.")
+    if run.batch_size > (examples := _num_examples(run.workload.data)):
+        raise ConfigError(
+            f"global batch {run.batch_size} is more than the {examples} examples there are; use --batch-size {examples} "
+            "or less."
+        )
+
+
+@functools.cache
+def _num_examples(data: DataSpec) -> int:
+    return len(data.load().train_inputs)

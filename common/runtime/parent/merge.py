@@ -1,0 +1,90 @@
+"""From what the processes measured to one RunResult."""
+
+import dataclasses
+import statistics
+from collections.abc import Sequence
+
+from samestep.common.evidence.metrics import METRICS
+from samestep.common.evidence.parity import Parity
+from samestep.common.evidence.statistics import median_interval
+from samestep.common.request import Launch
+from samestep.common.run import as_config
+from samestep.common.runtime.parent.provenance import command, git_commit, machine
+from samestep.common.runtime.records import SCHEMA_VERSION, DeviceRow, Measured, RunResult, Throughput, Usage
+from samestep.common.strategy import Run
+
+_SAME = {field.name for field in dataclasses.fields(RunResult)} & {field.name for field in dataclasses.fields(Measured)}
+"""What a result takes from rank 0 as it was measured."""
+
+
+def merge(run: Run, launch: Launch, measured: Sequence[Measured], parity: Parity) -> RunResult:
+    """Composes the result of a run.
+
+    Args:
+        run: What was trained.
+        launch: How it was started.
+        measured: By every process that does not merely serve, rank 0 first.
+        parity: The verdict.
+    """
+    first, config = measured[0], as_config(run, launch)
+    step_median, throughput, compile_seconds = _time(run, first)
+    status = "not the same step" if parity.passed is False else "compiled" if first.compiled else "trained"
+    measured_as_it_is = {name: getattr(first, name) for name in _SAME}
+    return RunResult(
+        **measured_as_it_is | {"device_note": "; ".join(filter(None, (first.emulation, first.device_note)))},
+        schema_version=SCHEMA_VERSION,
+        status=status,
+        config=config,
+        framework=run.framework,
+        strategy=run.strategy.name,
+        workload=run.workload.name,
+        mesh=str(run.mesh),
+        dtype=run.dtype,
+        seed=run.seed,
+        steps=0 if first.compiled else run.steps,
+        global_batch_size=run.batch_size,
+        optimizer=run.optimizer.name,
+        metric_name=run.workload.metric,
+        metric_direction=METRICS[run.workload.metric].direction,
+        examples_per_second=throughput,
+        step_seconds_median=step_median,
+        compile_seconds=compile_seconds,
+        parity=parity,
+        predicted=run.strategy.cost(run, first.backend),
+        uncounted=_uncounted(run, first),
+        processes=[row for each in measured for row in _device_rows(each)],
+        machine=machine(),
+        git_commit=git_commit(),
+        workload_digest=run.workload.digest,
+        command=command(config),
+    )
+
+
+def _uncounted(run: Run, first: Measured) -> tuple[str, ...]:
+    """The processes on other machines, which only serve and whose traffic nobody can ask for."""
+    counted = {usage.role for usage in first.served if usage.sent_bytes_per_step}
+    return tuple(spec.role for spec in run.strategy.topology(run) if spec.serves and spec.role not in counted)
+
+
+def _time(run: Run, first: Measured) -> tuple[float | None, Throughput | None, float | None]:
+    """Median seconds of a step, examples per second, and how much longer the first step took than the others."""
+    per_step = [s / n for s, n in zip(first.window_seconds, first.window_steps, strict=True)]
+    first_step, *timed = per_step or [0.0]
+    if not timed:
+        return None, None, None
+    median, low, high = median_interval([run.batch_size / seconds for seconds in timed])
+    step_median = statistics.median(timed)
+    return step_median, Throughput(median, low, high, len(timed)), first_step - step_median
+
+
+def _device_rows(measured: Measured) -> list[DeviceRow]:
+    """One row a device; a chief also reports the processes that serve it, one device each, in the topology's order."""
+    owners = [measured, *measured.served] if measured.served else [measured] * len(measured.footprints)
+    rows = []
+    for number, (owner, footprint) in enumerate(zip(owners, measured.footprints, strict=True)):
+        usage = {field.name: getattr(owner, field.name) for field in dataclasses.fields(Usage)}
+        if number and not measured.served:  # what a process sent is on its first row only
+            usage |= {"sent_bytes_per_step": 0.0, "received_bytes_per_step": 0.0}
+        measures = measured.measures if owner is measured else {}
+        rows.append(DeviceRow(**dataclasses.asdict(footprint), **usage, measures=measures))
+    return rows

@@ -1,0 +1,38 @@
+"""In place of the loop: a step is compiled for hardware that need not be there, and none is taken."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from samestep.common.batch import Batch, batches
+from samestep.common.ledger import Compiled
+from samestep.common.runtime.process_file import ProcessFile
+from samestep.common.runtime.records import Measured
+from samestep.common.runtime.worker.usage import count
+from samestep.common.strategy import Run
+from samestep.common.workload.data.dataset import Split
+
+CompileStep = Callable[[Run, Batch, Path], Compiled]
+"""What a strategy's file exports as `compile_step` beside `build`; the path is the run directory."""
+
+
+def compile_and_measure(compile_step: CompileStep, run: Run, split: Split, file: ProcessFile) -> Measured:
+    """Compiles one step.
+
+    Args:
+        compile_step: The strategy's own.
+        run: What would be trained.
+        split: The data set, for the shapes of its batches.
+        file: The present process's.
+    """
+    batch = next(batches(split.train_inputs, split.train_targets, run.batch_size, run.seed))
+    file.enter("first step")  # which may take as long as one
+    compiled = compile_step(run, batch, file.directory)
+    missing = f": {compiled.shortage}" if compiled.shortage else ""
+    return Measured(
+        role=file.role,
+        rank=file.rank,
+        peak_rss_bytes=count().peak_rss_bytes,
+        dataset_sha256=split.sha256,
+        device_note=f"compiled for {compiled.topology}, nothing ran{missing}",
+        compiled=compiled,
+    )

@@ -1,0 +1,115 @@
+"""A fork server: one process per framework that has imported it, and forks a worker in milliseconds.
+
+`python -m samestep.common.runtime.worker.fork_server FRAMEWORK [WORKER_MODULE]` reads commands and answers them, see
+`fork_protocol.py`.
+
+Nothing but imports happens before a fork: no tensor, no context, one thread. When its input closes, the server kills
+what it started and ends; a worker whose server dies is killed by the kernel.
+"""
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import selectors
+import signal
+import sys
+import traceback
+
+from samestep.common.catalog import framework_info
+from samestep.common.runtime.fork_protocol import Answer, Command
+
+_PR_SET_PDEATHSIG = 1
+
+
+class ForkServer:
+    """Forks workers on command, and reports how they end."""
+
+    def __init__(self, worker: str) -> None:
+        self._answers = os.fdopen(os.dup(1), "w", buffering=1)
+        os.dup2(2, 1)  # whatever a library prints goes to the log
+        self._worker = importlib.import_module(worker)
+        self._pids: dict[int, int] = {}
+        self._libc = ctypes.CDLL(None)
+        self._wakeup, write = os.pipe()
+        os.set_blocking(self._wakeup, False)
+        os.set_blocking(write, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+
+    def serve(self) -> None:
+        """Runs until the input closes."""
+        gc.freeze()  # the imported objects stay shared with every worker
+        self._answer({"ready": os.getpid()})
+        selector = selectors.DefaultSelector()
+        selector.register(0, selectors.EVENT_READ)
+        selector.register(self._wakeup, selectors.EVENT_READ)
+        pending = b""
+        while True:
+            ready = {key.fd for key, _ in selector.select()}
+            if self._wakeup in ready:
+                os.read(self._wakeup, 4096)
+                self._reap()
+            if 0 in ready:
+                chunk = os.read(0, 65536)
+                if not chunk:
+                    break
+                *lines, pending = (pending + chunk).split(b"\n")
+                for line in lines:
+                    self._obey(json.loads(line))
+        for pid in self._pids.values():
+            os.kill(pid, signal.SIGKILL)
+
+    def _obey(self, command: Command) -> None:
+        if "start" in command:
+            pid = os.fork()
+            if pid == 0:
+                self._become_worker(command)
+            self._pids[command["start"]] = pid
+            self._answer({"started": command["start"], "pid": pid})
+        elif command["signal"] in self._pids:  # not yet reaped, so that the pid is still its own
+            os.kill(self._pids[command["signal"]], command["number"])
+
+    def _reap(self) -> None:
+        for number, pid in list(self._pids.items()):
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                del self._pids[number]
+                self._answer({"ended": number, "code": os.waitstatus_to_exitcode(status)})
+
+    def _become_worker(self, command: Command) -> None:
+        code = 1
+        try:
+            self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_DFL)
+            self._answers.close()
+            log = os.open(command["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            os.environ.update(command["environment"])
+            code = self._worker.main([command["directory"]])
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+    def _answer(self, values: Answer) -> None:
+        self._answers.write(json.dumps(values) + "\n")
+
+
+def main(framework: str, worker: str = "samestep.common.runtime.worker.worker") -> None:
+    """Imports the framework and serves."""
+    server = ForkServer(worker)
+    for module in framework_info(framework).preload:
+        importlib.import_module(module)
+    server.serve()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

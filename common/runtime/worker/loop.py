@@ -1,0 +1,182 @@
+"""The one training loop: the same code for every strategy of every framework, the oracle included."""
+
+import dataclasses
+import itertools
+import json
+import math
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+
+from samestep.common.batch import Batch, batches
+from samestep.common.errors import ConfigError, Diverged
+from samestep.common.evidence.metrics import METRICS
+from samestep.common.program import Program
+from samestep.common.request import Launch
+from samestep.common.runtime.process_file import ProcessFile
+from samestep.common.runtime.records import Measured
+from samestep.common.runtime.state_file import read_state, write_state
+from samestep.common.runtime.worker.traffic import Traffic
+from samestep.common.strategy import Run
+from samestep.common.workload.data.dataset import Split
+
+TIMED_WINDOWS = 20
+
+
+@dataclasses.dataclass
+class Windows:
+    """What the loop counts, window by window; the first window is the first step alone, and its bytes do not count."""
+
+    steps: list[int] = dataclasses.field(default_factory=list)
+    seconds: list[float] = dataclasses.field(default_factory=list)
+    losses: list[float] = dataclasses.field(default_factory=list)
+
+
+def in_dtype(split: Split, dtype: str) -> Split:
+    """Casts the real numbers of a data set to a dtype; ids stay int64."""
+    arrays = {field.name: getattr(split, field.name) for field in dataclasses.fields(split)}
+    return Split(**{n: a.astype(dtype) if a.dtype.kind == "f" else a for n, a in arrays.items()})
+
+
+def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, file: ProcessFile) -> Measured:
+    """Trains, evaluates and measures.
+
+    Args:
+        program: Just built.
+        run: What is trained, and how.
+        launch: How it was started.
+        split: The data set.
+        file: The present process's; rank 0 also writes `metrics.jsonl` and `state.npz`.
+
+    Raises:
+        ConfigError: The state to start from lies beyond the last step.
+        Diverged: The loss is not finite.
+    """
+    data = in_dtype(split, run.dtype)
+    first = _restore(program, run, launch.start_from)
+    if file.rank == 0:
+        (file.directory / "metrics.jsonl").unlink(missing_ok=True)  # of an earlier attempt, where something restarts us
+    stream = batches(data.train_inputs, data.train_targets, run.batch_size, run.seed, first)
+    specs = run.strategy.topology(run)
+    traffic = Traffic(file, {spec.role: rank for rank, spec in enumerate(specs) if spec.serves and file.rank == 0})
+    windows = train(program, stream, first, run.steps, file, traffic)
+    file.enter("evaluate")
+    metric = evaluate(program, run, data, file)
+    state = program.state()
+    if file.rank == 0:
+        write_state(file.directory, state)
+    file.enter("finish")
+    # After everything that counts, since it moves the weights once more.
+    exchanges = program.observe(next(stream))
+    return Measured(
+        **dataclasses.asdict(traffic.own()),
+        first_step=first,
+        window_steps=tuple(windows.steps),
+        window_seconds=tuple(windows.seconds),
+        losses=tuple(windows.losses),
+        metric_value=metric,
+        exchanges=exchanges,
+        footprints=program.footprint(),
+        measures=dict(program.measures()),
+        served=traffic.served(),
+        dataset_sha256=split.sha256,
+        device_note=program.hardware.note,
+        backend=program.hardware.backend,
+        emulation=program.hardware.emulation,
+    )
+
+
+def _restore(program: Program, run: Run, start_from: str | None) -> int:
+    if start_from is None:
+        return 0
+    state = read_state(Path(start_from))
+    if state.step >= run.steps:
+        raise ConfigError(f"--start-from {start_from} is at step {state.step}; --steps counts from zero, give more.")
+    if len(state.local) != run.num_devices:  # the launcher announces that it starts anew
+        state = dataclasses.replace(state, local=())
+    program.restore(state)
+    return state.step
+
+
+def train(
+    program: Program, stream: Iterator[Batch], first: int, last: int, file: ProcessFile, traffic: Traffic
+) -> Windows:
+    """Takes the steps from `first` up to `last`, in windows; reports nothing while a window's clock runs.
+
+    Args:
+        program: In training.
+        stream: The batches from `first` on.
+        first: The step to start at.
+        last: The step to end before.
+        file: The present process's.
+        traffic: Counts what every window but the first sends.
+
+    Raises:
+        Diverged: The loss is not finite.
+    """
+    windows = Windows()
+    step = first
+    file.enter("first step", step)
+    program.sync()
+    with (file.directory / "metrics.jsonl").open("a", buffering=1) if file.rank == 0 else nullcontext() as metrics:
+        for number, size in enumerate([1, *_sizes(last - first - 1)]):
+            if number == 1:
+                file.enter("train", step)
+            window = list(itertools.islice(stream, size))
+            before = traffic.read()
+            start = time.perf_counter()
+            for batch in window:
+                program.step(batch)
+                file.beat(batch.step + 1)
+            program.sync()
+            seconds = time.perf_counter() - start
+            if number > 0:
+                traffic.add(before, traffic.read(), size)
+            losses = program.losses()
+            step += size
+            windows.steps.append(size)
+            windows.seconds.append(seconds)
+            windows.losses += losses
+            file.beat(step)
+            if metrics is not None:
+                metrics.write(json.dumps({"step": step, "seconds": seconds, "losses": losses}) + "\n")
+                _check_finite(losses, step - size)
+    return windows
+
+
+def _sizes(steps: int) -> list[int]:
+    count = min(TIMED_WINDOWS, steps)
+    return [steps * (i + 1) // count - steps * i // count for i in range(count)]
+
+
+def _check_finite(losses: list[float], first: int) -> None:
+    for index, loss in enumerate(losses):
+        if not math.isfinite(loss):
+            raise Diverged(f"the loss of step {first + index} is {loss}; try a smaller --learning-rate.")
+
+
+def evaluate(program: Program, run: Run, data: Split, file: ProcessFile) -> float | None:
+    """Measures the workload's metric on the held-out examples, predicted in full global batches.
+
+    Args:
+        program: Trained.
+        run: What was trained.
+        data: In the run's dtype.
+        file: The present process's.
+
+    Returns:
+        The metric on rank 0; None elsewhere, and where it is no number.
+    """
+    logits = []
+    count = len(data.test_inputs)
+    for start in range(0, count, run.batch_size):
+        indices = np.arange(start, start + run.batch_size) % count
+        logits.append(np.asarray(program.predict(data.test_inputs[indices])))
+        file.beat(start)
+    if file.rank != 0:
+        return None
+    value = METRICS[run.workload.metric].measure(np.concatenate(logits)[:count], data.test_targets)
+    return value if math.isfinite(value) else None

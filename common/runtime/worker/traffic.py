@@ -1,0 +1,93 @@
+"""What a process, and those that only serve it, send in a step: counted window by window, then made one number."""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+
+from samestep.common.runtime.process_file import ProcessFile
+from samestep.common.runtime.records import Usage
+from samestep.common.runtime.worker.usage import Counters, ask, count
+
+TOLERANCE = 0.02
+"""How far the total of a typical window may be from the median's. A worker's first call sends more: it carries its graph."""
+
+Reading = Mapping[str, Counters | None]
+"""Role -> its counters; None for a process that does not answer."""
+Window = dict[str, tuple[float, float]]
+"""Role -> bytes sent and received per step of one window."""
+
+
+class Traffic:
+    """Counts the bytes of the present process, and on rank 0 those of the processes that only serve."""
+
+    def __init__(self, file: ProcessFile, serving: Mapping[str, int]) -> None:
+        """Counts nothing yet.
+
+        Args:
+            file: The present process's.
+            serving: Role -> rank of every process that only serves; empty everywhere but on rank 0.
+        """
+        self._file, self._serving = file, serving
+        self._windows: list[Window] = []
+
+    def read(self) -> Reading:
+        """Reads the counters of all."""
+        return {self._file.role: count()} | {role: ask(self._file.directory, role) for role in self._serving}
+
+    def add(self, before: Reading, after: Reading, steps: int) -> None:
+        """Adds a window; a process that did not answer at both its ends counts as silent.
+
+        Args:
+            before: Read at its start.
+            after: Read at its end.
+            steps: Taken within it.
+        """
+        self._windows.append({role: _difference(first, after[role], steps) for role, first in before.items()})
+
+    def own(self) -> Usage:
+        """Usage of the present process.
+
+        Bytes per step are the median over windows, because traffic that falls between two windows is counted in neither
+        and would bias the mean.
+        """
+        seen = [window[self._file.role] for window in self._windows]
+        return self._usage(self._file.role, self._file.rank, seen, statistics.median, count())
+
+    def served(self) -> tuple[Usage, ...]:
+        """Usage of the processes that serve.
+
+        Bytes per step are the mean over the typical windows, because each process may have had only some of the steps.
+        """
+        totals = [sum(sent for sent, _ in window.values()) for window in self._windows]
+        middle = statistics.median_low(totals) if totals else 0.0
+        typical = [
+            w for w, total in zip(self._windows, totals, strict=True) if abs(total - middle) <= TOLERANCE * middle
+        ]
+        return tuple(
+            self._usage(
+                role, rank, [window[role] for window in typical], statistics.fmean, ask(self._file.directory, role)
+            )
+            for role, rank in self._serving.items()
+        )
+
+    @staticmethod
+    def _usage(
+        role: str,
+        rank: int,
+        seen: Sequence[tuple[float, float]],
+        average: Callable[[list[float]], float],
+        counters: Counters | None,
+    ) -> Usage:
+        sent, received = (average(list(column)) for column in zip(*seen, strict=True)) if seen else (0.0, 0.0)
+        return Usage(
+            role=role,
+            rank=rank,
+            sent_bytes_per_step=sent,
+            received_bytes_per_step=received,
+            peak_rss_bytes=counters.peak_rss_bytes if counters else 0,
+        )
+
+
+def _difference(before: Counters | None, after: Counters | None, steps: int) -> tuple[float, float]:
+    if before is None or after is None:
+        return 0.0, 0.0
+    return (after.sent_bytes - before.sent_bytes) / steps, (after.received_bytes - before.received_bytes) / steps

@@ -1,0 +1,129 @@
+"""One process of a run, from its directory and its environment to what it measured.
+
+Its identity and the others' addresses come from the environment alone (`RANK`, ..., as torchrun sets them).
+"""
+
+import dataclasses
+import importlib
+import importlib.metadata
+import os
+import platform
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from samestep.common.catalog import framework_info
+from samestep.common.errors import ConfigError, SamestepError
+from samestep.common.program import Program
+from samestep.common.request import FRAMEWORKS, Launch, launch_of
+from samestep.common.run import parse
+from samestep.common.runtime.directory import read_config, write_error
+from samestep.common.runtime.process_file import ProcessFile
+from samestep.common.runtime.stack_dumps import enable_stack_dumps
+from samestep.common.runtime.topology import LAUNCHED_AT, TIMEOUT, own_index
+from samestep.common.runtime.worker.compiling import compile_and_measure
+from samestep.common.runtime.worker.loop import train_and_measure
+from samestep.common.runtime.worker.usage import serve
+from samestep.common.strategy import ProcessSpec, Run
+
+_KEPT: list[Program] = []
+"""Programs are never released: once in some hundred runs the destructors behind a DDP program do not return (torch 2.13).
+The process ends without destructors."""
+Finish = Callable[[Path, Run, Launch], None]
+"""What rank 0 does at the end where no launcher of ours waits for it."""
+
+
+def main(arguments: list[str], finish: Finish | None = None) -> int:
+    """Does the present process's part of a run.
+
+    Args:
+        arguments: The run directory.
+        finish: Called on rank 0 once its part is done.
+
+    Returns:
+        The exit code.
+    """
+    started = time.time()
+    enable_stack_dumps()
+    role = "worker"
+    try:
+        directory = _run_directory(arguments)
+        config = read_config(directory)
+        run, launch = parse(config), launch_of(config)
+        specs = run.strategy.topology(run)
+        index = own_index(specs, os.environ)
+        role = specs[index].role
+        _work(directory, run, launch, specs[index], index, float(os.environ.get(LAUNCHED_AT, started)))
+        if finish is not None and index == 0:
+            finish(directory, run, launch)
+    except Exception as error:
+        if isinstance(error, SamestepError):
+            print(f"samestep: {error}", file=sys.stderr)  # its one line is enough
+        else:
+            traceback.print_exc()
+        if arguments and (Path(arguments[0]) / "error.json").exists():
+            write_error(Path(arguments[0]), role, error)
+        return error.exit_code if isinstance(error, SamestepError) else 1
+    return 0
+
+
+def _run_directory(arguments: list[str]) -> Path:
+    if len(arguments) != 1:
+        raise ConfigError("samestep worker takes one argument: a directory from samestep run --prepare.")
+    directory = Path(arguments[0])
+    if (directory / "result.json").exists():
+        raise ConfigError(f"{directory} holds a finished run; nothing was overwritten: prepare another directory.")
+    return directory
+
+
+def _work(directory: Path, run: Run, launch: Launch, spec: ProcessSpec, index: int, launched_at: float) -> None:
+    os.environ[TIMEOUT] = str(launch.timeout_seconds)  # for strategies that wait for other processes
+    beat_seconds = min(1.0, launch.timeout_seconds / 4)
+    file = ProcessFile(directory, spec.role, index, beat_seconds)
+    file.enter("start")
+    cores = pin(run)
+    strategy = importlib.import_module(f"{FRAMEWORKS[run.framework]}.strategies.{run.strategy.name}")
+    split = run.workload.data.load()
+    program = None
+    if run.strategy.compiled_cores(run.options):
+        startup_seconds = time.time() - launched_at
+        measured = compile_and_measure(strategy.compile_step, run, split, file)
+    else:
+        file.enter("build")
+        program = strategy.build(run)
+        if program is None:
+            serve(file, beat_seconds)
+        _KEPT.append(program)
+        startup_seconds = time.time() - launched_at
+        measured = train_and_measure(program, run, launch, split, file)
+    attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) + 1
+    about = {"startup_seconds": startup_seconds, "cores": cores, "attempt": attempt, "versions": _versions(run)}
+    file.finish(dataclasses.replace(measured, **about))
+    if program is not None:
+        program.close()
+
+
+def pin(run: Run) -> int:
+    """Binds the process to as many cores as the run has threads in all; every process of a run shares them.
+
+    Otherwise a framework may use a second core for one device, and no comparison would hold.
+
+    Returns:
+        The number of cores.
+    """
+    cores = sorted(os.sched_getaffinity(0))[: run.num_devices * run.threads]
+    os.sched_setaffinity(0, cores)
+    return len(cores)
+
+
+def _versions(run: Run) -> dict[str, str]:
+    packages = ["samestep", "numpy", framework_info(run.framework).module, *filter(None, [run.strategy.package])]
+    versions = {"python": platform.python_version()}
+    for package in packages:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue  # used from its source, not installed
+    return versions

@@ -1,0 +1,28 @@
+"""What a data set is before it is read."""
+
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from samestep.common.workload.models.spec import ModelSpec
+
+if TYPE_CHECKING:
+    from samestep.common.workload.data.dataset import Split  # it needs NumPy, which `--help` does without
+
+
+class DataSpec(Protocol):
+    """A data set as plain numbers.
+
+    Attributes:
+        name: Its name in tables.
+    """
+
+    name: ClassVar[str]
+
+    def fit(self, model: ModelSpec) -> "tuple[ModelSpec, DataSpec]":
+        """Makes model and data agree on their sizes: a model follows real data, synthetic data follow the model."""
+
+    def load(self) -> "Split":
+        """Reads the arrays.
+
+        Raises:
+            Unavailable: The package that carries the file is not installed.
+        """

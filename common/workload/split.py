@@ -1,0 +1,36 @@
+"""The neutral split table: along which axis each parameter may be cut. It feeds tensor parallelism in both frameworks."""
+
+from samestep.common.errors import ConfigError
+from samestep.common.workload.models.spec import ModelSpec
+
+
+def even_split_table(model: ModelSpec, parts: int) -> dict[str, int]:
+    """Parameter name -> the axis along which it is cut into equal parts; what is not in it stays whole.
+
+    A table whose rows do not divide stays whole.
+
+    Args:
+        model: Its spec.
+        parts: Into how many parts each parameter is cut.
+
+    Raises:
+        ConfigError: Another parameter, or a group of its indices, does not divide.
+    """
+    table = {}
+    for name, param in model.params().items():
+        axis = param.split
+        if axis is None:
+            continue
+        if param.groups % parts:
+            raise ConfigError(
+                f"{param.groups} heads do not divide among a tensor axis of {parts}; use one that divides "
+                f"{param.groups}, or another number of +heads=."
+            )
+        if param.shape[axis] % parts == 0:
+            table[name] = axis
+        elif not param.lookups:
+            raise ConfigError(
+                f"{name} {list(param.shape)} does not cut into {parts} equal parts along dimension {axis}; use a tensor "
+                f"axis that divides {param.shape[axis]}, or a model of another width."
+            )
+    return table

@@ -1,0 +1,45 @@
+"""Workload: everything that decides the numbers of a training run, except its optimizer, seed and length."""
+
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+
+from samestep.common.workload.data.spec import DataSpec
+from samestep.common.workload.models.spec import ModelSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """What is trained, and the defaults of how.
+
+    Attributes:
+        name: As the user spelled it.
+        model: The model's spec.
+        data: The data set's spec.
+        metric: A name in `evidence.metrics`.
+        learning_rates: Optimizer name -> default rate; the default optimizer first.
+        batch_size: Default GLOBAL batch size.
+        steps: Default number of steps.
+    """
+
+    name: str
+    model: ModelSpec
+    data: DataSpec
+    metric: str
+    learning_rates: Mapping[str, float]
+    batch_size: int
+    steps: int
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """sha256 over the numbers of the model, the data set and the metric (not over the name)."""
+        described = [_described(self.model), _described(self.data), self.metric]
+        return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
+
+
+def _described(spec: ModelSpec | DataSpec) -> list[object]:
+    fields = dataclasses.asdict(spec)  # pyrefly: ignore
+    fields.pop("path", None)  # the user's file counts by its contents
+    return [spec.name, fields]

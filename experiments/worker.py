@@ -1,0 +1,26 @@
+"""One process of a prepared run: `python -m samestep worker DIR`, started by torchrun, by a scheduler or by hand."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from samestep.experiments.arguments import run_command
+
+
+def main(arguments: Sequence[str]) -> NoReturn:
+    """Does the process's part of the run, then ends the process; rank 0 also judges and writes the result."""
+    if list(arguments) in (["-h"], ["--help"]):
+        print("usage: samestep worker DIR\n\n" + (__doc__ or ""))
+        sys.exit(0)
+    from samestep.common.runtime.parent.launcher import finish_alone  # here: --help imports no NumPy
+    from samestep.common.runtime.worker import worker
+
+    code = worker.main(list(arguments), finish_alone)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # torch and TensorFlow both crash or hang now and then in their own teardown
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,35 @@
+"""The command `samestep COMMAND ...`, and `python -m samestep COMMAND ...`: each command is a module of `experiments`."""
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+
+from samestep.common.errors import unknown
+from samestep.experiments.arguments import run_command
+
+COMMANDS = {
+    "run": "train one workload under one strategy",
+    "compare": "train it under many strategies and print one table",
+    "strategies": "print the catalogue, or one strategy of it",
+    "worker": "be one process of a run that `run --prepare` wrote",
+}
+
+
+def main() -> None:
+    """Runs the command that the first argument names on the other arguments."""
+    name, arguments = (sys.argv[1:2] or ["--help"])[0], sys.argv[2:]
+    if name in ("-h", "--help"):
+        lines = [f"  {command:<12}{text}" for command, text in COMMANDS.items()]
+        print("\n".join(["usage: samestep COMMAND ... (each has its own --help)", "", *lines]))
+        return
+    run_command(lambda given: _command(name)(given), arguments)
+
+
+def _command(name: str) -> Callable[[Sequence[str]], int]:
+    if name not in COMMANDS:
+        raise unknown("command", name, COMMANDS)
+    return importlib.import_module(f"samestep.experiments.{name}").main
+
+
+if __name__ == "__main__":
+    main()

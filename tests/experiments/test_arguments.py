@@ -1,0 +1,146 @@
+"""Flags and cells become requests, and a result's command becomes the request that it came from."""
+
+import dataclasses
+import shlex
+
+import pytest
+
+from samestep.common.catalog import strategy_info
+from samestep.common.request import Launch, RunConfig, Techniques, launch_of
+from samestep.common.run import arguments, as_config, parse
+from samestep.common.runtime.records import RunResult
+from samestep.common.strategy import Run
+from samestep.experiments.arguments import apply_cell, parse_run
+from samestep.experiments.tables import cell
+from tests.cells import SIZED, every_row
+from tests.conftest import RunCell
+
+BOTH = Techniques(accumulation_steps=2, clip_norm=1.0)
+
+
+def completed(config: RunConfig) -> RunConfig:
+    return as_config(parse(config), launch_of(config))
+
+
+def given(line: str) -> RunConfig:
+    """The request of a command line `python -m samestep run ...`."""
+    program, *flags = shlex.split(line.removeprefix("python -m samestep "))
+    assert program == "run"
+    return parse_run(flags, "samestep run")
+
+
+# --- techniques -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flags", "techniques"),
+    [
+        ("", Techniques()),
+        ("--clip-norm 1", Techniques(clip_norm=1.0)),
+        ("--accumulation-steps 2", Techniques(accumulation_steps=2)),
+        ("--accumulation-steps 2 --clip-norm 1", BOTH),
+        ("--clip-norm=1e-3 --accumulation-steps=1", Techniques(clip_norm=1e-3)),
+    ],
+)
+@pytest.mark.parametrize("where", ["--strategy ddp", "--framework tf --strategy mirrored", "--strategy pp"])
+def test_techniques_are_flags_of_every_strategy(where: str, flags: str, techniques: Techniques) -> None:
+    config = parse_run([*where.split(), *flags.split()], "samestep run")
+    assert config.techniques == techniques
+    assert parse(config).techniques == techniques
+
+
+@pytest.mark.parametrize(
+    ("spelling", "techniques"),
+    [
+        ("torch:ddp", Techniques()),
+        ("torch:ddp+clip_norm=1+accumulation_steps=2", BOTH),
+        ("tf:mirrored+accumulation_steps=2+clip_norm=1.0", BOTH),
+        ("torch:pp+clip_norm=0.5+schedule=1f1b", Techniques(clip_norm=0.5)),
+    ],
+)
+def test_techniques_are_parts_of_a_cell(spelling: str, techniques: Techniques) -> None:
+    config = apply_cell(spelling, RunConfig())
+    assert config.techniques == techniques
+    assert not set(dataclasses.asdict(techniques)) & set(config.options)
+
+
+def test_a_cell_overrides_the_techniques_that_it_names() -> None:
+    base = RunConfig(techniques=Techniques(accumulation_steps=4, clip_norm=2.0))
+    assert apply_cell("torch:ddp", base).techniques == base.techniques
+    assert apply_cell("torch:ddp+accumulation_steps=1", base).techniques == Techniques(1, 2.0)
+    assert apply_cell("torch:ddp+clip_norm=1", base).techniques == Techniques(4, 1.0)
+
+
+def test_a_cell_leaves_the_rest_of_a_request_alone() -> None:
+    base = RunConfig(workload=SIZED["mlp"], steps=3, seed=7, parity=True)
+    config = apply_cell("torch:pp+microbatches=2", base)
+    assert (config.framework, config.strategy) == ("torch", "pp")
+    assert config.options == {"schedule": "gpipe", "microbatches": 2}
+    assert config == dataclasses.replace(base, strategy="pp", options=config.options)
+
+
+# --- the line that repeats a run --------------------------------------------------------------------------------------
+
+REPEATED = [
+    RunConfig(),
+    RunConfig(strategy="ddp", devices=2, techniques=BOTH),
+    RunConfig(strategy="ddp", devices=2, options={"bucket_bytes": 262144}, parity=False, threads=2),
+    RunConfig(strategy="ddp", devices=3, batch_size=96, parity=True, start_from="runs/one leg", timeout_seconds=2.5),
+    RunConfig(strategy="pp", devices=2, options={"schedule": "1f1b"}, techniques=Techniques(clip_norm=1e-7)),
+    RunConfig(strategy="fsdp", mesh="data=2,shard=2", dtype="float64", optimizer="adamw", learning_rate=1e-3),
+    RunConfig(strategy="tp", devices=2, workload=SIZED["transformer"], options={"sequence_parallel": True}),
+    RunConfig(framework="tf", strategy="mirrored", devices=2, options={"reduce": "ring"}, techniques=BOTH),
+    RunConfig(framework="tf", strategy="dtensor", mesh="data=2,tensor=2", options={"clients": 2}, seed=12345),
+    RunConfig(framework="numpy", strategy="oracle", dtype="float64", steps=7, techniques=Techniques(4)),
+]
+
+
+@pytest.mark.parametrize("config", REPEATED, ids=lambda config: f"{config.framework}:{config.strategy}")
+def test_the_flags_of_a_request_are_read_as_that_request(config: RunConfig) -> None:
+    complete = completed(config)
+    flags = arguments(complete)
+    assert completed(parse_run(flags, "samestep run")) == complete
+    assert arguments(completed(parse_run(flags, "samestep run"))) == flags
+
+
+@pytest.mark.parametrize(("framework", "name"), [(framework, row.name) for framework, row in every_row()])
+def test_the_flags_of_every_row_are_read_as_that_row(framework: str, name: str) -> None:
+    row = strategy_info(framework, name)
+    asked = RunConfig(
+        framework=framework,
+        strategy=name,
+        devices=2 if row.axes else 1,
+        dtype=row.dtypes[-1],
+        batch_size=48,
+        options=dataclasses.asdict(row.options()),
+        techniques=Techniques(accumulation_steps=2),  # not every row can clip
+    )
+    complete = completed(asked)
+    assert completed(parse_run(arguments(complete), "samestep run")) == complete
+
+
+def test_where_files_go_is_left_out_of_the_line() -> None:
+    asked = completed(RunConfig(strategy="ddp", devices=2, out="runs/here", prepare=True))
+    flags = arguments(asked)
+    assert not {"--out", "--prepare"} & set(flags)
+    assert completed(parse_run(flags, "x")) == dataclasses.replace(asked, out=None, prepare=False)
+
+
+@pytest.mark.torch
+def test_the_command_of_a_result_with_techniques_repeats_its_run(run_cell: RunCell) -> None:
+    spelling = "torch:ddp+clip_norm=1+accumulation_steps=2"
+    result: RunResult = run_cell(spelling, SIZED["mlp"], devices=2, steps=3, dtype="float64")
+    assert result.config.techniques == BOTH
+    assert "--accumulation-steps 2 --clip-norm 1.0" in result.command
+    assert "--out" not in result.command
+    assert completed(given(result.command)) == dataclasses.replace(result.config, out=None)
+    assert result.parity.passed, result.parity.reason
+    assert cell(result) == "torch:ddp+accumulation_steps=2+clip_norm=1.0"
+    assert apply_cell(cell(result), RunConfig()).techniques == BOTH
+
+
+def test_a_run_and_its_launch_divide_a_request_between_them() -> None:
+    fields = {field.name for field in dataclasses.fields(RunConfig)}
+    launch = {field.name for field in dataclasses.fields(Launch)}
+    run = {field.name for field in dataclasses.fields(Run)}
+    assert fields - launch - run == {"devices", "learning_rate"}, "which the mesh and the optimizer hold"

@@ -1,0 +1,97 @@
+"""Installed, everything is below the one name `samestep`: a user's own `common/` or `experiments/` never meets ours."""
+
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+RUN = ["run", "--framework", "numpy", "--strategy", "oracle", "--workload", "synthetic-mlp+width=8", "--steps", "3"]
+LOOK = "import samestep.common.run, samestep.experiments.run as run, sys; print(run.__file__, 'experiments' in sys.modules)"
+
+
+def ran(folder: Path, *line: str | Path) -> str:
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, as pip builds it from a checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    line = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    ran(ROOT, *line, "--wheel-dir", str(folder), ".")
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh environment's Python, with the wheel and what it depends on, but no checkout on its path."""
+    folder = tmp_path_factory.mktemp("fresh")
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python"
+    ran(ROOT, sys.executable, "-m", "pip", "--quiet", "--python", str(python), "install", "--no-deps", str(wheel))
+    (site,) = (folder / "lib").glob("python*/site-packages")
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))  # its own .pth files are not read
+    return python
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A user's folder, with packages that are named like folders of ours."""
+    for name in ("common", "experiments", "torch_impl", "tf_impl"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('the own package of a user was imported')")
+    return tmp_path
+
+
+def test_a_wheel_has_one_name(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        tops = {name.partition("/")[0] for name in archive.namelist()}
+        assert "samestep/torch_impl/strategies/ddp.py" in archive.namelist()
+        assert "samestep/py.typed" in archive.namelist()
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"samestep"}
+
+
+def test_from_a_wheel(fresh: Path, own: Path) -> None:
+    """The command, `python -m samestep`, and an import, beside a user's own packages."""
+    printed = ran(own, fresh.parent / "samestep", *RUN, "--out", "first")
+    assert "Run: first" in printed
+    assert "Run: second" in ran(own, fresh, "-m", "samestep", *RUN, "--out", "second")
+    file, bare = ran(own, fresh, "-c", LOOK).split()
+    assert str(fresh.parents[1]) in file
+    assert bare == "False"
+
+
+def test_from_an_editable_install(own: Path) -> None:
+    script = Path(sys.executable).parent / "samestep"
+    assert "Run: first" in ran(own, script, *RUN, "--out", "first")
+    file, bare = ran(own, sys.executable, "-c", LOOK).split()
+    assert file == str(ROOT / "samestep" / "experiments" / "run.py")
+    assert bare == "False"
+
+
+def test_in_a_checkout(tmp_path: Path) -> None:
+    """`python -m experiments.run` works as it always did, with one copy of every module."""
+    line = [sys.executable, "-m", "experiments.run", *RUN[1:], "--out", str(tmp_path / "run")]
+    assert f"Run: {tmp_path / 'run'}" in ran(ROOT, *line)
+
+
+@pytest.mark.parametrize("line", [["--help"], ["run", "--help"], ["compare", "--help"], ["strategies", "--help"]])
+def test_the_command_helps(line: list[str]) -> None:
+    assert "usage: samestep" in ran(ROOT, sys.executable, "-m", "samestep", *line)
+
+
+def test_an_unknown_command_is_one_line() -> None:
+    line = [sys.executable, "-m", "samestep", "rnu"]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "samestep: unknown command 'rnu'. Did you mean 'run'? Choose from: run, compare, strategies, worker.\n"
+    )

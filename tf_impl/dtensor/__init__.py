@@ -1,0 +1,1 @@
+"""One program over full tensors, which TensorFlow shards by their layouts."""

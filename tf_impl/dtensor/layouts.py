@@ -1,0 +1,85 @@
+"""Neutral arrays <-> DTensors on a mesh of data x tensor."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.experimental import dtensor
+
+from samestep.common.batch import Batch
+
+
+class Layouts:
+    """Where the shards of each tensor are. Each is made on its own device; no full tensor is sent anywhere."""
+
+    def __init__(self, mesh: dtensor.Mesh, split: Mapping[str, int]) -> None:
+        """Takes a mesh with the axes `data` and `tensor`.
+
+        Args:
+            mesh: Of all devices of all processes.
+            split: Parameter name -> the dim that is cut along `tensor`; the others are replicated.
+        """
+        self.mesh = mesh
+        self.split = split
+        self.coordinates: list[dict[str, int]] = mesh.local_device_locations()
+        self.devices: list[str] = [str(device) for device in mesh.local_devices()]
+
+    def of(self, name: str, rank: int) -> dtensor.Layout:
+        """The layout of a parameter, its gradient and its optimizer state."""
+        specs = [dtensor.UNSHARDED] * rank
+        if name in self.split:
+            specs[self.split[name]] = "tensor"
+        return dtensor.Layout(specs, self.mesh)
+
+    def shard(self, value: np.ndarray, layout: dtensor.Layout) -> tf.Tensor:
+        """Cuts a full array into the shards of this process's devices."""
+        return dtensor.pack([tf.constant(self._shard(value, layout, each)) for each in self.coordinates], layout)
+
+    def _shard(self, value: np.ndarray, layout: dtensor.Layout, coordinates: Mapping[str, int]) -> np.ndarray:
+        for dim, axis in enumerate(layout.sharding_specs):
+            if axis != dtensor.UNSHARDED:
+                value = np.split(value, self.mesh.dim_size(axis), axis=dim)[coordinates[axis]]
+        return value
+
+    def micro_batch(self, batch: Batch, micro: int, count: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """Gathers one micro-batch of every data shard.
+
+        Args:
+            batch: The global batch.
+            micro: Which micro-batch, from 0.
+            count: Into how many micro-batches each data shard is cut.
+
+        Returns:
+            Inputs and targets, cut along the batch.
+        """
+        shards = self.mesh.dim_size("data")
+        parts = [batch.rows(each["data"] * count + micro, shards * count) for each in self.coordinates]
+        x, y = (
+            dtensor.pack([tf.constant(a) for a in arrays], self._batch(arrays[0].ndim))
+            for arrays in zip(*parts, strict=True)
+        )
+        return x, y
+
+    def batch(self, array: np.ndarray) -> tf.Tensor:
+        """Cuts a full array of examples along the batch."""
+        return self.shard(array, self._batch(array.ndim))
+
+    def _batch(self, rank: int) -> dtensor.Layout:
+        return dtensor.Layout.batch_sharded(self.mesh, "data", rank)
+
+    def along_batch(self, tensor: tf.Tensor) -> tf.Tensor:
+        """Gathers a tensor along every dim but the batch."""
+        return dtensor.relayout(tensor, self._batch(tensor.shape.rank))
+
+    def replicate(self, tensor: tf.Tensor) -> tf.Tensor:
+        """Copies a small tensor to every device."""
+        return dtensor.copy_to_mesh(tensor, dtensor.Layout.replicated(self.mesh, tensor.shape.rank))
+
+    def gather(self, tensor: tf.Tensor) -> np.ndarray:
+        """Gathers a full array from all devices."""
+        return dtensor.relayout(tensor, dtensor.Layout.replicated(self.mesh, tensor.shape.rank)).numpy()
+
+    def local_bytes(self, tensors: list[tf.Tensor]) -> list[int]:
+        """The bytes of the shards of tensors, together, on each of this process's devices."""
+        shards = zip(*map(dtensor.unpack, tensors), strict=True)
+        return [sum(shard.shape.num_elements() * shard.dtype.size for shard in each) for each in shards]

@@ -1,0 +1,145 @@
+"""The training step seen from above: one program over full tensors, which DTensor shards as their layouts say.
+
+The parts are those of `program.py`: gradients of each micro-batch, exchange, clip, update. There is no exchange to
+write, since every tensor means the full one. Gradients and update are two functions: in one, DTensor (tensorflow
+2.21) moves the all-reduce of a gradient behind AdamW's arithmetic, which is not linear, and trains something else.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.experimental import dtensor
+
+from samestep.common.batch import Batch
+from samestep.common.ledger import Exchange, Footprint
+from samestep.common.program import Hardware, TrainState
+from samestep.common.strategy import Run
+from samestep.tf_impl import weights
+from samestep.tf_impl.dtensor.layouts import Layouts
+from samestep.tf_impl.exchanges import ExpandedFunctions
+from samestep.tf_impl.optimizers import corrections
+from samestep.tf_impl.step import accumulate, bind_update, mean_loss, transform
+
+
+class DTensorProgram:
+    """A model in training on a mesh, of which this process drives some or all devices."""
+
+    def __init__(self, run: Run, layouts: Layouts, hardware: Hardware) -> None:
+        self.run, self.layouts, self.hardware = run, layouts, hardware
+        self.loss = mean_loss(run)
+        self.update = bind_update(run.optimizer)
+        self._step = 0
+        self._losses: list[tf.Tensor] = []
+        self._expanded = ExpandedFunctions()
+        self._gradients_bytes = [0] * len(layouts.devices)
+        self.model, self.params = weights.fresh_model(run, self._variable, _lookup)
+        self.slots = {
+            slot: {name: self._variable(np.zeros(v.shape, run.dtype), name) for name, v in self.params.items()}
+            for slot in run.optimizer.slots
+        }
+        self._gradients = tf.function(self.gradients, autograph=False)
+        self._apply = tf.function(self.apply, autograph=False)
+        self._predict = tf.function(self.logits, autograph=False)
+
+    def _variable(self, value: np.ndarray, name: str) -> dtensor.DVariable:
+        shards = self.layouts.shard(value, self.layouts.of(name, value.ndim))
+        return dtensor.DVariable(shards, name=name.replace("/", "_"))
+
+    def step(self, batch: Batch) -> None:
+        """Computes the gradients, then updates."""
+        with self._expanded.first_time():
+            loss, gradients = self._gradients(self._micro_batches(batch))
+        self._apply(gradients, self.layouts.replicate(corrections(self.run.optimizer, self._step + 1)))
+        self._gradients_bytes = self.layouts.local_bytes(gradients)
+        self._losses.append(loss)
+        self._step += 1
+
+    def _micro_batches(self, batch: Batch) -> list[tuple[tf.Tensor, tf.Tensor]]:
+        count = self.run.accumulation_steps
+        return [self.layouts.micro_batch(batch, micro, count) for micro in range(count)]
+
+    def gradients(self, parts: list[tuple[tf.Tensor, tf.Tensor]]) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Accumulates the global mean loss and its gradients over micro-batches; each is laid out as its parameter."""
+        variables = list(self.params.values())
+        loss, gradients = accumulate(self.logits, self.loss, variables, parts)
+        return loss, [dtensor.relayout(g, v.layout) for g, v in zip(gradients, variables, strict=True)]
+
+    def logits(self, x: tf.Tensor) -> tf.Tensor:
+        """Computes logits, laid out along the batch only: losses over sharded classes are silently wrong in float64."""
+        return self.layouts.along_batch(self.model(x))
+
+    def apply(self, gradients: list[tf.Tensor], corrections: tf.Tensor) -> None:
+        """Clips by the global norm, then updates every parameter.
+
+        Args:
+            gradients: In the order of the parameters, each laid out as its parameter.
+            corrections: The optimizer's, on every device.
+        """
+        clipped = transform(gradients, self.run.techniques)
+        for gradient, (name, variable) in zip(clipped, self.params.items(), strict=True):
+            self.update(variable, gradient, tuple(slot[name] for slot in self.slots.values()), corrections)
+
+    def losses(self) -> list[float]:
+        """The global losses since the last call; every device has them in full."""
+        taken, self._losses = self._losses, []
+        return [float(loss) for loss in taken]
+
+    def predict(self, inputs: np.ndarray) -> np.ndarray:
+        """Computes logits and gathers them."""
+        return self.layouts.gather(self._predict(self.layouts.batch(inputs)))
+
+    def state(self) -> TrainState:
+        """Gathers parameters and optimizer state."""
+        return weights.snapshot(self._step, self.params, self.slots, lambda v: self.layouts.gather(v.read_value()))
+
+    def restore(self, state: TrainState) -> None:
+        """Assigns each device its shards."""
+        self._step = state.step
+        weights.restore(state, self.run.dtype, self.params, self.slots, self._assign)
+
+    def _assign(self, variable: dtensor.DVariable, value: np.ndarray) -> None:
+        variable.assign(self.layouts.shard(value, variable.layout))
+
+    def observe(self, batch: Batch) -> tuple[Exchange, ...]:
+        """Takes one more step; its collectives are those that DTensor put into it."""
+        self.step(batch)
+        return self._expanded.exchanges()
+
+    def footprint(self) -> tuple[Footprint, ...]:
+        """The shards that each device of this process holds; what a step gathers is in the expanded function only."""
+        gathered = self._expanded.gathered_variable_bytes()
+        params_bytes = self._local_bytes(self.params.values())
+        slots_bytes = self._local_bytes(v for slot in self.slots.values() for v in slot.values())
+        rows = zip(self.layouts.devices, params_bytes, self._gradients_bytes, slots_bytes, strict=True)
+        return tuple(
+            Footprint(
+                device=device,
+                params_bytes=params,
+                params_peak_bytes=params + gathered,
+                gradients_bytes=gradients,
+                optimizer_bytes=slots,
+                source="tensors",
+            )
+            for device, params, gradients, slots in rows
+        )
+
+    def _local_bytes(self, variables: Iterable[dtensor.DVariable]) -> list[int]:
+        return self.layouts.local_bytes([variable.read_value() for variable in variables])
+
+    def measures(self) -> Mapping[str, float]:
+        """This strategy has no quantities of its own."""
+        return {}
+
+    def sync(self) -> None:
+        """Waits for the last step's update: DTensor runs it in the background."""
+        for shard in dtensor.unpack(next(iter(self.params.values())).read_value()):
+            shard.numpy()
+
+    def close(self) -> None:
+        """TensorFlow's collectives end with the process."""
+
+
+def _lookup(table: dtensor.DVariable, ids: tf.Tensor) -> tf.Tensor:
+    """Reads the table first: DTensor looks nothing up in a variable whose rows are cut."""
+    return tf.gather(tf.convert_to_tensor(table), ids)

@@ -1,0 +1,1 @@
+"""A chief that hands updates to workers, whose variables are on server processes."""

@@ -1,0 +1,239 @@
+"""The training step of a chief that hands updates to workers, whose variables are on servers.
+
+The parts are those of `program.py`. There is no exchange between workers: the gradients of an update go to the servers,
+where it runs, so the optimizer state never travels. Serial, a step is one update on the whole global batch. Asynchronous,
+it is one on each worker's shard, a batch of its own, and nothing waits for anything before the window ends.
+"""
+
+import functools
+import itertools
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from samestep.common.batch import Batch
+from samestep.common.ledger import Exchange, Footprint
+from samestep.common.program import Hardware, TrainState
+from samestep.common.strategy import Run
+from samestep.tf_impl import weights
+from samestep.tf_impl.exchanges import copies
+from samestep.tf_impl.optimizers import corrections
+from samestep.tf_impl.options import ParameterServerOptions
+from samestep.tf_impl.parameter_server.updates import Updates
+from samestep.tf_impl.step import Gradient, accumulate, bind_update, mean_loss, micro_batches, transform
+
+MAX_IN_FLIGHT = 8
+"""Maximum number of in-flight updates per worker. It bounds the memory held by queued shards and keeps the reported
+progress close to the work actually done."""
+
+
+class ParameterServerProgram:
+    """A model in training, seen from its chief."""
+
+    def __init__(
+        self, run: Run[ParameterServerOptions], resolver: tf.distribute.cluster_resolver.ClusterResolver
+    ) -> None:
+        self.run = run
+        self._workers, self._servers = run.num_devices, run.options.parameter_servers
+        self.hardware = Hardware(
+            note=f"{self._workers} worker processes, {self._servers} server processes", backend="grpc"
+        )
+        self._serial = run.options.is_serial
+        self._updates_per_step = 1 if self._serial else self._workers
+        self.loss = mean_loss(run, self._updates_per_step)
+        self.update = bind_update(run.optimizer)
+        self._tables = {name: param for name, param in run.workload.model.params().items() if param.lookups}
+        rows = sum(param.lookups * param.shape[1] for param in self._tables.values())
+        self._rows_bytes = run.batch_size // self._updates_per_step * rows * run.item_bytes
+        self._shards = 1
+        self._step = self._first_update = self._scheduled = self._begun = 0
+        self._results: list[tf.distribute.coordinator.RemoteValue] = []
+        self._staleness: list[float] = []
+        self._read_bytes = 0
+        self.strategy = tf.distribute.ParameterServerStrategy(resolver, self._partitions)
+        _answer_once(self._workers, {tf.float64, tf.as_dtype(run.dtype)})
+        self.coordinator = tf.distribute.coordinator.ClusterCoordinator(self.strategy)
+        with self.strategy.scope():
+            self.model, variables = weights.fresh_model(run, self._variable, _lookup)
+            self.params = {name: _parts(variable) for name, variable in variables.items()}
+            self.slots = {slot: self._zeros() for slot in run.optimizer.slots}
+            self.updates = Updates(part for parts in self.params.values() for part in parts)
+        self._train = tf.function(self._worker_step)
+        self._predict = tf.function(self.model)
+
+    def _partitions(self, shape: tf.TensorShape, dtype: tf.DType) -> list[int]:
+        """Into how many parts the variable that is being made is cut along each dim."""
+        return [min(self._shards, shape[0]), *[1] * (shape.rank - 1)] if shape.rank else []
+
+    def _variable(self, value: np.ndarray, name: str) -> tf.Variable:
+        """Makes a variable: tables are cut by rows over the servers, every other parameter is on one of them."""
+        self._shards = self._servers if name in self._tables else 1
+        return weights.make_variable(value, name)
+
+    def _zeros(self) -> dict[str, list[tf.Variable]]:
+        """Makes one kind of optimizer state, each part where the part of its parameter is."""
+        self._shards = 1
+        return {name: [self._zeros_beside(part) for part in parts] for name, parts in self.params.items()}
+
+    def _zeros_beside(self, part: tf.Variable) -> tf.Variable:
+        with self.strategy.extended.colocate_vars_with(part):
+            return tf.Variable(tf.zeros(part.shape, part.dtype), trainable=False)
+
+    def step(self, batch: Batch) -> None:
+        """Hands out the step's updates, each to any free worker; serial, the next step waits, and so sees its update."""
+        in_flight = MAX_IN_FLIGHT * self._workers
+        for shard in range(self._updates_per_step):
+            if len(self._results) >= in_flight:
+                self._results[-in_flight].get()
+            self._results.append(self.coordinator.schedule(self._train, args=self._arguments(batch, shard)))
+            self._scheduled += 1
+        if self._serial:
+            self.coordinator.join()
+        self._step += 1
+
+    def _arguments(self, batch: Batch, shard: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        x, y = map(tf.constant, batch.rows(shard, self._updates_per_step))
+        return x, y, corrections(self.run.optimizer, self._first_update + self._scheduled + 1)
+
+    def _worker_step(self, x: tf.Tensor, y: tf.Tensor, corrections: tf.Tensor) -> tf.Tensor:
+        version = self.updates.version()
+        loss, gradients = self.gradients(x, y)
+        staleness = self.updates.begin(version, gradients)
+        with tf.control_dependencies([staleness]):
+            self.apply(corrections, gradients)
+        return tf.stack([tf.cast(loss, tf.float64), tf.cast(staleness, tf.float64)])  # one tensor: one answer
+
+    def gradients(self, x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, list[Gradient]]:
+        """Accumulates the mean loss of one update and its gradients; those of tables stay rows."""
+        variables = [part for parts in self.params.values() for part in parts]
+        parts = micro_batches(x, y, self.run.accumulation_steps)
+        return accumulate(self.model, self.loss, variables, parts, keep_rows=True)
+
+    def apply(self, corrections: tf.Tensor, gradients: list[Gradient]) -> None:
+        """Clips by the global norm, then updates every part on the server that holds it.
+
+        Args:
+            corrections: The optimizer's.
+            gradients: In the order of the parameters' parts.
+        """
+        clipped = iter(transform(gradients, self.run.techniques))
+        for name, parts in self.params.items():
+            for index, part in enumerate(parts):
+                slots = tuple(slot[name][index] for slot in self.slots.values())
+                gradient = next(clipped)
+                with tf.device(part.device):
+                    arguments = (part, tf.convert_to_tensor(gradient), slots, corrections)
+                    self.updates.alone(part, functools.partial(self.update, *arguments))
+
+    def losses(self) -> list[float]:
+        """The losses since the last call; a step's is the mean of its updates', each as its worker computed it."""
+        taken, self._results = self._results, []
+        if not taken:
+            return []
+        losses, staleness = np.array([result.fetch() for result in taken]).T
+        self._staleness += staleness.tolist()
+        self._begun = self.updates.begun()
+        return losses.reshape(-1, self._updates_per_step).mean(axis=1).tolist()
+
+    def predict(self, inputs: np.ndarray) -> np.ndarray:
+        """Computes logits, on a worker."""
+        return self.coordinator.schedule(self._predict, args=(tf.constant(inputs),)).fetch()
+
+    def state(self) -> TrainState:
+        """Reads parameters and optimizer state from the servers."""
+        return weights.snapshot(
+            self._step, self.params, self.slots, lambda parts: np.concatenate([part.numpy() for part in parts])
+        )
+
+    def restore(self, state: TrainState) -> None:
+        """Assigns each server its parts."""
+        self._step = self._first_update = state.step
+        weights.restore(state, self.run.dtype, self.params, self.slots, _assign)
+
+    def observe(self, batch: Batch) -> tuple[Exchange, ...]:
+        """Takes one more step; what its workers read and send is in their graph, but for the rows of tables."""
+        arguments = self._arguments(batch, 0)
+        self.step(batch)
+        found = copies(self._train.get_concrete_function(*arguments).graph)
+        self._read_bytes = sum(copy.bytes for copy in found if copy.source)
+        sent_bytes = sum(copy.bytes for copy in found if not copy.source)
+        updates = self._updates_per_step
+        count = updates * len(self.params)
+        return tuple(
+            Exchange(name, count, updates * (full_bytes + self._rows_bytes))
+            for name, full_bytes in (("pull", self._read_bytes), ("push", sent_bytes))
+        )
+
+    def footprint(self) -> tuple[Footprint, ...]:
+        """The chief reports for all: itself, the workers, which hold what they read, and the servers, which hold all."""
+        chief = Footprint.uniform(_device("chief", 0), 0, 0, "graph")
+        workers = (
+            Footprint(
+                device=_device("worker", index),
+                params_bytes=0,
+                params_peak_bytes=self._read_bytes,
+                gradients_bytes=self._read_bytes + self._rows_bytes,
+                optimizer_bytes=0,
+                source="graph",
+            )
+            for index in range(self._workers)
+        )
+        servers = (self._server_footprint(_device("ps", index)) for index in range(self._servers))
+        return (chief, *workers, *servers)
+
+    def _server_footprint(self, device: str) -> Footprint:
+        params_bytes, *slots_bytes = (
+            weights.nbytes(part for parts in kind.values() for part in parts if part.device == device)
+            for kind in (self.params, *self.slots.values())
+        )
+        return Footprint.uniform(device, params_bytes, sum(slots_bytes), "graph")
+
+    def measures(self) -> Mapping[str, float]:
+        """What the servers counted up to the last window's end."""
+        applied = len(self._staleness)
+        staleness = sum(self._staleness) / applied
+        return {"staleness": staleness, "updates_applied": applied, "updates_repeated": self._begun - applied}
+
+    def sync(self) -> None:
+        """Waits for every step that was handed out."""
+        self.coordinator.join()
+
+    def close(self) -> None:
+        """The servers are stopped by the process that started them, after the chief has left."""
+
+
+def _answer_once(workers: int, dtypes: Iterable[tf.DType]) -> None:
+    """Copies what updates and predictions answer from each worker to the chief, one worker after the other.
+
+    The first copy from a worker lengthens a list, unlocked, that the copy from another may be reading: TensorFlow 2.21's
+    EagerClusterFunctionLibraryRuntime, which ended about one asynchronous start in a thousand by SIGSEGV.
+    """
+    for index, dtype in itertools.product(range(workers), dtypes):
+        with tf.device(f"/job:worker/replica:0/task:{index}"):
+            answer = tf.fill([2], tf.constant(0.0, dtype))
+        with tf.device("/job:chief"):
+            tf.identity(answer)
+
+
+def _device(job: str, index: int) -> str:
+    return f"/job:{job}/replica:0/task:{index}/device:CPU:0"
+
+
+def _parts(variable: tf.Variable) -> list[tf.Variable]:
+    """The parts of a variable, in order; one that is not cut is its own part."""
+    return [variable] if isinstance(variable, tf.Variable) else list(variable.variables)
+
+
+def _lookup(table: tf.Variable, ids: tf.Tensor) -> tf.Tensor:
+    """Gathers on each server from its rows; only those travel, and only their gradients."""
+    if isinstance(table, tf.Variable):
+        return tf.gather(table, ids)
+    rows = tf.nn.embedding_lookup(table, tf.reshape(ids, [-1]))  # a ShardedVariable takes ids of one dim
+    return tf.reshape(rows, [*ids.shape, table.shape[-1]])
+
+
+def _assign(parts: list[tf.Variable], value: np.ndarray) -> None:
+    ends = np.cumsum([part.shape[0] for part in parts])[:-1]
+    for part, shard in zip(parts, np.split(value, ends), strict=True):
+        part.assign(shard)

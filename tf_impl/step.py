@@ -1,0 +1,115 @@
+"""The step core that every program of TensorFlow shares: the mean loss, accumulation over micro-batches, and clipping.
+
+It works on whatever a strategy's parameters are: mirrored variables, DTensors, parts on servers, or plain tensors in a
+step that is only lowered.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import tensorflow as tf
+
+from samestep.common.request import Techniques
+from samestep.common.strategy import Run
+from samestep.common.workload.optimizers import OptimizerSpec
+from samestep.tf_impl.models.losses import LOSSES
+from samestep.tf_impl.optimizers import UPDATES
+
+Gradient = tf.Tensor | tf.IndexedSlices
+Logits = Callable[[tf.Tensor], tf.Tensor]
+"""Inputs -> logits."""
+Loss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+"""(logits, targets) -> a loss."""
+Update = Callable[[tf.Variable, tf.Tensor, Sequence[tf.Variable], tf.Tensor], None]
+"""(parameter, gradient, optimizer state, bias corrections): changes the first and the third in place."""
+
+
+def mean_loss(run: Run, num_means: int = 1) -> Loss:
+    """Makes the loss of any part of a batch: its share of the mean over every target of the GLOBAL batch.
+
+    Args:
+        run: What is trained.
+        num_means: Into how many equal shards, each with a mean over its own targets, the global batch is cut.
+    """
+    summed = LOSSES[run.workload.model.loss]
+    count = run.batch_size * math.prod(run.workload.model.targets().shape) // num_means
+    return lambda logits, targets: summed(logits, targets) / count
+
+
+def bind_update(optimizer: OptimizerSpec) -> Update:
+    """Binds an optimizer's update to its hyper-parameters."""
+    return functools.partial(UPDATES[optimizer.name], optimizer)
+
+
+def micro_batches(x: tf.Tensor, y: tf.Tensor, count: int) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
+    """Cuts a shard of the batch into equal micro-batches.
+
+    Args:
+        x: Inputs [shard, ...].
+        y: Targets [shard, ...].
+        count: How many micro-batches; divides the shard.
+    """
+    return zip(*(tf.split(array, count) for array in (x, y)), strict=True)
+
+
+def accumulate(
+    logits: Logits,
+    loss: Loss,
+    params: Sequence[tf.Variable | tf.Tensor],
+    parts: Iterable[tuple[tf.Tensor, tf.Tensor]],
+    keep_rows: bool = False,
+) -> tuple[tf.Tensor, list[Gradient]]:
+    """Takes every micro-batch forward and backward; losses and gradients add up.
+
+    Args:
+        logits: The model's forward pass.
+        loss: Of one micro-batch, as `mean_loss` makes it.
+        params: What is differentiated by.
+        parts: Inputs and targets of each micro-batch.
+        keep_rows: Whether the gradient of a table stays the rows that were looked up; otherwise it is made dense.
+
+    Returns:
+        The summed loss and, in the order of `params`, the summed gradients.
+    """
+    total_loss, total = None, []
+    for x, y in parts:
+        with tf.GradientTape() as tape:
+            tape.watch([param for param in params if isinstance(param, tf.Tensor)])  # a tape sees variables anyway
+            part_loss = loss(logits(x), y)
+        gradients = tape.gradient(part_loss, params)
+        if not keep_rows:
+            gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        total = [_add(one, other) for one, other in zip(total, gradients, strict=True)] if total else gradients
+        total_loss = part_loss if total_loss is None else total_loss + part_loss
+    return total_loss, total
+
+
+def _add(one: Gradient, other: Gradient) -> Gradient:
+    """Adds two gradients; of rows it keeps both, because whoever makes them dense adds rows of equal id up."""
+    if isinstance(one, tf.IndexedSlices):
+        values, indices = tf.concat([one.values, other.values], 0), tf.concat([one.indices, other.indices], 0)
+        return tf.IndexedSlices(values, indices, one.dense_shape)
+    return one + other
+
+
+def transform(gradients: Sequence[Gradient], techniques: Techniques) -> Sequence[Gradient]:
+    """Applies the techniques that change the gradient of the whole batch.
+
+    Args:
+        gradients: Of every parameter, summed over all devices.
+        techniques: Of the run.
+    """
+    return gradients if techniques.clip_norm is None else clip(gradients, techniques.clip_norm)
+
+
+def clip(gradients: Sequence[Gradient], clip_norm: float) -> list[tf.Tensor]:
+    """Scales gradients down, so the whole gradient has at most a given norm.
+
+    Args:
+        gradients: Of every parameter, summed over all devices.
+        clip_norm: The largest norm allowed.
+    """
+    dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+    norm = tf.sqrt(tf.add_n([tf.reduce_sum(g * g) for g in dense]))
+    return [g * tf.minimum(clip_norm / norm, 1.0) for g in dense]

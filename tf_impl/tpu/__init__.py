@@ -1,0 +1,1 @@
+"""TPUs: found, emulated, or compiled for where there is none."""

@@ -1,0 +1,174 @@
+"""Compiles a lowered step for a TPU that is not there, by Google's compiler: `python -m samestep.tf_impl.tpu.compile DIR PID`.
+
+A process of its own, with jax and libtpu and without TensorFlow: both bring an XLA. It reads `step.json` and
+`step.stablehlo` from the directory and leaves `compiled.json`. Nothing runs: libtpu describes the cores, none is needed.
+"""
+
+import ctypes
+import dataclasses
+import importlib.metadata
+import json
+import math
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+from jax.experimental import topologies
+from jax.extend.mlir import ir
+from jax.interpreters import mlir
+from jaxlib import xla_client
+
+from samestep.common.errors import ConfigError, SamestepError, Unavailable, WorkerFailed
+from samestep.common.ledger import Compiled
+from samestep.tf_impl.tpu.hlo import collectives
+from samestep.tf_impl.tpu.topology import Topology
+
+_PR_SET_PDEATHSIG = 1
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_TOO_LARGE = re.compile(r"required for [\w ]+ \(([\d.]+)([KMGT]?)\) exceeds available HBM \(([\d.]+)([KMGT]?)\)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What is to be compiled.
+
+    Attributes:
+        topology: As in `Topology`.
+        replicas: Copies of the step, each with a shard of the batch.
+        partitions: Cores that share a copy.
+        splits: For each argument that is state, the dimension along which it is cut over the partitions, or None. The
+            step returns the state first, in the same order, and its results take the place of the arguments.
+    """
+
+    topology: str
+    replicas: int
+    partitions: int
+    splits: tuple[int | None, ...]
+
+
+def compile_stablehlo(request: Request, stablehlo: bytes) -> Compiled:
+    """Compiles a step.
+
+    Args:
+        request: For which cores, and how it is cut over them.
+        stablehlo: The step, in MLIR's text or bytecode.
+
+    Raises:
+        ConfigError: The compiler has no such topology.
+        Unavailable: jax and libtpu do not belong together.
+        WorkerFailed: It cannot compile the step, for another reason than its size.
+    """
+    topology = Topology.parse(request.topology)
+    compiler = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("libtpu", "jax"))
+    module = ir.Module.parse(stablehlo, mlir.make_ir_context())
+    step = next(each for each in module.body.operations if each.name.value == "main")
+    annotate(step, request)
+    try:
+        executable = _compile(module, request, topology)
+    except jax.errors.JaxRuntimeError as error:
+        said = _TOO_LARGE.search(str(error))
+        if said is None:
+            first = str(error).strip().partition("\n")[0]
+            raise WorkerFailed(f"the TPU compiler cannot compile the step for {request.topology}: {first}") from None
+        needed, available = (round(float(said[i]) * _UNITS[said[i + 1]]) for i in (1, 3))
+        arguments = argument_bytes(step, request)
+        return Compiled(request.topology, arguments, None, None, None, (), needed, available, False, compiler)
+    memory = executable.get_compiled_memory_stats()
+    live_bytes = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
+    return Compiled(
+        topology=request.topology,
+        argument_bytes=memory.argument_size_in_bytes,
+        temporary_bytes=memory.temp_size_in_bytes,
+        code_bytes=memory.generated_code_size_in_bytes,
+        flops=round(executable.cost_analysis()["flops"]),  # its optimal_seconds is negative for most programs
+        collectives=collectives(_hlo(executable, compiler)),
+        needed_bytes=live_bytes + memory.temp_size_in_bytes + memory.generated_code_size_in_bytes,
+        hbm_bytes=topology.hbm_bytes,
+        fits=True,
+        compiler=compiler,
+    )
+
+
+def _compile(module: ir.Module, request: Request, topology: Topology) -> xla_client.LoadedExecutable:
+    """Compiles through what is private: jax 0.10 compiles for described devices only what it has traced."""
+    try:
+        devices = topologies.get_topology_desc(
+            platform="tpu", topology_name=topology.name, chips_per_host_bounds=topology.chips_per_host
+        ).devices
+    except jax.errors.JaxRuntimeError as error:
+        raise ConfigError(f"--tpu-topology {topology.name}: the compiler has no such TPU: {error}") from None
+    options = xla_client.CompileOptions()
+    options.num_replicas, options.num_partitions = request.replicas, request.partitions
+    grid = np.arange(request.replicas * request.partitions).reshape(request.replicas, request.partitions)
+    options.device_assignment = xla_client.DeviceAssignment.create(grid)
+    options.executable_build_options.use_spmd_partitioning = request.partitions > 1
+    return devices[0].client.compile(module, xla_client.DeviceList(tuple(devices[: grid.size])), options)
+
+
+def _hlo(executable: xla_client.LoadedExecutable, compiler: str) -> str:
+    try:
+        return executable.hlo_modules()[0].to_string()
+    except jax.errors.JaxRuntimeError:
+        raise Unavailable(
+            f"{compiler}: this jax cannot read what this libtpu compiles; pip install 'samestep[tpu]' brings its own."
+        ) from None
+
+
+def annotate(step: ir.Operation, request: Request) -> None:
+    """Writes into a step how each argument and result is cut over the partitions, and whose memory a result takes over."""
+    with step.context:
+        number = ir.IntegerType.get_signless(32)
+        shardings = [_sharding(step.type.inputs[i], split, request) for i, split in enumerate(request.splits)]
+        replicated = {"mhlo.sharding": ir.StringAttr.get("{replicated}")}
+        state = [{"mhlo.sharding": ir.StringAttr.get(sharding)} for sharding in shardings]
+        aliased = [each | {"tf.aliasing_output": ir.IntegerAttr.get(number, i)} for i, each in enumerate(state)]
+        for name, known, count in (
+            ("arg_attrs", aliased, len(step.type.inputs)),
+            ("res_attrs", state, len(step.type.results)),
+        ):
+            each = [*known, *[replicated] * (count - len(known))]
+            step.attributes[name] = ir.ArrayAttr.get([ir.DictAttr.get(attributes) for attributes in each])
+
+
+def _sharding(shape: ir.RankedTensorType, split: int | None, request: Request) -> str:
+    if split is None or request.partitions == 1:
+        return "{replicated}"
+    parts = [request.partitions if dim == split else 1 for dim in range(shape.rank)]
+    return f"{{devices=[{','.join(map(str, parts))}]<=[{request.partitions}]}}"
+
+
+def argument_bytes(step: ir.Operation, request: Request) -> int:
+    """The bytes of one core's arguments, without the padding, which only a compiled program has."""
+    total = 0
+    for index, each in enumerate(step.type.inputs):
+        split = request.splits[index] if index < len(request.splits) else None
+        size = math.prod(each.shape) * each.element_type.width // 8
+        total += size if split is None else size // request.partitions
+    return total
+
+
+def main(directory: str, parent: str) -> None:
+    """Compiles the request in a directory, and leaves the answer or the error there.
+
+    Args:
+        directory: Holds the request, and takes the answer.
+        parent: The id of the process that waits for it; when that process ends, for any reason, so does this one.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(parent):
+        return
+    run = Path(directory)
+    request = Request(**json.loads((run / "step.json").read_text()))
+    try:
+        values = dataclasses.asdict(compile_stablehlo(request, (run / "step.stablehlo").read_bytes()))
+    except SamestepError as error:
+        values = {"error": type(error).__name__, "message": str(error)}
+    (run / "compiled.json").write_text(json.dumps(values))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

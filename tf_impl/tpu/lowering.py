@@ -1,0 +1,140 @@
+"""The training step of one TPU core, lowered to StableHLO from shapes alone: nothing is run, drawn or allocated.
+
+The parts are those of `program.py`, with the same models, losses and updates: gradients of each micro-batch, exchange,
+clip, update. Only the variables are gone: a compiler that has no device cannot hold any, so the step takes the state as
+arguments and returns it changed.
+"""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+
+from samestep.common.batch import Batch
+from samestep.common.strategy import Run
+from samestep.tf_impl.models import build_model
+from samestep.tf_impl.optimizers import corrections
+from samestep.tf_impl.step import accumulate, bind_update, mean_loss, micro_batches, transform
+
+
+class FunctionalVariable:
+    """What an update takes for a variable: a tensor, and the one that is assigned in its place."""
+
+    def __init__(self, value: tf.Tensor) -> None:
+        self.value = value
+        self.dtype = value.dtype
+
+    def assign(self, value: tf.Tensor) -> tf.Tensor:
+        """Keeps the new value, to be returned by the step."""
+        self.value = value
+        return value
+
+    def assign_sub(self, delta: tf.Tensor) -> tf.Tensor:
+        """Keeps the difference, as `assign` would."""
+        return self.assign(self.value - delta)
+
+    def __mul__(self, other: tf.Tensor | float) -> tf.Tensor:
+        return self.value * other
+
+    __rmul__ = __mul__
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments:
+    """A variable factory for models whose parameters are a function's arguments.
+
+    Attributes:
+        values: Neutral name -> argument.
+    """
+
+    values: dict[str, tf.Tensor]
+    lookup = staticmethod(tf.gather)
+
+    def __call__(self, name: str) -> tf.Tensor:
+        """The argument that stands for a variable."""
+        return self.values[name]
+
+
+class Step:
+    """One training step of one of `replicas` cores: (parameters, optimizer state, shard, corrections) -> new state, loss."""
+
+    def __init__(self, run: Run, replicas: int) -> None:
+        self.run = run
+        self.shapes = {name: param.shape for name, param in run.workload.model.params().items()}
+        self.loss = mean_loss(run)
+        self.update = bind_update(run.optimizer)
+        self.dtype = tf.as_dtype(run.dtype)
+        self.replicas = replicas
+
+    def __call__(self, *arguments: tf.Tensor) -> list[tf.Tensor]:
+        """Takes the step.
+
+        Args:
+            *arguments: The parameters in the model's order, each kind of optimizer state in the same order, inputs and
+                targets of this core's shard, and the optimizer's corrections.
+
+        Returns:
+            Parameters and optimizer state in that order, and this core's part of the loss.
+        """
+        *state, x, y, now = arguments
+        count = len(self.shapes)
+        kinds = [dict(zip(self.shapes, state[i : i + count], strict=True)) for i in range(0, len(state), count)]
+        loss, gradients = self.gradients(kinds[0], x, y)
+        updated = self.apply(kinds, gradients, now)
+        return [value for values in updated for value in values.values()] + [loss]
+
+    def gradients(self, params: dict[str, tf.Tensor], x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Accumulates this core's part of the loss and of the gradient of the global mean loss.
+
+        Args:
+            params: By neutral name.
+            x: Inputs of this core's shard.
+            y: Its targets.
+        """
+        model = build_model(self.run.workload.model, Arguments(params))
+        parts = micro_batches(x, y, self.run.accumulation_steps)
+        return accumulate(model, self.loss, list(params.values()), parts)
+
+    def exchange(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
+        """Sums every gradient over all replicas, as TPUStrategy does, whose own operation is in the TPU's wheel only."""
+        if self.replicas == 1:
+            return gradients
+        group = [list(range(self.replicas))]
+        return [gen_xla_ops.xla_all_reduce(g, group, reduce_op="Add", mode="CrossReplica") for g in gradients]
+
+    def apply(
+        self, state: list[dict[str, tf.Tensor]], gradients: list[tf.Tensor], corrections: tf.Tensor
+    ) -> list[dict[str, tf.Tensor]]:
+        """Sums the gradients, clips by the global norm, then updates every parameter.
+
+        Args:
+            state: The parameters, then each kind of optimizer state, by neutral name.
+            gradients: This core's, in the order of the parameters.
+            corrections: The optimizer's.
+
+        Returns:
+            The new state, like the old.
+        """
+        gradients = transform(self.exchange(gradients), self.run.techniques)
+        kinds = [{name: FunctionalVariable(value) for name, value in values.items()} for values in state]
+        for name, gradient in zip(self.shapes, gradients, strict=True):
+            param, *slots = (variables[name] for variables in kinds)
+            self.update(param, gradient, slots, corrections)
+        return [{name: variable.value for name, variable in variables.items()} for variables in kinds]
+
+    def specs(self, batch: Batch) -> list[tf.TensorSpec]:
+        """Shapes and dtypes of the arguments."""
+        shapes = list(self.shapes.values()) * (1 + len(self.run.optimizer.slots))
+        now = tf.TensorSpec.from_tensor(corrections(self.run.optimizer, 1))
+        state = [tf.TensorSpec(shape, self.dtype) for shape in shapes]
+        return [*state, *(self._spec(array) for array in batch.rows(0, self.replicas)), now]
+
+    def _spec(self, array: np.ndarray) -> tf.TensorSpec:
+        return tf.TensorSpec(array.shape, self.dtype if array.dtype.kind == "f" else array.dtype)
+
+
+def lower(step: Step, batch: Batch) -> bytes:
+    """Lowers the step to StableHLO, in MLIR's bytecode: no newer MLIR can read truth values in tensorflow 2.21's text."""
+    function = tf.function(step, autograph=False, jit_compile=True)
+    return function.experimental_get_compiler_ir(*step.specs(batch))(stage="stablehlo_serialized")

@@ -1,0 +1,106 @@
+"""What DeepSpeed's engine keeps of a model on this rank, read and written as full tensors.
+
+The engine flattens the parameters and gives each rank a stretch of them to update: its *masters*, for which the client's
+optimizer has its state.
+
+References:
+    deepspeed.utils.safe_get_full_fp32_param and its siblings, of DeepSpeed 0.19.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import torch
+import torch.distributed as dist
+from deepspeed import DeepSpeedEngine, utils
+from torch import nn
+
+
+class PartitionLayout(Protocol):
+    """How a stage of ZeRO lays out what this rank keeps of the model between two steps.
+
+    Attributes:
+        masters: The stretches that this rank updates.
+    """
+
+    masters: list[torch.Tensor]
+
+    def tensors(self, parameter: nn.Parameter) -> tuple[torch.Tensor, ...]:
+        """The tensors in which this rank has values of a parameter, besides the masters."""
+
+    def link(self, states: Mapping[torch.Tensor, dict[str, torch.Tensor]]) -> None:
+        """Links the parameters to their optimizer state, as the engine does after its first step."""
+
+    def write(self, parameter: nn.Parameter, value: torch.Tensor, key: str | None = None) -> None:
+        """Sets this rank's stretch of a parameter.
+
+        Args:
+            parameter: As the engine took it.
+            value: The whole tensor.
+            key: Of the optimizer state to set instead.
+        """
+
+
+class FlatLayout:
+    """Stages 1 and 2: the parameters are whole on every rank; the masters are stretches of all of them, flattened."""
+
+    def __init__(self, engine: DeepSpeedEngine) -> None:
+        self.masters: list[torch.Tensor] = engine.optimizer.single_partition_of_fp32_groups
+        self._groups: list[list[nn.Parameter]] = engine.optimizer.bit16_groups
+
+    def tensors(self, parameter: nn.Parameter) -> tuple[torch.Tensor, ...]:
+        """The parameter itself."""
+        return (parameter,)
+
+    def link(self, states: Mapping[torch.Tensor, dict[str, torch.Tensor]]) -> None:
+        """Group by group."""
+        for parameters, master in zip(self._groups, self.masters, strict=True):
+            utils.lazy_init_hp_params_optimizer_state(parameters, master, states)
+
+    def write(self, parameter: nn.Parameter, value: torch.Tensor, key: str | None = None) -> None:
+        """Sets the stretch of the master or its optimizer state, and the whole of a parameter."""
+        if key is None:
+            parameter.copy_(value)
+            utils.safe_set_full_fp32_param(parameter, value)
+        else:
+            utils.safe_set_full_optimizer_state(parameter, value, key)
+
+
+class ParameterLayout:
+    """Stage 3: each parameter is cut into equal parts, the last one padded; it is empty while it is not gathered."""
+
+    def __init__(self, engine: DeepSpeedEngine) -> None:
+        self.masters: list[torch.Tensor] = engine.optimizer.fp32_partitioned_groups_flat
+
+    def tensors(self, parameter: nn.Parameter) -> tuple[torch.Tensor, ...]:
+        """The parameter, and this rank's part of it."""
+        return parameter, parameter.ds_tensor
+
+    def link(self, states: Mapping[torch.Tensor, dict[str, torch.Tensor]]) -> None:
+        """Nothing: stage 3 looks them up."""
+
+    def write(self, parameter: nn.Parameter, value: torch.Tensor, key: str | None = None) -> None:
+        """Sets the part, padded (in DeepSpeed 0.19 safe_set_full_* fails where a parameter does not cut evenly)."""
+        size = parameter.ds_tensor.numel()
+        own = value.flatten()[dist.get_rank() * size :][:size]
+        part = nn.functional.pad(own, (0, size - own.numel()))
+        if key is None:
+            parameter.ds_tensor.copy_(part)
+            utils.safe_set_local_fp32_param(parameter, part)
+        else:
+            utils.safe_set_local_optimizer_state(parameter, part, key)
+
+
+LAYOUTS: Mapping[int, Callable[[DeepSpeedEngine], PartitionLayout]] = {1: FlatLayout, 2: FlatLayout, 3: ParameterLayout}
+"""Stage of ZeRO -> its layout."""
+
+
+class EngineOptimizerState:
+    """The engine keeps the optimizer state of its masters; `EngineProgram.restore` fills it through the layout."""
+
+    def local(self, parameter: nn.Parameter) -> None:
+        """None: this rank's stretches are not shaped like parameters."""
+
+    def full(self, parameter: nn.Parameter, key: str) -> torch.Tensor:
+        """One state tensor, gathered."""
+        return utils.safe_get_full_optimizer_state(parameter, key)

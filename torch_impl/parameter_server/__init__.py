@@ -1,0 +1,1 @@
+"""A server process that holds parameters, and workers that pull and push."""

@@ -1,0 +1,144 @@
+"""The server of a parameter server: parameters and optimizer in one process, which workers pull from and push to."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+import torch
+from torch.distributed import rpc
+
+from samestep.common.program import TrainState
+from samestep.torch_impl.rpc.serving import Served
+
+Wanted = Sequence[torch.Tensor | None]
+"""For each parameter the ids of the rows that are meant, or None for all of it."""
+Pushed = tuple[Wanted, Sequence[torch.Tensor], int]
+"""What was pulled, its gradients, and the version of the parameters they were computed on."""
+Given = TypeVar("Given")
+Answer = TypeVar("Answer")
+
+
+class _Round(Generic[Given, Answer]):
+    """Collects what ranks give, and answers them together once enough have given."""
+
+    def __init__(self, size: int, combine: Callable[[list[Given]], Answer], lock: threading.Lock) -> None:
+        """Starts the first round.
+
+        Args:
+            size: How many ranks a round needs.
+            combine: Makes the answer of what was given, in the order of the ranks: the result does not depend on who
+                came first.
+            lock: Held meanwhile.
+        """
+        self._size, self._combine, self._lock = size, combine, lock
+        self._given: dict[int, Given] = {}
+        self._waiting: list[torch.futures.Future[Answer]] = []
+
+    def give(self, rank: int, given: Given) -> torch.futures.Future[Answer]:
+        future: torch.futures.Future[Answer] = torch.futures.Future()
+        with self._lock:
+            self._given[rank] = given
+            self._waiting.append(future)
+            if len(self._given) < self._size:
+                return future
+            answer = self._combine([self._given[each] for each in sorted(self._given)])
+            waiting, self._waiting, self._given = self._waiting, [], {}
+        for each in waiting:
+            each.set_result(answer)
+        return future
+
+
+class Server:
+    """What calls find in the server's process.
+
+    Synchronous, an update waits for the gradients of all workers and sums them in the order of their ranks.
+    Asynchronous, every gradient is applied as it comes.
+    """
+
+    def __init__(self, served: Served, num_workers: int, synchronous: bool) -> None:
+        self._served = served
+        self._lock = threading.Lock()
+        self._version = 0
+        self._updates = _Round(num_workers if synchronous else 1, self._update, self._lock)
+        self._losses = _Round(num_workers, _add_up, threading.Lock())
+
+    def pull(self, wanted: Wanted) -> tuple[list[torch.Tensor], int]:
+        """Copies the parameters or rows that are wanted; returns them, and how many updates they have seen."""
+        self._served.opened.wait()
+        with self._lock:
+            pairs = zip(self._served.parameters, wanted, strict=True)
+            return [p.detach().clone() if ids is None else p.detach()[ids] for p, ids in pairs], self._version
+
+    def push(self, rank: int, pushed: Pushed) -> torch.futures.Future[int]:
+        """Takes a worker's gradients.
+
+        Args:
+            rank: The worker's.
+            pushed: Its gradients.
+
+        Returns:
+            Their staleness, once they have been applied: the number of updates since the worker pulled.
+        """
+        return self._updates.give(rank, pushed)
+
+    def _update(self, pushed: list[Pushed]) -> int:
+        for index, parameter in enumerate(self._served.parameters):
+            total = torch.zeros_like(parameter)
+            for wanted, gradients, _ in pushed:
+                ids, gradient = wanted[index], gradients[index]
+                total = total + gradient if ids is None else total.index_add_(0, ids, gradient)
+            parameter.grad = total
+        self._served.optimizer.step()
+        self._version += 1
+        return self._version - 1 - pushed[0][2]  # those that are applied together were pulled together
+
+    def add_losses(self, rank: int, losses: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
+        """Adds up the losses of all workers.
+
+        Args:
+            rank: The worker's.
+            losses: Its own.
+
+        Returns:
+            The sums, once all workers' losses have come.
+        """
+        return self._losses.give(rank, losses)
+
+    def snapshot(self, step: int) -> TrainState:
+        """Copies the server's part of the state."""
+        return self._served.local_state.snapshot(step)
+
+
+def _add_up(losses: list[torch.Tensor]) -> torch.Tensor:
+    return torch.stack(losses).sum(dim=0)
+
+
+_LOCAL: list[Server] = []
+"""The server, in the server's process: RPC calls functions by name, and they have to find it."""
+
+
+def serve(server: Server) -> None:
+    """Makes a server the one that calls find in this process; to be done before anyone can call."""
+    _LOCAL[:] = [server]
+
+
+def pull(wanted: Wanted) -> tuple[list[torch.Tensor], int]:
+    """See `Server.pull`."""
+    return _LOCAL[0].pull(wanted)
+
+
+@rpc.functions.async_execution
+def push(rank: int, pushed: Pushed) -> torch.futures.Future[int]:
+    """See `Server.push`; no thread of the server waits meanwhile."""
+    return _LOCAL[0].push(rank, pushed)
+
+
+@rpc.functions.async_execution
+def add_losses(rank: int, losses: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
+    """See `Server.add_losses`."""
+    return _LOCAL[0].add_losses(rank, losses)
+
+
+def snapshot(step: int) -> TrainState:
+    """See `Server.snapshot`."""
+    return _LOCAL[0].snapshot(step)

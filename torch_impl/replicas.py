@@ -1,0 +1,164 @@
+"""nn.DataParallel with its five exchanges counted; and its algorithm on threads, for machines without two GPUs.
+
+There nn.DataParallel itself passes everything through to the one module it holds.
+
+References:
+    torch/nn/parallel/data_parallel.py of torch 2.13.
+"""
+
+import copy
+import functools
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+from torch import nn
+from torch.func import functional_call
+
+from samestep.torch_impl.exchanges import ExchangeCounts
+
+
+class CountedDataParallel(nn.DataParallel):
+    """nn.DataParallel itself, with its exchanges counted; each backward exchange mirrors one of the forward pass."""
+
+    def __init__(self, module: nn.Module, device_ids: list[int]) -> None:
+        super().__init__(module, device_ids)
+        self.counts = ExchangeCounts()
+
+    def scatter(self, inputs: tuple[Any, ...], kwargs: dict[str, Any] | None, device_ids: Sequence[int]) -> Any:
+        """Sends the mini-batches out."""
+        shards = super().scatter(inputs, kwargs, device_ids)
+        self.counts.add("scatter_inputs", shards[0][1:])
+        return shards
+
+    def replicate(self, module: nn.Module, device_ids: Sequence[int]) -> list[nn.Module]:
+        """Sends the parameters out; their gradients come back the same way."""
+        copies = [list(module.parameters())] * (len(device_ids) - 1)
+        self.counts.add("broadcast_parameters", copies)
+        if torch.is_grad_enabled():
+            self.counts.add("reduce_gradients", copies)
+        return super().replicate(module, device_ids)
+
+    def gather(self, outputs: Sequence[torch.Tensor], output_device: int | torch.device) -> Any:
+        """Collects the outputs; their gradients go out the same way."""
+        others = [[output] for output in outputs[1:]]
+        self.counts.add("gather_outputs", others)
+        if torch.is_grad_enabled():
+            self.counts.add("scatter_output_gradients", others)
+        return super().gather(outputs, output_device)
+
+
+Replica = tuple[torch.Tensor, list[torch.Tensor]]
+"""The outputs of a replica and its copies of the parameters, which the outputs depend on."""
+
+
+class Replicas(nn.Module):
+    """A module that splits its inputs among replicas of another one, made anew in every forward pass.
+
+    Attributes:
+        module: The master, whose parameters count; the first replica is the master itself.
+        together_seconds: How long all replicas have computed, side by side.
+        copied_bytes: What each replica but the first was last sent of the parameters.
+    """
+
+    def __init__(self, module: nn.Module, count: int, threads: int) -> None:
+        super().__init__()
+        self.module = module
+        self.together_seconds = 0.0
+        self.copied_bytes = 0
+        self._names = [name for name, _ in module.named_parameters()]
+        # functional_call swaps parameters in place: on one module shared by threads it is a race that raises nothing.
+        self._skeletons = [[copy.deepcopy(module).to("meta") for _ in range(count)]]
+        self._pool = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(threads,))
+        self.counts = ExchangeCounts()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Computes what the master would compute, from [batch, ...]."""
+        return _Replicated.apply(self, x, torch.is_grad_enabled(), *self.module.parameters())
+
+    def scatter(self, name: str, whole: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Cuts a contiguous shard for each replica; the master keeps the first.
+
+        Args:
+            name: Of the exchange.
+            whole: [batch, ...].
+        """
+        shards = whole.chunk(len(self._skeletons[0]))
+        self._count(name, shards[1:])
+        return (shards[0], *(shard.clone() for shard in shards[1:]))
+
+    def broadcast(self, params: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
+        """Copies the parameters for each replica; the master needs no copy."""
+        others = [[param.detach().clone() for param in params] for _ in self._skeletons[0][1:]]
+        self.copied_bytes = sum(param.nbytes for param in others[0]) if others else 0
+        self._count("broadcast_parameters", *others)
+        return [[param.detach() for param in params], *others]
+
+    def gather(self, outputs: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Collects all outputs on the master, in order."""
+        self._count("gather_outputs", outputs[1:])
+        return torch.cat([output.detach() for output in outputs])
+
+    def reduce(self, gradients: Sequence[Sequence[torch.Tensor]]) -> list[torch.Tensor]:
+        """Sums on the master, in a fixed order: every run adds the same way."""
+        self._count("reduce_gradients", *gradients[1:])
+        return [functools.reduce(torch.add, parts) for parts in zip(*gradients, strict=True)]
+
+    def run_together(self, work: Callable[..., Any], *arguments: Sequence[Any]) -> list[Any]:
+        """Does the same work on every replica, each on its thread.
+
+        Args:
+            work: Is called once for each replica.
+            *arguments: Of that call, one for each replica.
+        """
+        start = time.perf_counter()
+        results = list(self._pool.map(work, *arguments))
+        self.together_seconds += time.perf_counter() - start
+        return results
+
+    def run_forward(self, x: torch.Tensor, params: Sequence[torch.Tensor], grad: bool) -> list[Replica]:
+        """Runs the forward pass of every replica.
+
+        Args:
+            x: [batch, ...].
+            params: The master's.
+            grad: Whether a backward pass follows.
+        """
+        shards, copies = self.scatter("scatter_inputs", x), self.broadcast(params)
+
+        def replica(skeleton: nn.Module, shard: torch.Tensor, own: list[torch.Tensor]) -> Replica:
+            with torch.set_grad_enabled(grad):  # a thread has its own mode
+                leaves = [param.requires_grad_(grad) for param in own]
+                return functional_call(skeleton, dict(zip(self._names, leaves, strict=True)), shard), leaves
+
+        return self.run_together(replica, self._skeletons[0], shards, copies)
+
+    def _count(self, name: str, *sent: Sequence[torch.Tensor]) -> None:
+        messages = [part for part in sent if len(part)] if name in _PACKED else [[t] for part in sent for t in part]
+        self.counts.add(name, messages)
+
+
+_PACKED = ("broadcast_parameters", "reduce_gradients")
+"""The exchanges that take one message per replica, as nn.DataParallel coalesces them."""
+
+
+class _Replicated(torch.autograd.Function):
+    """Forward and backward on all replicas, as one operation of the master's."""
+
+    @staticmethod
+    def forward(ctx: Any, replicas: Replicas, x: torch.Tensor, grad: bool, *params: torch.Tensor) -> torch.Tensor:
+        """Sends inputs and parameters out, and collects the outputs."""
+        ran = replicas.run_forward(x, params, grad)
+        ctx.replicas, ctx.ran = replicas, ran
+        return replicas.gather([outputs for outputs, _ in ran])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
+        """Sends the outputs' gradients out, and collects the parameters'."""
+        shards = ctx.replicas.scatter("scatter_output_gradients", gradient)
+        work = [(outputs, leaves, shard) for (outputs, leaves), shard in zip(ctx.ran, shards, strict=True)]
+        gradients = ctx.replicas.run_together(lambda each: torch.autograd.grad(*each), work)
+        ctx.ran = None
+        return None, None, None, *ctx.replicas.reduce(gradients)

@@ -1,0 +1,79 @@
+"""The step core that every program of PyTorch shares: the mean loss, accumulation over micro-batches, and clipping."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+
+from samestep.common.batch import Batch
+from samestep.common.request import Techniques
+from samestep.common.strategy import Run
+from samestep.torch_impl.models.losses import LOSSES
+from samestep.torch_impl.sharded import local_part
+
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""(logits, targets) -> a loss."""
+ForwardBackward = Callable[[np.ndarray, np.ndarray, bool], torch.Tensor | None]
+"""(inputs, targets, whether it is the last) of one micro-batch -> its loss, or None on a rank that has none."""
+
+
+def mean_loss(run: Run, loss: Loss | None = None) -> Loss:
+    """Makes the loss of any part of a batch: its share of the mean over every target of the GLOBAL batch.
+
+    Args:
+        run: What is trained.
+        loss: The loss summed over every target it is given; by default the model's.
+    """
+    summed = loss or LOSSES[run.workload.model.loss]
+    count = run.batch_size * math.prod(run.workload.model.targets().shape)
+    return lambda logits, targets: summed(logits, targets) / count
+
+
+def accumulate(
+    accumulation_steps: int, batch: Batch, shard: tuple[int, int], forward_backward: ForwardBackward
+) -> torch.Tensor | None:
+    """Takes every micro-batch of a shard forward and backward; the gradients add up.
+
+    Args:
+        accumulation_steps: The number of micro-batches.
+        batch: The global batch.
+        shard: Which contiguous shard of it, of how many.
+        forward_backward: Is called once for each micro-batch, in order.
+
+    Returns:
+        The sum of the detached losses; None if no micro-batch had one.
+    """
+    index, count = shard
+    total = None
+    for micro in range(accumulation_steps):
+        inputs, targets = batch.rows(index * accumulation_steps + micro, count * accumulation_steps)
+        loss = forward_backward(inputs, targets, micro == accumulation_steps - 1)
+        if loss is not None:
+            total = loss.detach() if total is None else total + loss.detach()
+    return total
+
+
+def transform(
+    gradients: list[torch.Tensor], global_norm: Callable[[list[torch.Tensor]], torch.Tensor], techniques: Techniques
+) -> None:
+    """Applies the techniques that change the gradient of the whole batch, in place.
+
+    Args:
+        gradients: Those of this process, exchanged.
+        global_norm: Computes the norm of the whole gradient from them.
+        techniques: Of the run.
+    """
+    if techniques.clip_norm is not None:
+        clip(gradients, global_norm(gradients), techniques.clip_norm)
+
+
+def clip(gradients: Sequence[torch.Tensor], norm: torch.Tensor, clip_norm: float) -> None:
+    """Scales gradients down in place, so the whole gradient has at most a given norm.
+
+    Args:
+        gradients: Those of this process; of a sharded one its own part is scaled.
+        norm: Of the whole gradient.
+        clip_norm: The largest norm allowed.
+    """
+    torch._foreach_mul_([local_part(gradient) for gradient in gradients], (clip_norm / norm).clamp(max=1.0))
