@@ -10,6 +10,7 @@ from samestep.common.program import Program
 from samestep.common.strategy import Run
 from samestep.tf_impl.optimizers import UPDATES, corrections
 from samestep.tf_impl.program import TrainingProgram
+from samestep.tf_impl.step import Logits
 from samestep.tf_impl.weights import fresh_model, zeros_like
 
 Step = Callable[[Batch], object]
@@ -41,7 +42,6 @@ def single(run: Run, program: Program) -> Step:
 def mirrored(run: Run, program: Program) -> Step:
     """A loop under the strategy's own `run`; one strategy a process, so that it is the program's."""
     strategy = cast(TrainingProgram, program).parts.strategy
-    first = cast(TrainingProgram, program).parts.first_replica
     count = strategy.num_replicas_in_sync
     spec = run.optimizer
     with strategy.scope():
@@ -70,12 +70,8 @@ def mirrored(run: Run, program: Program) -> Step:
     def step(batch: Batch) -> tf.Tensor:
         nonlocal taken
         taken += 1
-        local = [batch.rows(first + i, count) for i in range(len(strategy.extended.worker_devices))]
-        x, y = (
-            strategy.experimental_distribute_values_from_function(
-                lambda context, k=k: tf.constant(local[context.replica_id_in_sync_group - first][k])
-            )
-            for k in (0, 1)
+        x, y = strategy.experimental_distribute_values_from_function(
+            lambda replica: tuple(map(tf.constant, batch.rows(replica.replica_id_in_sync_group, count)))
         )
         return train(x, y, corrections(spec, taken))[0]
 
@@ -89,7 +85,7 @@ def _loss(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
     return -tf.reduce_mean(tf.gather(tf.nn.log_softmax(logits), targets, batch_dims=targets.shape.rank))
 
 
-def _model(run: Run) -> tuple[tf.Module, list[tf.Variable], list[tuple[tf.Variable, ...]]]:
+def _model(run: Run) -> tuple[Logits, list[tf.Variable], list[tuple[tf.Variable, ...]]]:
     """The model, its variables, and for each its optimizer state."""
     model, params = fresh_model(run)
     slots = [zeros_like(params).values() for _ in run.optimizer.slots]

@@ -9,9 +9,7 @@ from samestep.common.flags import flags
 from samestep.common.request import Techniques
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.compiled import compiled
-from samestep.experiments.text import github, size
-
-Column = tuple[str, Callable[[RunResult], str]]
+from samestep.experiments.text import github, size, spell
 
 
 def cell(result: RunResult) -> str:
@@ -37,15 +35,6 @@ def same_step(result: RunResult) -> str:
     if result.parity.passed is None:
         return "reference" if result.framework == "numpy" else "compiled" if result.compiled else "not judged"
     return "yes" if result.parity.passed else "NO"
-
-
-def _deviation(result: RunResult) -> str:
-    deviation = result.parity.max_relative_loss
-    return "" if deviation is None else f"{deviation:.0e}"
-
-
-def _metric(result: RunResult) -> str:
-    return "" if result.metric_value is None else f"{result.metric_value:.4f}"
 
 
 def _rate(result: RunResult) -> str:
@@ -76,21 +65,21 @@ def measures(result: RunResult) -> str:
     return "\n".join(lines)
 
 
-def columns(results: Sequence[RunResult]) -> list[Column]:
+def columns(results: Sequence[RunResult]) -> dict[str, Callable[[RunResult], str]]:
     """The columns of a comparison; the metric's name is that of its workload."""
     metric = results[0].metric_name.replace("_", " ") if results else "metric"
-    return [
-        ("strategy", cell),
-        ("devices", devices),
-        ("dtype", lambda r: r.dtype),
-        ("same step", same_step),
-        ("loss deviation", _deviation),
-        (metric, _metric),
-        ("examples/s [95 %]", _rate),
-        ("state/device (predicted)", _state_bytes),
-        ("sent/step (predicted)", _sent),
-        ("start-up s", lambda r: f"{r.startup_seconds:.1f}"),
-    ]
+    return {
+        "strategy": cell,
+        "devices": devices,
+        "dtype": lambda r: r.dtype,
+        "same step": same_step,
+        "loss deviation": lambda r: spell(r.parity.max_relative_loss, ".0e"),
+        metric: lambda r: spell(r.metric_value, ".4f"),
+        "examples/s [95 %]": _rate,
+        "state/device (predicted)": _state_bytes,
+        "sent/step (predicted)": _sent,
+        "start-up s": lambda r: f"{r.startup_seconds:.1f}",
+    }
 
 
 def _applies(header: str, result: RunResult) -> bool:
@@ -106,12 +95,9 @@ def comparison(results: Sequence[RunResult], failures: Sequence[tuple[str, str]]
         failures: Cell and status of what left no result; they get a row each.
     """
     shown = columns(results)
-    rows = [[value(result) if _applies(header, result) else "" for header, value in shown] for result in results]
-    headers = [header for header, _ in shown]
-    for name, status in failures:
-        known = {"strategy": name, "same step": status}
-        rows.append([known.get(header, "") for header in headers])
-    return github(headers, rows)
+    rows = [{h: value(result) for h, value in shown.items() if _applies(h, result)} for result in results]
+    rows += [{"strategy": name, "same step": status} for name, status in failures]
+    return github([*shown], [[row.get(header, "") for header in shown] for row in rows])
 
 
 def caption(results: Sequence[RunResult]) -> str:

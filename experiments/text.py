@@ -1,5 +1,6 @@
 """Tables and sizes as text."""
 
+import math
 from collections.abc import Sequence
 
 from tabulate import tabulate
@@ -24,10 +25,14 @@ def _column_widths(headers: Sequence[str], rows: Sequence[Sequence[str]], width:
     return widths
 
 
-def size(count: float) -> str:
-    """Bytes in the largest fitting unit; KiB is 1024."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(count) < 1024 or unit == "GiB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    raise AssertionError
+def size(count: float | None) -> str:
+    """Bytes in the largest fitting unit; KiB is 1024. "" stands for bytes that nobody counted."""
+    if count is None or abs(count) < 1024:
+        return "" if count is None else f"{count:.0f} B"
+    power = min(3, int(math.log(abs(count), 1024)))
+    return f"{count / 1024**power:.1f} {('KiB', 'MiB', 'GiB')[power - 1]}"
+
+
+def spell(number: float | None, form: str) -> str:
+    """A number in a format; "" stands for one that was not measured."""
+    return "" if number is None else format(number, form)

@@ -52,7 +52,15 @@ def test_neutral_code_hardly_names_any() -> None:
         (r"\.options(\[|\.get\()", set()),  # typed
         (r"\.optimizer\(config|\.optimizer\(run", set()),
         (r"workload: Workload, config: RunConfig", set()),
-        (r"dict\[str, Any\]", {"torch_impl/strategies/deepspeed.py", "torch_impl/exchanges.py", "torch_impl/deepspeed_engine.py"}),
+        (
+            r"dict\[str, Any\]",
+            {
+                "torch_impl/strategies/deepspeed.py",
+                "torch_impl/exchanges.py",
+                "torch_impl/deepspeed_engine.py",
+                "torch_impl/replicas.py",
+            },
+        ),
         (r"endswith\(\"/?(kernel|bias|table|scale)|\"norm/\"|\"attention/key\"", set()),  # roles are data
         (r"\blaws?\b|micro_batches: int|\bCut\b", set()),  # the words of docs/glossary.md
         (r"isinstance\([^)]*TransformerSpec", set()),
@@ -73,14 +81,12 @@ def test_a_twin_is_its_twins_twin() -> None:
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_folder_and_catalogue_agree(framework: str) -> None:
-    """One file a strategy, one cost model a strategy, named alike; several may share one that is named for its family."""
+    """One file and one cost model a strategy, named alike; strategies that hold the full model everywhere may share one."""
     folder = ROOT / Path(*FRAMEWORKS[framework].split(".")[1:]) / "strategies"
     rows = {row.name: row for row in framework_info(framework).rows}
     assert {path.stem for path in folder.glob("*.py")} - {"__init__"} == set(rows)
     for row in rows.values():
-        costs = row.cost.__module__.rpartition(".")[2]
-        assert costs in (row.name, "replicated"), row.name
-        assert row.cost.__name__ == "cost"
+        assert row.cost.__name__ in (row.name, "replicated"), row.name
 
 
 # --- what to touch ----------------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-RUN = ["run", "--framework", "numpy", "--strategy", "oracle", "--workload", "synthetic-mlp+width=8", "--steps", "3"]
+RUN = ["run", "--framework", "numpy", "--strategy", "oracle", "--workload", "synthetic-mlp+width=8"]
+RUN += ["--dtype", "float64", "--steps", "3"]
 LOOK = "import samestep.common.run, samestep.experiments.run as run, sys; print(run.__file__, 'experiments' in sys.modules)"
 
 

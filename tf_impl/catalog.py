@@ -1,10 +1,26 @@
 """The strategies of TensorFlow, one row each. Imports no framework."""
 
-from samestep.common.evidence.costs import central_storage, dtensor, mirrored, parameter_server, replicated, tpu
+import functools
+
+from samestep.common.evidence.costs.data_parallel import replicated
+from samestep.common.evidence.costs.one_process import central_storage, mirrored
+from samestep.common.evidence.costs.parameter_server import parameter_server
+from samestep.common.evidence.costs.tensor import dtensor, tpu
 from samestep.common.runtime.topology import chief_workers_and_servers, clients, one_process, workers
 from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo
-from samestep.tf_impl import needs
-from samestep.tf_impl.options import DTensorOptions, MirroredOptions, ParameterServerOptions, TpuOptions
+from samestep.tf_impl import needs, options
+
+ALONG_TENSOR = Answer("flexible", "along the axis tensor: tables by rows, linear layers by column, then by row")
+SHARD_PER_REPLICA = Answer("yes", "one contiguous shard of the global batch per replica")
+BATCH_OR_SHARD = Answer("flexible", "serial: a step is one worker's, on the whole batch; async: a shard per worker")
+in_one_process = functools.partial(StrategyInfo, topology=one_process, backend="memory", axes=("data",))
+over_grpc = functools.partial(StrategyInfo, backend="grpc", axes=("data",))
+REPEATED = "updates that were applied again, at least in part, because their worker had died"
+SERVER_MEASURES = (
+    Measure("staleness", "updates", "mean age of the parameters to which a worker's gradients were applied"),
+    Measure("updates_applied", "updates", "updates that were handed out, each of which was applied"),
+    Measure("updates_repeated", "updates", REPEATED),
+)
 
 FRAMEWORK = FrameworkInfo(
     module="tensorflow",
@@ -12,7 +28,7 @@ FRAMEWORK = FrameworkInfo(
     environment={"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "1"},
     preload=("samestep.tf_impl.program",),
     rows=(
-        StrategyInfo(
+        in_one_process(
             name="single",
             summary="The plain step on one device: the baseline of every comparison.",
             goal="baseline",
@@ -20,110 +36,83 @@ FRAMEWORK = FrameworkInfo(
             model_split=Answer("no", "one device holds the whole model"),
             hardware="one CPU core or one GPU",
             axes=(),
-            topology=one_process,
-            cost=replicated.cost,
-            backend="memory",
+            cost=replicated,
             reference="tf.function, tf.GradientTape",
             status="stable",
             twin="torch:single",
         ),
-        StrategyInfo(
+        in_one_process(
             name="mirrored",
             summary="One process drives all devices; gradients are packed and all-reduced between them.",
             goal="speed, when the model fits one device of one machine",
-            data_split=Answer("yes", "one contiguous shard of the global batch per replica"),
+            data_split=SHARD_PER_REPLICA,
             model_split=Answer("no", "every replica holds the whole model"),
             hardware="several GPUs of one machine; logical devices of one CPU",
-            axes=("data",),
-            topology=one_process,
-            cost=mirrored.cost,
-            backend="memory",
+            cost=mirrored,
             reference="tf.distribute.MirroredStrategy",
             status="stable",
             twin="torch:ddp",
-            options=MirroredOptions,
+            options=options.MirroredOptions,
             needs=needs.check_reduction,
         ),
-        StrategyInfo(
+        over_grpc(
             name="multi_worker_mirrored",
             summary="One process per device, found through TF_CONFIG; gradients are packed and all-reduced in a ring.",
             goal="speed, when the model fits one device",
             data_split=Answer("yes", "one contiguous shard of the global batch per worker"),
             model_split=Answer("no", "every worker holds the whole model"),
             hardware="GPUs of several machines; CPU cores over gRPC",
-            axes=("data",),
             topology=workers,
-            cost=replicated.cost,
-            backend="grpc",
+            cost=replicated,
             reference="tf.distribute.MultiWorkerMirroredStrategy",
             status="stable; Keras 3.15's fit fails under it, so a custom loop is the only way",
             twin="torch:c10d",
         ),
-        StrategyInfo(
+        in_one_process(
             name="central_storage",
             summary="One process drives all devices; the variables are on the CPU, and the replicas read them there.",
             goal="memory: the devices that compute hold no optimizer state",
-            data_split=Answer("yes", "one contiguous shard of the global batch per replica"),
+            data_split=SHARD_PER_REPLICA,
             model_split=Answer("no", "one device stores the whole model, each replica uses all of it"),
             hardware="several GPUs of one machine and its memory; logical devices of one CPU",
-            axes=("data",),
-            topology=one_process,
-            cost=central_storage.cost,
-            backend="memory",
+            cost=central_storage,
             reference="tf.distribute.experimental.CentralStorageStrategy",
             status="experimental since 2.0; Keras fit logs a wrong loss under it",
             twin="torch:dp",
         ),
-        StrategyInfo(
+        over_grpc(
             name="dtensor",
             summary="One program over full tensors on a mesh data x tensor; TensorFlow shards them as the layouts say.",
             goal="memory and speed, when a layer does not fit one device",
             data_split=Answer("flexible", "along the axis data, in contiguous shards"),
-            model_split=Answer(
-                "flexible", "along the axis tensor: tables by rows, linear layers by column, then by row"
-            ),
+            model_split=ALONG_TENSOR,
             hardware="GPUs or TPU cores of one or more machines; logical devices of one CPU",
             axes=("data", "tensor"),
             topology=clients,
-            cost=dtensor.cost,
-            backend="grpc",
+            cost=dtensor,
             reference="tf.experimental.dtensor",
             status="experimental; some operations are silently wrong when cut, see docs/tensorflow.md",
             twin="torch:tp",
-            options=DTensorOptions,
+            options=options.DTensorOptions,
             needs=needs.check_layouts,
         ),
-        StrategyInfo(
+        over_grpc(
             name="parameter_server",
             summary="Servers hold the variables; a chief hands updates to the workers, one at a time or without waiting.",
             goal="tables that fit no single machine; workers that come and go",
-            data_split=Answer(
-                "flexible", "serial: a step is one worker's, on the whole batch; async: a shard per worker"
-            ),
+            data_split=BATCH_OR_SHARD,
             model_split=Answer("yes", "tables by rows over the servers, the other variables one by one"),
             hardware="many machines with much memory, and CPU or GPU workers",
-            axes=("data",),
             topology=chief_workers_and_servers,
-            cost=parameter_server.cost,
-            backend="grpc",
+            cost=parameter_server,
             reference="tf.distribute.ParameterServerStrategy, tf.distribute.coordinator.ClusterCoordinator",
             status="experimental for custom loops; Keras 3 fit is not supported under it",
             twin="torch:rpc_parameter_server",
-            options=ParameterServerOptions,
-            measures=(
-                Measure(
-                    "staleness", "updates", "mean age of the parameters to which a worker's gradients were applied"
-                ),
-                Measure("updates_applied", "updates", "updates that were handed out, each of which was applied"),
-                Measure(
-                    "updates_repeated",
-                    "updates",
-                    "updates that were applied again, at least in part, because their worker had died",
-                ),
-            ),
-            synchronous=lambda options: options.is_serial,
+            options=options.ParameterServerOptions,
+            measures=SERVER_MEASURES,
+            synchronous=lambda chosen: chosen.is_serial,
         ),
-        StrategyInfo(
+        in_one_process(
             name="tpu",
             summary="XLA compiles the forward and backward pass of each core; gradients are summed between the cores.",
             goal="speed, on TPUs",
@@ -131,14 +120,12 @@ FRAMEWORK = FrameworkInfo(
             model_split=Answer("partial", "not in training; a step that is only compiled, along the axis tensor"),
             hardware="the cores of a TPU; without one, logical devices of one CPU",
             axes=("data", "tensor"),
-            topology=one_process,
-            cost=tpu.cost,
-            backend="memory",
+            cost=tpu,
             reference="tf.distribute.TPUStrategy",
             status="stable; the newest wheel with TPU kernels, tensorflow-tpu, is of TensorFlow 2.20",
-            options=TpuOptions,
+            options=options.TpuOptions,
             emulation="emulated: XLA on CPU",
-            compiled_cores=lambda options: options.compiled_cores,
+            compiled_cores=lambda chosen: chosen.compiled_cores,
             needs=needs.check_cores,
             available=needs.require_tpu,
         ),

@@ -1,7 +1,5 @@
 """Devices and threads. To be called before anything else touches TensorFlow."""
 
-import json
-import os
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -44,10 +42,9 @@ def use_cpu(run: Run, count: int) -> list[str]:
 def use_own_device(run: Run) -> str:
     """Takes the one device of this task of a TF_CONFIG cluster: its own GPU if its machine has one for each, else the CPU."""
     _use_threads(run, 1)
-    described = json.loads(os.environ["TF_CONFIG"])
-    tasks = described["cluster"][described["task"]["type"]]
-    index = int(described["task"]["index"])
-    hosts = [address.rpartition(":")[0] for address in tasks]
+    task = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    index = task.task_id
+    hosts = [address.rpartition(":")[0] for address in task.cluster_spec().job_tasks(task.task_type)]
     gpus = tf.config.list_physical_devices("GPU")
     if len(gpus) < hosts.count(hosts[index]):
         tf.config.set_visible_devices([], "GPU")
@@ -80,8 +77,3 @@ def is_cpu(device: str) -> bool:
 def kind(devices: Sequence[str]) -> str:
     """What the devices of one process are, in words."""
     return "logical CPU devices" if is_cpu(devices[0]) else "GPUs"
-
-
-def full_name(device: str) -> str:
-    """A device of this process as TensorFlow itself spells it, as variables do: `CPU:0` is not its only name."""
-    return f"/job:localhost/replica:0/task:0/device:{device}"

@@ -8,7 +8,7 @@ import collections
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import tensorflow as tf
 
@@ -53,18 +53,18 @@ def count_exchanges(graph: tf.Graph) -> tuple[Exchange, ...]:
     for operation in operations:
         if operation.device == first_device:
             sizes[_COLLECTIVES[operation.type]].append(_nbytes(operation.inputs[0]))
-    exchanges = (Exchange(kind, len(each), sum(each)) for kind, each in sorted(sizes.items()))
-    return (*exchanges, *_busiest(copies(graph)))
+    kinds = (*sorted(sizes.items()), ("copy", _busiest(copies(graph))))
+    return tuple(Exchange(kind, len(each), sum(each)) for kind, each in kinds if each)
 
 
-def _busiest(found: list[Copy]) -> tuple[Exchange, ...]:
+def _busiest(found: list[Copy]) -> list[int]:
+    """The bytes of each copy that the device with most of them takes part in."""
     by_device = collections.defaultdict(list)
     for copy in found:
         if copy.source and copy.target:
             by_device[copy.source].append(copy.bytes)
             by_device[copy.target].append(copy.bytes)
-    most = max(by_device.values(), key=sum, default=[])
-    return (Exchange("copy", len(most), sum(most)),) if most else ()
+    return max(by_device.values(), key=sum, default=[])
 
 
 def copies(graph: tf.Graph) -> list[Copy]:
@@ -72,7 +72,12 @@ def copies(graph: tf.Graph) -> list[Copy]:
 
     Ids, scalars and arguments do not count, nor do rows of a table, of which a batch decides how many there are.
     """
-    device = _placement(graph)
+    variables = {inner.op.name: outer.device for outer, inner in graph.captures if outer.dtype == tf.resource}
+
+    def device(operation: tf.Operation) -> str:  # what reads or writes a variable runs where the variable is
+        places = (variables[tensor.op.name] for tensor in operation.inputs if tensor.op.name in variables)
+        return short_name(next(places, operation.device))
+
     found = {}
     for operation in graph.get_operations():
         target = device(operation)
@@ -87,17 +92,6 @@ def copies(graph: tf.Graph) -> list[Copy]:
 
 def _nbytes(tensor: tf.Tensor) -> int:
     return (tensor.shape.num_elements() or 0) * tensor.dtype.size
-
-
-def _placement(graph: tf.Graph) -> Callable[[tf.Operation], str]:
-    """Finds the device that an operation runs on: what reads or writes a variable runs where the variable is."""
-    variables = {inner.op.name: outer.device for outer, inner in graph.captures if outer.dtype == tf.resource}
-
-    def device(operation: tf.Operation) -> str:
-        places = (variables[tensor.op.name] for tensor in operation.inputs if tensor.op.name in variables)
-        return short_name(next(places, operation.device))
-
-    return device
 
 
 def short_name(device: str) -> str:

@@ -43,26 +43,21 @@ def check_cores(run: Run[TpuOptions]) -> None:
     Raises:
         ConfigError: It cannot.
     """
-    cores = run.options.compiled_cores
-    if cores:
-        _check_compiled(run, cores)
-    elif run.mesh.axis("tensor") > 1:
+    cores, tensor = run.options.compiled_cores, run.mesh.axis("tensor")
+    given = f"--tpu-topology {run.options.tpu_topology}"
+    if not cores and tensor > 1:
         raise ConfigError(
             f"tf:tpu trains along data only, not on {run.mesh}; --tpu-topology compiles for a mesh with tensor, and "
             "tf:dtensor trains on one."
         )
-
-
-def _check_compiled(run: Run[TpuOptions], cores: int) -> None:
-    given = f"--tpu-topology {run.options.tpu_topology}"
-    if run.num_devices != cores:
+    if cores and run.num_devices != cores:
         raise ConfigError(
             f"{given} has {cores} core{'s' if cores > 1 else ''}, not {run.num_devices}; leave out --devices, or give "
             f"--devices {cores} or a --mesh of {cores}."
         )
-    if run.dtype != "float32":
+    if cores and run.dtype != "float32":
         raise ConfigError(f"{given} compiles in float32: a TPU has no {run.dtype}; leave out --dtype.")
-    even_split_table(run.workload.model, run.mesh.axis("tensor"))
+    even_split_table(run.workload.model, tensor)
 
 
 def require_tpu(run: Run[TpuOptions]) -> None:

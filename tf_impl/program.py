@@ -1,6 +1,5 @@
 """THE training step, in TensorFlow, on the replicas of one process. A strategy hands it the parts in which it differs."""
 
-import collections
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 
@@ -12,7 +11,7 @@ from samestep.common.ledger import Exchange, Footprint
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.tf_impl import weights
-from samestep.tf_impl.exchanges import copies, count_exchanges, short_name
+from samestep.tf_impl.exchanges import Copy, copies, count_exchanges, short_name
 from samestep.tf_impl.optimizers import corrections
 from samestep.tf_impl.step import accumulate, bind_update, mean_loss, micro_batches, transform
 
@@ -25,14 +24,12 @@ class Parts:
         strategy: The model and its optimizer state are made in its scope, the step runs under it, and it sums the
             gradients.
         hardware: What the program runs on.
-        first_replica: The number of this process's first replica among all.
         sum_losses: Sums losses [steps] over processes; this process's own replicas are summed already.
         compiled: Whether XLA compiles the forward and backward pass of each replica; exchange and update stay outside.
     """
 
     strategy: tf.distribute.Strategy
     hardware: Hardware
-    first_replica: int = 0
     sum_losses: Callable[[np.ndarray], np.ndarray] = lambda losses: losses
     compiled: bool = False
 
@@ -47,7 +44,7 @@ class TrainingProgram:
         self._step = 0
         self._losses: list[tuple[tf.Tensor, ...]] = []
         self._gradients_bytes = 0
-        self._copied_bytes: collections.Counter[str] = collections.Counter()
+        self._copies: list[Copy] = []
         with parts.strategy.scope():
             self.model, self.params = weights.fresh_model(run)
             self.slots = {slot: weights.zeros_like(self.params) for slot in run.optimizer.slots}
@@ -63,14 +60,8 @@ class TrainingProgram:
         self._step += 1
 
     def _arguments(self, batch: Batch) -> tuple[object, object, tf.Tensor]:
-        strategy, first = self.parts.strategy, self.parts.first_replica
-        local_replicas = range(first, first + len(strategy.extended.worker_devices))
-        shards = [tuple(map(tf.constant, batch.rows(i, strategy.num_replicas_in_sync))) for i in local_replicas]
-        x, y = (
-            strategy.experimental_distribute_values_from_function(
-                lambda context, k=k: shards[context.replica_id_in_sync_group - first][k]
-            )
-            for k in (0, 1)
+        x, y = self.parts.strategy.experimental_distribute_values_from_function(
+            lambda own: tuple(map(tf.constant, batch.rows(own.replica_id_in_sync_group, own.num_replicas_in_sync)))
         )
         return x, y, corrections(self.run.optimizer, self._step + 1)
 
@@ -135,9 +126,7 @@ class TrainingProgram:
         arguments = self._arguments(batch)
         self.step(batch)
         graph = self._train.get_concrete_function(*arguments).graph
-        self._copied_bytes = collections.Counter()
-        for copy in copies(graph):
-            self._copied_bytes[copy.target] += copy.bytes if copy.of_variable else 0
+        self._copies = copies(graph)
         return count_exchanges(graph)
 
     def footprint(self) -> tuple[Footprint, ...]:
@@ -148,10 +137,11 @@ class TrainingProgram:
 
     def _footprint(self, device: str) -> Footprint:
         params_bytes = self._local_bytes(self.params.values(), device)
+        copied = (copy for copy in self._copies if copy.of_variable and copy.target == short_name(device))
         return Footprint(
             device=device,
             params_bytes=params_bytes,
-            params_peak_bytes=params_bytes + self._copied_bytes[short_name(device)],
+            params_peak_bytes=params_bytes + sum(copy.bytes for copy in copied),
             gradients_bytes=self._gradients_bytes,
             optimizer_bytes=sum(self._local_bytes(slot.values(), device) for slot in self.slots.values()),
             source="graph",

@@ -10,6 +10,8 @@ from samestep.common.program import TrainState
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import init
 from samestep.tf_impl.models import build_model
+from samestep.tf_impl.models.layers import Lookup, VariableFactory
+from samestep.tf_impl.step import Logits
 
 Held = TypeVar("Held")
 """What a program holds for one parameter: a variable, or the parts of one."""
@@ -17,8 +19,6 @@ ByName = Mapping[str, Held]
 """By neutral name."""
 Make = Callable[[np.ndarray, str], tf.Variable]
 """(initial value, neutral name) -> a variable."""
-Lookup = Callable[[tf.Variable, tf.Tensor], tf.Tensor]
-"""Gathers rows [..., columns] of a table by ids [...], wherever the table is."""
 
 
 def make_variable(value: np.ndarray, name: str) -> tf.Variable:
@@ -26,23 +26,9 @@ def make_variable(value: np.ndarray, name: str) -> tf.Variable:
     return tf.Variable(value, name=name.replace("/", "_"))
 
 
-class NamedVariables:
-    """A variable factory that remembers what it made, by neutral name."""
-
-    def __init__(self, run: Run, make: Make, lookup: Lookup) -> None:
-        self._values, self._dtype, self._make = init(run.workload.model, run.seed), run.dtype, make
-        self.lookup = lookup
-        self.by_name: dict[str, tf.Variable] = {}
-
-    def __call__(self, name: str) -> tf.Variable:
-        """Makes the variable of a name, holding its initial value."""
-        self.by_name[name] = self._make(self._values[name].astype(self._dtype), name)
-        return self.by_name[name]
-
-
 def fresh_model(
     run: Run, make: Make = make_variable, lookup: Lookup = tf.gather
-) -> tuple[tf.Module, dict[str, tf.Variable]]:
+) -> tuple[Logits, dict[str, tf.Variable]]:
     """Builds the workload's model with its initial weights, in the run's dtype.
 
     Args:
@@ -53,8 +39,9 @@ def fresh_model(
     Returns:
         The model, and its variables by neutral name.
     """
-    variables = NamedVariables(run, make, lookup)
-    return build_model(run.workload.model, variables), variables.by_name
+    values = init(run.workload.model, run.seed)
+    factory = VariableFactory(lambda name: make(values[name].astype(run.dtype), name), lookup)
+    return build_model(run.workload.model, factory), factory.by_name
 
 
 def zeros_like(variables: Mapping[str, tf.Variable]) -> dict[str, tf.Variable]:

@@ -2,35 +2,32 @@
 
 import functools
 
-from samestep.common.evidence.costs import (
-    c10d,
-    ddp,
-    deepspeed,
-    dp,
-    fsdp,
-    hybrid,
-    mp,
-    pp,
-    replicated,
-    rpc,
-    rpc_parameter_server,
-    tp,
-    zero1,
-    zero2,
-)
+from samestep.common.evidence.costs.data_parallel import c10d, ddp, replicated
+from samestep.common.evidence.costs.deepspeed import deepspeed
+from samestep.common.evidence.costs.hybrid import hybrid
+from samestep.common.evidence.costs.one_process import dp
+from samestep.common.evidence.costs.parameter_server import rpc_parameter_server
+from samestep.common.evidence.costs.pipeline import mp, pp, rpc
+from samestep.common.evidence.costs.tensor import tp
+from samestep.common.evidence.costs.zero import fsdp, zero1, zero2
 from samestep.common.runtime.topology import one_process, ranks, ranks_and_server
 from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo, Textbook
 from samestep.torch_impl import needs, options
 
 GPUS = "several GPUs on one or more machines; CPU cores over gloo"
-TENSORPIPE = "TensorPipe, which carries it, is in maintenance mode; upstream advises against new uses"
 SHARD_PER_RANK = Answer("yes", "one contiguous shard of the global batch per rank")
 WHOLE_BATCH = Answer("no", "the whole batch goes through every stage")
 WHOLE_MODEL = Answer("no", "every rank holds the whole model")
 EQUAL_STAGES = Answer("yes", "contiguous stages of layers, of about equal FLOPs")
-over_ranks = functools.partial(StrategyInfo, topology=ranks, backend="gloo")
-data_parallel = functools.partial(over_ranks, data_split=SHARD_PER_RANK, hardware=GPUS, axes=("data",))
-UNSEEN_NORM = {"clip_norm": "no process sees the whole gradient"}
+in_one_process = functools.partial(StrategyInfo, topology=one_process, backend="memory")
+over_ranks = functools.partial(StrategyInfo, topology=ranks, backend="gloo", hardware=GPUS)
+data_parallel = functools.partial(over_ranks, data_split=SHARD_PER_RANK, model_split=WHOLE_MODEL, axes=("data",))
+over_rpc = functools.partial(
+    StrategyInfo,
+    backend="tensorpipe",
+    status="TensorPipe, which carries it, is in maintenance mode; upstream advises against new uses",
+    refuses={"clip_norm": "no process sees the whole gradient"},
+)
 OVERLAP_MEASURES = (
     Measure("communication_seconds", "s per step", "how long the gradients were on their way"),
     Measure("overlap_seconds", "s per step", "how much of that while the backward pass still ran"),
@@ -47,7 +44,7 @@ FRAMEWORK = FrameworkInfo(
     # torch 2.13: every optimizer imports _dynamo, which takes a second
     preload=("samestep.torch_impl.program", "torch._dynamo"),
     rows=(
-        StrategyInfo(
+        in_one_process(
             name="single",
             summary="The plain step on one device: the baseline of every comparison.",
             goal="baseline",
@@ -55,9 +52,7 @@ FRAMEWORK = FrameworkInfo(
             model_split=Answer("no", "one device holds the whole model"),
             hardware="one CPU core or one GPU",
             axes=(),
-            topology=one_process,
-            cost=replicated.cost,
-            backend="memory",
+            cost=replicated,
             reference="torch.nn.Module, torch.optim",
             status="stable",
             twin="tf:single",
@@ -66,15 +61,14 @@ FRAMEWORK = FrameworkInfo(
             name="c10d",
             summary="Data parallelism by hand: one all-reduce of the flat gradient once the backward pass is done.",
             goal="to see the algorithm; the control for ddp's overlap",
-            model_split=WHOLE_MODEL,
-            cost=c10d.cost,
+            cost=c10d,
             reference="torch.distributed.all_reduce, isend, recv",
             status="stable",
             twin="tf:multi_worker_mirrored",
             options=options.C10dOptions,
             measures=OVERLAP_MEASURES,
         ),
-        StrategyInfo(
+        in_one_process(
             name="dp",
             summary="One process: a master sends mini-batches and parameters to its replicas in every forward pass.",
             goal="to see what ddp does better",
@@ -82,9 +76,7 @@ FRAMEWORK = FrameworkInfo(
             model_split=Answer("no", "every replica is sent the whole model, every step"),
             hardware="several GPUs of one machine",
             axes=("data",),
-            topology=one_process,
-            cost=dp.cost,
-            backend="memory",
+            cost=dp,
             reference="torch.nn.DataParallel",
             status="in maintenance; upstream recommends DistributedDataParallel even on one machine",
             twin="tf:central_storage",
@@ -97,8 +89,7 @@ FRAMEWORK = FrameworkInfo(
             name="ddp",
             summary="One process per device, gradients all-reduced in buckets during the backward pass.",
             goal="speed, when the model fits one device",
-            model_split=WHOLE_MODEL,
-            cost=ddp.cost,
+            cost=ddp,
             reference="torch.nn.parallel.DistributedDataParallel",
             status="stable; upstream recommends it over DataParallel even on one machine",
             twin="tf:mirrored",
@@ -110,7 +101,7 @@ FRAMEWORK = FrameworkInfo(
             summary="DDP, with the optimizer state spread over the ranks: each updates some parameters and broadcasts them.",
             goal="memory: the optimizer state, 1/N each",
             model_split=Answer("partial", "the optimizer state only, whole parameters to a rank"),
-            cost=zero1.cost,
+            cost=zero1,
             textbook=Textbook("ZeRO", speed=1, memory=1, sent=2),
             reference="torch.distributed.optim.ZeroRedundancyOptimizer",
             status="stable; upstream develops fully_shard instead",
@@ -121,7 +112,7 @@ FRAMEWORK = FrameworkInfo(
             goal="memory: gradients and optimizer state, 1/N each",
             model_split=Answer("partial", "each parameter along its first dimension, but whole during the step"),
             axes=("shard", "data"),
-            cost=zero2.cost,
+            cost=zero2,
             textbook=Textbook("ZeRO", speed=2, memory=2, sent=2),
             reference="torch.distributed.fsdp.fully_shard(reshard_after_forward=False)",
             status="stable; replaces FullyShardedDataParallel(SHARD_GRAD_OP), which is deprecated",
@@ -133,7 +124,7 @@ FRAMEWORK = FrameworkInfo(
             model_split=Answer("yes", "each parameter along its first dimension, gathered block by block"),
             hardware="several GPUs with fast links, HSDP (data=2,shard=8) for more machines; CPU cores over gloo",
             axes=("shard", "data"),
-            cost=fsdp.cost,
+            cost=fsdp,
             textbook=Textbook("ZeRO", speed=3, memory=3, sent=1),
             reference="torch.distributed.fsdp.fully_shard",
             status="stable; replaces FullyShardedDataParallel (FSDP1), which is deprecated",
@@ -143,7 +134,7 @@ FRAMEWORK = FrameworkInfo(
             summary="DeepSpeed's engine: optimizer, gradients or parameters flattened and sharded, by its ZeRO stage.",
             goal="memory, with what only DeepSpeed has, such as offloading",
             model_split=Answer("flexible", "stage 1: the optimizer; 2: also the gradients; 3: also the parameters"),
-            cost=deepspeed.cost,
+            cost=deepspeed,
             reference="deepspeed.initialize, deepspeed.DeepSpeedEngine",
             status="stable, outside PyTorch; trains in float32 masters at most, and by default clips gradients to norm 1",
             options=options.DeepSpeedOptions,
@@ -158,7 +149,7 @@ FRAMEWORK = FrameworkInfo(
             model_split=EQUAL_STAGES,
             hardware="several GPUs, whose links carry little; CPU cores over gloo",
             axes=("pipe",),
-            cost=mp.cost,
+            cost=mp,
             reference="torch.distributed.send, torch.distributed.recv",
             status="a textbook pattern, not an API; upstream points to torch.distributed.pipelining",
             measures=(Measure("idle_share", "share of the step", "how long this rank waited for another's tensors"),),
@@ -170,9 +161,8 @@ FRAMEWORK = FrameworkInfo(
             goal="memory and speed, when the model fits no device and the links are slow",
             data_split=Answer("partial", "into micro-batches, which every rank takes one after the other"),
             model_split=Answer("yes", "contiguous stages of layers, one or two a rank"),
-            hardware=GPUS,
             axes=("pipe",),
-            cost=pp.cost,
+            cost=pp,
             reference="torch.distributed.pipelining",
             status="alpha upstream, the successor of PiPPy, which was merged into it",
             options=options.PipelineOptions,
@@ -187,14 +177,14 @@ FRAMEWORK = FrameworkInfo(
             model_split=Answer("yes", "kernels, heads, the vocabulary and tables of rows, by the neutral split table"),
             hardware="several GPUs with fast links in one machine; CPU cores over gloo",
             axes=("tensor",),
-            cost=tp.cost,
+            cost=tp,
             reference="torch.distributed.tensor.parallel.parallelize_module, loss_parallel",
             status="experimental upstream; DTensor's convolutions are wrong when sharded (2.13), so they stay whole here",
             twin="tf:dtensor",
             options=options.TensorOptions,
             needs=needs.check_tensor_parallel,
         ),
-        StrategyInfo(
+        over_rpc(
             name="rpc",
             summary="Stages on RPC workers, driven by one of them; autograd and the optimizer reach across the calls.",
             goal="memory, and irregular models that no pipeline takes",
@@ -203,14 +193,11 @@ FRAMEWORK = FrameworkInfo(
             hardware="CPU cores on one or more machines; GPUs need a device map",
             axes=("pipe",),
             topology=ranks,
-            cost=rpc.cost,
-            backend="tensorpipe",
+            cost=rpc,
             reference="torch.distributed.rpc, torch.distributed.autograd, torch.distributed.optim.DistributedOptimizer",
-            status=TENSORPIPE,
             needs=needs.check_stages,
-            refuses=UNSEEN_NORM,
         ),
-        StrategyInfo(
+        over_rpc(
             name="rpc_parameter_server",
             summary="Parameters on a server process; workers pull them, compute their shard, and push gradients back.",
             goal="tables far larger than what a step touches; workers that need not wait for each other",
@@ -219,15 +206,12 @@ FRAMEWORK = FrameworkInfo(
             hardware="CPU cores on one or more machines; one process more than devices",
             axes=("data",),
             topology=ranks_and_server,
-            cost=rpc_parameter_server.cost,
-            backend="tensorpipe",
+            cost=rpc_parameter_server,
             reference="torch.distributed.rpc, rpc.functions.async_execution",
-            status=TENSORPIPE,
             twin="tf:parameter_server",
             options=options.ServerOptions,
             measures=(Measure("staleness", "updates", "mean age of the parameters to which gradients were applied"),),
             synchronous=lambda chosen: chosen.consistency == "sync",
-            refuses=UNSEEN_NORM,
         ),
         over_ranks(
             name="hybrid",
@@ -237,7 +221,7 @@ FRAMEWORK = FrameworkInfo(
             model_split=Answer("yes", "layers along pipe, the inside of layers along tensor, the rest along shard"),
             hardware="many GPUs: tensor inside a machine, pipe between machines, data or shard outside; CPU cores over gloo",
             axes=("pipe", "data", "shard", "tensor"),
-            cost=hybrid.cost,
+            cost=hybrid,
             reference="torch.distributed.device_mesh, pipelining, tensor.parallel, fsdp.fully_shard",
             status="each part as in pp, tp and fsdp; DDP inside pipelines fails or is silently wrong (2.13), so it is not used",
             options=options.PipelineOptions,

@@ -1,24 +1,21 @@
-"""The program around DeepSpeed's engine, which reduces the gradients inside the backward pass and updates in its own step."""
+"""What DeepSpeed's engine keeps; it reduces the gradients inside the backward pass and updates in its own step."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import numpy as np
 import torch
-import torch.distributed as dist
-from deepspeed import DeepSpeedEngine
+from deepspeed import DeepSpeedEngine, utils
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from samestep.common.batch import Batch
-from samestep.common.ledger import Exchange, Footprint
+from samestep.common.ledger import Footprint
 from samestep.common.program import TrainState
 from samestep.common.request import Techniques
-from samestep.torch_impl.deepspeed_layouts import PartitionLayout
-from samestep.torch_impl.exchanges import CountExchanges
-from samestep.torch_impl.program import TrainingProgram
-from samestep.torch_impl.step import transform
+from samestep.torch_impl.deepspeed_layouts import LAYOUTS
+from samestep.torch_impl.local_state import LocalState
+from samestep.torch_impl.step import norm_over_ranks, transform
+from samestep.torch_impl.weights import Weight
 
 
 def storages(tensors: Iterable[torch.Tensor]) -> dict[StorageWeakRef, int]:
@@ -73,57 +70,58 @@ class EngineUpdate:
 
 
 def _global_norm(own: list[torch.Tensor]) -> torch.Tensor:
-    squared = nn.utils.get_total_norm(own) ** 2
-    dist.all_reduce(squared)
-    return squared.sqrt()
+    return norm_over_ranks(nn.utils.get_total_norm(own) ** 2)
 
 
-class EngineProgram:
-    """The step is `TrainingProgram`'s; what is kept between two steps is the engine's."""
+class EngineOptimizerState:
+    """The engine keeps the optimizer state of its masters; `EngineState.restore` fills it through the layout."""
+
+    def local(self, parameter: nn.Parameter) -> None:
+        """None: this rank's stretches are not shaped like parameters."""
+
+    def full(self, parameter: nn.Parameter, key: str) -> torch.Tensor:
+        """One state tensor, gathered."""
+        return utils.safe_get_full_optimizer_state(parameter, key)
+
+
+class EngineState:
+    """What the engine keeps on this rank between two steps.
+
+    Attributes:
+        followed: The context in which a step is observed, whose peak the footprint reports.
+    """
 
     def __init__(
-        self, inner: TrainingProgram, engine: DeepSpeedEngine, update: EngineUpdate, layout: PartitionLayout
+        self, named: Mapping[str, Weight], keys: Mapping[str, str], engine: DeepSpeedEngine, update: EngineUpdate
     ) -> None:
-        """Wraps a program.
+        """Makes the optimizer state that the engine's optimizer would make at the first step.
 
         Args:
-            inner: Takes the steps; it was made with the three others.
-            engine: Just initialized. Optimizer state that its optimizer would make at the first step is made now.
-            update: In the place of the inner program's optimizer.
-            layout: What this rank keeps.
+            named: The parameters by neutral name.
+            keys: Of the optimizer state: neutral name -> torch's key.
+            engine: Just initialized.
+            update: Has seen the bytes of the gradients.
         """
-        self.hardware = inner.hardware
-        self._inner, self._update, self._layout = inner, update, layout
-        self._named, self._keys = inner.local_state.named, inner.local_state.keys
+        self._full = LocalState(named, EngineOptimizerState(), keys, utils.safe_get_full_fp32_param)
+        self._named, self._keys, self._update = named, keys, update
+        self._layout = LAYOUTS[engine.zero_optimization_stage()](engine)
         self._states = engine.optimizer.optimizer.state
-        for master in layout.masters:
-            self._states[master] |= {key: torch.zeros_like(master) for key in self._keys.values()}
-        layout.link(self._states)
+        for master in self._layout.masters:
+            self._states[master] |= {key: torch.zeros_like(master) for key in keys.values()}
+        self._layout.link(self._states)
         self._set_step_count(0)
-        self._peak_bytes = 0
+        self.followed = PeakBytes(self._alive)
 
-    def step(self, batch: Batch) -> None:
-        """Takes one step of the engine."""
-        self._inner.step(batch)
-
-    def losses(self) -> list[float]:
-        """The global losses since the last call."""
-        return self._inner.losses()
-
-    def predict(self, inputs: np.ndarray) -> np.ndarray:
-        """Logits."""
-        return self._inner.predict(inputs)
-
-    def state(self) -> TrainState:
-        """Masters and their optimizer state, gathered."""
-        return self._inner.state()
+    def snapshot(self, step: int) -> TrainState:
+        """Copies masters and their optimizer state, gathered."""
+        return self._full.snapshot(step)
 
     def restore(self, state: TrainState) -> None:
         """Copies this rank's stretch of everything in place; nothing is sent."""
-        self._inner.restore(state)
         self._set_step_count(state.step)
         with torch.no_grad():
             for name, weight in self._named.items():
+                self._layout.write(weight.parameter, weight.from_neutral(state.params[name]))
                 for slot, key in self._keys.items():
                     self._layout.write(weight.parameter, weight.from_neutral(state.slots[slot][name]), key)
 
@@ -132,39 +130,24 @@ class EngineProgram:
         for master in self._layout.masters:
             self._states[master]["step"] = torch.tensor(float(steps))
 
-    def observe(self, batch: Batch) -> tuple[Exchange, ...]:
-        """Takes one more step; its collectives are counted and its parameters' memory is followed."""
-        with CountExchanges() as counted, PeakBytes(self._alive) as followed:
-            self.step(batch)
-        self._peak_bytes = followed.peak_bytes
-        return counted.exchanges()
-
     def _alive(self) -> dict[StorageWeakRef, int]:
         local = (tensor for weight in self._named.values() for tensor in self._layout.tensors(weight.parameter))
         return storages([*local, *self._layout.masters])
 
-    def footprint(self) -> tuple[Footprint, ...]:
-        """The tensors of this process; masters count as parameters, which they are once more."""
+    def footprint(self, device: torch.device, gradients_bytes: int, gathered_bytes: int = 0) -> Footprint:
+        """Adds up the tensors of this process; masters count as parameters, which they are once more.
+
+        Args:
+            device: Where they are.
+            gradients_bytes: Those that torch sees; the engine's own are in the place of them.
+            gathered_bytes: Likewise of what was gathered.
+        """
         states = (self._states[master][key] for master in self._layout.masters for key in self._keys.values())
-        return (
-            Footprint(
-                device=str(self._inner.parts.device),
-                params_bytes=sum(self._alive().values()),
-                params_peak_bytes=self._peak_bytes,
-                gradients_bytes=self._update.gradients_bytes,
-                optimizer_bytes=sum(storages(states).values()),
-                source="tensors",
-            ),
+        return Footprint(
+            device=str(device),
+            params_bytes=sum(self._alive().values()),
+            params_peak_bytes=self.followed.peak_bytes,
+            gradients_bytes=self._update.gradients_bytes,
+            optimizer_bytes=sum(storages(states).values()),
+            source="tensors",
         )
-
-    def measures(self) -> Mapping[str, float]:
-        """None of its own."""
-        return self._inner.measures()
-
-    def sync(self) -> None:
-        """Waits for the device."""
-        self._inner.sync()
-
-    def close(self) -> None:
-        """Leaves the group of processes."""
-        self._inner.close()

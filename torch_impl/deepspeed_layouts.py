@@ -93,14 +93,3 @@ class ParameterLayout:
 
 LAYOUTS: Mapping[int, Callable[[DeepSpeedEngine], PartitionLayout]] = {1: FlatLayout, 2: FlatLayout, 3: ParameterLayout}
 """Stage of ZeRO -> its layout."""
-
-
-class EngineOptimizerState:
-    """The engine keeps the optimizer state of its masters; `EngineProgram.restore` fills it through the layout."""
-
-    def local(self, parameter: nn.Parameter) -> None:
-        """None: this rank's stretches are not shaped like parameters."""
-
-    def full(self, parameter: nn.Parameter, key: str) -> torch.Tensor:
-        """One state tensor, gathered."""
-        return utils.safe_get_full_optimizer_state(parameter, key)

@@ -2,17 +2,45 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 
 import torch
+from torch import nn
 
 from samestep.common.ledger import Footprint
 from samestep.common.program import Arrays, TrainState
-from samestep.torch_impl import weights
-from samestep.torch_impl.optimizer_state import OptimizerState
+from samestep.common.strategy import Run
+from samestep.torch_impl import sharded, weights
+from samestep.torch_impl.optimizers import SLOT_KEYS
 from samestep.torch_impl.weights import Weight
 
-SlotKeys = Mapping[str, str]
-"""Neutral name of an optimizer state -> torch's key, as in `SLOT_KEYS`."""
+
+class OptimizerState(Protocol):
+    """Access to the optimizer state: on this process, or on the rank that updates the parameter.
+
+    All processes call each method for the same parameters in the same order.
+    """
+
+    def local(self, parameter: nn.Parameter) -> dict[str, torch.Tensor] | None:
+        """This process's state of a parameter, by torch's key, to read and to fill; None if another process holds it."""
+
+    def full(self, parameter: nn.Parameter, key: str) -> torch.Tensor:
+        """One state tensor of a parameter, gathered from wherever it is."""
+
+
+class LocalOptimizerState:
+    """Every process has the optimizer state of whatever part of each parameter it holds."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self._optimizer = optimizer
+
+    def local(self, parameter: nn.Parameter) -> dict[str, torch.Tensor]:
+        """The optimizer's own state of the parameter."""
+        return self._optimizer.state[parameter]
+
+    def full(self, parameter: nn.Parameter, key: str) -> torch.Tensor:
+        """One state tensor, gathered as the parameter itself is."""
+        return sharded.full_tensor(self._optimizer.state[parameter][key])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,16 +50,14 @@ class LocalState:
     Attributes:
         named: The parameters by neutral name.
         optimizer_state: Of the same parameters.
-        keys: What the optimizer keeps for each of them.
+        keys: What the optimizer keeps for each of them: neutral name -> torch's key, as in `SLOT_KEYS`.
         full_tensor: Gathers a parameter as one whole tensor.
-        copy_shard: Copies this process's part of a whole tensor into a parameter or its optimizer state.
     """
 
     named: Mapping[str, Weight]
     optimizer_state: OptimizerState
-    keys: SlotKeys
-    full_tensor: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor
-    copy_shard: Callable[[torch.Tensor, torch.Tensor], object] = torch.Tensor.copy_
+    keys: Mapping[str, str]
+    full_tensor: Callable[[torch.Tensor], torch.Tensor] = sharded.full_tensor
 
     def snapshot(self, step: int) -> TrainState:
         """Copies parameters and optimizer state, gathered; the optimizer has taken a step or been restored."""
@@ -47,12 +73,12 @@ class LocalState:
         """Copies everything in place; optimizer state that torch makes at its first step is made now."""
         with torch.no_grad():
             for name, weight in self.named.items():
-                self.copy_shard(weight.parameter, weight.from_neutral(state.params[name]))
+                sharded.copy_shard(weight.parameter, weight.from_neutral(state.params[name]))
                 local = self.optimizer_state.local(weight.parameter)
                 if local is not None:
                     for slot, key in self.keys.items():
                         local[key] = torch.zeros_like(weight.parameter)
-                        self.copy_shard(local[key], weight.from_neutral(state.slots[slot][name]))
+                        sharded.copy_shard(local[key], weight.from_neutral(state.slots[slot][name]))
                     local["step"] = torch.tensor(float(state.step))
 
     def footprint(self, device: torch.device, gradients_bytes: int, gathered_bytes: int = 0) -> Footprint:
@@ -74,6 +100,17 @@ class LocalState:
             optimizer_bytes=weights.nbytes(held.get(key) for held in local for key in self.keys.values()),
             source="tensors",
         )
+
+
+def build_local_state(run: Run, optimizer: torch.optim.Optimizer, *models: nn.Module) -> LocalState:
+    """Builds the local state of a process that has the optimizer state of what it holds.
+
+    Args:
+        run: What is trained.
+        optimizer: Over the models' parameters.
+        *models: Not wrapped.
+    """
+    return LocalState(weights.named_weights(*models), LocalOptimizerState(optimizer), SLOT_KEYS[run.optimizer.name])
 
 
 def merge(parts: Iterable[TrainState]) -> TrainState:

@@ -2,29 +2,29 @@
 
 from samestep.common.errors import ConfigError
 from samestep.common.strategy import Run
-from samestep.common.workload.pipeline import SCHEDULES, Schedule
+from samestep.common.workload.pipeline import SCHEDULES
 from samestep.common.workload.split import even_split_table
 from samestep.torch_impl.options import PipelineOptions, TensorOptions
 
 
-def check_stages(run: Run) -> None:
-    """Refuses more stages, one a rank, than the model has segments.
+def check_stages(run: Run, stages_per_rank: int = 1) -> None:
+    """Refuses more stages than the model has segments.
+
+    Args:
+        run: What is to be trained.
+        stages_per_rank: The number of stages that each rank has.
 
     Raises:
         ConfigError: There are more.
     """
-    _check_stages(run, Schedule())
-
-
-def _check_stages(run: Run, schedule: Schedule) -> None:
-    segments, per_rank = run.workload.model.segments(), schedule.stages_per_rank
-    num_stages = run.mesh.axis("pipe") * per_rank
+    segments = run.workload.model.segments()
+    num_stages = run.mesh.axis("pipe") * stages_per_rank
     if num_stages > len(segments):
-        each = f" ({per_rank} a rank)" if per_rank > 1 else ""
+        each = f" ({stages_per_rank} a rank)" if stages_per_rank > 1 else ""
         grow = "give it more layers=" if run.workload.model.name in ("transformer", "mlp") else "use a deeper model"
         raise ConfigError(
             f"{num_stages} stages{each} are more than the {len(segments)} segments of {run.workload.name} "
-            f"({', '.join(segment.name for segment in segments[:2])}, ...); use {len(segments) // per_rank} ranks or "
+            f"({', '.join(segment.name for segment in segments[:2])}, ...); use {len(segments) // stages_per_rank} ranks or "
             f"fewer, or {grow}."
         )
 
@@ -37,7 +37,7 @@ def check_schedule(run: Run[PipelineOptions]) -> None:
     """
     name, microbatches = run.options.schedule, run.options.microbatches
     schedule, num_ranks = SCHEDULES[name], run.mesh.axis("pipe")
-    _check_stages(run, schedule)
+    check_stages(run, schedule.stages_per_rank)
     rows = run.batch_size // (run.mesh.axis("data") * run.mesh.axis("shard") * run.accumulation_steps)
     if rows % microbatches:
         fitting = [str(count) for count in range(1, rows + 1) if rows % count == 0]
@@ -59,22 +59,13 @@ def check_schedule(run: Run[PipelineOptions]) -> None:
         )
 
 
-def check_even_parts(run: Run) -> None:
-    """Refuses a tensor axis that cuts a layer or a head into unequal parts.
-
-    Raises:
-        ConfigError: It does.
-    """
-    even_split_table(run.workload.model, run.mesh.axis("tensor"))
-
-
 def check_tensor_parallel(run: Run[TensorOptions]) -> None:
     """Refuses unequal parts of layers, of heads, or of a sequence if that is cut.
 
     Raises:
         ConfigError: A part is unequal, or the model has no sequence that could be cut.
     """
-    check_even_parts(run)
+    even_split_table(run.workload.model, run.mesh.axis("tensor"))  # refuses unequal parts of a layer or a head
     if run.options.sequence_parallel:
         if not any(param.shares_input for param in run.workload.model.params().values()):  # attention does
             raise ConfigError(f"--sequence-parallel needs a transformer; {run.workload.name} has no sequence.")
@@ -96,4 +87,4 @@ def check_three_dimensions(run: Run[PipelineOptions]) -> None:
             f"--mesh {run.mesh} has both data and shard; hybrid takes one of them beside pipe and tensor."
         )
     check_schedule(run)
-    check_even_parts(run)
+    even_split_table(run.workload.model, run.mesh.axis("tensor"))  # refuses unequal parts of a layer or a head

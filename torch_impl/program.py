@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -16,10 +17,10 @@ from samestep.common.strategy import Run
 from samestep.common.workload.initial import init
 from samestep.torch_impl import devices, weights
 from samestep.torch_impl.exchanges import CountExchanges
-from samestep.torch_impl.local_state import LocalState
+from samestep.torch_impl.local_state import build_local_state
 from samestep.torch_impl.models import build_model
-from samestep.torch_impl.optimizer_state import LocalOptimizerState, OptimizerState
-from samestep.torch_impl.optimizers import SLOT_KEYS
+from samestep.torch_impl.optimizers import build_optimizer
+from samestep.torch_impl.sharded import full_tensor
 from samestep.torch_impl.step import Loss, accumulate, mean_loss, transform
 
 
@@ -30,63 +31,76 @@ def build_fresh_model(run: Run, device: torch.device) -> nn.Module:
     return model
 
 
+class HeldState(Protocol):
+    """What this process holds between two steps; `LocalState`, unless an engine lays it out in its own way."""
+
+    def snapshot(self, step: int) -> TrainState:
+        """Copies parameters and optimizer state, gathered."""
+
+    def restore(self, state: TrainState) -> None:
+        """Copies this process's part of everything in place."""
+
+    def footprint(self, device: torch.device, gradients_bytes: int, gathered_bytes: int = 0) -> Footprint:
+        """Adds up the tensors of this process, as `LocalState.footprint` does."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Parts:
     """Where strategies differ.
 
     Attributes:
-        model: The model as the strategy wrapped it.
-        bare: The model itself, whose modules have their own paths.
-        optimizer: Over the wrapped model's parameters.
-        device: Of this process.
+        bare: The model itself, whose modules have their own paths; in a pipeline the stages of this rank.
         hardware: What the program runs on.
+        model: Computes logits; the model as the strategy wrapped it, if it did.
+        optimizer: If it is another than torch's own over the parameters of `bare`.
         shard: Which contiguous shard of the global batch this process takes, of how many. If there are more than one,
             every rank takes one, and the losses of all ranks are summed.
-        gradient_averaging_factor: Over how many replicas the wrapper averages the gradients. The loss is multiplied by
-            it, since the step wants their sum.
+        sums_losses: Whether they are summed even if there is one shard, since the ranks have parts of its loss.
+        averages_gradients: Whether the wrapper averages the gradients over the shards. The loss is multiplied by their
+            number then, since the step wants the sum.
+        forward_backward: (inputs, targets) of a micro-batch -> its loss, if that takes more than calling the model;
+            gradients accumulate.
         exchange: Makes the context of each micro-batch's forward and backward pass, given whether it is the last; sums
             the gradients.
         take_exchanges: Returns what was exchanged since the last call beyond collectives, which are counted anyway.
         global_norm: The norm of the whole gradient, after the exchange.
         loss: (logits, targets) -> the loss summed over every target; the model's own, unless logits are sharded.
-        full_tensor: Gathers a parameter, or its optimizer state, as one whole tensor.
-        copy_shard: Copies this rank's part of a whole tensor into a parameter or its optimizer state.
-        optimizer_state: Where the optimizer state is, if not simply in the optimizer.
+        local_state: What this process holds, if not simply `bare` and the optimizer's state of it.
+        gather: Makes the state of the whole model of what `local_state` returns.
+        watch: Makes a context in which an observed step is taken.
         replicas: One row for each further device that this process drives.
         measures: The strategy's own quantities.
     """
 
-    model: nn.Module
     bare: nn.Module
-    optimizer: torch.optim.Optimizer
-    device: torch.device
     hardware: Hardware
+    model: Callable[[torch.Tensor], torch.Tensor] | None = None
+    optimizer: torch.optim.Optimizer | None = None
     shard: tuple[int, int] = (0, 1)
-    gradient_averaging_factor: int = 1
+    sums_losses: bool = False
+    averages_gradients: bool = False
+    forward_backward: Loss | None = None
     exchange: Callable[[bool], contextlib.AbstractContextManager[None]] = lambda last: contextlib.nullcontext()
     take_exchanges: Callable[[], tuple[Exchange, ...]] = tuple
-    global_norm: Callable[[list[torch.Tensor]], torch.Tensor] = nn.utils.get_total_norm
+    global_norm: Callable[[list[torch.Tensor]], torch.Tensor] = lambda own: full_tensor(nn.utils.get_total_norm(own))
     loss: Loss | None = None
-    full_tensor: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor
-    copy_shard: Callable[[torch.Tensor, torch.Tensor], object] = torch.Tensor.copy_
-    optimizer_state: OptimizerState | None = None
+    local_state: HeldState | None = None
+    gather: Callable[[TrainState], TrainState] = lambda state: state
+    watch: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
     replicas: Callable[[], tuple[Footprint, ...]] = tuple
     measures: Callable[[], Mapping[str, float]] = dict
 
 
 class TrainingProgram:
-    """A replica in training."""
+    """A replica in training, or a rank's stages of one."""
 
     def __init__(self, run: Run, parts: Parts) -> None:
         self.run, self.parts, self.hardware = run, parts, parts.hardware
-        self.loss = mean_loss(run, parts.loss)
-        self.local_state = LocalState(
-            named=weights.named_weights(parts.bare),
-            optimizer_state=parts.optimizer_state or LocalOptimizerState(parts.optimizer, parts.full_tensor),
-            keys=SLOT_KEYS[run.optimizer.name],
-            full_tensor=parts.full_tensor,
-            copy_shard=parts.copy_shard,
-        )
+        self._device = next(parts.bare.parameters()).device
+        self._model = parts.model or parts.bare
+        self._optimizer = parts.optimizer or build_optimizer(run.optimizer, parts.bare.parameters())
+        self._local_state = parts.local_state or build_local_state(run, self._optimizer, parts.bare)
+        self._loss = mean_loss(run, parts.loss)
         self._step = 0
         self._losses: list[torch.Tensor] = []
         self._gradients_bytes = self._gathered_bytes = 0
@@ -97,25 +111,25 @@ class TrainingProgram:
         self.apply()
 
     def gradients(self, batch: Batch) -> torch.Tensor:
-        """Accumulates the gradient of the global mean loss; returns this replica's part of the loss, on its device."""
-        self.parts.optimizer.zero_grad()
-        loss = accumulate(self.run.accumulation_steps, batch, self.parts.shard, self._forward_backward)
-        assert loss is not None, "every micro-batch of a replica has a loss"
-        return loss
+        """Accumulates the gradient of the global mean loss; returns this rank's part of the loss, on its device."""
+        self._optimizer.zero_grad()
+        return accumulate(self.run.accumulation_steps, batch, self.parts.shard, self._exchanged_pass)
 
-    def _forward_backward(self, inputs: np.ndarray, targets: np.ndarray, last: bool) -> torch.Tensor:
-        parts, factor = self.parts, self.parts.gradient_averaging_factor
-        x, y = (torch.from_numpy(array).to(parts.device, non_blocking=True) for array in (inputs, targets))
-        with parts.exchange(last):
-            loss = self.loss(parts.model(x), y)
-            (loss * factor if factor > 1 else loss).backward()
+    def _exchanged_pass(self, inputs: np.ndarray, targets: np.ndarray, last: bool) -> torch.Tensor:
+        x, y = (torch.from_numpy(array).to(self._device, non_blocking=True) for array in (inputs, targets))
+        with self.parts.exchange(last):
+            return (self.parts.forward_backward or self._forward_backward)(x, y)
+
+    def _forward_backward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        loss = self._loss(self._model(x), y)
+        (loss * self.parts.shard[1] if self.parts.averages_gradients else loss).backward()
         return loss
 
     def apply(self) -> None:
         """Transforms the gradients as the techniques ask, then updates every parameter."""
         gradients = [p.grad for p in self.parts.bare.parameters() if p.grad is not None]
         transform(gradients, self.parts.global_norm, self.run.techniques)
-        self.parts.optimizer.step()
+        self._optimizer.step()
         self._step += 1
 
     def losses(self) -> list[float]:
@@ -124,28 +138,28 @@ class TrainingProgram:
         if not taken:
             return []
         stacked = torch.stack(taken)
-        if self.parts.shard[1] > 1:
+        if self.parts.shard[1] > 1 or self.parts.sums_losses:
             dist.all_reduce(stacked)
         return stacked.tolist()
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Computes logits."""
         with torch.no_grad():
-            return self.parts.model(torch.from_numpy(inputs).to(self.parts.device)).cpu().numpy()
+            return self._model(torch.from_numpy(inputs).to(self._device)).cpu().numpy()
 
     def state(self) -> TrainState:
         """Gathers parameters and optimizer state."""
-        return self.local_state.snapshot(self._step)
+        return self.parts.gather(self._local_state.snapshot(self._step))
 
     def restore(self, state: TrainState) -> None:
         """Copies everything in place, as `LocalState.restore` does."""
         self._step = state.step
-        self.local_state.restore(state)
+        self._local_state.restore(state)
 
     def observe(self, batch: Batch) -> tuple[Exchange, ...]:
         """Takes one more step; its collectives are counted as they are dispatched."""
         self.parts.take_exchanges()
-        with CountExchanges(self.parts.bare) as counted:
+        with CountExchanges(self.parts.bare) as counted, self.parts.watch():
             self._losses.append(self.gradients(batch))
             self._gradients_bytes = weights.nbytes(p.grad for p in self.parts.bare.parameters())
             self.apply()
@@ -154,7 +168,7 @@ class TrainingProgram:
 
     def footprint(self) -> tuple[Footprint, ...]:
         """The tensors of this process."""
-        own = self.local_state.footprint(self.parts.device, self._gradients_bytes, self._gathered_bytes)
+        own = self._local_state.footprint(self._device, self._gradients_bytes, self._gathered_bytes)
         return (own, *self.parts.replicas())
 
     def measures(self) -> Mapping[str, float]:
@@ -163,7 +177,7 @@ class TrainingProgram:
 
     def sync(self) -> None:
         """Waits for the device."""
-        devices.synchronize(self.parts.device)
+        devices.synchronize(self._device)
 
     def close(self) -> None:
         """Leaves the group of processes."""

@@ -1,10 +1,12 @@
 """The step core that every program of PyTorch shares: the mean loss, accumulation over micro-batches, and clipping."""
 
+import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import torch
+import torch.distributed as dist
 
 from samestep.common.batch import Batch
 from samestep.common.request import Techniques
@@ -14,8 +16,8 @@ from samestep.torch_impl.sharded import local_part
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """(logits, targets) -> a loss."""
-ForwardBackward = Callable[[np.ndarray, np.ndarray, bool], torch.Tensor | None]
-"""(inputs, targets, whether it is the last) of one micro-batch -> its loss, or None on a rank that has none."""
+ForwardBackward = Callable[[np.ndarray, np.ndarray, bool], torch.Tensor]
+"""(inputs, targets, whether it is the last) of one micro-batch -> its loss."""
 
 
 def mean_loss(run: Run, loss: Loss | None = None) -> Loss:
@@ -32,7 +34,7 @@ def mean_loss(run: Run, loss: Loss | None = None) -> Loss:
 
 def accumulate(
     accumulation_steps: int, batch: Batch, shard: tuple[int, int], forward_backward: ForwardBackward
-) -> torch.Tensor | None:
+) -> torch.Tensor:
     """Takes every micro-batch of a shard forward and backward; the gradients add up.
 
     Args:
@@ -42,16 +44,14 @@ def accumulate(
         forward_backward: Is called once for each micro-batch, in order.
 
     Returns:
-        The sum of the detached losses; None if no micro-batch had one.
+        The sum of the detached losses.
     """
     index, count = shard
-    total = None
+    losses = []
     for micro in range(accumulation_steps):
         inputs, targets = batch.rows(index * accumulation_steps + micro, count * accumulation_steps)
-        loss = forward_backward(inputs, targets, micro == accumulation_steps - 1)
-        if loss is not None:
-            total = loss.detach() if total is None else total + loss.detach()
-    return total
+        losses.append(forward_backward(inputs, targets, micro == accumulation_steps - 1).detach())
+    return functools.reduce(torch.add, losses)
 
 
 def transform(
@@ -60,20 +60,16 @@ def transform(
     """Applies the techniques that change the gradient of the whole batch, in place.
 
     Args:
-        gradients: Those of this process, exchanged.
+        gradients: Those of this process, exchanged; of a sharded one its own part is scaled.
         global_norm: Computes the norm of the whole gradient from them.
         techniques: Of the run.
     """
     if techniques.clip_norm is not None:
-        clip(gradients, global_norm(gradients), techniques.clip_norm)
+        scale = (techniques.clip_norm / global_norm(gradients)).clamp(max=1.0)
+        torch._foreach_mul_([local_part(gradient) for gradient in gradients], scale)
 
 
-def clip(gradients: Sequence[torch.Tensor], norm: torch.Tensor, clip_norm: float) -> None:
-    """Scales gradients down in place, so the whole gradient has at most a given norm.
-
-    Args:
-        gradients: Those of this process; of a sharded one its own part is scaled.
-        norm: Of the whole gradient.
-        clip_norm: The largest norm allowed.
-    """
-    torch._foreach_mul_([local_part(gradient) for gradient in gradients], (clip_norm / norm).clamp(max=1.0))
+def norm_over_ranks(squared: torch.Tensor) -> torch.Tensor:
+    """Computes the norm of the whole gradient from each rank's part of its square, of which every one counts once."""
+    dist.all_reduce(squared)
+    return squared.sqrt()

@@ -1,6 +1,7 @@
 """Neutral names and layouts <-> torch's parameters."""
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -40,22 +41,18 @@ class Weight:
         return torch.from_numpy(permuted).to(self.parameter.device, self.parameter.dtype)
 
 
-def named_weights(model: nn.Module) -> dict[str, Weight]:
-    """Finds a model's parameters by neutral name.
+def named_weights(*models: nn.Module) -> dict[str, Weight]:
+    """Finds the parameters of a model, or of its parts, by neutral name.
 
     Args:
-        model: Not wrapped by anything that changes its modules' paths.
+        *models: Not wrapped by anything that changes their modules' paths.
     """
     weights = {}
-    for path, module in model.named_modules():
+    for path, module in itertools.chain.from_iterable(model.named_modules() for model in models):
         for name, parameter in module.named_parameters(recurse=False):
-            neutral, permutation = _kind(module)[name]
+            neutral, permutation = next(table for kind, table in _NEUTRAL.items() if isinstance(module, kind))[name]
             weights[f"{path.replace('.', '/')}/{neutral}"] = Weight(parameter, permutation)
     return weights
-
-
-def _kind(module: nn.Module) -> Mapping[str, tuple[str, tuple[int, ...]]]:
-    return next(table for kind, table in _NEUTRAL.items() if isinstance(module, kind))
 
 
 def load(model: nn.Module, params: Mapping[str, np.ndarray]) -> None:

@@ -77,9 +77,8 @@ def judge(
         raise ValueError(f"{len(losses)} losses against {len(reference_losses)} of the reference")
     if {n: v.shape for n, v in params.items()} != {n: v.shape for n, v in reference_params.items()}:
         raise ValueError("the parameters differ in name or shape from the reference's")
-    least = LEAST_LOSS[dtype]
     deviations = [
-        0.0 if loss == wanted and math.isfinite(loss) else abs(loss - wanted) / max(abs(wanted), least)
+        0.0 if loss == wanted and math.isfinite(loss) else abs(loss - wanted) / max(abs(wanted), LEAST_LOSS[dtype])
         for loss, wanted in zip(losses, reference_losses, strict=True)
     ]
     weights = {
@@ -97,12 +96,6 @@ def judge(
         )
     elif not (worst_weight <= WEIGHT_BOUND[dtype] and math.isfinite(worst_weight)):
         reason = f"after the last step {worst_name} is off by {worst_weight:.1e} (allowed {WEIGHT_BOUND[dtype]:.0e})"
-    return Parity(
-        reference,
-        len(losses),
-        _finite(max(deviations, key=_size, default=0.0)),
-        _finite(worst_weight),
-        not reason,
-        reason,
-        None if bad is None else first_step + bad,
-    )
+    worst_loss = max(deviations, key=_size, default=0.0)
+    first_bad = None if bad is None else first_step + bad
+    return Parity(reference, len(losses), _finite(worst_loss), _finite(worst_weight), not reason, reason, first_bad)

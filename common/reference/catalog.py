@@ -1,6 +1,6 @@
 """The oracle's row."""
 
-from samestep.common.evidence.costs import replicated
+from samestep.common.evidence.costs.data_parallel import replicated
 from samestep.common.runtime.topology import one_process
 from samestep.common.strategy import Answer, FrameworkInfo, StrategyInfo
 
@@ -19,7 +19,7 @@ FRAMEWORK = FrameworkInfo(
             hardware="one CPU core",
             axes=(),
             topology=one_process,
-            cost=replicated.cost,
+            cost=replicated,
             backend="memory",
             reference="numpy",
             status="ours",

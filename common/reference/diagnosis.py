@@ -1,6 +1,7 @@
 """Finds why a run is not the same step: its first bad step is replayed against the oracle and against every mutant."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -38,13 +39,11 @@ class ReplayedStep:
     """A step to be replayed.
 
     Attributes:
-        number: Counted from 0 at the start of training.
         before: The state that it starts from.
         batch: What it trains on.
         context: What the mutants may use beyond that.
     """
 
-    number: int
     before: TrainState
     batch: Batch
     context: Context
@@ -63,27 +62,26 @@ def diagnose(run: Run, first: int, bad: int, start: TrainState, replay: Replay) 
         start: The state that the run started from.
         replay: Repeats the run.
     """
-    split = run.workload.data.load()
     begin = max(first, bad - 1)
-    stream = batches(split.train_inputs, split.train_targets, run.batch_size, run.seed, max(first, begin - 1))
-    ahead = [next(stream) for _ in range(4)]
-    states = {first: start}
-    last_gradients: Arrays | None = None
-    if begin > first:
-        states[begin - 1] = start if begin - 1 == first else replay(begin - 1)[1]
-        _, last_gradients = _program(run, states[begin - 1]).gradients(ahead.pop(0))
-    for number in (begin, begin + 1):
-        before = states[number] if number in states else replay(number)[1]
-        losses, after = replay(number + 1)
-        context = Context(run.num_devices, ahead[1], last_gradients)
-        replayed = ReplayedStep(number, before, ahead.pop(0), context)
-        cause = _compare(run, replayed, Step(losses[number - first], after))
+    oldest = max(first, begin - 1)
+    split = run.workload.data.load()
+    stream = batches(split.train_inputs, split.train_targets, run.batch_size, run.seed, oldest)
+    batch_of = dict(zip(range(oldest, bad + 2), stream, strict=False))
+
+    @functools.cache
+    def reached(number: int) -> tuple[list[float], TrainState]:
+        return ([], start) if number == first else replay(number)
+
+    for number in range(begin, bad + 1):
+        before = reached(number)[1]
+        losses, after = reached(number + 1)
+        last_gradients: Arrays | None = None
+        if number > first:
+            _, last_gradients = _program(run, reached(number - 1)[1]).gradients(batch_of[number - 1])
+        context = Context(run.num_devices, batch_of[number + 1], last_gradients)
+        cause = _compare(run, ReplayedStep(before, batch_of[number], context), Step(losses[number - first], after))
         if cause:
             return f"step {number}: {cause}"
-        states[number + 1] = after
-        _, last_gradients = _program(run, before).gradients(replayed.batch)
-        if number == bad:
-            break
     return (
         "every step agrees with the oracle's when replayed from the run's own state: rounding was amplified on the way"
     )

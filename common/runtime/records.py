@@ -92,23 +92,15 @@ class Measured(Usage):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DeviceRow(Footprint):
-    """One device of one process: its footprint, and the process that it belongs to.
+class DeviceRow(Footprint, Usage):
+    """One device of one process: its footprint, and what the whole process used.
+
+    What a process sent and received is on the row of its first device.
 
     Attributes:
-        role: The process.
-        rank: Of the process.
-        peak_rss_bytes: Of the whole process, its framework included.
-        sent_bytes_per_step: Of the whole process, over TCP; on the process's first device.
-        received_bytes_per_step: Likewise.
         measures: The strategy's own quantities.
     """
 
-    role: str
-    rank: int
-    peak_rss_bytes: int
-    sent_bytes_per_step: float
-    received_bytes_per_step: float
     measures: dict[str, float]
 
 

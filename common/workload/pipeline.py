@@ -56,9 +56,7 @@ def group_segments(segments: Sequence[Segment], num_stages: int) -> Stages:
         segments: A model's, in order; at least `num_stages` of them.
         num_stages: Pipeline ranks x stages per rank.
     """
-    total = [0]
-    for segment in segments:
-        total.append(total[-1] + segment.flops)
+    total = [0, *itertools.accumulate(segment.flops for segment in segments)]
     best: Mapping[tuple[int, int], tuple[int, tuple[int, ...]]] = {(0, 0): (0, ())}
     for stage in range(1, num_stages + 1):
         best = {

@@ -5,9 +5,8 @@ from typing import TypeVar
 
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import split_spelling
-from samestep.common.workload.data.digits import DigitsSpec
 from samestep.common.workload.data.flights import FlightsSpec
-from samestep.common.workload.data.mnist5k import Mnist5kSpec
+from samestep.common.workload.data.images import DigitsSpec, Mnist5kSpec
 from samestep.common.workload.data.prose import ProseSpec
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.data.synthetic import SyntheticSpec
@@ -55,25 +54,20 @@ def resolve(spelling: str, path: str | None = None) -> Workload:
     if name not in WORKLOADS:
         raise unknown("workload", name, WORKLOADS)
     workload = WORKLOADS[name]
-    model = workload.model
-    data = workload.data if path is None else UserSpec(path)
-    settable = sorted({field for spec in (model, data) for field in _settable(spec)})
+    model, data = workload.model, workload.data if path is None else UserSpec(path)
+    settable = sorted({*_settable(model), *_settable(data)})
     for field in fields:
         if field not in settable:
             raise unknown(f"field of {name}", field, settable)
-    model, data = _with_fields(model, fields), _with_fields(data, fields)
-    model, data = data.fit(model)
-    _check_kept(fields, model, data)
-    return dataclasses.replace(workload, name=spelling, model=model, data=data)
-
-
-def _check_kept(fields: dict[str, str], model: ModelSpec, data: DataSpec) -> None:
-    """Refuses a size that the data decide: it would be ignored without a word."""
-    for field, text in fields.items():
+    sizes = {field: _size(field, text) for field, text in fields.items()}
+    model, data = _resized(data, sizes).fit(_resized(model, sizes))
+    for field, size in sizes.items():
         for spec in (model, data):
-            kept = getattr(spec, field, int(text))
-            if kept != int(text):
-                raise ConfigError(f"'{field}={text}' cannot be: the data set {data.name} decides it, with {kept}.")
+            if (kept := getattr(spec, field, size)) != size:  # it would be ignored without a word
+                raise ConfigError(
+                    f"'{field}={fields[field]}' cannot be: the data set {data.name} decides it, with {kept}."
+                )
+    return dataclasses.replace(workload, name=spelling, model=model, data=data)
 
 
 def _settable(spec: ModelSpec | DataSpec) -> list[str]:
@@ -81,12 +75,13 @@ def _settable(spec: ModelSpec | DataSpec) -> list[str]:
     return [name for name in plain if name not in ("path", "sha256")]
 
 
-def _with_fields(spec: Spec, fields: dict[str, str]) -> Spec:
-    values: dict[str, int] = {}
-    for field in _settable(spec):
-        if field in fields:
-            least, text = (0 if field == "hash_buckets" else 1), fields[field]
-            if not text.isdecimal() or int(text) < least:
-                raise ConfigError(f"'{field}={text}' is no size; give a whole number from {least} up.")
-            values[field] = int(text)
-    return dataclasses.replace(spec, **values)  # pyrefly: ignore
+def _size(field: str, text: str) -> int:
+    least = 0 if field == "hash_buckets" else 1
+    if not text.isdecimal() or int(text) < least:
+        raise ConfigError(f"'{field}={text}' is no size; give a whole number from {least} up.")
+    return int(text)
+
+
+def _resized(spec: Spec, sizes: dict[str, int]) -> Spec:
+    own = {field: sizes[field] for field in _settable(spec) if field in sizes}
+    return dataclasses.replace(spec, **own)  # pyrefly: ignore

@@ -10,7 +10,7 @@ from samestep.common.runtime.worker import worker
 
 
 def _before_chunk_in_step_3(happens) -> None:
-    from samestep.torch_impl.pipeline import schedule as scheduled
+    from samestep.torch_impl.pipeline import timeline as scheduled
 
     plain, steps = scheduled.Timeline.step, []
 

@@ -11,7 +11,7 @@ import pytest
 
 from samestep.common.catalog import framework_info
 from samestep.common.errors import ConfigError
-from samestep.common.evidence.costs.deepspeed import cost
+from samestep.common.evidence.costs.deepspeed import deepspeed
 from samestep.common.evidence.parity import LOSS_BOUND
 from samestep.common.request import RunConfig, Techniques
 from samestep.common.run import parse
@@ -77,7 +77,7 @@ def test_what_the_law_says_each_stage_keeps() -> None:
     asked = RunConfig(workload=SIZED["mlp"], devices=2, optimizer="adamw", batch_size=48)
     for stage in STAGES:
         run = parse(apply_cell(row(stage), asked))
-        kept = bytes_of(cost(run, "gloo").footprints)[1]
+        kept = bytes_of(deepspeed(run, "gloo").footprints)[1]
         shares[stage] = [round(size / 4 / num_params(run.workload.model), 1) for size in kept]
     assert shares == {1: [1.5, 1.5, 0.5, 1.0], 2: [1.5, 1.5, 0.5, 1.0], 3: [1.0, 1.9, 0.5, 1.0]}
 

@@ -1,12 +1,13 @@
 """Neutral arrays <-> DTensors on a mesh of data x tensor."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.experimental import dtensor
 
 from samestep.common.batch import Batch
+from samestep.tf_impl import weights
 
 
 class Layouts:
@@ -41,24 +42,23 @@ class Layouts:
                 value = np.split(value, self.mesh.dim_size(axis), axis=dim)[coordinates[axis]]
         return value
 
-    def micro_batch(self, batch: Batch, micro: int, count: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """Gathers one micro-batch of every data shard.
+    def micro_batches(self, batch: Batch, count: int) -> list[tuple[tf.Tensor, tf.Tensor]]:
+        """Gathers the micro-batches, each of which has one of every data shard.
 
         Args:
             batch: The global batch.
-            micro: Which micro-batch, from 0.
             count: Into how many micro-batches each data shard is cut.
 
         Returns:
-            Inputs and targets, cut along the batch.
+            Inputs and targets of each, cut along the batch.
         """
         shards = self.mesh.dim_size("data")
-        parts = [batch.rows(each["data"] * count + micro, shards * count) for each in self.coordinates]
-        x, y = (
-            dtensor.pack([tf.constant(a) for a in arrays], self._batch(arrays[0].ndim))
-            for arrays in zip(*parts, strict=True)
-        )
-        return x, y
+        gathered = []
+        for micro in range(count):
+            parts = [batch.rows(shard * count + micro, shards * count) for shard in range(shards)]
+            inputs, targets = map(np.concatenate, zip(*parts, strict=True))
+            gathered.append((self.batch(inputs), self.batch(targets)))
+        return gathered
 
     def batch(self, array: np.ndarray) -> tf.Tensor:
         """Cuts a full array of examples along the batch."""
@@ -79,7 +79,6 @@ class Layouts:
         """Gathers a full array from all devices."""
         return dtensor.relayout(tensor, dtensor.Layout.replicated(self.mesh, tensor.shape.rank)).numpy()
 
-    def local_bytes(self, tensors: list[tf.Tensor]) -> list[int]:
+    def local_bytes(self, tensors: Iterable[tf.Tensor]) -> list[int]:
         """The bytes of the shards of tensors, together, on each of this process's devices."""
-        shards = zip(*map(dtensor.unpack, tensors), strict=True)
-        return [sum(shard.shape.num_elements() * shard.dtype.size for shard in each) for each in shards]
+        return [weights.nbytes(shards) for shards in zip(*map(dtensor.unpack, tensors), strict=True)]

@@ -5,7 +5,7 @@ write, since every tensor means the full one. Gradients and update are two funct
 2.21) moves the all-reduce of a gradient behind AdamW's arithmetic, which is not linear, and trains something else.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -49,15 +49,11 @@ class DTensorProgram:
     def step(self, batch: Batch) -> None:
         """Computes the gradients, then updates."""
         with self._expanded.first_time():
-            loss, gradients = self._gradients(self._micro_batches(batch))
+            loss, gradients = self._gradients(self.layouts.micro_batches(batch, self.run.accumulation_steps))
         self._apply(gradients, self.layouts.replicate(corrections(self.run.optimizer, self._step + 1)))
         self._gradients_bytes = self.layouts.local_bytes(gradients)
         self._losses.append(loss)
         self._step += 1
-
-    def _micro_batches(self, batch: Batch) -> list[tuple[tf.Tensor, tf.Tensor]]:
-        count = self.run.accumulation_steps
-        return [self.layouts.micro_batch(batch, micro, count) for micro in range(count)]
 
     def gradients(self, parts: list[tuple[tf.Tensor, tf.Tensor]]) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Accumulates the global mean loss and its gradients over micro-batches; each is laid out as its parameter."""
@@ -109,8 +105,8 @@ class DTensorProgram:
     def footprint(self) -> tuple[Footprint, ...]:
         """The shards that each device of this process holds; what a step gathers is in the expanded function only."""
         gathered = self._expanded.gathered_variable_bytes()
-        params_bytes = self._local_bytes(self.params.values())
-        slots_bytes = self._local_bytes(v for slot in self.slots.values() for v in slot.values())
+        params_bytes = self.layouts.local_bytes(v.read_value() for v in self.params.values())
+        slots_bytes = self.layouts.local_bytes(v.read_value() for slot in self.slots.values() for v in slot.values())
         rows = zip(self.layouts.devices, params_bytes, self._gradients_bytes, slots_bytes, strict=True)
         return tuple(
             Footprint(
@@ -123,9 +119,6 @@ class DTensorProgram:
             )
             for device, params, gradients, slots in rows
         )
-
-    def _local_bytes(self, variables: Iterable[dtensor.DVariable]) -> list[int]:
-        return self.layouts.local_bytes([variable.read_value() for variable in variables])
 
     def measures(self) -> Mapping[str, float]:
         """This strategy has no quantities of its own."""

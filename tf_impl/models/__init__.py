@@ -1,6 +1,4 @@
-"""The models in TensorFlow, written for one device."""
-
-import tensorflow as tf
+"""The models in TensorFlow, written for one device: plain classes, since a strategy keeps their variables by name."""
 
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.tf_impl.models.cnn import BabyCNN
@@ -12,6 +10,6 @@ from samestep.tf_impl.models.transformer import Transformer
 MODELS = {"mlp": Mlp, "cnn": BabyCNN, "transformer": Transformer, "ranker": Ranker}
 
 
-def build_model(spec: ModelSpec, variable: VariableFactory) -> tf.Module:
+def build_model(spec: ModelSpec, variable: VariableFactory) -> Mlp | BabyCNN | Transformer | Ranker:
     """The model of a spec; the factory makes its variables by neutral name."""
     return MODELS[spec.name](spec, variable)

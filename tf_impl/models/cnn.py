@@ -6,11 +6,10 @@ from samestep.common.workload.models.cnn import CnnSpec
 from samestep.tf_impl.models.layers import Convolution, Linear, VariableFactory, average_pool, gelu
 
 
-class BabyCNN(tf.Module):
+class BabyCNN:
     """[batch, height, width, channels] -> logits [batch, classes]."""
 
     def __init__(self, spec: CnnSpec, variable: VariableFactory) -> None:
-        super().__init__()
         self.image = spec.image
         self.blocks = [Convolution(variable, f"blocks/{block}") for block in range(2)]
         self.hidden = Linear(variable, "hidden")

@@ -2,31 +2,38 @@
 
 import math
 from collections.abc import Callable
-from typing import Protocol
 
 import tensorflow as tf
 
 from samestep.common.workload.models.transformer import NORM_EPSILON
 
+Lookup = Callable[[tf.Variable, tf.Tensor], tf.Tensor]
+"""Gathers rows [..., columns] of a table by ids [...], wherever the table is."""
 
-class VariableFactory(Protocol):
-    """What a strategy decides about the variables of a model.
 
-    Attributes:
-        lookup: Gathers rows [..., columns] of a table by ids [...], wherever the table is.
-    """
+class VariableFactory:
+    """What a strategy decides about the variables of a model: how they are made, and how tables are read."""
 
-    lookup: Callable[[tf.Variable, tf.Tensor], tf.Tensor]
+    def __init__(self, make: Callable[[str], tf.Variable], lookup: Lookup = tf.gather) -> None:
+        """Takes the strategy's decisions.
+
+        Args:
+            make: Makes the variable of a neutral name, holding its initial value.
+            lookup: Looks up rows of the tables.
+        """
+        self._make, self.lookup = make, lookup
+        self.by_name: dict[str, tf.Variable] = {}
 
     def __call__(self, name: str) -> tf.Variable:
-        """Makes the variable of a neutral name, holding its initial value."""
+        """Makes the variable of a neutral name, and remembers it."""
+        self.by_name[name] = self._make(name)
+        return self.by_name[name]
 
 
-class Linear(tf.Module):
+class Linear:
     """x @ kernel + bias, on the last dimension."""
 
     def __init__(self, variable: VariableFactory, name: str, bias: bool = True) -> None:
-        super().__init__()
         self.kernel = variable(f"{name}/kernel")
         self.bias = variable(f"{name}/bias") if bias else None
 
@@ -36,11 +43,10 @@ class Linear(tf.Module):
         return y if self.bias is None else y + self.bias
 
 
-class Convolution(tf.Module):
+class Convolution:
     """3x3, stride 1, same padding, on [batch, height, width, channels]."""
 
     def __init__(self, variable: VariableFactory, name: str) -> None:
-        super().__init__()
         self.kernel = variable(f"{name}/kernel")
         self.bias = variable(f"{name}/bias")
 
@@ -49,11 +55,10 @@ class Convolution(tf.Module):
         return tf.nn.conv2d(x, self.kernel, strides=1, padding="SAME") + self.bias
 
 
-class Norm(tf.Module):
+class Norm:
     """Layer normalisation over the last dimension, with the biased variance."""
 
     def __init__(self, variable: VariableFactory, name: str) -> None:
-        super().__init__()
         self.scale = variable(f"{name}/scale")
         self.bias = variable(f"{name}/bias")
 
@@ -64,11 +69,10 @@ class Norm(tf.Module):
         return centred * tf.math.rsqrt(variance + NORM_EPSILON) * self.scale + self.bias
 
 
-class Table(tf.Module):
+class Table:
     """A table whose rows are looked up by id."""
 
     def __init__(self, variable: VariableFactory, name: str) -> None:
-        super().__init__()
         self.table = variable(f"{name}/table")
         self.lookup = variable.lookup
 

@@ -6,11 +6,10 @@ from samestep.common.workload.models.mlp import MlpSpec
 from samestep.tf_impl.models.layers import Linear, VariableFactory, gelu
 
 
-class Mlp(tf.Module):
+class Mlp:
     """[batch, ...] -> logits [batch, classes]."""
 
     def __init__(self, spec: MlpSpec, variable: VariableFactory) -> None:
-        super().__init__()
         self.features = spec.features
         self.layers = [Linear(variable, f"layers/{layer}") for layer in range(spec.layers)]
 

@@ -6,11 +6,10 @@ from samestep.common.workload.models.ranker import RankerSpec
 from samestep.tf_impl.models.layers import Linear, Table, VariableFactory, gelu
 
 
-class Ranker(tf.Module):
+class Ranker:
     """Ids [batch, tables] -> logits [batch]."""
 
     def __init__(self, spec: RankerSpec, variable: VariableFactory) -> None:
-        super().__init__()
         self.tables = [Table(variable, f"tables/{i}") for i in range(len(spec.rows()))]
         self.hidden = [Linear(variable, f"hidden/{i}") for i in range(2)]
         self.output = Linear(variable, "output")

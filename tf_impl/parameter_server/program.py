@@ -36,11 +36,9 @@ class ParameterServerProgram:
     ) -> None:
         self.run = run
         self._workers, self._servers = run.num_devices, run.options.parameter_servers
-        self.hardware = Hardware(
-            note=f"{self._workers} worker processes, {self._servers} server processes", backend="grpc"
-        )
-        self._serial = run.options.is_serial
-        self._updates_per_step = 1 if self._serial else self._workers
+        note = f"{self._workers} worker processes, {self._servers} server processes"
+        self.hardware = Hardware(note=note, backend="grpc")
+        self._updates_per_step = 1 if run.options.is_serial else self._workers
         self.loss = mean_loss(run, self._updates_per_step)
         self.update = bind_update(run.optimizer)
         self._tables = {name: param for name, param in run.workload.model.params().items() if param.lookups}
@@ -58,7 +56,7 @@ class ParameterServerProgram:
             self.model, variables = weights.fresh_model(run, self._variable, _lookup)
             self.params = {name: _parts(variable) for name, variable in variables.items()}
             self.slots = {slot: self._zeros() for slot in run.optimizer.slots}
-            self.updates = Updates(part for parts in self.params.values() for part in parts)
+            self.updates = Updates(_flat(self.params))
         self._train = tf.function(self._worker_step)
         self._predict = tf.function(self.model)
 
@@ -72,8 +70,7 @@ class ParameterServerProgram:
         return weights.make_variable(value, name)
 
     def _zeros(self) -> dict[str, list[tf.Variable]]:
-        """Makes one kind of optimizer state, each part where the part of its parameter is."""
-        self._shards = 1
+        """Makes one kind of optimizer state, each part where the part of its parameter is, and in one piece."""
         return {name: [self._zeros_beside(part) for part in parts] for name, parts in self.params.items()}
 
     def _zeros_beside(self, part: tf.Variable) -> tf.Variable:
@@ -88,7 +85,7 @@ class ParameterServerProgram:
                 self._results[-in_flight].get()
             self._results.append(self.coordinator.schedule(self._train, args=self._arguments(batch, shard)))
             self._scheduled += 1
-        if self._serial:
+        if self.run.options.is_serial:
             self.coordinator.join()
         self._step += 1
 
@@ -106,9 +103,8 @@ class ParameterServerProgram:
 
     def gradients(self, x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, list[Gradient]]:
         """Accumulates the mean loss of one update and its gradients; those of tables stay rows."""
-        variables = [part for parts in self.params.values() for part in parts]
         parts = micro_batches(x, y, self.run.accumulation_steps)
-        return accumulate(self.model, self.loss, variables, parts, keep_rows=True)
+        return accumulate(self.model, self.loss, _flat(self.params), parts, keep_rows=True)
 
     def apply(self, corrections: tf.Tensor, gradients: list[Gradient]) -> None:
         """Clips by the global norm, then updates every part on the server that holds it.
@@ -117,14 +113,11 @@ class ParameterServerProgram:
             corrections: The optimizer's.
             gradients: In the order of the parameters' parts.
         """
-        clipped = iter(transform(gradients, self.run.techniques))
-        for name, parts in self.params.items():
-            for index, part in enumerate(parts):
-                slots = tuple(slot[name][index] for slot in self.slots.values())
-                gradient = next(clipped)
-                with tf.device(part.device):
-                    arguments = (part, tf.convert_to_tensor(gradient), slots, corrections)
-                    self.updates.alone(part, functools.partial(self.update, *arguments))
+        clipped, state = transform(gradients, self.run.techniques), map(_flat, self.slots.values())
+        for gradient, part, *slots in zip(clipped, _flat(self.params), *state, strict=True):
+            with tf.device(part.device):
+                arguments = (part, tf.convert_to_tensor(gradient), slots, corrections)
+                self.updates.alone(part, functools.partial(self.update, *arguments))
 
     def losses(self) -> list[float]:
         """The losses since the last call; a step's is the mean of its updates', each as its worker computed it."""
@@ -160,10 +153,8 @@ class ParameterServerProgram:
         sent_bytes = sum(copy.bytes for copy in found if not copy.source)
         updates = self._updates_per_step
         count = updates * len(self.params)
-        return tuple(
-            Exchange(name, count, updates * (full_bytes + self._rows_bytes))
-            for name, full_bytes in (("pull", self._read_bytes), ("push", sent_bytes))
-        )
+        pull = Exchange("pull", count, updates * (self._read_bytes + self._rows_bytes))
+        return pull, Exchange("push", count, updates * (sent_bytes + self._rows_bytes))
 
     def footprint(self) -> tuple[Footprint, ...]:
         """The chief reports for all: itself, the workers, which hold what they read, and the servers, which hold all."""
@@ -184,7 +175,7 @@ class ParameterServerProgram:
 
     def _server_footprint(self, device: str) -> Footprint:
         params_bytes, *slots_bytes = (
-            weights.nbytes(part for parts in kind.values() for part in parts if part.device == device)
+            weights.nbytes(part for part in _flat(kind) if part.device == device)
             for kind in (self.params, *self.slots.values())
         )
         return Footprint.uniform(device, params_bytes, sum(slots_bytes), "graph")
@@ -223,6 +214,11 @@ def _device(job: str, index: int) -> str:
 def _parts(variable: tf.Variable) -> list[tf.Variable]:
     """The parts of a variable, in order; one that is not cut is its own part."""
     return [variable] if isinstance(variable, tf.Variable) else list(variable.variables)
+
+
+def _flat(by_name: Mapping[str, list[tf.Variable]]) -> list[tf.Variable]:
+    """The parts of all variables, in order."""
+    return list(itertools.chain.from_iterable(by_name.values()))
 
 
 def _lookup(table: tf.Variable, ids: tf.Tensor) -> tf.Tensor:

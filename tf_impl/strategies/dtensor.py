@@ -6,9 +6,9 @@ Sent: gradients all-reduced along data; along tensor an activation per pair of l
 Use it when a layer does not fit one device, or to mix both axes without writing one collective.
 """
 
-import json
 import os
 
+import tensorflow as tf
 from tensorflow.experimental import dtensor
 
 from samestep.common.program import Hardware
@@ -39,9 +39,9 @@ def build(run: Run[DTensorOptions]) -> DTensorProgram:
 
 def _identify_client() -> None:
     """Sets the variables that DTensor reads; they repeat what TF_CONFIG says."""
-    described = json.loads(os.environ["TF_CONFIG"])
-    jobs = described["cluster"][described["task"]["type"]]
-    os.environ["DTENSOR_CLIENT_ID"] = str(described["task"]["index"])
+    task = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    jobs = task.cluster_spec().job_tasks(task.task_type)
+    os.environ["DTENSOR_CLIENT_ID"] = str(task.task_id)
     os.environ["DTENSOR_NUM_CLIENTS"] = str(len(jobs))
-    os.environ["DTENSOR_JOB_NAME"] = described["task"]["type"]
+    os.environ["DTENSOR_JOB_NAME"] = task.task_type
     os.environ["DTENSOR_JOBS"] = ",".join(jobs)

@@ -17,16 +17,14 @@ def build(run: Run) -> TrainingProgram:
     """Builds the program of one worker; TF_CONFIG says which, and where the others are."""
     device = use_own_device(run)
     kinds = tf.distribute.experimental.CommunicationImplementation
-    options = tf.distribute.experimental.CommunicationOptions(
-        implementation=kinds.RING if is_cpu(device) else kinds.AUTO
-    )
+    hint = kinds.RING if is_cpu(device) else kinds.AUTO
+    options = tf.distribute.experimental.CommunicationOptions(implementation=hint)
     strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
     sum_losses = tf.function(lambda own: strategy.reduce("SUM", own, axis=None), reduce_retracing=True)
     parts = Parts(
         strategy=strategy,
         # Also between GPUs: TensorFlow takes NCCL only where the hint is NCCL itself (CollectiveParamResolverLocal).
         hardware=Hardware(note="one process per device", backend="grpc"),
-        first_replica=strategy.cluster_resolver.task_id * len(strategy.extended.worker_devices),
         sum_losses=lambda own: sum_losses(tf.constant(own)).numpy() if len(own) else own,
     )
     return TrainingProgram(run, parts)

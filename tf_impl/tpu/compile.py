@@ -7,12 +7,14 @@ A process of its own, with jax and libtpu and without TensorFlow: both bring an 
 import ctypes
 import dataclasses
 import importlib.metadata
+import itertools
 import json
 import math
 import os
 import re
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -77,6 +79,12 @@ def compile_stablehlo(request: Request, stablehlo: bytes) -> Compiled:
         needed, available = (round(float(said[i]) * _UNITS[said[i + 1]]) for i in (1, 3))
         arguments = argument_bytes(step, request)
         return Compiled(request.topology, arguments, None, None, None, (), needed, available, False, compiler)
+    try:
+        hlo = executable.hlo_modules()[0].to_string()
+    except jax.errors.JaxRuntimeError:
+        raise Unavailable(
+            f"{compiler}: this jax cannot read what this libtpu compiles; pip install 'samestep[tpu]' brings its own."
+        ) from None
     memory = executable.get_compiled_memory_stats()
     live_bytes = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
     return Compiled(
@@ -85,7 +93,7 @@ def compile_stablehlo(request: Request, stablehlo: bytes) -> Compiled:
         temporary_bytes=memory.temp_size_in_bytes,
         code_bytes=memory.generated_code_size_in_bytes,
         flops=round(executable.cost_analysis()["flops"]),  # its optimal_seconds is negative for most programs
-        collectives=collectives(_hlo(executable, compiler)),
+        collectives=collectives(hlo),
         needed_bytes=live_bytes + memory.temp_size_in_bytes + memory.generated_code_size_in_bytes,
         hbm_bytes=topology.hbm_bytes,
         fits=True,
@@ -109,43 +117,32 @@ def _compile(module: ir.Module, request: Request, topology: Topology) -> xla_cli
     return devices[0].client.compile(module, xla_client.DeviceList(tuple(devices[: grid.size])), options)
 
 
-def _hlo(executable: xla_client.LoadedExecutable, compiler: str) -> str:
-    try:
-        return executable.hlo_modules()[0].to_string()
-    except jax.errors.JaxRuntimeError:
-        raise Unavailable(
-            f"{compiler}: this jax cannot read what this libtpu compiles; pip install 'samestep[tpu]' brings its own."
-        ) from None
-
-
 def annotate(step: ir.Operation, request: Request) -> None:
     """Writes into a step how each argument and result is cut over the partitions, and whose memory a result takes over."""
     with step.context:
         number = ir.IntegerType.get_signless(32)
-        shardings = [_sharding(step.type.inputs[i], split, request) for i, split in enumerate(request.splits)]
-        replicated = {"mhlo.sharding": ir.StringAttr.get("{replicated}")}
-        state = [{"mhlo.sharding": ir.StringAttr.get(sharding)} for sharding in shardings]
-        aliased = [each | {"tf.aliasing_output": ir.IntegerAttr.get(number, i)} for i, each in enumerate(state)]
-        for name, known, count in (
-            ("arg_attrs", aliased, len(step.type.inputs)),
-            ("res_attrs", state, len(step.type.results)),
-        ):
-            each = [*known, *[replicated] * (count - len(known))]
-            step.attributes[name] = ir.ArrayAttr.get([ir.DictAttr.get(attributes) for attributes in each])
+        arguments, results = (_shardings(shapes, request) for shapes in (step.type.inputs, step.type.results))
+        for index in range(len(request.splits)):
+            arguments[index]["tf.aliasing_output"] = ir.IntegerAttr.get(number, index)
+        for name, attributes in (("arg_attrs", arguments), ("res_attrs", results)):
+            step.attributes[name] = ir.ArrayAttr.get([ir.DictAttr.get(each) for each in attributes])
 
 
-def _sharding(shape: ir.RankedTensorType, split: int | None, request: Request) -> str:
-    if split is None or request.partitions == 1:
-        return "{replicated}"
-    parts = [request.partitions if dim == split else 1 for dim in range(shape.rank)]
-    return f"{{devices=[{','.join(map(str, parts))}]<=[{request.partitions}]}}"
+def _shardings(shapes: Sequence[ir.RankedTensorType], request: Request) -> list[dict[str, ir.Attribute]]:
+    """How each argument or result is cut: state as the request says, which comes first, and nothing else."""
+    shardings = []
+    for shape, split in itertools.zip_longest(shapes, request.splits):
+        parts = [request.partitions if dim == split else 1 for dim in range(shape.rank)]
+        cut = f"{{devices=[{','.join(map(str, parts))}]<=[{request.partitions}]}}"
+        sharding = "{replicated}" if split is None or request.partitions == 1 else cut
+        shardings.append({"mhlo.sharding": ir.StringAttr.get(sharding)})
+    return shardings
 
 
 def argument_bytes(step: ir.Operation, request: Request) -> int:
     """The bytes of one core's arguments, without the padding, which only a compiled program has."""
     total = 0
-    for index, each in enumerate(step.type.inputs):
-        split = request.splits[index] if index < len(request.splits) else None
+    for each, split in itertools.zip_longest(step.type.inputs, request.splits):
         size = math.prod(each.shape) * each.element_type.width // 8
         total += size if split is None else size // request.partitions
     return total

@@ -6,15 +6,8 @@ import re
 
 from samestep.common.ledger import Collective
 
-_INSTRUCTION = re.compile(r"^ *(?:ROOT )?(%[\w.-]+) = (.*?) ([a-z][\w-]*)\((.*)$")
-_COLLECTIVES = (
-    "all-reduce",
-    "all-gather",
-    "reduce-scatter",
-    "all-to-all",
-    "collective-permute",
-    "collective-broadcast",
-)
+_INSTRUCTION = re.compile(r"^ *(?:ROOT )?(%[\w.-]+) = (.*?) ([a-z][\w-]*)\((.*)$", re.MULTILINE)
+_COLLECTIVE = re.compile("all-(reduce|gather|to-all)|reduce-scatter|collective-(permute|broadcast)")
 _ARRAY = re.compile(r"\b(pred|[a-z]+\d+)[a-z\d]*\[([\d,]*)\]")
 
 
@@ -24,21 +17,15 @@ def collectives(hlo: str) -> tuple[Collective, ...]:
     One that runs beside other work stands in several fusions, under one channel.
     """
     sizes: dict[str, int] = {}
-    found: dict[tuple[str, str], int] = {}
-    for name, shape, operation, rest in (
-        match.groups() for match in map(_INSTRUCTION.match, hlo.splitlines()) if match
-    ):
+    handed: dict[str, dict[str, int]] = collections.defaultdict(dict)
+    for name, shape, operation, rest in _INSTRUCTION.findall(hlo):
         sizes[name] = _nbytes(shape)
         kind = operation.removesuffix("-start")
-        if kind in _COLLECTIVES:
-            handed = re.findall(r"%[\w.-]+", rest.partition(")")[0])
+        if _COLLECTIVE.fullmatch(kind):
+            operands = re.findall(r"%[\w.-]+", rest.partition(")")[0])
             channel = re.search(r"channel_id=(\d+)", rest)
-            found[kind, channel[1] if channel else name] = sum(sizes[operand] for operand in handed)
-    counts = collections.Counter(kind for kind, _ in found)
-    return tuple(
-        Collective(kind, counts[kind], sum(size for (each, _), size in found.items() if each == kind))
-        for kind in sorted(counts)
-    )
+            handed[kind][channel[1] if channel else name] = sum(sizes[operand] for operand in operands)
+    return tuple(Collective(kind, len(each), sum(each.values())) for kind, each in sorted(handed.items()))
 
 
 def _nbytes(shape: str) -> int:

@@ -5,15 +5,13 @@ clip, update. Only the variables are gone: a compiler that has no device cannot 
 arguments and returns it changed.
 """
 
-import dataclasses
-
-import numpy as np
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 from samestep.common.batch import Batch
 from samestep.common.strategy import Run
 from samestep.tf_impl.models import build_model
+from samestep.tf_impl.models.layers import VariableFactory
 from samestep.tf_impl.optimizers import corrections
 from samestep.tf_impl.step import accumulate, bind_update, mean_loss, micro_batches, transform
 
@@ -40,22 +38,6 @@ class FunctionalVariable:
     __rmul__ = __mul__
 
 
-@dataclasses.dataclass(frozen=True)
-class Arguments:
-    """A variable factory for models whose parameters are a function's arguments.
-
-    Attributes:
-        values: Neutral name -> argument.
-    """
-
-    values: dict[str, tf.Tensor]
-    lookup = staticmethod(tf.gather)
-
-    def __call__(self, name: str) -> tf.Tensor:
-        """The argument that stands for a variable."""
-        return self.values[name]
-
-
 class Step:
     """One training step of one of `replicas` cores: (parameters, optimizer state, shard, corrections) -> new state, loss."""
 
@@ -64,7 +46,6 @@ class Step:
         self.shapes = {name: param.shape for name, param in run.workload.model.params().items()}
         self.loss = mean_loss(run)
         self.update = bind_update(run.optimizer)
-        self.dtype = tf.as_dtype(run.dtype)
         self.replicas = replicas
 
     def __call__(self, *arguments: tf.Tensor) -> list[tf.Tensor]:
@@ -78,23 +59,20 @@ class Step:
             Parameters and optimizer state in that order, and this core's part of the loss.
         """
         *state, x, y, now = arguments
-        count = len(self.shapes)
-        kinds = [dict(zip(self.shapes, state[i : i + count], strict=True)) for i in range(0, len(state), count)]
-        loss, gradients = self.gradients(kinds[0], x, y)
-        updated = self.apply(kinds, gradients, now)
-        return [value for values in updated for value in values.values()] + [loss]
+        loss, gradients = self.gradients(state[: len(self.shapes)], x, y)
+        return [*self.apply(state, gradients, now), loss]
 
-    def gradients(self, params: dict[str, tf.Tensor], x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    def gradients(self, params: list[tf.Tensor], x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Accumulates this core's part of the loss and of the gradient of the global mean loss.
 
         Args:
-            params: By neutral name.
+            params: In the model's order.
             x: Inputs of this core's shard.
             y: Its targets.
         """
-        model = build_model(self.run.workload.model, Arguments(params))
-        parts = micro_batches(x, y, self.run.accumulation_steps)
-        return accumulate(model, self.loss, list(params.values()), parts)
+        by_name = dict(zip(self.shapes, params, strict=True))
+        model = build_model(self.run.workload.model, VariableFactory(by_name.__getitem__))
+        return accumulate(model, self.loss, params, micro_batches(x, y, self.run.accumulation_steps))
 
     def exchange(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
         """Sums every gradient over all replicas, as TPUStrategy does, whose own operation is in the TPU's wheel only."""
@@ -103,35 +81,30 @@ class Step:
         group = [list(range(self.replicas))]
         return [gen_xla_ops.xla_all_reduce(g, group, reduce_op="Add", mode="CrossReplica") for g in gradients]
 
-    def apply(
-        self, state: list[dict[str, tf.Tensor]], gradients: list[tf.Tensor], corrections: tf.Tensor
-    ) -> list[dict[str, tf.Tensor]]:
+    def apply(self, state: list[tf.Tensor], gradients: list[tf.Tensor], corrections: tf.Tensor) -> list[tf.Tensor]:
         """Sums the gradients, clips by the global norm, then updates every parameter.
 
         Args:
-            state: The parameters, then each kind of optimizer state, by neutral name.
+            state: The parameters, then each kind of optimizer state in the same order.
             gradients: This core's, in the order of the parameters.
             corrections: The optimizer's.
 
         Returns:
             The new state, like the old.
         """
-        gradients = transform(self.exchange(gradients), self.run.techniques)
-        kinds = [{name: FunctionalVariable(value) for name, value in values.items()} for values in state]
-        for name, gradient in zip(self.shapes, gradients, strict=True):
-            param, *slots = (variables[name] for variables in kinds)
+        variables = [FunctionalVariable(value) for value in state]
+        for index, gradient in enumerate(transform(self.exchange(gradients), self.run.techniques)):
+            param, *slots = variables[index :: len(self.shapes)]
             self.update(param, gradient, slots, corrections)
-        return [{name: variable.value for name, variable in variables.items()} for variables in kinds]
+        return [variable.value for variable in variables]
 
     def specs(self, batch: Batch) -> list[tf.TensorSpec]:
         """Shapes and dtypes of the arguments."""
-        shapes = list(self.shapes.values()) * (1 + len(self.run.optimizer.slots))
+        params = [tf.TensorSpec(shape, self.run.dtype) for shape in self.shapes.values()]
+        shard = batch.rows(0, self.replicas)
+        x, y = (tf.TensorSpec(a.shape, self.run.dtype if a.dtype.kind == "f" else a.dtype) for a in shard)
         now = tf.TensorSpec.from_tensor(corrections(self.run.optimizer, 1))
-        state = [tf.TensorSpec(shape, self.dtype) for shape in shapes]
-        return [*state, *(self._spec(array) for array in batch.rows(0, self.replicas)), now]
-
-    def _spec(self, array: np.ndarray) -> tf.TensorSpec:
-        return tf.TensorSpec(array.shape, self.dtype if array.dtype.kind == "f" else array.dtype)
+        return [*params * (1 + len(self.run.optimizer.slots)), x, y, now]
 
 
 def lower(step: Step, batch: Batch) -> bytes:

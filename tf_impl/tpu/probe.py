@@ -1,7 +1,6 @@
 """Whether a TPU can be reached. It is found out before TensorFlow is imported, which would wait for the TPU for minutes."""
 
 import importlib.metadata
-import queue
 import socket
 import threading
 from pathlib import Path
@@ -26,10 +25,8 @@ def probe(tpu: str) -> None:
     if tpu == "local":
         _probe_local()
     elif tpu.startswith("grpc://"):
-        host, port = grpc_address(tpu)
-        _connect(
-            (host, port), f"--tpu {tpu}: nobody answers there ({{}}); start the TPU, correct the address, {_INSTEAD}."
-        )
+        message = f"--tpu {tpu}: nobody answers there ({{}}); start the TPU, correct the address, {_INSTEAD}."
+        _connect(grpc_address(tpu), message)
     else:
         _probe_name(tpu)
 
@@ -75,28 +72,23 @@ def _probe_name(tpu: str) -> None:
 
 
 def _installed(name: str) -> bool:
-    try:
-        importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
+    return any(importlib.metadata.distributions(name=name))
 
 
 def _connect(address: tuple[str, int], message: str) -> None:
     """Tries to connect, in a second thread, because a socket's timeout does not bound a name server's silence."""
-    answers: queue.Queue[OSError | None] = queue.Queue()
+    answers: list[OSError | None] = []
 
     def connect() -> None:
         try:
             socket.create_connection(address, PROBE_SECONDS).close()
-            answers.put(None)
+            answers.append(None)
         except OSError as error:
-            answers.put(error)
+            answers.append(error)
 
-    threading.Thread(target=connect, daemon=True).start()
-    try:
-        error = answers.get(timeout=2 * PROBE_SECONDS)
-    except queue.Empty:
-        error = TimeoutError("the name server is silent")
+    thread = threading.Thread(target=connect, daemon=True)
+    thread.start()
+    thread.join(2 * PROBE_SECONDS)
+    error = answers[0] if answers else TimeoutError("the name server is silent")
     if error is not None:
         raise Unavailable(message.format(error.strerror or error))

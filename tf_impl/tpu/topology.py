@@ -49,12 +49,12 @@ class Topology:
 
     Attributes:
         name: As the user spelled it, which is also how the compiler spells it.
-        generation: A key of `GENERATIONS`.
+        generation: Of its chips.
         chips: Along each dimension.
     """
 
     name: str
-    generation: str
+    generation: Generation
     chips: tuple[int, ...]
 
     @classmethod
@@ -68,23 +68,19 @@ class Topology:
         if generation not in GENERATIONS:
             raise unknown("TPU generation", generation, GENERATIONS, "Write generation:grid, as in v5e:2x2.")
         dims = GENERATIONS[generation].dims
-        example = "x".join(["2", "2", "1"][:dims])
+        wrong = f"--tpu-topology is '{text}'"
+        example = f"{generation}:{'x'.join(['2', '2', '1'][:dims])}"
         if not re.fullmatch(r"[1-9][0-9]{0,2}(x[1-9][0-9]{0,2})+", grid) or grid.count("x") + 1 not in (2, dims):
-            raise ConfigError(
-                f"--tpu-topology is '{text}'; give the chips of {generation} along its {dims} dimensions, as in "
-                f"{generation}:{example}."
-            )
+            raise ConfigError(f"{wrong}; give the chips of {generation} along its {dims} dimensions, as in {example}.")
         chips = tuple(int(size) for size in grid.split("x"))
         if any(size > 1 and size % 2 for size in chips[:2]):
-            raise ConfigError(
-                f"--tpu-topology is '{text}'; the first two sizes are each 1 or even, as in {generation}:{example}."
-            )
-        return cls(text, generation, chips)
+            raise ConfigError(f"{wrong}; the first two sizes are each 1 or even, as in {example}.")
+        return cls(text, GENERATIONS[generation], chips)
 
     @property
     def cores(self) -> int:
         """The number of its cores."""
-        return math.prod(self.chips) * GENERATIONS[self.generation].cores_per_chip
+        return math.prod(self.chips) * self.generation.cores_per_chip
 
     @property
     def chips_per_host(self) -> list[int]:
@@ -94,7 +90,7 @@ class Topology:
     @property
     def hbm_bytes(self) -> int:
         """The memory of a core."""
-        return round(GENERATIONS[self.generation].hbm_gib * 2**30)
+        return round(self.generation.hbm_gib * 2**30)
 
 
 def require_compiler() -> None:

@@ -8,7 +8,7 @@ import torch
 from torch.distributed import rpc
 
 from samestep.common.program import TrainState
-from samestep.torch_impl.rpc.serving import Served
+from samestep.torch_impl.rpc.group import Served
 
 Wanted = Sequence[torch.Tensor | None]
 """For each parameter the ids of the rows that are meant, or None for all of it."""
@@ -60,7 +60,7 @@ class Server:
         self._lock = threading.Lock()
         self._version = 0
         self._updates = _Round(num_workers if synchronous else 1, self._update, self._lock)
-        self._losses = _Round(num_workers, _add_up, threading.Lock())
+        self._losses = _Round(num_workers, lambda losses: torch.stack(losses).sum(dim=0), threading.Lock())
 
     def pull(self, wanted: Wanted) -> tuple[list[torch.Tensor], int]:
         """Copies the parameters or rows that are wanted; returns them, and how many updates they have seen."""
@@ -107,10 +107,6 @@ class Server:
     def snapshot(self, step: int) -> TrainState:
         """Copies the server's part of the state."""
         return self._served.local_state.snapshot(step)
-
-
-def _add_up(losses: list[torch.Tensor]) -> torch.Tensor:
-    return torch.stack(losses).sum(dim=0)
 
 
 _LOCAL: list[Server] = []

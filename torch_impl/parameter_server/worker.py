@@ -1,13 +1,18 @@
-"""The program of a parameter server's worker: it pulls, computes its shard, and pushes."""
+"""A parameter server's worker: it pulls, computes its shard, and pushes.
 
+What it pulls and what it computes on it has two modes: a copy of the whole model, or rows of its tables.
+"""
+
+import contextlib
 import itertools
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch.distributed import rpc
+from torch.nn.parallel import DistributedDataParallel
 
 from samestep.common.batch import Batch
 from samestep.common.ledger import Exchange, Footprint
@@ -15,18 +20,111 @@ from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.torch_impl import devices, weights
 from samestep.torch_impl.exchanges import CountExchanges
-from samestep.torch_impl.local_state import merge
+from samestep.torch_impl.local_state import build_local_state, merge
+from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.parameter_server import server
-from samestep.torch_impl.parameter_server.pull_modes import PullMode
-from samestep.torch_impl.rpc.group import leave_rpc, worker_name
-from samestep.torch_impl.rpc.serving import CPU
+from samestep.torch_impl.parameter_server.server import Wanted
+from samestep.torch_impl.pipeline.stages import Stage
+from samestep.torch_impl.rpc.group import CPU, leave_rpc, worker_name
 from samestep.torch_impl.step import accumulate, mean_loss
+
+
+class PullEverything:
+    """The server holds the whole model; a worker has a copy to compute on.
+
+    Attributes:
+        stage: The part of the model that the worker runs.
+        local_state: Of what stays on the workers: nothing does.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.local_state = None
+        self._parameters = list(stage.parameters())
+
+    def wanted(self, x: torch.Tensor) -> Wanted:
+        """Every parameter, whole."""
+        return [None] * len(self._parameters)
+
+    def accept(self, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Copies the values into the copy's parameters, whose gradients will be pushed; those of the last step are dropped."""
+        with torch.no_grad():
+            for parameter, value in zip(self._parameters, values, strict=True):
+                parameter.copy_(value)
+                parameter.grad = None
+        return [*self._parameters]
+
+    def logits(self, leaves: Sequence[torch.Tensor], x: torch.Tensor, first: int = 0) -> torch.Tensor:
+        """Computes the logits of some rows on the copy.
+
+        Args:
+            leaves: What was pulled.
+            x: The rows' inputs.
+            first: Which of the inputs that were pulled for is the first of them.
+        """
+        return self.stage(x)
+
+    def exchange(self, last: bool) -> contextlib.AbstractContextManager[None]:
+        """Nothing is exchanged among workers."""
+        return contextlib.nullcontext()
+
+    def update(self) -> None:
+        """Nothing: the server updates everything."""
+
+
+class PullRows:
+    """The server holds tables of rows; the layers above them stay on the workers, under DDP.
+
+    Attributes:
+        stage: The part of the model that the worker runs.
+        local_state: Of what stays on the workers.
+    """
+
+    def __init__(self, run: Run, stage: Stage, workers: dist.ProcessGroup) -> None:
+        self.stage = stage
+        self._optimizer = build_optimizer(run.optimizer, stage.parameters())
+        self.local_state = build_local_state(run, self._optimizer, stage.model)
+        self._above = DistributedDataParallel(stage, process_group=workers)
+        self._above.register_comm_hook(workers, _sum)  # DDP's own would take the mean
+
+    def wanted(self, x: torch.Tensor) -> Wanted:
+        """One row of each table per example."""
+        return list(x.T)
+
+    def accept(self, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Makes leaves of the rows: their gradients will be pushed, those of the last step are dropped."""
+        self._optimizer.zero_grad()
+        return [value.requires_grad_() for value in values]
+
+    def logits(self, leaves: Sequence[torch.Tensor], x: torch.Tensor, first: int = 0) -> torch.Tensor:
+        """Computes the logits of some examples from their rows, side by side.
+
+        Args:
+            leaves: The rows that were pulled.
+            x: The examples' inputs.
+            first: Which of the inputs that were pulled for is the first of them.
+        """
+        return self._above(torch.cat([leaf[first : first + len(x)] for leaf in leaves], dim=1))
+
+    def exchange(self, last: bool) -> contextlib.AbstractContextManager[None]:
+        """The gradients of the layers above are all-reduced on the last micro-batch."""
+        return contextlib.nullcontext() if last else self._above.no_sync()
+
+    def update(self) -> None:
+        """Updates the layers above, on every worker alike."""
+        self._optimizer.step()
+
+
+def _sum(workers: dist.ProcessGroup, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """A communication hook of DDP: the gradients' sum."""
+    work = dist.all_reduce(bucket.buffer(), group=workers, async_op=True)
+    return work.get_future().then(lambda done: done.value()[0])
 
 
 class WorkerProgram:
     """A worker in training."""
 
-    def __init__(self, run: Run, mode: PullMode, hardware: Hardware) -> None:
+    def __init__(self, run: Run, mode: PullEverything | PullRows, hardware: Hardware) -> None:
         self.hardware = hardware
         self._mode, self._loss = mode, mean_loss(run)
         self._rank = dist.get_rank()
@@ -54,9 +152,7 @@ class WorkerProgram:
                 loss.backward()
             return loss
 
-        loss = accumulate(self._accumulation_steps, batch, self._shard, forward_backward)
-        assert loss is not None, "every micro-batch of a worker has a loss"
-        self._losses.append(loss)
+        self._losses.append(accumulate(self._accumulation_steps, batch, self._shard, forward_backward))
         self._gradients_bytes = weights.nbytes(parameter.grad for parameter in mode.stage.parameters())
         pushed = (wanted, [leaf.grad for leaf in leaves], version)
         self._staleness.append(rpc.rpc_sync(self._server, server.push, (self._rank, pushed)))

@@ -1,6 +1,6 @@
 """Parts of a model along its depth, as modules in which every parameter keeps its neutral name."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 import torch
@@ -105,8 +105,3 @@ def output_shapes(run: Run, num_stages: int, rows: int) -> tuple[torch.Size, ...
             x = run_segments([functions[segment.name] for segment in segments], x)
             shapes.append(x.shape)
     return tuple(shapes)
-
-
-def named_weights(stages: Mapping[int, Stage]) -> dict[str, weights.Weight]:
-    """The parameters of several stages by neutral name."""
-    return {name: weight for stage in stages.values() for name, weight in weights.named_weights(stage.model).items()}

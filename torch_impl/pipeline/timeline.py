@@ -5,16 +5,10 @@ import dataclasses
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-
-class ChunkedStage(Protocol):
-    """The part of torch's `PipelineStage` through which a schedule computes (the same in torch 2.6 to 2.13)."""
-
-    stage_index: int
-    forward_one_chunk: Callable[..., object]
-    backward_one_chunk: Callable[..., object]
-    backward_weight_one_chunk: Callable[..., object]
+if TYPE_CHECKING:
+    from torch.distributed.pipelining import PipelineStage
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,27 +38,22 @@ class Timeline:
         self._steps: list[tuple[float, float]] = []
         self._start = 0.0
 
-    def watch(self, stage: ChunkedStage) -> None:
-        """Records the stage's computations as events from now on."""
-        stage.forward_one_chunk = self._timed(stage.forward_one_chunk, stage.stage_index, "F")
-        stage.backward_weight_one_chunk = self._timed(stage.backward_weight_one_chunk, stage.stage_index, "W")
-        whole = self._timed(stage.backward_one_chunk, stage.stage_index, "B")
-        inputs = self._timed(stage.backward_one_chunk, stage.stage_index, "I")
+    def watch(self, stage: "PipelineStage") -> None:
+        """Records the computations of a stage as events from now on.
 
-        def backward_one_chunk(
-            bwd_chunk_id: int, loss: object = None, full_backward: bool = True, last_backward: bool = False
-        ) -> object:
-            chosen = whole if full_backward else inputs
-            return chosen(bwd_chunk_id, loss=loss, full_backward=full_backward, last_backward=last_backward)
-
-        stage.backward_one_chunk = backward_one_chunk
+        A schedule computes through three methods of torch's `PipelineStage` (the same in torch 2.6 to 2.13).
+        """
+        for kind, name in (("F", "forward"), ("B", "backward"), ("W", "backward_weight")):
+            method = f"{name}_one_chunk"
+            setattr(stage, method, self._timed(getattr(stage, method), stage.stage_index, kind))
 
     def _timed(self, compute: Callable[..., object], stage: int, kind: str) -> Callable[..., object]:
         def timed(microbatch: int, *arguments: object, **options: object) -> object:
             start = time.perf_counter()
             result = compute(microbatch, *arguments, **options)
             end = time.perf_counter()
-            self.events.append(Event(kind, stage, microbatch, start - self._start, end - self._start))
+            chosen = kind if options.get("full_backward", True) else "I"  # schedules pass it by its name
+            self.events.append(Event(chosen, stage, microbatch, start - self._start, end - self._start))
             return result
 
         return timed

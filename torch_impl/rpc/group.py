@@ -1,12 +1,110 @@
-"""The group of RPC workers, one per process, named as the roles of the run."""
+"""The group of RPC workers, one per process, named as the roles of the run; and what a worker serves to its callers."""
 
 import contextlib
 import os
+import threading
+from collections.abc import Mapping
 
+import numpy as np
+import torch
 import torch.distributed as dist
 from torch.distributed import rpc
 
-from samestep.torch_impl.rendezvous import timeout_seconds
+from samestep.common.batch import Batch
+from samestep.common.ledger import Exchange, Footprint
+from samestep.common.program import Hardware, TrainState
+from samestep.common.strategy import Run
+from samestep.torch_impl import devices, weights
+from samestep.torch_impl.local_state import build_local_state
+from samestep.torch_impl.optimizers import build_optimizer
+from samestep.torch_impl.pipeline.stages import Stage
+
+CPU = torch.device("cpu")
+"""Between workers RPC moves tensors of the CPU."""
+
+
+class Served:
+    """A stage's parameters with their optimizer, in the process that holds them.
+
+    Attributes:
+        parameters: In the order of their neutral names.
+        optimizer: Over them.
+        local_state: Of both.
+        opened: Set once calls may use the parameters: a state that is continued has been restored.
+        updated: Released after each update.
+    """
+
+    def __init__(self, run: Run, stage: Stage) -> None:
+        self.parameters = list(stage.parameters())
+        self.optimizer = build_optimizer(run.optimizer, self.parameters)
+        self.local_state = build_local_state(run, self.optimizer, stage.model)
+        self.opened = threading.Event()
+        self.updated = threading.Semaphore(0)
+        self._gradients_bytes = 0
+        self.optimizer.register_step_pre_hook(self._measure_gradients)
+        self.optimizer.register_step_post_hook(lambda *_: self.updated.release())
+
+    def _measure_gradients(self, *_: object) -> None:
+        self._gradients_bytes = weights.nbytes(parameter.grad for parameter in self.parameters)
+
+    def footprint(self) -> Footprint:
+        """The tensors of this process, with the gradients of the last update."""
+        return self.local_state.footprint(CPU, self._gradients_bytes)
+
+
+class ServingProgram:
+    """A process whose part of every step is done by the calls of others; it keeps in step by waiting for the updates."""
+
+    # It stays a Program, and does not just serve until it is stopped: it leaves the group together with the others,
+    # its traffic counts in the same windows as theirs, and its footprint is measured by itself.
+
+    def __init__(self, served: Served, hardware: Hardware, updates_per_step: int) -> None:
+        self.hardware = hardware
+        self._served = served
+        self._updates_per_step = updates_per_step
+
+    def step(self, batch: Batch) -> None:
+        """Opens for calls; over when the step's updates have been applied."""
+        self._served.opened.set()
+        for _ in range(self._updates_per_step):
+            self._served.updated.acquire()
+
+    def losses(self) -> list[float]:
+        """Nothing: the callers have them."""
+        return []
+
+    def predict(self, inputs: np.ndarray) -> np.ndarray:
+        """Nothing of use: the callers predict."""
+        return inputs
+
+    def state(self) -> TrainState:
+        """Nothing: rank 0 fetches this process's part by a call."""
+        return TrainState(0, {}, {})
+
+    def restore(self, state: TrainState) -> None:
+        """Copies this process's part in place, before it opens for calls."""
+        self._served.local_state.restore(state)
+
+    def observe(self, batch: Batch) -> tuple[Exchange, ...]:
+        """Takes part in one more step; calls are not counted."""
+        self.step(batch)
+        return ()
+
+    def footprint(self) -> tuple[Footprint, ...]:
+        """The tensors of this process."""
+        return (self._served.footprint(),)
+
+    def measures(self) -> Mapping[str, float]:
+        """Nothing: the callers have them."""
+        return {}
+
+    def sync(self) -> None:
+        """Returns at once: a step is over when its updates have been applied."""
+
+    def close(self) -> None:
+        """Leaves once all do."""
+        leave_rpc()
+        devices.leave_group()
 
 
 def worker_name(rank: int) -> str:
@@ -26,7 +124,7 @@ def join_rpc() -> None:
     rank, world_size = own_rank(), int(os.environ["WORLD_SIZE"])
     # Over TCP even on one machine, where it would pass by the wire through shared memory. (Private names, torch 2.13.)
     options = rpc.TensorPipeRpcBackendOptions(
-        num_worker_threads=8, rpc_timeout=timeout_seconds(), _transports=["uv"], _channels=["basic"]
+        num_worker_threads=8, rpc_timeout=devices.timeout_seconds(), _transports=["uv"], _channels=["basic"]
     )
     rpc.init_rpc(worker_name(rank), rank=rank, world_size=world_size, rpc_backend_options=options)
 

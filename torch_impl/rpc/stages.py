@@ -8,7 +8,7 @@ from torch.distributed import rpc
 
 from samestep.common.program import TrainState
 from samestep.torch_impl.pipeline.stages import Stage
-from samestep.torch_impl.rpc.serving import Served
+from samestep.torch_impl.rpc.group import Served
 from samestep.torch_impl.step import Loss
 
 

@@ -15,7 +15,6 @@ from torch import nn
 
 from samestep.common.strategy import Run
 from samestep.torch_impl.devices import join_group, own_shard, synchronize, use_device
-from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.options import C10dOptions
 from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
 
@@ -80,14 +79,5 @@ def build(run: Run[C10dOptions]) -> TrainingProgram:
     hardware = join_group(run, device)
     model = build_fresh_model(run, device)
     exchange = FlatExchange(model, device, ring_all_reduce if run.options.ring else dist.all_reduce)
-    parts = Parts(
-        model=model,
-        bare=model,
-        optimizer=build_optimizer(run.optimizer, model.parameters()),
-        device=device,
-        hardware=hardware,
-        shard=own_shard(),
-        exchange=exchange,
-        measures=exchange.measures,
-    )
+    parts = Parts(bare=model, hardware=hardware, shard=own_shard(), exchange=exchange, measures=exchange.measures)
     return TrainingProgram(run, parts)

@@ -8,13 +8,11 @@ Use it when the model fits one device and there are several.
 import contextlib
 from collections.abc import Callable, Mapping
 
-import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from samestep.common.strategy import Run
 from samestep.torch_impl.devices import join_group, own_shard, use_device
-from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.options import DdpOptions
 from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
 from samestep.torch_impl.upstream import ddp_logging_data
@@ -55,13 +53,11 @@ def build(run: Run[DdpOptions]) -> TrainingProgram:
     bare = build_fresh_model(run, device)
     model = wrap(bare, run.options.bucket_bytes)
     parts = Parts(
-        model=model,
         bare=bare,
-        optimizer=build_optimizer(run.optimizer, model.parameters()),
-        device=device,
         hardware=hardware,
+        model=model,
         shard=own_shard(),
-        gradient_averaging_factor=dist.get_world_size(),
+        averages_gradients=True,
         exchange=exchange_on_last(model),
         measures=lambda: measure_overlap(model),
     )

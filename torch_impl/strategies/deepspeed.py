@@ -14,18 +14,17 @@ from typing import Any, cast
 
 import deepspeed
 import torch
-from deepspeed import utils
 
 from samestep.common.request import Techniques
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, num_params
-from samestep.torch_impl.deepspeed_engine import EngineProgram, EngineUpdate
-from samestep.torch_impl.deepspeed_layouts import LAYOUTS, EngineOptimizerState
+from samestep.torch_impl.deepspeed_engine import EngineState, EngineUpdate
 from samestep.torch_impl.devices import join_group, own_shard, use_device
-from samestep.torch_impl.optimizers import build_optimizer
+from samestep.torch_impl.optimizers import SLOT_KEYS, build_optimizer
 from samestep.torch_impl.options import DeepSpeedOptions
 from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
 from samestep.torch_impl.upstream import without_shared_memory_op
+from samestep.torch_impl.weights import named_weights
 
 
 def engine_config(model: ModelSpec, stage: int) -> dict[str, Any]:
@@ -47,14 +46,14 @@ def engine_config(model: ModelSpec, stage: int) -> dict[str, Any]:
     }
 
 
-def build(run: Run[DeepSpeedOptions]) -> EngineProgram:
+def build(run: Run[DeepSpeedOptions]) -> TrainingProgram:
     """Builds the program of one rank."""
-    device, stage = use_device(run), run.options.zero_stage
+    device = use_device(run)
     hardware = join_group(run, device)
     without_shared_memory_op()
     bare = build_fresh_model(run, device)
     optimizer = build_optimizer(run.optimizer, bare.parameters())
-    settings = engine_config(run.workload.model, stage)
+    settings = engine_config(run.workload.model, run.options.zero_stage)
     engine, *_ = deepspeed.initialize(model=bare, optimizer=optimizer, config=settings)
 
     @contextlib.contextmanager
@@ -62,21 +61,19 @@ def build(run: Run[DeepSpeedOptions]) -> EngineProgram:
         engine.set_gradient_accumulation_boundary(last)
         yield
 
-    update, layout = EngineUpdate(engine, run.techniques), LAYOUTS[stage](engine)
-    shard = own_shard()
+    update = EngineUpdate(engine, run.techniques)
+    state = EngineState(named_weights(bare), SLOT_KEYS[run.optimizer.name], engine, update)
     parts = Parts(
-        model=engine,
         bare=bare,
-        optimizer=cast(torch.optim.Optimizer, update),
-        device=device,
         hardware=hardware,
-        shard=shard,
-        gradient_averaging_factor=shard[1],
+        model=engine,
+        optimizer=cast(torch.optim.Optimizer, update),
+        shard=own_shard(),
+        averages_gradients=True,
         exchange=exchange,
-        full_tensor=utils.safe_get_full_fp32_param,
-        copy_shard=layout.write,
-        optimizer_state=EngineOptimizerState(),
+        local_state=state,
+        watch=lambda: state.followed,
     )
-    # The update transforms the gradients; the inner program sees none.
+    # The update transforms the gradients; the program around it sees none.
     inner = dataclasses.replace(run, techniques=Techniques(accumulation_steps=run.accumulation_steps))
-    return EngineProgram(TrainingProgram(inner, parts), engine, update, layout)
+    return TrainingProgram(inner, parts)

@@ -6,6 +6,7 @@ Use it to see why nobody does it any more: the master's work grows with the numb
 """
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Iterator, Mapping
 
@@ -16,7 +17,6 @@ from samestep.common.ledger import Footprint
 from samestep.common.program import Hardware
 from samestep.common.strategy import Run
 from samestep.torch_impl.devices import use_device
-from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
 from samestep.torch_impl.replicas import CountedDataParallel, Replicas
 
@@ -47,23 +47,15 @@ def build_on_threads(run: Run, model: nn.Module, device: torch.device) -> Parts:
     clock = MasterClock(replicas)
 
     def footprint(number: int) -> Footprint:
-        return Footprint(
-            device=f"{device} (thread {number})",
-            params_bytes=0,
-            params_peak_bytes=replicas.copied_bytes,
-            gradients_bytes=0,
-            optimizer_bytes=0,
-            source="tensors",
-        )
+        alone = Footprint.uniform(f"{device} (thread {number})", 0, 0, "tensors")
+        return dataclasses.replace(alone, params_peak_bytes=replicas.copied_bytes)
 
     return Parts(
-        model=replicas,
         bare=model,
-        optimizer=build_optimizer(run.optimizer, model.parameters()),
-        device=device,
         hardware=Hardware(
             note="one process, a thread per replica", emulation="threads; nn.DataParallel needs two GPUs"
         ),
+        model=replicas,
         exchange=clock,
         take_exchanges=replicas.counts.take_exchanges,
         replicas=lambda: tuple(footprint(number) for number in range(1, run.num_devices)),
@@ -71,22 +63,16 @@ def build_on_threads(run: Run, model: nn.Module, device: torch.device) -> Parts:
     )
 
 
-def build_on_gpus(run: Run, model: nn.Module, device: torch.device) -> Parts:
+def build_on_gpus(run: Run, model: nn.Module) -> Parts:
     """Builds the parts of nn.DataParallel itself; it needs two GPUs, and has never been run."""
     parallel = CountedDataParallel(model, list(range(run.num_devices)))
-    return Parts(
-        model=parallel,
-        bare=model,
-        optimizer=build_optimizer(run.optimizer, model.parameters()),
-        device=device,
-        hardware=Hardware(note="one process, a replica per GPU"),
-        take_exchanges=parallel.counts.take_exchanges,
-    )
+    hardware = Hardware(note="one process, a replica per GPU")
+    return Parts(bare=model, hardware=hardware, model=parallel, take_exchanges=parallel.counts.take_exchanges)
 
 
 def build(run: Run) -> TrainingProgram:
     """Builds the program of the one process there is."""
     device = use_device(run)
     model = build_fresh_model(run, device)
-    build_parts = build_on_gpus if torch.cuda.device_count() >= max(2, run.num_devices) else build_on_threads
-    return TrainingProgram(run, build_parts(run, model, device))
+    has_gpus = torch.cuda.device_count() >= max(2, run.num_devices)
+    return TrainingProgram(run, build_on_gpus(run, model) if has_gpus else build_on_threads(run, model, device))

@@ -11,16 +11,13 @@ from collections.abc import Iterator
 from typing import cast
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from samestep.common.strategy import Run
 from samestep.torch_impl.devices import join_group, own_shard, use_device
-from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
-from samestep.torch_impl.sharded import copy_shard, full_tensor
 from samestep.torch_impl.upstream import end_of_prediction
 
 
@@ -75,19 +72,7 @@ def build_sharded(run: Run, reshard: bool) -> TrainingProgram:
         model.set_requires_gradient_sync(last)
         yield
 
-    parts = Parts(
-        model=model,
-        bare=model,
-        optimizer=build_optimizer(run.optimizer, model.parameters()),
-        device=device,
-        hardware=hardware,
-        shard=own_shard(),
-        gradient_averaging_factor=dist.get_world_size(),
-        exchange=exchange,
-        global_norm=lambda gradients: full_tensor(nn.utils.get_total_norm(gradients)),
-        full_tensor=full_tensor,
-        copy_shard=copy_shard,
-    )
+    parts = Parts(bare=model, hardware=hardware, shard=own_shard(), averages_gradients=True, exchange=exchange)
     return TrainingProgram(run, parts)
 
 

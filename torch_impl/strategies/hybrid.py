@@ -6,6 +6,8 @@ Sent: what `pp`, `tp` and `fsdp` send, each within its own axis.
 Use it for models that are too large for any one of them: tensor inside a machine, pipe between machines, data outside.
 """
 
+import dataclasses
+
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -17,11 +19,10 @@ from samestep.common.workload.pipeline import SCHEDULES
 from samestep.torch_impl import sharded, upstream
 from samestep.torch_impl.devices import join_group, use_device
 from samestep.torch_impl.options import PipelineOptions
-from samestep.torch_impl.pipeline.program import Pipe, PipelineParts, PipelinePass, PipelineProgram
-from samestep.torch_impl.pipeline.schedule import scheduled_pass
+from samestep.torch_impl.pipeline.pipe import Pipe, scheduled_parts
 from samestep.torch_impl.pipeline.stages import Stage, build_stages
-from samestep.torch_impl.pipeline.timeline import Timeline
-from samestep.torch_impl.step import mean_loss
+from samestep.torch_impl.program import TrainingProgram
+from samestep.torch_impl.step import norm_over_ranks
 from samestep.torch_impl.strategies.fsdp import free_after_prediction
 from samestep.torch_impl.tensor_parallel import split_by_tensor
 
@@ -52,18 +53,7 @@ def distribute(run: Run, stage: Stage, mesh: DeviceMesh) -> None:
         stage.register_forward_hook(free_after_prediction)
 
 
-def under_parallel_loss(forward_backward: PipelinePass, replicas: int) -> PipelinePass:
-    """Makes a pass whose logits may be sharded, and whose gradients are averaged over replicas."""
-
-    def run(x: torch.Tensor | None, y: torch.Tensor | None) -> torch.Tensor | None:
-        with loss_parallel():
-            loss = forward_backward(x, y)
-        return loss if loss is None else loss / replicas
-
-    return run
-
-
-def build(run: Run[PipelineOptions]) -> PipelineProgram:
+def build(run: Run[PipelineOptions]) -> TrainingProgram:
     """Builds the program of one rank."""
     device = use_device(run)
     hardware = join_group(run, device)
@@ -75,23 +65,13 @@ def build(run: Run[PipelineOptions]) -> PipelineProgram:
         distribute(run, stage, mesh)
     group = mesh["pipe"].get_group()
     ranks = dist.get_process_group_ranks(group)
-    pipe = Pipe(stages, tuple(ranks[rank] for rank in stage_ranks), device)
-    mean, replicas = mean_loss(run), outer.size()
-
-    def loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return sharded.full_tensor(mean(logits, targets)) * replicas
-
-    timeline = Timeline()
-    counts = outer.get_local_rank() == 0
-    parts = PipelineParts(
-        pipe=pipe,
-        hardware=hardware,
-        forward_backward=under_parallel_loss(scheduled_pass(run, pipe, loss, timeline, group), replicas),
-        measures=timeline.measures,
-        shard=(outer.get_local_rank(), replicas),
-        reports=mesh["tensor"].get_local_rank() == 0,
-        full_tensor=sharded.full_tensor,
-        copy_shard=sharded.copy_shard,
-        squared_norm=lambda own: counts * sharded.total_norm(own) ** 2,
+    reports = mesh["tensor"].get_local_rank() == 0
+    pipe = Pipe(stages, tuple(ranks[rank] for rank in stage_ranks), device, getattr(torch, run.dtype), reports)
+    counts = reports and outer.get_local_rank() == 0
+    parts = dataclasses.replace(
+        scheduled_parts(run, pipe, hardware, outer.size(), group),
+        shard=(outer.get_local_rank(), outer.size()),
+        exchange=lambda last: loss_parallel(),
+        global_norm=lambda own: norm_over_ranks(counts * sharded.total_norm(own) ** 2),
     )
-    return PipelineProgram(run, parts)
+    return TrainingProgram(run, parts)

@@ -13,8 +13,9 @@ import torch.distributed as dist
 
 from samestep.common.strategy import Run
 from samestep.torch_impl.devices import join_group, use_device
-from samestep.torch_impl.pipeline.program import Pipe, PipelineParts, PipelineProgram
-from samestep.torch_impl.pipeline.stages import build_stages, output_shapes
+from samestep.torch_impl.pipeline.pipe import Pipe, build_pipe
+from samestep.torch_impl.pipeline.stages import output_shapes
+from samestep.torch_impl.program import TrainingProgram
 from samestep.torch_impl.step import mean_loss
 
 
@@ -25,18 +26,17 @@ class VerticalPass:
         (self.index,) = pipe.stages
         self.pipe = pipe
         self.loss = mean_loss(run)
-        self.dtype = getattr(torch, run.dtype)
         self.shapes = output_shapes(run, len(pipe.stage_ranks), run.batch_size // run.accumulation_steps)
         self.seconds = 0.0
         self.waited_seconds = 0.0
 
-    def __call__(self, x: torch.Tensor | None, y: torch.Tensor | None) -> torch.Tensor | None:
+    def __call__(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Forward when the stage before is done, backward when the stage behind is."""
         start = time.perf_counter()
-        if x is None:
+        if not self.pipe.has_first:
             x = self._receive(self.shapes[self.index - 1], self.index - 1).requires_grad_()
         out = self.pipe.stages[self.index](x)
-        if y is not None:
+        if self.pipe.has_last:
             out = self.loss(out, y)
             out.backward()
         else:
@@ -45,10 +45,10 @@ class VerticalPass:
         if x.grad is not None:
             dist.send(x.grad, self.pipe.stage_ranks[self.index - 1])
         self.seconds += time.perf_counter() - start
-        return None if y is None else out
+        return out if self.pipe.has_last else self.pipe.no_loss()
 
     def _receive(self, shape: torch.Size, stage: int) -> torch.Tensor:
-        received = torch.empty(shape, dtype=self.dtype, device=self.pipe.device)
+        received = torch.empty(shape, dtype=self.pipe.dtype, device=self.pipe.device)
         start = time.perf_counter()
         dist.recv(received, self.pipe.stage_ranks[stage])
         self.waited_seconds += time.perf_counter() - start
@@ -59,13 +59,10 @@ class VerticalPass:
         return {"idle_share": self.waited_seconds / self.seconds}
 
 
-def build(run: Run) -> PipelineProgram:
+def build(run: Run) -> TrainingProgram:
     """Builds the program of one rank."""
     device = use_device(run)
     hardware = join_group(run, device)
-    stage_ranks = tuple(range(run.num_devices))
-    pipe = Pipe(build_stages(run, device, stage_ranks, dist.get_rank()), stage_ranks, device)
+    pipe = build_pipe(run, device, tuple(range(run.num_devices)))
     vertical = VerticalPass(run, pipe)
-    return PipelineProgram(
-        run, PipelineParts(pipe=pipe, hardware=hardware, forward_backward=vertical, measures=vertical.measures)
-    )
+    return TrainingProgram(run, pipe.parts(run, hardware, vertical, vertical.measures))

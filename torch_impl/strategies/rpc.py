@@ -22,8 +22,7 @@ from samestep.torch_impl.devices import use_device
 from samestep.torch_impl.local_state import merge
 from samestep.torch_impl.pipeline.stages import build_stage
 from samestep.torch_impl.rpc import stages
-from samestep.torch_impl.rpc.group import join_rpc, leave_rpc, own_rank, worker_name
-from samestep.torch_impl.rpc.serving import CPU, Served, ServingProgram
+from samestep.torch_impl.rpc.group import CPU, Served, ServingProgram, join_rpc, leave_rpc, own_rank, worker_name
 from samestep.torch_impl.step import accumulate, mean_loss
 
 HARDWARE = Hardware(note="one process per device", backend="tensorpipe")
@@ -54,10 +53,8 @@ class DriverProgram:
                     dist_autograd.backward(context, losses)
                 return losses[-1]
 
-            loss = accumulate(self._accumulation_steps, batch, (0, 1), forward_backward)
+            self._losses.append(accumulate(self._accumulation_steps, batch, (0, 1), forward_backward))
             self._optimizer.step(context)
-        assert loss is not None, "every micro-batch has a loss"
-        self._losses.append(loss)
         self._step += 1
 
     def _loss(self, inputs: np.ndarray, targets: np.ndarray) -> torch.Tensor:

@@ -7,19 +7,11 @@ Use it whenever model and batch fit one device and it is fast enough.
 from samestep.common.program import Hardware
 from samestep.common.strategy import Run
 from samestep.torch_impl.devices import describe, use_device
-from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
 
 
 def build(run: Run) -> TrainingProgram:
     """Builds the program of the one process there is."""
     device = use_device(run)
-    model = build_fresh_model(run, device)
-    parts = Parts(
-        model=model,
-        bare=model,
-        optimizer=build_optimizer(run.optimizer, model.parameters()),
-        device=device,
-        hardware=Hardware(note=describe(device)),
-    )
+    parts = Parts(bare=build_fresh_model(run, device), hardware=Hardware(note=describe(device)))
     return TrainingProgram(run, parts)

@@ -14,7 +14,6 @@ from samestep.torch_impl import sharded
 from samestep.torch_impl.devices import join_group, use_device
 from samestep.torch_impl.models.losses import LOSSES
 from samestep.torch_impl.models.transformer import sequence_parallel_plan
-from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.options import TensorOptions
 from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
 from samestep.torch_impl.tensor_parallel import FullLogits, split_by_tensor
@@ -28,15 +27,11 @@ def build(run: Run[TensorOptions]) -> TrainingProgram:
     spec, model = run.workload.model, build_fresh_model(run, device)
     split_by_tensor(model, spec, mesh, sequence_parallel_plan(spec) if run.options.sequence_parallel else None)
     parts = Parts(
-        model=FullLogits(model),
         bare=model,
-        optimizer=build_optimizer(run.optimizer, model.parameters()),
-        device=device,
         hardware=hardware,
+        model=FullLogits(model),
         exchange=lambda last: loss_parallel(),
         global_norm=sharded.total_norm,
         loss=lambda logits, targets: sharded.full_tensor(LOSSES[spec.loss](logits, targets)),
-        full_tensor=sharded.full_tensor,
-        copy_shard=sharded.copy_shard,
     )
     return TrainingProgram(run, parts)

@@ -14,10 +14,12 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from samestep.common.strategy import Run
 from samestep.torch_impl.devices import join_group, own_shard, use_device
-from samestep.torch_impl.optimizers import build_optimizer
+from samestep.torch_impl.local_state import LocalState
+from samestep.torch_impl.optimizers import SLOT_KEYS, build_optimizer
 from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
 from samestep.torch_impl.strategies.ddp import exchange_on_last, wrap
 from samestep.torch_impl.upstream import rank_of_parameter
+from samestep.torch_impl.weights import named_weights
 
 
 class OwnedOptimizerState:
@@ -49,14 +51,13 @@ def build(run: Run) -> TrainingProgram:
     inner = functools.partial(build_optimizer, run.optimizer)
     optimizer = ZeroRedundancyOptimizer(model.parameters(), inner, parameters_as_bucket_view=True)
     parts = Parts(
-        model=model,
         bare=bare,
-        optimizer=optimizer,
-        device=device,
         hardware=hardware,
+        model=model,
+        optimizer=optimizer,
         shard=own_shard(),
-        gradient_averaging_factor=dist.get_world_size(),
+        averages_gradients=True,
         exchange=exchange_on_last(model),
-        optimizer_state=OwnedOptimizerState(optimizer),
+        local_state=LocalState(named_weights(bare), OwnedOptimizerState(optimizer), SLOT_KEYS[run.optimizer.name]),
     )
     return TrainingProgram(run, parts)

@@ -13,16 +13,17 @@ References:
     Rajbhandari et al., arXiv 1910.02054; deepspeed/runtime/zero/stage_1_and_2.py and stage3.py of DeepSpeed 0.19.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Mapping
 
-from samestep.common.evidence.costs.collectives import sent_bytes
+from samestep.common.evidence.costs.sizes import holder, sent_bytes
 from samestep.common.ledger import Exchange, Footprint, Ledger
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import Param, layer
 
 
-def cost(run: Run, backend: str) -> Ledger:
+def deepspeed(run: Run, backend: str) -> Ledger:
     """Flat stretches of what the option `zero_stage` splits.
 
     Args:
@@ -51,17 +52,9 @@ def _end_to_end(run: Run) -> tuple[tuple[Footprint, ...], tuple[Exchange, ...]]:
     total = sum(sizes)
     stretch = -(-total // (2 * devices)) * 2
     params = (devices + 1) * stretch * item
-    optimizer = len(run.optimizer.slots) * stretch * item
-    footprints = tuple(
-        Footprint(
-            device="each",
-            params_bytes=params,
-            params_peak_bytes=params,
-            gradients_bytes=_gradient_elements(sizes, rank * stretch, (rank + 1) * stretch) * item,
-            optimizer_bytes=optimizer,
-        )
-        for rank in range(devices)
-    )
+    held = dataclasses.replace(holder(run, stretch), params_bytes=params, params_peak_bytes=params)
+    gradients = [_gradient_elements(sizes, rank * stretch, (rank + 1) * stretch) for rank in range(devices)]
+    footprints = tuple(dataclasses.replace(held, gradients_bytes=elements * item) for elements in gradients)
     reductions = run.accumulation_steps if run.options.zero_stage == 2 else 1
     gathered = Exchange("all_gather", 1, stretch * item)
     reduced = Exchange("all_reduce", reductions + norms, (reductions * total + norms) * item)
@@ -79,14 +72,10 @@ def _each_split(run: Run) -> tuple[tuple[Footprint, ...], tuple[Exchange, ...]]:
     """Stage 3; the first exchange takes more than one rank."""
     devices, item, micro, norms = run.num_devices, run.item_bytes, run.accumulation_steps, _num_norms(run)
     params = run.workload.model.params()
-    own = sum(-(-param.size // devices) for param in params.values()) * item
-    footprint = Footprint(
-        device="each",
-        params_bytes=2 * own,
-        params_peak_bytes=2 * own + (_peak_gathered(params, devices) * item if devices > 1 else 0),
-        gradients_bytes=own,
-        optimizer_bytes=len(run.optimizer.slots) * own,
-    )
+    held = holder(run, sum(-(-param.size // devices) for param in params.values()))
+    own = held.params_bytes
+    peak = 2 * own + (_peak_gathered(params, devices) * item if devices > 1 else 0)
+    footprint = dataclasses.replace(held, params_bytes=2 * own, params_peak_bytes=peak)
     gathered = Exchange("all_gather", 2 * len(_modules(params)) * micro, 2 * own * micro)
     norm = Exchange("all_reduce", norms, (norms + 1) * item)  # the engine's is of two numbers
     return (footprint,) * devices, (gathered, norm, Exchange("reduce_scatter", micro, devices * own * micro))

@@ -11,10 +11,8 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from samestep.common.evidence.costs.collectives import MESSAGE_BYTES, merged, sent_bytes
-from samestep.common.evidence.costs.pp import PipelineOptions
-from samestep.common.evidence.costs.sizes import holder, shard_elements
-from samestep.common.evidence.costs.tp import partial_sums
+from samestep.common.evidence.costs.sizes import holder, merged, sent_bytes, shard_elements
+from samestep.common.evidence.costs.tensor import partial_sums
 from samestep.common.ledger import Exchange, Footprint, Ledger
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, Segment, parameters_of
@@ -37,7 +35,7 @@ class _Stage:
     shards: tuple[int, ...]
 
 
-def cost(run: Run[PipelineOptions], backend: str) -> Ledger:
+def hybrid(run: Run, backend: str) -> Ledger:
     """Ranks in the order of the mesh pipe x data (or shard) x tensor.
 
     Args:
@@ -54,15 +52,12 @@ def cost(run: Run[PipelineOptions], backend: str) -> Ledger:
         for pipe, replica, _ in itertools.product(range(pipes), range(replicas), range(parts))
     ]
     taken = [_taken(run, stages, pipe) for pipe in range(pipes)]
-    sent = 0.0
-    for ranks, each in itertools.chain(*taken):
-        sends = each.name == "send"
-        sent += each.bytes_per_step + MESSAGE_BYTES[backend] if sends else sent_bytes(each, ranks, backend)
+    sent = sum((sent_bytes(each, ranks, backend) for ranks, each in itertools.chain(*taken)), 0.0)
     exchanges = merged(sorted((each for _, each in taken[0]), key=lambda each: each.name))
     return Ledger(tuple(footprints), exchanges, sent * replicas * parts)
 
 
-def _stages(run: Run[PipelineOptions]) -> list[_Stage]:
+def _stages(run: Run) -> list[_Stage]:
     model, parts, shards = run.workload.model, run.mesh.axis("tensor"), run.mesh.axis("shard")
     split = even_split_table(model, parts)
     ranks = SCHEDULES[run.options.schedule].stage_ranks(run.mesh.axis("pipe"))
@@ -86,7 +81,7 @@ def _footprint(run: Run, stages: Sequence[_Stage], replica: int) -> Footprint:
     return dataclasses.replace(held, params_peak_bytes=held.params_bytes + copies * gathered)
 
 
-def _taken(run: Run[PipelineOptions], stages: Sequence[_Stage], pipe: int) -> list[tuple[int, Exchange]]:
+def _taken(run: Run, stages: Sequence[_Stage], pipe: int) -> list[tuple[int, Exchange]]:
     """Everything that a rank takes part in during a step, one by one, with the number of ranks that do."""
     model, mesh, item, passes = run.workload.model, run.mesh, run.item_bytes, run.accumulation_steps
     data, shards, parts = mesh.axis("data"), mesh.axis("shard"), mesh.axis("tensor")

@@ -1,35 +1,65 @@
-"""TensorFlow's parameter servers hold everything; a worker reads what an update needs and sends its gradients back.
+"""Servers hold parameters: every step each worker pulls what it needs of them, and pushes its gradients back.
 
-With P the bytes of the parameters that are read whole and R those of the rows that a batch looks up in tables, an update
-pulls P + R and pushes P + R; it runs on the servers, so no optimizer state travels. Serial, a step is one update on the
-global batch; asynchronous, it is one on each worker's shard. The chief sends each batch to the worker that takes it.
+rpc_parameter_server, one server: with S bytes on it and N workers a step sends 2NS, half of it by the server: its link is
+the bottleneck. Of a table from which each example looks up one row, only those rows are moved.
+
+parameter_server, TensorFlow's servers, which hold everything: with P the bytes of the parameters that are read whole and R
+those of the rows that a batch looks up in tables, an update pulls P + R and pushes P + R; it runs on the servers, so no
+optimizer state travels. Serial, a step is one update on the global batch; asynchronous, it is one on each worker's shard.
+The chief sends each batch to the worker that takes it.
 
 References:
-    Li et al. 2014, "Scaling distributed machine learning with the parameter server".
+    Li et al., OSDI 2014, "Scaling distributed machine learning with the parameter server"; Dean et al., NeurIPS 2012
+    (DistBelief, asynchronous).
 """
 
-from typing import Protocol
+import dataclasses
+import math
 
-from samestep.common.evidence.costs.sizes import ID_BYTES, example_bytes, holder
+from samestep.common.evidence.costs.sizes import ID_BYTES, borrower, example_bytes, holder, sent_bytes
 from samestep.common.ledger import Exchange, Footprint, Ledger
 from samestep.common.strategy import Run
+from samestep.common.workload.models.spec import parameters_of
+from samestep.common.workload.pipeline import server_segments
+
+_CALLS_BYTES, _TENSOR_BYTES = 1500, 95
+"""About what torch 2.13 sends in a step for each worker besides numbers: two calls with their replies; each tensor."""
 
 _SERVER_BYTES, _PART_BYTES, _SLOT_BYTES, _TABLE_BYTES = 3000, 1300, 180, 350
 """About what tensorflow 2.21 sends in an update besides numbers: for each server; for each part of a variable, which is
 asked for, answered, named in the call, locked and updated; for each slot of a part; for each part of a table."""
 
 
-class ServerOptions(Protocol):
-    """How many servers there are, and what a step is."""
+def rpc_parameter_server(run: Run, backend: str) -> Ledger:
+    """Workers and, last, their server.
 
-    @property
-    def parameter_servers(self) -> int: ...  # noqa: D102
+    Args:
+        run: What is trained.
+        backend: "tensorpipe", with gloo among the workers.
 
-    @property
-    def consistency(self) -> str: ...  # noqa: D102
+    Returns:
+        One footprint per process, and what the workers exchange among each other.
+    """
+    workers, model = run.num_devices, run.workload.model
+    served, kept = (list(parameters_of(model, *segments).values()) for segments in server_segments(model))
+    server = holder(run, sum(param.size for param in served), "server")
+    if not kept:
+        worker = dataclasses.replace(server, device="worker", optimizer_bytes=0)
+        calls = _CALLS_BYTES + 2 * len(served) * _TENSOR_BYTES
+        return Ledger((*(worker,) * workers, server), (), workers * (2 * server.params_bytes + calls))
+
+    examples = run.batch_size // workers
+    rows = examples * sum(param.shape[1] for param in served) * run.item_bytes
+    ids = examples * len(served) * ID_BYTES
+    worker = holder(run, sum(param.size for param in kept), "worker")
+    worker = dataclasses.replace(worker, params_peak_bytes=worker.params_bytes + rows)
+    sent: float = workers * (2 * rows + 2 * ids + _CALLS_BYTES + 4 * len(served) * _TENSOR_BYTES)
+    reduced = Exchange("all_reduce", 1, worker.params_bytes)
+    sent += workers * sent_bytes(reduced, workers, "gloo")
+    return Ledger((*(worker,) * workers, server), (reduced,) if workers > 1 else (), math.ceil(sent))
 
 
-def cost(run: Run[ServerOptions], backend: str) -> Ledger:
+def parameter_server(run: Run, backend: str) -> Ledger:
     """Tables are cut by rows over the servers; all parts, in order, go to the servers in turn.
 
     Args:
@@ -48,12 +78,9 @@ def cost(run: Run[ServerOptions], backend: str) -> Ledger:
     dense = sum(param.size for param in params if not param.lookups) * item
     looked_up = sum(param.lookups * param.shape[1] for param in tables) * item * batch
     moved = dense + looked_up // updates
-    worker = Footprint(
-        device="worker", params_bytes=0, params_peak_bytes=dense, gradients_bytes=moved, optimizer_bytes=0
-    )
     footprints = (
         Footprint.uniform("chief", 0, 0),
-        *(worker,) * workers,
+        *(borrower("worker", dense, moved),) * workers,
         *(holder(run, sum(parts[server::servers]), "ps") for server in range(servers)),
     )
     exchanges = tuple(Exchange(name, updates * len(params), updates * moved) for name in ("pull", "push"))
@@ -64,7 +91,7 @@ def cost(run: Run[ServerOptions], backend: str) -> Ledger:
     return Ledger(footprints, exchanges, updates * (2 * moved + calls) + ids + examples)
 
 
-def _parts(run: Run[ServerOptions]) -> list[int]:
+def _parts(run: Run) -> list[int]:
     """The elements of each part of a variable, in order."""
     parts = []
     for param in run.workload.model.params().values():

@@ -1,15 +1,25 @@
-"""The sizes that cost models share: what a device holds of the parameters, and what an example takes."""
+"""What cost models share: what a device holds, what an example takes, and what a rank sends in an exchange.
 
+References:
+    Patarasuk and Yuan 2009 (the bound of the all-reduce); NVIDIA nccl-tests PERFORMANCE.md.
+"""
+
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from samestep.common.ledger import Footprint
+from samestep.common.ledger import Exchange, Footprint
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import ArraySpec, ModelSpec, Role
-from samestep.common.workload.split import even_split_table
+from samestep.common.workload.models.spec import ArraySpec, Role
 
 ID_BYTES = 8
 """Ids and targets are int64 in every framework."""
+
+MESSAGE_BYTES = {"memory": 0, "gloo": 144, "nccl": 0, "grpc": 0}
+"""What a message costs on the wire beyond its tensor (gloo of torch 2.13: its own preambles), counted by the kernel."""
+
+MESSAGES = {"all_reduce": 4, "reduce_scatter": 4, "all_gather": 2, "send": 1}
+"""How many messages each rank sends to each other one in a gloo collective: its rings work in two halves."""
 
 
 def holder(run: Run, elements: int, device: str = "each") -> Footprint:
@@ -24,10 +34,17 @@ def holder(run: Run, elements: int, device: str = "each") -> Footprint:
     return Footprint.uniform(device, held, len(run.optimizer.slots) * held)
 
 
-def tensor_elements(model: ModelSpec, parts: int) -> int:
-    """The parameter elements of a device along a tensor axis of `parts`: its shard of each that is split, all others."""
-    split = even_split_table(model, parts)
-    return sum(param.size // (parts if name in split else 1) for name, param in model.params().items())
+def borrower(device: str, peak: int, gradients: int) -> Footprint:
+    """The footprint of a device that has parameters only within a step.
+
+    Args:
+        device: Its name.
+        peak: The bytes of the parameters.
+        gradients: The bytes of the gradients.
+    """
+    return Footprint(
+        device=device, params_bytes=0, params_peak_bytes=peak, gradients_bytes=gradients, optimizer_bytes=0
+    )
 
 
 def shard_elements(shape: Sequence[int], role: Role, shards: int, shard: int) -> int:
@@ -52,3 +69,49 @@ def example_bytes(array: ArraySpec, item_bytes: int) -> int:
         item_bytes: Of a real number; ids have their own size.
     """
     return math.prod(array.shape) * (item_bytes if array.ids is None else ID_BYTES)
+
+
+def all_reduce_bytes(size: float, ranks: int) -> float:
+    """An all-reduce of `size` bytes; the rings of gloo, NCCL and TensorFlow's collectives all reach the bound."""
+    return 2 * (ranks - 1) / ranks * size
+
+
+def framing_bytes(exchange: str, ranks: int, backend: str) -> int:
+    """What an exchange costs each rank beyond its payload; it counts where tensors are small.
+
+    Args:
+        exchange: A key of `MESSAGES`.
+        ranks: The number of ranks.
+        backend: A key of `MESSAGE_BYTES`.
+    """
+    return MESSAGES[exchange] * (ranks - 1) * MESSAGE_BYTES[backend]
+
+
+def sent_bytes(each: Exchange, ranks: int, backend: str) -> float:
+    """What each rank sends for the exchanges of one kind, framing included.
+
+    Of a reduce-scatter each rank keeps 1/N; gloo's (torch 2.13) is an all-reduce inside. To an all-gather each rank hands
+    over its part. A send goes from one rank to another.
+
+    Args:
+        each: The exchanges; their name is a key of `MESSAGES`.
+        ranks: The number of ranks that take part.
+        backend: A key of `MESSAGE_BYTES`.
+    """
+    size, others = each.bytes_per_step, ranks - 1
+    payload = {
+        "all_reduce": all_reduce_bytes(size, ranks),
+        "all_gather": others * size,
+        "reduce_scatter": all_reduce_bytes(size, ranks) if backend == "gloo" else others / ranks * size,
+        "send": size,
+    }[each.name]
+    return payload + each.count_per_step * framing_bytes(each.name, ranks, backend)
+
+
+def merged(exchanges: Iterable[Exchange]) -> tuple[Exchange, ...]:
+    """Adds up exchanges of the same kind, in the order in which the kinds appear."""
+    found: dict[str, Exchange] = {}
+    for name, count, size in map(dataclasses.astuple, exchanges):
+        before = found.get(name, Exchange(name, 0, 0))
+        found[name] = Exchange(name, before.count_per_step + count, before.bytes_per_step + size)
+    return tuple(found.values())

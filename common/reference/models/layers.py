@@ -97,7 +97,6 @@ class Linear:
         return rows_times(dy, params[f"{self.name}/kernel"].T)
 
 
-@dataclasses.dataclass
 class Gelu:
     """x * Phi(x), with the exact normal distribution (no tanh)."""
 
@@ -137,7 +136,6 @@ class Norm:
         return inverse * (dn - dn.mean(axis=-1, keepdims=True) - normal * along)
 
 
-@dataclasses.dataclass
 class Flatten:
     """[batch, ...] -> [batch, features], channels last."""
 
@@ -158,23 +156,20 @@ class Convolution:
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """Gathers the nine neighbours of every pixel, then multiplies once."""
-        kernel = params[f"{self.name}/kernel"]
         padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
         _, height, width, _ = x.shape
         patches = np.concatenate(
             [padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)], axis=-1
         )
-        return rows_times(patches, kernel.reshape(-1, kernel.shape[-1])) + params[f"{self.name}/bias"], patches
+        return Linear(self.name).forward(self._flat(params), patches)
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
         """Scatters each neighbour's gradient back to where it was gathered."""
-        kernel = params[f"{self.name}/kernel"]
-        rows = dy.reshape(-1, dy.shape[-1])
-        gradients[f"{self.name}/kernel"] = (saved.reshape(len(rows), -1).T @ rows).reshape(kernel.shape)
-        gradients[f"{self.name}/bias"] = rows.sum(axis=0)
-        dpatches = rows_times(dy, kernel.reshape(-1, kernel.shape[-1]).T)
+        dpatches = Linear(self.name).backward(self._flat(params), saved, dy, gradients)
+        kernel = f"{self.name}/kernel"
+        gradients[kernel] = gradients[kernel].reshape(params[kernel].shape)
         batch, height, width, _ = dy.shape
-        channels = kernel.shape[2]
+        channels = params[kernel].shape[2]
         dpadded = np.zeros((batch, height + 2, width + 2, channels))
         for i in range(3):
             for j in range(3):
@@ -182,8 +177,12 @@ class Convolution:
                 dpadded[:, i : i + height, j : j + width] += dpatches[..., part : part + channels]
         return dpadded[:, 1:-1, 1:-1]
 
+    def _flat(self, params: Arrays) -> Arrays:
+        """The parameters of the linear layer on patches that it is."""
+        kernel = params[f"{self.name}/kernel"]
+        return params | {f"{self.name}/kernel": kernel.reshape(-1, kernel.shape[-1])}
 
-@dataclasses.dataclass
+
 class AveragePool:
     """The mean of each 2x2 window."""
 

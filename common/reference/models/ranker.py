@@ -27,7 +27,6 @@ class Tables:
         return dy
 
 
-@dataclasses.dataclass
 class Squeeze:
     """[batch, 1] -> [batch]."""
 

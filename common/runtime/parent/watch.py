@@ -134,9 +134,7 @@ class Watch:
         if left is not None and not isinstance(left, WorkerFailed):
             return left  # ours: its one line says it all, and no other's death brings it about
         for worker in failed:
-            if (
-                self.codes[worker] not in _REPORTING_CODES
-            ):  # it died without a word: the others' complaints are its echo
+            if self.codes[worker] not in _REPORTING_CODES:  # the errors of the others are consequences
                 return WorkerFailed(self._obituary(worker, _ending(self.codes[worker])))
         worker = next((w for w in failed if self.processes[w].role == role), failed[0])
         ending = _ending(self.codes[worker])

@@ -53,17 +53,24 @@ def cache_directory() -> Path:
     return Path(platformdirs.user_cache_dir("samestep", appauthor=False))
 
 
-def package_file(package: str, path: str) -> Path:
+def package_file(package: str, path: str, lacking: str = "") -> Path:
     """Finds a data file inside an installed package, without importing the package.
+
+    Args:
+        package: Its name.
+        path: Of the file, below the package's folder.
+        lacking: The message if it is not there; by default, that the extra `data` installs it.
 
     Raises:
         Unavailable: The package is not installed.
     """
     spec = importlib.util.find_spec(package)
-    folders = spec.submodule_search_locations if spec else None
-    if not folders or not (Path(folders[0]) / path).is_file():
-        raise Unavailable(f"the data set in the package {package} is not installed: pip install 'samestep[data]'")
-    return Path(folders[0]) / path
+    for folder in (spec and spec.submodule_search_locations) or ():
+        if (file := Path(folder, path)).is_file():
+            return file
+    raise Unavailable(
+        lacking or f"the data set in the package {package} is not installed: pip install 'samestep[data]'"
+    )
 
 
 def held_out(inputs: np.ndarray, targets: np.ndarray, test: np.ndarray) -> Split:

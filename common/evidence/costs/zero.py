@@ -1,7 +1,13 @@
-"""Everything in N shards: a block's parameters are full only while it computes, forwards and again backwards.
+"""The ZeRO family: optimizer state, gradients and parameters spread over N ranks.
 
-With P the parameter bytes, a step sends, over all ranks, 2(N-1) P for two all-gathers and (N-1) P for the
-reduce-scatter; over gloo twice that, since gloo's is an all-reduce.
+With P the parameter bytes, a step sends, over all ranks:
+
+    zero1   2(N-1) P for DDP's all-reduce of the gradients, and (N-1) P for the broadcast of the parameters
+    zero2   (N-1) P for one all-gather, after which a block stays full from its forward to its backward pass, and as much
+            for the reduce-scatter
+    fsdp    2(N-1) P for two all-gathers, since a block is full only while it computes, and (N-1) P for the reduce-scatter
+
+Over gloo a reduce-scatter sends twice that, since gloo's is an all-reduce.
 
 References:
     Rajbhandari et al., arXiv 1910.02054; Zhao et al., arXiv 2304.11277 (FSDP).
@@ -10,14 +16,54 @@ References:
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from samestep.common.evidence.costs.collectives import merged, sent_bytes
-from samestep.common.evidence.costs.sizes import holder, shard_elements
+from samestep.common.evidence.costs.data_parallel import DEFAULT_CAPS, bucketed
+from samestep.common.evidence.costs.sizes import MESSAGE_BYTES, holder, merged, sent_bytes, shard_elements
 from samestep.common.ledger import Exchange, Ledger
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import Param, parameters_of
 
+_DUMMY_BYTES = 4
+"""What a rank without parameters broadcasts: one float32 (torch 2.13)."""
 
-def cost(run: Run, backend: str) -> Ledger:
+
+def zero1(run: Run, backend: str) -> Ledger:
+    """Each rank keeps the optimizer state of some full parameters, updates these, and broadcasts them.
+
+    Args:
+        run: What is trained.
+        backend: "gloo" or "nccl".
+
+    Returns:
+        One footprint per rank, and DDP's exchanges with one broadcast per rank.
+    """
+    ledger, devices = bucketed(run, DEFAULT_CAPS, backend), run.num_devices
+    # The parameter bytes that each rank updates: the largest parameter left goes to the rank that has the least.
+    owned = [0] * devices
+    for size in sorted((param.size for param in run.workload.model.params().values()), reverse=True):
+        owned[owned.index(min(owned))] += size * run.item_bytes
+    footprints = tuple(
+        dataclasses.replace(each, optimizer_bytes=len(run.optimizer.slots) * own)
+        for each, own in zip(ledger.footprints, owned, strict=True)
+    )
+    broadcast = Exchange("broadcast", devices, sum(own or _DUMMY_BYTES for own in owned))
+    sent = (devices - 1) * (broadcast.bytes_per_step + devices * MESSAGE_BYTES[backend])
+    return Ledger(footprints, (*ledger.exchanges, broadcast), ledger.sent_bytes_per_step + sent)
+
+
+def zero2(run: Run, backend: str) -> Ledger:
+    """Every block is gathered once a micro-batch and kept for its backward pass.
+
+    Args:
+        run: What is trained.
+        backend: "gloo" or "nccl".
+
+    Returns:
+        One footprint per rank, and the collectives along both axes.
+    """
+    return _fully_sharded(run, gathers=1, backend=backend)
+
+
+def fsdp(run: Run, backend: str) -> Ledger:
     """Every block is gathered for its forward pass, freed, and gathered again for its backward pass.
 
     Args:
@@ -27,10 +73,10 @@ def cost(run: Run, backend: str) -> Ledger:
     Returns:
         One footprint per rank, and the collectives along both axes.
     """
-    return fully_sharded(run, gathers=2, backend=backend)
+    return _fully_sharded(run, gathers=2, backend=backend)
 
 
-def fully_sharded(run: Run, gathers: int, backend: str) -> Ledger:
+def _fully_sharded(run: Run, gathers: int, backend: str) -> Ledger:
     """Shards along the axis `shard`, replicas of them along `data`.
 
     Args:

@@ -1,0 +1,93 @@
+"""Between the devices of one process: plain copies may take the place of collectives, and nothing is on any wire.
+
+With P the parameter bytes, I and O the bytes of a batch's inputs and outputs, and N devices:
+
+    dp                a master, which is one of N replicas, hands out (N-1)/N I + (N-1) P + (N-1)/N O in five exchanges a
+                      batch, and takes back (N-1)/N O + (N-1) P
+    mirrored          as seen from the busiest device:
+                      ring, NCCL                one all-reduce of P
+                      reduction to one device   2(N-1)P: every gradient to the first device, the sum back
+                      hierarchical copy         N P: half of the devices to one root, the two roots to each other, and back
+    central_storage   one device stores, N compute, and the busiest copies the larger of R + N P and N R + P: the first
+                      compute device sums the gradients for the store, and every replica reads R there: P, but of a table
+                      only the rows that it looks up
+
+References:
+    torch/nn/parallel/data_parallel.py of torch 2.13: scatter, replicate, parallel_apply, gather; and their backward.
+"""
+
+import dataclasses
+import math
+
+from samestep.common.evidence.costs.data_parallel import replicated
+from samestep.common.evidence.costs.sizes import borrower, example_bytes, holder
+from samestep.common.ledger import Exchange, Ledger
+from samestep.common.strategy import Run
+from samestep.common.workload.models.spec import num_params
+
+
+def dp(run: Run, backend: str) -> Ledger:
+    """The master holds everything; each other replica holds the parameters for the length of a step.
+
+    Args:
+        run: What is trained.
+        backend: "memory".
+
+    Returns:
+        The footprints of the master and of each other replica, and the copies between them.
+    """
+    model, others = run.workload.model, run.num_devices - 1
+    master = holder(run, num_params(model), "master")
+    replica = borrower("replica", master.params_bytes, 0)
+    examples = run.batch_size * others // run.num_devices
+    returned = examples * math.prod(model.segments()[-1].outputs) * run.item_bytes
+    count = run.accumulation_steps * others
+    sizes = {
+        "scatter_inputs": examples * example_bytes(model.inputs(), run.item_bytes),
+        "broadcast_parameters": count * master.params_bytes,
+        "gather_outputs": returned,
+        "scatter_output_gradients": returned,
+        "reduce_gradients": count * master.params_bytes,
+    }
+    exchanges = tuple(Exchange(name, count, size) for name, size in sizes.items()) if others else ()
+    return Ledger((master, *(replica,) * others), exchanges, 0)
+
+
+def mirrored(run: Run, backend: str) -> Ledger:
+    """Every device holds everything; what they exchange depends on the option `reduce`.
+
+    Args:
+        run: What is trained.
+        backend: "memory".
+
+    Returns:
+        One footprint per device, and the all-reduce or the copies.
+    """
+    ledger, devices = replicated(run, backend), run.num_devices
+    params, size = len(run.workload.model.params()), ledger.footprints[0].params_bytes
+    copies = {
+        "reduction_to_one_device": Exchange("copy", 2 * (devices - 1) * params, 2 * (devices - 1) * size),
+        "hierarchical_copy": Exchange("copy", devices, devices * size),  # packed into one tensor
+    }
+    if devices == 1 or run.options.reduce not in copies:
+        return ledger
+    return dataclasses.replace(ledger, exchanges=(copies[run.options.reduce],))
+
+
+def central_storage(run: Run, backend: str) -> Ledger:
+    """Each compute device reads every parameter, and sends every gradient back.
+
+    Args:
+        run: What is trained.
+        backend: "memory".
+
+    Returns:
+        The footprints of the compute devices and, last, of the store; and the copies.
+    """
+    devices, item, params = run.num_devices, run.item_bytes, run.workload.model.params().values()
+    store = holder(run, num_params(run.workload.model), "store")
+    total, examples = store.params_bytes, run.batch_size // devices
+    dense = sum(param.size for param in params if not param.lookups) * item
+    read = dense + sum(examples * param.lookups * param.shape[1] for param in params if param.lookups) * item
+    copies = Exchange("copy", (devices + 1) * len(params), max(read + devices * total, devices * read + total))
+    return Ledger((*(borrower("compute", dense, total),) * devices, store), (copies,), 0)

@@ -1,0 +1,225 @@
+"""Models split inside their layers, along the axis `tensor` of a mesh.
+
+tp: every rank computes its part of each pair of layers on the full batch. With A bytes of activations in a pair's outputs,
+and as many in its inputs, a step all-reduces A forward and A backward for each pair: for a transformer's block twice each.
+A softmax over logits in parts all-reduces three numbers a target.
+
+dtensor: a mesh data x tensor, with the batch along data. With D x T devices, B/D a device's examples and item the bytes of
+a number, one device's exchanges, all of them all-reduces where the devices are CPUs:
+
+    along tensor   each pair of a layer split by column and one split by row: its output forwards, its input's gradient
+                   backwards, B/D x positions x width each; the split tables and the split logits are made whole
+    along data     all gradients in one, the split tables' whole; and the targets, by which the loss looks up
+
+DTensor packs several tensors into one all-reduce of a multiple of 1024 elements.
+
+tpu: XLA alone decides what moves along the axis tensor, so no exchange is predicted.
+
+References:
+    Shoeybi et al., arXiv 1909.08053, section 3 (two all-reduces a pair of layers, each way); Korthikanti et al., arXiv
+    2205.05198, section 4.2.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+from samestep.common.evidence.costs.data_parallel import replicated
+from samestep.common.evidence.costs.sizes import ID_BYTES, all_reduce_bytes, holder, merged, sent_bytes
+from samestep.common.ledger import Exchange, Ledger
+from samestep.common.mesh import Mesh
+from samestep.common.strategy import Run
+from samestep.common.workload.models.spec import ModelSpec, Segment, layer, parameters_of
+from samestep.common.workload.split import even_split_table
+
+_PACKED = 1024
+
+
+def tp(run: Run, backend: str) -> Ledger:
+    """Every rank has its shard of each split layer, and all of the rest.
+
+    Args:
+        run: What is trained.
+        backend: "gloo" or "nccl".
+
+    Returns:
+        One footprint per rank, and the collectives of both passes.
+    """
+    model, parts = run.workload.model, run.mesh.axis("tensor")
+    taken: list[Exchange] = []
+    if parts > 1:
+        rows = run.batch_size // run.accumulation_steps
+        taken += _tp_collectives(run, rows) * run.accumulation_steps
+        if run.techniques.need_norm:  # the norm of each parameter that is split
+            taken += [Exchange("all_reduce", 1, run.item_bytes)] * len(even_split_table(model, parts))
+    sent = sum(sent_bytes(each, parts, backend) for each in taken)
+    exchanges = merged(sorted(taken, key=lambda each: each.name))
+    return Ledger((holder(run, _tensor_elements(model, parts)),) * parts, exchanges, sent * parts)
+
+
+def _tp_collectives(run: Run, rows: int) -> list[Exchange]:
+    """Every collective of a micro-batch of `rows` examples."""
+    model, parts, row_bytes = run.workload.model, run.mesh.axis("tensor"), rows * run.item_bytes
+    sums = partial_sums(model, parts, model.segments())
+    if not run.options.sequence_parallel:
+        return [Exchange("all_reduce", 1, elements * row_bytes) for elements in sums.every]
+    params = model.params()
+    norms = {layer(name) for name, param in params.items() if param.role == "scale"}
+    return [
+        *(Exchange("all_reduce", 1, elements * row_bytes) for elements in sums.tables + sums.loss),
+        *(Exchange("all_reduce", 1, p.size * run.item_bytes) for name, p in params.items() if layer(name) in norms),
+        # Forward and back at either end of a pair, and the gradient of the embedding's output, which each rank cut.
+        *(Exchange("all_gather", 1, n * rows // parts * run.item_bytes) for n in sums.pairs + sums.tables),
+        *(Exchange("reduce_scatter", 1, elements * row_bytes) for elements in sums.pairs),
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
+class PartialSums:
+    """What is partial along the tensor axis and summed in a step: the elements of each sum, per example.
+
+    Attributes:
+        tables: The rows looked up in each split table.
+        pairs: Forward, the outputs of each layer split by row; backward, the inputs of each split by column.
+        loss: The three numbers of a softmax over split logits, for all targets.
+    """
+
+    tables: list[int]
+    pairs: list[int]
+    loss: list[int]
+
+    @property
+    def every(self) -> list[int]:
+        """All of them."""
+        return self.tables + self.pairs + self.loss
+
+
+def partial_sums(model: ModelSpec, parts: int, segments: Sequence[Segment]) -> PartialSums:
+    """What is summed for some segments of a model.
+
+    Args:
+        model: Its spec.
+        parts: The size of the tensor axis.
+        segments: The part of the model that is meant.
+    """
+    params, meant = model.params(), parameters_of(model, *segments)
+    table = even_split_table(model, parts)
+    split = {name: axis for name, axis in table.items() if name in meant and params[name].role != "bias"}
+    first = "" if model.inputs().ids else next(iter(params))  # it reads data, whose gradient nobody needs
+    targets = math.prod(model.targets().shape)
+    kernels = {name: params[name] for name in split if not params[name].lookups}
+    rows = [targets * param.shape[1] for name, param in kernels.items() if split[name] == 0]
+    columns = [
+        targets * param.shape[0]
+        for name, param in kernels.items()
+        if split[name] == 1 and name != first and not param.shares_input
+    ]
+    last = next(reversed(split), "")
+    splits_logits = split.get(last) == 1 and last in parameters_of(model, model.segments()[-1])
+    return PartialSums(
+        tables=[params[name].lookups * params[name].shape[1] for name in split if name not in kernels],
+        pairs=rows + columns,
+        loss=[targets] * (3 if splits_logits else 0),
+    )
+
+
+def dtensor(run: Run, backend: str) -> Ledger:
+    """What a step costs on a mesh data x tensor.
+
+    Args:
+        run: What is trained; its option `clients` is the number of processes.
+        backend: "grpc", which only what leaves a process takes.
+
+    Returns:
+        One footprint per device, and the all-reduces that a device takes part in.
+    """
+    mesh, model = run.mesh, run.workload.model
+    split = even_split_table(model, mesh.axis("tensor")) if mesh.axis("tensor") > 1 else {}
+    footprint = holder(run, _tensor_elements(model, mesh.axis("tensor")))
+    gathered = _packed([model.params()[name].size for name in split if model.params()[name].lookups]) * run.item_bytes
+    footprint = dataclasses.replace(footprint, params_peak_bytes=footprint.params_bytes + gathered)
+    tensor = _along_tensor(run, split) if mesh.axis("tensor") > 1 else []
+    data = _along_data(run, split) if mesh.axis("data") > 1 else []
+    summed = (Exchange("all_reduce", len(tensor + data), sum(tensor + data)),) if tensor + data else ()
+    sent = sum(_leaving(mesh, "tensor", size, run.options.clients) for size in tensor)
+    sent += sum(_leaving(mesh, "data", size, run.options.clients) for size in data)
+    return Ledger((footprint,) * mesh.size, summed, sent)
+
+
+def _packed(sizes: list[int]) -> int:
+    return math.ceil(sum(sizes) / _PACKED) * _PACKED if len(sizes) > 1 else sum(sizes)
+
+
+def _along_tensor(run: Run, split: Mapping[str, int]) -> list[int]:
+    """The bytes of each all-reduce along tensor."""
+    params = run.workload.model.params()
+    rows = run.batch_size // run.mesh.axis("data") * math.prod(run.workload.model.targets().shape)
+    tables = [params[name].size for name in split if params[name].lookups]
+    sizes = [_packed(tables)] if tables else []
+    inside = ""
+    for index, (name, param) in enumerate(params.items()):
+        if param.role != "kernel" or name not in split:
+            continue
+        if split[name] == 0:
+            sizes.append(rows * param.shape[1])
+            inside = ""
+        elif not inside:
+            inside = name
+            if index:  # what the first layer takes is data, and has no gradient
+                sizes.append(rows * param.shape[0])
+    if inside:  # the last layer is split by column
+        sizes.append(rows * params[inside].shape[1])
+    return [size * run.item_bytes for size in sizes]
+
+
+def _along_data(run: Run, split: Mapping[str, int]) -> list[int]:
+    """The bytes of each all-reduce along data."""
+    model, parts = run.workload.model, run.mesh.axis("tensor")
+    gradients = [
+        param.size // (parts if name in split and not param.lookups else 1) for name, param in model.params().items()
+    ]
+    sizes = [_packed([*gradients, 1]) * run.item_bytes]  # and the loss
+    if model.loss == "cross_entropy":
+        sizes.append(run.batch_size * math.prod(model.targets().shape) * ID_BYTES)
+    return sizes
+
+
+def _leaving(mesh: Mesh, axis: str, size: int, clients: int) -> float:
+    """What leaves a process: the edges of every ring that join devices of two processes.
+
+    Args:
+        mesh: The devices.
+        axis: Along which the rings lie.
+        size: The bytes of the all-reduce.
+        clients: The number of processes.
+    """
+    ring, stride = mesh.axis(axis), 1 if axis == "tensor" else mesh.axis("tensor")
+    per_client = mesh.size // clients
+    crossing = 0
+    for device in range(mesh.size):
+        place = device // stride % ring
+        neighbour = device + ((place + 1) % ring - place) * stride
+        crossing += device // per_client != neighbour // per_client
+    return crossing * all_reduce_bytes(size, ring)
+
+
+def tpu(run: Run, backend: str) -> Ledger:
+    """Every core holds the model, or along tensor its shard of each parameter that the split table cuts.
+
+    Args:
+        run: What is trained or compiled.
+        backend: As for `replicated`.
+
+    Returns:
+        One footprint per core; exchanges only without the axis tensor.
+    """
+    parts = run.mesh.axis("tensor")
+    if parts == 1:
+        return replicated(run, backend)
+    return Ledger((holder(run, _tensor_elements(run.workload.model, parts)),) * run.num_devices, (), 0.0)
+
+
+def _tensor_elements(model: ModelSpec, parts: int) -> int:
+    """The parameter elements of a device along a tensor axis of `parts`: its shard of each that is split, all others."""
+    split = even_split_table(model, parts)
+    return sum(param.size // (parts if name in split else 1) for name, param in model.params().items())

@@ -1,0 +1,159 @@
+"""A model that is split by layers: each rank holds stages, and rank 0 reports for all."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.schedules import get_schedule_class
+
+from samestep.common.program import Hardware, TrainState
+from samestep.common.strategy import Run
+from samestep.common.workload.pipeline import SCHEDULES
+from samestep.torch_impl.local_state import build_local_state, merge
+from samestep.torch_impl.optimizers import build_optimizer
+from samestep.torch_impl.options import PipelineOptions
+from samestep.torch_impl.pipeline.stages import Stage, build_stages
+from samestep.torch_impl.pipeline.timeline import Timeline
+from samestep.torch_impl.program import Parts
+from samestep.torch_impl.sharded import full_tensor
+from samestep.torch_impl.step import Loss, mean_loss, norm_over_ranks
+
+_MOST_DIMS = 8
+"""Of activations: the header that holds their shape has one size."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Pipe:
+    """One pipeline, as seen from one of its ranks.
+
+    Attributes:
+        stages: What this rank holds, by index.
+        stage_ranks: The global rank that holds each stage.
+        device: Of this process.
+        dtype: Of activations.
+        reports: Whether this rank's losses, norm and weights count: it is not a replica of another's.
+    """
+
+    stages: Mapping[int, Stage]
+    stage_ranks: tuple[int, ...]
+    device: torch.device
+    dtype: torch.dtype
+    reports: bool = True
+
+    @property
+    def has_first(self) -> bool:
+        """Whether this rank holds the first stage."""
+        return 0 in self.stages
+
+    @property
+    def has_last(self) -> bool:
+        """Whether this rank holds the last stage."""
+        return len(self.stage_ranks) - 1 in self.stages
+
+    def no_loss(self) -> torch.Tensor:
+        """The loss of a rank that does not hold the last stage: the losses of all ranks are summed."""
+        return torch.zeros((), device=self.device, dtype=self.dtype)
+
+    def predict(self, x: torch.Tensor) -> torch.Tensor:
+        """Computes logits, stage by stage; the last stage sends them to rank 0."""
+        rank = dist.get_rank()
+        for index, (here, there) in enumerate(itertools.pairwise((*self.stage_ranks, self.stage_ranks[0]))):
+            if rank == here:
+                x = full_tensor(self.stages[index](x))
+                if there != here:
+                    # A stage that ends within a pair of tensor-parallel layers hands on a shard: only it has the shape.
+                    header = [x.ndim, *x.shape, *[0] * (_MOST_DIMS - x.ndim)]
+                    dist.send(torch.tensor(header, device=self.device), there)
+                    dist.send(x, there)
+            elif rank == there:
+                received = torch.empty(_MOST_DIMS + 1, dtype=torch.int64, device=self.device)
+                dist.recv(received, here)
+                count, *shape = received.tolist()
+                x = torch.empty(shape[:count], dtype=self.dtype, device=self.device)
+                dist.recv(x, here)
+        return x
+
+    def gather(self, own: TrainState) -> TrainState:
+        """Gathers every rank's parameters and optimizer state on rank 0."""
+        gathered = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
+        dist.gather_object(own if self.reports else None, gathered)
+        return merge(part for part in gathered or [own] if part is not None)
+
+    def parts(
+        self, run: Run, hardware: Hardware, forward_backward: Loss, measures: Callable[[], Mapping[str, float]]
+    ) -> Parts:
+        """Makes the parts of a program that trains this rank's stages.
+
+        Args:
+            run: What is trained.
+            hardware: What the program runs on.
+            forward_backward: Takes the inputs and targets of a micro-batch through all stages and back.
+            measures: The strategy's own quantities.
+        """
+        bare = nn.ModuleList(self.stages.values())
+        optimizer = build_optimizer(run.optimizer, bare.parameters())
+        return Parts(
+            bare=bare,
+            hardware=hardware,
+            model=self.predict,
+            optimizer=optimizer,
+            sums_losses=True,
+            forward_backward=forward_backward,
+            global_norm=lambda own: norm_over_ranks(nn.utils.get_total_norm(own) ** 2),
+            local_state=build_local_state(run, optimizer, *(stage.model for stage in self.stages.values())),
+            gather=self.gather,
+            measures=measures,
+        )
+
+
+def build_pipe(run: Run, device: torch.device, stage_ranks: tuple[int, ...]) -> Pipe:
+    """Builds the one pipeline of a run that splits its model by layers only.
+
+    Args:
+        run: What is trained.
+        device: Of this process.
+        stage_ranks: The rank that holds each stage.
+    """
+    stages = build_stages(run, device, stage_ranks, dist.get_rank())
+    return Pipe(stages, stage_ranks, device, getattr(torch, run.dtype))
+
+
+def scheduled_parts(
+    run: Run[PipelineOptions],
+    pipe: Pipe,
+    hardware: Hardware,
+    replicas: int = 1,
+    group: dist.ProcessGroup | None = None,
+) -> Parts:
+    """Makes the parts of a program that takes micro-batches through a pipeline, under the schedule of the options.
+
+    Args:
+        run: What is trained.
+        pipe: The stages of this rank.
+        hardware: What the program runs on.
+        replicas: Over how many pipelines the stages average their gradients.
+        group: The ranks of the pipeline; all there are, unless given.
+    """
+    name, mean, timeline = run.options.schedule, mean_loss(run), Timeline()
+    chunks = [PipelineStage(s, i, len(pipe.stage_ranks), pipe.device, group=group) for i, s in pipe.stages.items()]
+    for chunk in chunks:
+        timeline.watch(chunk)
+    schedule = get_schedule_class(name.replace("_", ""))(
+        chunks if SCHEDULES[name].stages_per_rank > 1 else chunks[0],
+        n_microbatches=run.options.microbatches,
+        loss_fn=lambda logits, targets: full_tensor(mean(logits, targets)) * replicas,
+        scale_grads=False,  # each micro-batch's loss is divided by the number of all targets already
+    )
+
+    def forward_backward(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        inputs = (x,) if pipe.has_first else ()
+        target, losses = (y, []) if pipe.has_last else (None, None)
+        with timeline.step():
+            schedule.step(*inputs, target=target, losses=losses, return_outputs=False)
+        return torch.stack(losses).sum() / replicas if losses and pipe.reports else pipe.no_loss()
+
+    return pipe.parts(run, hardware, forward_backward, timeline.measures)
