@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -60,13 +60,23 @@ def transform(
     """Applies the techniques that change the gradient of the whole batch, in place.
 
     Args:
-        gradients: Those of this process, exchanged; of a sharded one its own part is scaled.
+        gradients: Those of this process, exchanged.
         global_norm: Computes the norm of the whole gradient from them.
         techniques: Of the run.
     """
     if techniques.clip_norm is not None:
-        scale = (techniques.clip_norm / global_norm(gradients)).clamp(max=1.0)
-        torch._foreach_mul_([local_part(gradient) for gradient in gradients], scale)
+        clip(gradients, global_norm(gradients), techniques.clip_norm)
+
+
+def clip(gradients: Sequence[torch.Tensor], norm: torch.Tensor, clip_norm: float) -> None:
+    """Scales gradients down in place, so the whole gradient has at most a given norm.
+
+    Args:
+        gradients: Those of this process; of a sharded one its own part is scaled.
+        norm: Of the whole gradient.
+        clip_norm: The largest norm allowed.
+    """
+    torch._foreach_mul_([local_part(gradient) for gradient in gradients], (clip_norm / norm).clamp(max=1.0))
 
 
 def norm_over_ranks(squared: torch.Tensor) -> torch.Tensor:
