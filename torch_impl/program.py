@@ -127,8 +127,9 @@ class TrainingProgram:
 
     def apply(self) -> None:
         """Transforms the gradients as the techniques ask, then updates every parameter."""
-        gradients = [p.grad for p in self.parts.bare.parameters() if p.grad is not None]
-        transform(gradients, self.parts.global_norm, self.run.techniques)
+        if not self.run.techniques.are_plain:
+            gradients = [p.grad for p in self.parts.bare.parameters() if p.grad is not None]
+            transform(gradients, self.parts.global_norm, self.run.techniques)
         self._optimizer.step()
         self._step += 1
 
