@@ -1,6 +1,7 @@
 """Dataclasses whose fields are flags: how they are declared, read from text, checked, and spelled."""
 
 import dataclasses
+import functools
 import math
 import typing
 from collections.abc import Collection, Iterable, Mapping
@@ -87,8 +88,11 @@ _PATHS = ("out", "data", "start_from")
 _WANTED: Mapping[type, str] = {int: "a whole number", float: "a finite number", bool: "true or false", str: "text"}
 
 
+_hints = functools.cache(typing.get_type_hints)
+
+
 def _kinds(owner: type, field: str) -> tuple[type, ...]:
-    declared = typing.get_type_hints(owner)[field]
+    declared = _hints(owner)[field]
     return typing.get_args(declared) or (declared,)
 
 

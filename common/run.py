@@ -1,7 +1,6 @@
 """From what was asked to what will run: every default filled in, everything impossible refused, nothing started."""
 
 import dataclasses
-import functools
 
 from samestep.common.catalog import framework_info, read_options, strategy_info
 from samestep.common.errors import ConfigError, unknown
@@ -9,7 +8,7 @@ from samestep.common.flags import check_fields, flags, spell_flag, spell_flags
 from samestep.common.mesh import Mesh
 from samestep.common.request import Launch, RunConfig, Techniques
 from samestep.common.strategy import Run, StrategyInfo
-from samestep.common.workload.data.spec import DataSpec
+from samestep.common.workload.data.dataset import load
 from samestep.common.workload.optimizers import OptimizerSpec
 from samestep.common.workload.table import resolve
 from samestep.common.workload.workload import Workload
@@ -121,13 +120,8 @@ def _check_batch(run: Run) -> None:
         sizes = f"{below} or {above}" if below else f"{above}"
         among = f"{run.mesh.size} devices" if parts == 1 else f"{run.mesh.size} devices x {parts} micro-batches"
         raise ConfigError(f"global batch {run.batch_size} does not divide among {among}; use --batch-size {sizes}.")
-    if run.batch_size > (examples := _num_examples(run.workload.data)):
+    if run.batch_size > (examples := len(load(run.workload.data).train_inputs)):
         raise ConfigError(
             f"global batch {run.batch_size} is more than the {examples} examples there are; use --batch-size {examples} "
             "or less."
         )
-
-
-@functools.cache
-def _num_examples(data: DataSpec) -> int:
-    return len(data.load().train_inputs)

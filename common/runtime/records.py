@@ -1,10 +1,11 @@
 """What a run measured: Measured, from each process, and RunResult, composed of them."""
 
 import dataclasses
+import functools
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from samestep.common.catalog import strategy_info
 from samestep.common.errors import ConfigError
@@ -12,6 +13,9 @@ from samestep.common.evidence.parity import Parity
 from samestep.common.flags import Scalar
 from samestep.common.ledger import Compiled, Exchange, Footprint, Ledger
 from samestep.common.request import RunConfig
+
+if TYPE_CHECKING:
+    import pydantic
 
 SCHEMA_VERSION = 2
 Value = TypeVar("Value")
@@ -151,6 +155,14 @@ class RunResult:
     uncounted: tuple[str, ...] = ()
 
 
+@functools.cache
+def adapter(kind: type) -> "pydantic.TypeAdapter":
+    """Makes what validates a dataclass; that takes longer than to use it."""
+    import pydantic  # here: no command needs it before it has a result to read
+
+    return pydantic.TypeAdapter(kind)
+
+
 def validate(kind: type[Value], values: object, what: str) -> Value:
     """Makes a dataclass of plain values, every field of it checked.
 
@@ -162,12 +174,10 @@ def validate(kind: type[Value], values: object, what: str) -> Value:
     Raises:
         ConfigError: They are not of that kind; the message names the first field that is not.
     """
-    import pydantic  # here: no command needs it before it has a result to read
-
     try:
-        return pydantic.TypeAdapter(kind).validate_python(values)
-    except pydantic.ValidationError as error:
-        first = error.errors()[0]
+        return adapter(kind).validate_python(values)
+    except ValueError as error:  # pydantic's
+        first = error.errors()[0]  # pyrefly: ignore
         place = ".".join(str(part) for part in first["loc"])
         raise ConfigError(f"{what}: {place}: {first['msg']}.") from None
 

@@ -18,7 +18,7 @@ from samestep.common.runtime.parent import verdict
 from samestep.common.runtime.parent.fork_client import ForkClient
 from samestep.common.runtime.parent.network import HOST, free_ports
 from samestep.common.runtime.parent.watch import Progress, Watch
-from samestep.common.runtime.records import RunResult
+from samestep.common.runtime.records import Measured, RunResult, adapter
 from samestep.common.runtime.state_file import read_state
 from samestep.common.runtime.topology import LAUNCHED_AT, fill_in
 from samestep.common.strategy import Run
@@ -148,6 +148,7 @@ class Launcher:
         if key not in self._servers or not self._servers[key].alive:
             worker = self._worker if framework != "numpy" else WORKER
             self._servers[key] = ForkClient(framework, threads, worker)
+            adapter(Measured)  # made while the server imports its framework
         return self._servers[key]
 
     def _scratch_directory(self) -> Path:

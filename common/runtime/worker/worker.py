@@ -27,6 +27,7 @@ from samestep.common.runtime.worker.compiling import compile_and_measure
 from samestep.common.runtime.worker.loop import train_and_measure
 from samestep.common.runtime.worker.usage import serve
 from samestep.common.strategy import ProcessSpec, Run
+from samestep.common.workload.data.dataset import load
 
 _KEPT: list[Program] = []
 """Programs are never released: once in some hundred runs the destructors behind a DDP program do not return (torch 2.13).
@@ -85,7 +86,7 @@ def _work(directory: Path, run: Run, launch: Launch, spec: ProcessSpec, index: i
     file.enter("start")
     cores = pin(run)
     strategy = importlib.import_module(f"{FRAMEWORKS[run.framework]}.strategies.{run.strategy.name}")
-    split = run.workload.data.load()
+    split = load(run.workload.data)
     program = None
     if run.strategy.compiled_cores(run.options):
         startup_seconds = time.time() - launched_at

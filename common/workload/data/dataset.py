@@ -17,6 +17,7 @@ import numpy as np
 import platformdirs
 
 from samestep.common.errors import Unavailable
+from samestep.common.workload.data.spec import DataSpec
 
 ARRAYS = ("train_inputs", "train_targets", "test_inputs", "test_targets")
 
@@ -46,6 +47,12 @@ class Split:
             digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
             digest.update(array.data)
         return digest.hexdigest()
+
+
+@functools.lru_cache(maxsize=2)
+def load(data: DataSpec) -> Split:
+    """Reads a data set once per process: a run is checked against it and then trained on it."""
+    return data.load()
 
 
 def cache_directory() -> Path:
