@@ -20,6 +20,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.state_file import write_state
 from samestep.common.strategy import FrameworkInfo
+from samestep.common.workload.data.dataset import load
 from samestep.common.workload.initial import init
 from samestep.experiments import compare, run, strategies
 from samestep.experiments.arguments import run_command
@@ -336,7 +337,7 @@ def uninstalled(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         monkeypatch.setattr(
             importlib.util, "find_spec", lambda name, *rest: None if name == package else find(name, *rest)
         )
-        importlib.import_module("samestep.common.run")._num_examples.cache_clear()
+        load.cache_clear()
 
     return uninstalled
 
