@@ -11,6 +11,7 @@ from samestep.common.program import Arrays, TrainState
 from samestep.common.reference.mutants import MUTANTS, Context
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.strategy import Run
+from samestep.common.workload.data.dataset import load
 
 MATCH = {"float64": 1e-6, "float32": 5e-3}
 """How far a step may be from a mutant's to be taken for it, relative to the length of the step; in float32 Adam's
@@ -64,7 +65,7 @@ def diagnose(run: Run, first: int, bad: int, start: TrainState, replay: Replay) 
     """
     begin = max(first, bad - 1)
     oldest = max(first, begin - 1)
-    split = run.workload.data.load()
+    split = load(run.workload.data)
     stream = batches(split.train_inputs, split.train_targets, run.batch_size, run.seed, oldest)
     batch_of = dict(zip(range(oldest, bad + 2), stream, strict=False))
 
