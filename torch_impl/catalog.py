@@ -211,7 +211,7 @@ FRAMEWORK = FrameworkInfo(
             twin="tf:parameter_server",
             options=options.ServerOptions,
             measures=(Measure("staleness", "updates", "mean age of the parameters to which gradients were applied"),),
-            synchronous=lambda chosen: chosen.consistency == "sync",
+            synchronous=lambda chosen: chosen.is_sync,
         ),
         over_ranks(
             name="hybrid",

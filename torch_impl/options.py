@@ -53,3 +53,8 @@ class ServerOptions:
     consistency: str = flag(
         "sync", "apply the gradients of each step together, or each as it arrives", choices=("sync", "async")
     )
+
+    @property
+    def is_sync(self) -> bool:
+        """Whether an update waits for the gradients of all workers."""
+        return self.consistency == "sync"
