@@ -1,6 +1,6 @@
 # Needs python3 (3.11 to 3.13) and make; everything else it fetches itself.
 PYTHON ?= python3
-# All but deepspeed and tpu; `make setup EXTRAS=all` has them, too.
+# All but deepspeed and tpu; `make setup EXTRAS=all` adds them.
 EXTRAS ?= torch,tf,data,dev
 BIN := .venv/bin
 INSTALLED := .venv/installed-$(EXTRAS)
@@ -32,3 +32,5 @@ lint: setup
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/pyrefly check
+	$(BIN)/codespell
+	$(BIN)/python -m pytest --quiet tests/test_docs.py

@@ -18,13 +18,13 @@ from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
-from tabulate import tabulate
 from torch import nn
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import get_schedule_class
 
 from samestep.common.runtime.parent.network import free_ports
 from samestep.common.workload.pipeline import SCHEDULES
+from samestep.experiments.text import github
 from samestep.torch_impl.pipeline.timeline import Event, Timeline
 
 SIZES = ((2, 2), (2, 4), (2, 8), (4, 4), (4, 8), (4, 16))
@@ -227,7 +227,7 @@ def main() -> None:
             rows.append([ranks, microbatches, schedule, *columns])
             print(rows[-1], flush=True)
     headers = ["ranks", "micro-batches", "schedule", "idle %", "predicted %", "apart", "textbook %"]
-    print(tabulate(rows, headers=headers, tablefmt="github"))
+    print(github(headers, [[*map(str, row)] for row in rows]))
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ def keras_model(run: Run) -> keras.Model:
     """Compiles the workload's MLP as one writes it in Keras."""
     spec, optimizer = cast(MlpSpec, run.workload.model), run.optimizer
     hidden = [keras.layers.Dense(spec.width, activation="gelu") for _ in range(spec.layers - 1)]
-    model = keras.Sequential([keras.Input((int(np.prod(spec.features)),)), *hidden, keras.layers.Dense(spec.classes)])
+    model = keras.Sequential([keras.Input((int(np.prod(spec.features)),)), *hidden, keras.layers.Dense(spec.outputs)])
     model.compile(
         optimizer=keras.optimizers.SGD(optimizer.learning_rate, momentum=optimizer.momentum),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),

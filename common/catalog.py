@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+from pathlib import Path
 
 from samestep.common.errors import ConfigError, Unavailable, unknown
 from samestep.common.flags import Scalar, flags, read_fields, spell_flag
@@ -20,8 +21,19 @@ def framework_info(framework: str) -> FrameworkInfo:
     return importlib.import_module(FRAMEWORKS[framework] + ".catalog").FRAMEWORK
 
 
+def mirror_folder(framework: str) -> Path:
+    """The folder of a framework's mirror, found without importing it."""
+    spec = importlib.util.find_spec(FRAMEWORKS[framework])
+    assert spec is not None and spec.submodule_search_locations
+    return Path(spec.submodule_search_locations[0])
+
+
 def strategy_info(framework: str, strategy: str) -> StrategyInfo:
     """The catalogue row of a strategy.
+
+    Args:
+        framework: The framework's key in FRAMEWORKS.
+        strategy: The name of the row.
 
     Raises:
         ConfigError: There is no such row; the message says which framework has it, if one does.
@@ -29,9 +41,14 @@ def strategy_info(framework: str, strategy: str) -> StrategyInfo:
     rows = {row.name: row for row in framework_info(framework).rows}
     if strategy in rows:
         return rows[strategy]
-    owners = [other for other in FRAMEWORKS if strategy in {row.name for row in framework_info(other).rows}]
-    hint = f"It is a strategy of {owners[0]}: --framework {owners[0]}." if owners else ""
+    owners = frameworks_with(strategy)
+    hint = f"It is a strategy of {owners[0]}: {owners[0]}:{strategy}." if owners else ""
     raise unknown(f"{framework} strategy", strategy, rows, hint)
+
+
+def frameworks_with(strategy: str) -> list[str]:
+    """The frameworks that have a strategy of this name."""
+    return [framework for framework, row in catalogue() if row.name == strategy]
 
 
 def require(framework: str) -> str:
@@ -50,6 +67,10 @@ def require(framework: str) -> str:
 
 def require_row(framework: str, strategy: str) -> None:
     """Makes sure that a framework is installed, and what else a row of it needs.
+
+    Args:
+        framework: The framework's key in FRAMEWORKS.
+        strategy: The name of the row.
 
     Raises:
         ConfigError: There is no such row.
@@ -89,7 +110,15 @@ def read_options(framework: str, info: StrategyInfo, values: dict[str, Scalar]) 
 
 
 def foreign_option(framework: str, info: StrategyInfo, name: str) -> ConfigError:
-    """The error for an option that a strategy does not have: it names the strategies that do."""
+    """The error for an option that a strategy does not have: it names the strategies that do, if any.
+
+    Args:
+        framework: The framework of the strategy.
+        info: The strategy's row.
+        name: The option, as a field is named.
+    """
+    if name in flags(RunConfig):
+        return ConfigError(f"{name} is no option of {framework}:{info.name}; give it as a flag, {spell_flag(name)}.")
     owners = [f"{other}:{row.name}" for other, row in catalogue() if name in flags(row.options)]
     if owners:
         return ConfigError(f"{spell_flag(name)} is an option of {', '.join(owners)}, not of {framework}:{info.name}.")

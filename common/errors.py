@@ -1,7 +1,25 @@
 """What can go wrong, each with its exit code. The message of an error is the one line that the user reads."""
 
 import difflib
-from collections.abc import Iterable
+import itertools
+import signal
+from collections.abc import Iterable, Sequence
+
+MOST_CHARACTERS = 400
+"""Of the line that refuses a request, however long the values are that it quotes."""
+_LONG_WORD = 300
+_KEPT_END = 150
+
+
+def one_line(message: str) -> str:
+    """Makes one line of a message, short enough to be read: a value that it quotes may be of any length, and hold anything."""
+    shortened = message if len(message) <= 10_000 else f"{message[:5_000]} ... {message[-5_000:]}"
+    printable = "".join(each if each.isprintable() else repr(each)[1:-1] for each in shortened)
+    words = (word if len(word) <= _LONG_WORD else f"{word[:60]}...{word[-20:]}" for word in printable.split(" "))
+    line = " ".join(words)
+    if len(line) <= MOST_CHARACTERS:
+        return line
+    return f"{line[: MOST_CHARACTERS - _KEPT_END - 5]} ... {line[-_KEPT_END:]}"
 
 
 class SamestepError(Exception):
@@ -16,13 +34,16 @@ class ConfigError(SamestepError, ValueError):
     exit_code = 2
 
     def __init__(self, message: str) -> None:
-        super().__init__(message.replace("\n", "\\n"))  # a value that was given may hold several
+        super().__init__(one_line(message))
 
 
 class Unavailable(SamestepError, RuntimeError):
     """The request is fine, but this machine lacks something: the message says what, and how to get it."""
 
     exit_code = 3
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
 
 
 class ParityFailed(SamestepError, RuntimeError):
@@ -43,6 +64,15 @@ class Diverged(SamestepError, RuntimeError):
     exit_code = 1
 
 
+def signal_exit_code(interrupt: BaseException) -> int:
+    """The exit code of a command that a signal ended, as shells have it: 130 for Ctrl-C.
+
+    Args:
+        interrupt: Names the signal, unless it was Ctrl-C.
+    """
+    return 128 + signal.Signals[str(interrupt) or "SIGINT"]
+
+
 ERRORS: dict[str, type[SamestepError]] = {
     error.__name__: error for error in (ConfigError, Unavailable, ParityFailed, WorkerFailed, Diverged)
 }
@@ -61,9 +91,15 @@ def unknown(what: str, value: str, choices: Iterable[str], hint: str = "") -> Co
     Returns:
         An error whose one line names the value, the nearest choice and all choices.
     """
-    choices = list(choices)
-    nearest = difflib.get_close_matches(value, choices, n=1, cutoff=0.5)
+    choices = [choice for choice in choices if choice != value]  # one that is valid elsewhere only is no offer here
+    nearest = difflib.get_close_matches(value[:_LONG_WORD], choices, n=1, cutoff=0.5)
     guess = f" Did you mean '{nearest[0]}'?" if nearest else ""
-    return ConfigError(
-        f"unknown {what} '{value}'.{guess}{' ' + hint if hint else ''} Choose from: {', '.join(choices)}."
-    )
+    return ConfigError(f"unknown {what} '{value}'.{guess}{' ' + hint if hint else ''} {_offer(choices)}")
+
+
+def _offer(choices: Sequence[str]) -> str:
+    """As many choices as a line has room for; the help lists all of them."""
+    lengths = itertools.accumulate(len(choice) + 2 for choice in choices)
+    shown = [choice for choice, length in zip(choices, lengths, strict=True) if length <= MOST_CHARACTERS - _KEPT_END]
+    left = len(choices) - len(shown)
+    return f"Choose from: {', '.join(shown)}{f' and {left} more' if left else ''}."

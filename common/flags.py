@@ -61,29 +61,40 @@ def check_fields(values: object) -> None:
     Raises:
         ConfigError: One is; the message names its flag and what is valid.
     """
-    for name, field in flags(values).items():
-        value = getattr(values, name)
-        kinds = _kinds(type(values), name)
-        if value is None and type(None) in kinds:
-            continue
-        if isinstance(value, int) and not isinstance(value, bool) and float in kinds:
-            value = float(value) if abs(value) < 2**63 else math.inf
-        if type(value) not in kinds:
-            raise ConfigError(f"{spell_flag(name)} is {value!r}; give {_WANTED[kinds[0]]}.")
-        if field.metadata["choices"] and value not in field.metadata["choices"]:
-            raise unknown(name.replace("_", " "), str(value), map(str, field.metadata["choices"]))
-        if value == "" and name in _PATHS:
-            raise ConfigError(f"{spell_flag(name)} is empty; name a path.")
-        if isinstance(value, int | float) and not _is_within(value, field.metadata):
-            limits = [text.format(field.metadata[n]) for n, text in _LIMITS.items() if math.isfinite(field.metadata[n])]
-            raise ConfigError(f"{spell_flag(name)} is {value}; give {_WANTED[kinds[0]]}{''.join(limits)}.")
+    for name in flags(values):
+        _check_field(type(values), name, getattr(values, name))
+
+
+def _check_field(owner: type, name: str, value: object) -> None:
+    about, kinds = flags(owner)[name].metadata, _kinds(owner, name)
+    if value is None and type(None) in kinds:
+        return
+    if isinstance(value, int) and not isinstance(value, bool) and float in kinds:
+        value = float(value) if abs(value) < 2**63 else math.inf
+    if type(value) not in kinds:
+        raise ConfigError(f"{spell_flag(name)} is {_quote(value)}; give {_WANTED[kinds[0]]}.")
+    if about["choices"] and value not in about["choices"]:
+        raise unknown(name.replace("_", " "), str(value), map(str, about["choices"]))
+    if name in _PATHS and (value == "" or "\0" in str(value)):
+        raise ConfigError(f"{spell_flag(name)} is {'no path' if value else 'empty'}; name a path.")
+    if isinstance(value, int | float) and not _is_within(value, about):
+        limits = [text.format(about[n]) for n, text in _LIMITS.items() if abs(about[n]) < math.inf]
+        limits += [f", at most {about['most']}"] if about["most"] < value < math.inf else []
+        raise ConfigError(f"{spell_flag(name)} is {_quote(value)}; give {_WANTED[kinds[0]]}{''.join(limits)}.")
+
+
+def _quote(value: object) -> str:
+    is_long = isinstance(value, int) and value.bit_length() > _MOST_BITS
+    return f"a number of {value.bit_length()} bits" if is_long else repr(value)
 
 
 def _is_within(value: float, bounds: Mapping[str, float]) -> bool:
-    return math.isfinite(value) and bounds["least"] <= value <= bounds["most"] and value > bounds["above"]
+    return bounds["least"] <= value <= bounds["most"] and bounds["above"] < value < math.inf
 
 
-_LIMITS = {"least": " from {:g} up", "above": " above {:g}", "most": ", at most {:g}"}
+_LIMITS = {"least": " from {} up", "above": " above {}"}
+_MOST_BITS = 1000
+"""Of a whole number in a message: Python refuses to spell one of 15,000 bits."""
 _PATHS = ("out", "data", "start_from")
 _WANTED: Mapping[type, str] = {int: "a whole number", float: "a finite number", bool: "true or false", str: "text"}
 
@@ -145,13 +156,19 @@ def read_fields(owner: type[Owner], values: Mapping[str, Scalar]) -> Owner:
         ConfigError: A value is not of its type, outside its bounds, or not among its choices.
     """
     own = {name: value for name, value in values.items() if name in flags(owner)}
-    read = owner(**{name: read_value(owner, name, v) if isinstance(v, str) else v for name, v in own.items()})
-    check_fields(read)
-    return read
+    read = {name: read_value(owner, name, v) if isinstance(v, str) else v for name, v in own.items()}
+    for name, value in read.items():  # first: what an owner checks of itself relies on their types
+        _check_field(owner, name, value)
+    return owner(**read)
 
 
 def spell_flags(values: object, leave_out: Iterable[str] = ()) -> list[str]:
-    """The flags that set the fields of a dataclass, those at their defaults left out."""
+    """The flags that set the fields of a dataclass, those at their defaults left out.
+
+    Args:
+        values: A dataclass instance whose fields were declared with `flag`.
+        leave_out: The names of fields to leave out in any case.
+    """
     given = []
     for name, field in flags(values).items():
         value = getattr(values, name)

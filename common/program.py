@@ -66,6 +66,9 @@ class Program(Protocol):
     def losses(self) -> list[float]:
         """The GLOBAL mean loss of every step since the last call; reduced once, outside the timed part."""
 
+    def agree(self, value: float) -> float:
+        """The mean of a number over the processes that sum their losses, so that all of them decide alike."""
+
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """The logits [global_batch_size, ...] of a full global batch of inputs."""
 

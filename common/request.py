@@ -7,6 +7,19 @@ from samestep.common.flags import Scalar, flag
 FRAMEWORKS = {"numpy": "samestep.common.reference", "torch": "samestep.torch_impl", "tf": "samestep.tf_impl"}
 """Framework -> package. The only place that maps one to the other; `importlib` does the rest."""
 
+MAX_DEVICES = 2**14
+"""The largest TPUs have 9,216 chips; everything else that has so many devices is a typing error."""
+MAX_PROCESSES = 1000
+"""Of one run, on this machine or on several; of a cluster, each is told the address of every other."""
+MAX_THREADS = 1024
+"""More than the cores of any machine that one device would have to itself."""
+MAX_STEPS = 10**9
+"""A result lists the loss of every step: 20 GB of them."""
+MAX_SECONDS = 100_000
+"""More than a day. The first step may take ten times as long, and frameworks count milliseconds in 31 bits."""
+MAX_SEED = 2**63 - 1
+MAX_FACTOR = 10**6
+"""Of what multiplies gradients, so that a float32 holds the product."""
 OPTIMIZERS = ("sgd", "adamw")
 DTYPES = {"float32": 4, "float64": 8}
 """Dtype -> bytes of a number."""
@@ -17,10 +30,13 @@ class Techniques:
     """How a step is taken, under any strategy, without changing what is learned."""
 
     accumulation_steps: int = flag(
-        1, "micro-batches per shard: gradients accumulate, and are exchanged on the last", least=1
+        1, "micro-batches into which each shard is split; their gradients add up and are exchanged on the last", least=1
     )
     clip_norm: float | None = flag(
-        None, "scale the gradient down to this global norm (default: leave it alone)", above=0
+        None,
+        "scale a gradient with a larger global norm down to this norm (default: no clipping)",
+        above=0,
+        most=MAX_FACTOR,
     )
 
     @property
@@ -38,48 +54,67 @@ class Techniques:
 class RunConfig:
     """One run, as asked for. Crosses process boundaries as `config.json`; None means the workload's own default."""
 
-    framework: str = flag("torch", "", choices=FRAMEWORKS, compared=False)
-    strategy: str = flag(
-        "single", "a strategy of the catalogue; `python -m experiments.strategies` lists them", compared=False
+    framework: str = flag(
+        "torch", "may be left out where only one has the strategy", choices=FRAMEWORKS, compared=False
     )
+    strategy: str = flag("single", "a strategy of the catalogue; `samestep strategies` lists them", compared=False)
     workload: str = flag(
         "digits-mlp",
-        "digits-mlp, mnist-cnn, prose-gpt, flights-ranker or synthetic-mlp, -cnn, -gpt, -ranker; sized as in "
+        "digits-mlp, mnist-cnn, prose-gpt, flights-ranker or synthetic-mlp, -cnn, -gpt, -ranker, -regression; sized as in "
         "synthetic-gpt+layers=12+width=768",
     )
     devices: int | None = flag(
-        None, "number of devices, along the strategy's first axis (default: 1, in a comparison 2)", least=1
+        None,
+        "number of devices, along the strategy's first mesh axis (default: 1; in a comparison 2)",
+        least=1,
+        most=MAX_DEVICES,
     )
     mesh: str | None = flag(None, "named axis sizes instead of --devices, as in data=2,tensor=2", compared=False)
-    steps: int | None = flag(None, "train up to this step, counted from zero (default: the workload's)", least=1)
-    batch_size: int | None = flag(
-        None, "GLOBAL batch size, whatever the number of devices (default: the workload's)", least=1
+    steps: int | None = flag(
+        None,
+        "number of steps, including those before --start-from (default: the workload's)",
+        least=1,
+        most=MAX_STEPS,
     )
-    optimizer: str | None = flag(None, "the update (default: the workload's)", choices=OPTIMIZERS)
-    learning_rate: float | None = flag(None, "step size (default: the workload's for this optimizer)", above=0)
-    dtype: str = flag("float32", "of parameters, activations and gradients", choices=DTYPES)
-    seed: int = flag(0, "draws the initial weights and the order of the examples", least=0)
-    threads: int = flag(1, "threads per device", least=1)
+    batch_size: int | None = flag(None, "GLOBAL batch size, over all devices (default: the workload's)", least=1)
+    optimizer: str | None = flag(None, "how weights are updated (default: the workload's)", choices=OPTIMIZERS)
+    learning_rate: float | None = flag(
+        None, "step size of the optimizer (default: the workload's for this optimizer)", above=0, most=MAX_FACTOR
+    )
+    dtype: str = flag("float32", "the type of parameters, activations and gradients", choices=DTYPES)
+    seed: int = flag(0, "determines the initial weights and the order of the examples", least=0, most=MAX_SEED)
+    threads: int = flag(1, "threads per device", least=1, most=MAX_THREADS)
     out: str | None = flag(
-        None, "the run's directory; must not hold a run already (default: a new one under runs/)", place=True
+        None,
+        "directory of the run, or in a comparison of its runs; must not hold a run already (default: new ones under runs/)",
+        place=True,
     )
     data: str | None = flag(None, "train the workload's model on your own arrays: a .npz file")
     start_from: str | None = flag(
-        None, "a run directory whose state.npz is continued, from any strategy or framework", compared=False
+        None,
+        "continue the run in this directory, which has to have kept its state (--keep-state); strategy and framework may "
+        "differ",
+        compared=False,
     )
     prepare: bool = flag(
         False,
-        "write the run directory and print the lines that start it elsewhere; start nothing",
+        "start nothing; write the run directory and print the commands that start the run elsewhere",
         place=True,
         compared=False,
     )
     timeout_seconds: float = flag(
-        60.0, "a run without progress for that long is ended (first step: ten times as long)", above=0
+        60.0,
+        "end a run that makes no progress for this long; its first step may take ten times as long",
+        least=1,
+        most=MAX_SECONDS,
     )
     parity: bool | None = flag(
         None,
-        "judge the run against the NumPy oracle; without it, judged wherever the oracle's curve is cached or costs no "
-        "more time than the run itself took; --no-parity skips it and the result says so",
+        "compare every step with the NumPy oracle, however long the oracle takes; --no-parity compares none (default: at "
+        "least 20 steps, and as many as the oracle takes in the time of the run; a later run compares more)",
+    )
+    keep_state: bool = flag(
+        False, "keep the final state (state.npz) for --start-from; otherwise it is removed unless the run missed parity"
     )
     options: dict[str, Scalar] = dataclasses.field(default_factory=dict)
     techniques: Techniques = Techniques()
@@ -95,6 +130,12 @@ class Launch:
     prepare: bool
     timeout_seconds: float
     parity: bool | None
+    keep_state: bool
+
+    @property
+    def needs_state(self) -> bool:
+        """Whether the state that the run ends with is of any use: to be judged, or to be kept."""
+        return self.keep_state or self.parity is not False
 
 
 def launch_of(config: RunConfig) -> Launch:

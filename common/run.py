@@ -6,9 +6,8 @@ from samestep.common.catalog import framework_info, read_options, strategy_info
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import check_fields, flags, spell_flag, spell_flags
 from samestep.common.mesh import Mesh
-from samestep.common.request import Launch, RunConfig, Techniques
+from samestep.common.request import MAX_DEVICES, Launch, RunConfig, Techniques
 from samestep.common.strategy import Run, StrategyInfo
-from samestep.common.workload.data.dataset import load
 from samestep.common.workload.optimizers import OptimizerSpec
 from samestep.common.workload.table import resolve
 from samestep.common.workload.workload import Workload
@@ -30,6 +29,8 @@ def parse(config: RunConfig) -> Run:
     """
     check_fields(config)
     check_fields(config.techniques)
+    if not isinstance(config.options, dict):
+        raise ConfigError(f"options is {config.options!r}, not an object of names and values.")
     info = strategy_info(config.framework, config.strategy)
     if config.dtype not in info.dtypes:
         raise ConfigError(
@@ -58,7 +59,12 @@ def parse(config: RunConfig) -> Run:
 
 
 def as_config(run: Run, launch: Launch) -> RunConfig:
-    """The complete request that a run is parsed from: what `config.json` holds."""
+    """The complete request that a run is parsed from: what `config.json` holds.
+
+    Args:
+        run: A checked request.
+        launch: How it is started.
+    """
     return RunConfig(
         **{name: getattr(run, name) for name in (*_SAME, "batch_size", "steps")},
         strategy=run.strategy.name,
@@ -106,6 +112,8 @@ def _mesh(config: RunConfig, info: StrategyInfo, compiled_cores: int) -> Mesh:
         for axis, _ in mesh.axes:
             if info.axes and axis not in info.axes:
                 raise unknown("mesh axis", axis, info.axes, f"{name} does not split along it.")
+    if mesh.size > MAX_DEVICES:
+        raise ConfigError(f"--mesh {mesh} has {mesh.size} devices; give at most {MAX_DEVICES}.")
     if not info.axes and mesh.size > 1:
         others = ", ".join(row.name for row in framework_info(config.framework).rows if row.axes)
         raise ConfigError(f"{name} runs on one device, not on {mesh.size}; for more choose from: {others}.")
@@ -120,7 +128,7 @@ def _check_batch(run: Run) -> None:
         sizes = f"{below} or {above}" if below else f"{above}"
         among = f"{run.mesh.size} devices" if parts == 1 else f"{run.mesh.size} devices x {parts} micro-batches"
         raise ConfigError(f"global batch {run.batch_size} does not divide among {among}; use --batch-size {sizes}.")
-    if run.batch_size > (examples := len(load(run.workload.data).train_inputs)):
+    if run.batch_size > (examples := run.workload.data.num_examples()):
         raise ConfigError(
             f"global batch {run.batch_size} is more than the {examples} examples there are; use --batch-size {examples} "
             "or less."

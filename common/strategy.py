@@ -34,6 +34,21 @@ class Measure:
 
 
 @dataclasses.dataclass(frozen=True)
+class Family:
+    """Rows that the textbooks rank among each other.
+
+    Attributes:
+        name: Of the family.
+        differs: Quantity (a field of `Textbook`, or "peak") -> why what is measured may contradict the textbooks.
+        page: Where that is explained.
+    """
+
+    name: str
+    differs: Mapping[str, str]
+    page: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Textbook:
     """What the textbooks say of a row among the rows of its family: its places, of which 1 has the most.
 
@@ -44,7 +59,7 @@ class Textbook:
         sent: Its place by bytes on the wire; rows with one place send the same.
     """
 
-    family: str
+    family: Family
     speed: int
     memory: int
     sent: int
@@ -143,18 +158,6 @@ Cost = Callable[[Run, str], Ledger]
 """What a step costs, given what carries its exchanges."""
 
 
-def _needs_nothing(run: Run) -> None:
-    pass
-
-
-def _always(options: object) -> bool:
-    return True
-
-
-def _none(options: object) -> int:
-    return 0
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StrategyInfo:
     """One catalogue row: everything known about a strategy without importing its framework.
@@ -178,6 +181,8 @@ class StrategyInfo:
         dtypes: The dtypes it can train in.
         emulation: What runs instead where its hardware is missing, in words; "" if the strategy runs anywhere.
         synchronous: Whether every step waits for every device under these options, so that parity is promised.
+        varies: Why the losses and weights of two runs of one command may differ in their bits under these options, on CPU
+            cores; "" if they are equal.
         compiled_cores: For how many cores a step is only compiled with these options, by the `compile_step` that the
             strategy's file then exports; 0: it is run.
         refuses: Technique -> why the strategy cannot take it.
@@ -204,11 +209,12 @@ class StrategyInfo:
     measures: tuple[Measure, ...] = ()
     dtypes: tuple[str, ...] = tuple(DTYPES)
     emulation: str = ""
-    synchronous: Callable[..., bool] = _always
-    compiled_cores: Callable[..., int] = _none
+    synchronous: Callable[..., bool] = lambda options: True
+    varies: Callable[..., str] = lambda options: ""
+    compiled_cores: Callable[..., int] = lambda options: 0
     refuses: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    needs: Callable[[Run], None] = _needs_nothing
-    available: Callable[[Run], None] = _needs_nothing
+    needs: Callable[[Run], None] = lambda run: None
+    available: Callable[[Run], None] = lambda run: None
     textbook: Textbook | None = None
     package: str = ""
 
@@ -223,6 +229,7 @@ class FrameworkInfo:
         environment: What has to be set before its import.
         rows: Its strategies.
         preload: The modules that a fork server imports before it forks.
+        danger_of_open_ports: What a stranger who connects to its servers can do, if they listen on every address.
     """
 
     module: str
@@ -230,3 +237,4 @@ class FrameworkInfo:
     environment: Mapping[str, str]
     rows: tuple[StrategyInfo, ...]
     preload: tuple[str, ...]
+    danger_of_open_ports: str = ""

@@ -4,18 +4,20 @@ argparse and not a generator of command lines, so that every mistake is one line
 """
 
 import argparse
-import contextlib
 import dataclasses
+import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
-from samestep.common.catalog import foreign_option, read_options, strategy_info
-from samestep.common.errors import ConfigError, SamestepError, unknown
-from samestep.common.flags import Scalar, flags, read_fields, split_spelling
+from samestep.common.catalog import catalogue, foreign_option, frameworks_with, read_options, strategy_info
+from samestep.common.errors import ConfigError, unknown
+from samestep.common.flags import Scalar, flags, read_fields, spell_flag, split_spelling
 from samestep.common.request import RunConfig, Techniques
 from samestep.common.strategy import StrategyInfo
+from samestep.experiments.ending import report_errors
+from samestep.experiments.formats import FORMATS
 
 
 class Parser(argparse.ArgumentParser):
@@ -47,8 +49,14 @@ def add_flags(parser: argparse.ArgumentParser, title: str, owner: type, leave_ou
             group.add_argument(name, default=argparse.SUPPRESS, metavar=metavar, help=text + shown)
 
 
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """Adds `--format`."""
+    text = f"one of {', '.join(FORMATS)}: github is for people, the others are for programs (default: github)"
+    parser.add_argument("--format", default="github", metavar="FORMAT", help=text)
+
+
 def parse_run(arguments: Sequence[str], program: str) -> RunConfig:
-    """Reads the flags of one run: RunConfig's own, the techniques', then those of the strategy that is named.
+    """Reads the line of one run: its cell, RunConfig's flags, the techniques', and those of the strategy that is named.
 
     Args:
         arguments: Without the program.
@@ -57,78 +65,137 @@ def parse_run(arguments: Sequence[str], program: str) -> RunConfig:
     Raises:
         ConfigError: A flag is unknown, belongs to another strategy, or has a value it cannot have.
     """
-    first = Parser(prog=program, add_help=False, allow_abbrev=False)
-    for name in ("framework", "strategy"):
-        first.add_argument(f"--{name}", default=getattr(RunConfig, name))
-    chosen, _ = first.parse_known_args(arguments)
-    info = strategy_info(chosen.framework, chosen.strategy)
-
-    parser = Parser(prog=program, allow_abbrev=False, description=_description(info, chosen.framework))
+    cell = _named_cell(arguments, program)
+    framework, _, strategy = split_spelling(cell)[0].partition(":")
+    info = strategy_info(framework, strategy)
+    parser = Parser(prog=program, allow_abbrev=False, description=_description(info, framework))
+    told = "what to run, in place of --framework and --strategy: torch:ddp or torch:ddp+clip_norm=1"
+    parser.add_argument("cell", nargs="?", metavar="CELL", help=told)
     add_flags(parser, "run", RunConfig)
     add_flags(parser, "techniques", Techniques)
     if flags(info.options):
-        add_flags(parser, f"{chosen.framework}:{info.name}", info.options)
-    values, rest = parser.parse_known_args(arguments)
-    _refuse_rest(rest, chosen.framework, info)
-    given = vars(values)
-    options = read_options(chosen.framework, info, {name: given[name] for name in flags(info.options) if name in given})
-    plain = read_fields(RunConfig, given)
-    return dataclasses.replace(plain, options=dataclasses.asdict(options), techniques=read_fields(Techniques, given))
+        add_flags(parser, f"{framework}:{info.name}", info.options)
+    values, foreign = parser.parse_known_intermixed_args(arguments)
+    if foreign:
+        raise foreign_option(framework, info, foreign[0][2:].partition("=")[0].replace("-", "_"))
+    given = {name: value for name, value in vars(values).items() if name not in ("cell", "framework", "strategy")}
+    return read_request(cell, given)
 
 
-def _refuse_rest(rest: Sequence[str], framework: str, info: StrategyInfo) -> None:
-    """Refuses what no flag took; the message for another strategy's option names that strategy."""
-    if rest:
-        if not rest[0].startswith("--"):
-            raise ConfigError(f"'{rest[0]}' is no flag; every argument is written as --name value.")
-        raise foreign_option(framework, info, rest[0][2:].partition("=")[0].replace("-", "_"))
+def _named_cell(arguments: Sequence[str], program: str) -> str:
+    """Finds the cell of a run among its arguments; its flags are only known once its strategy is."""
+    first = Parser(prog=program, add_help=False, allow_abbrev=False, conflict_handler="resolve")
+    owners = [RunConfig, Techniques, *dict.fromkeys(row.options for _, row in catalogue())]
+    for owner in owners:
+        add_flags(first, "", owner)
+    chosen, rest = first.parse_known_args(arguments)
+    for word in rest:
+        if word.startswith("--") and word != "--help":
+            every = [spell_flag(name) for owner in owners for name in flags(owner)]
+            raise unknown("option", word.partition("=")[0], dict.fromkeys(every))
+        if word.startswith("-") and word not in ("-h", "--help"):
+            raise ConfigError(f"'{word}' is no flag; every flag is written as --name value.")
+    named = [word for word in rest if not word.startswith("-")]
+    named += [chosen.strategy] if "strategy" in chosen else []
+    if len(named) > 1:
+        raise ConfigError(f"'{named[0]}' and '{named[1]}' both name what to run; give one of them.")
+    text, framework = (named or [RunConfig.strategy])[0], getattr(chosen, "framework", None)
+    prefix, colon, _ = text.partition("+")[0].partition(":")
+    if framework is None:
+        return complete_cell(text, RunConfig.framework)
+    if colon and prefix != framework:
+        raise ConfigError(f"--framework {framework} disagrees with {text}; leave out --framework.")
+    return text if colon else f"{framework}:{text}"
 
 
-def apply_cell(text: str, base: RunConfig) -> RunConfig:
-    """Reads `framework:strategy+option=value+technique=value`.
+def complete_cell(text: str, default: str | None = None) -> str:
+    """Puts the framework before a strategy that was named without one.
 
     Args:
-        text: The cell.
-        base: The rest of the request; techniques that the cell does not name are the base's.
+        text: A cell, or one without `framework:`, where only one framework has the strategy.
+        default: The framework that is meant where several have it.
+
+    Raises:
+        ConfigError: No framework has it, or several have.
+    """
+    name = text.partition("+")[0]
+    if ":" in name:
+        return text
+    owners = frameworks_with(name)
+    if not owners:
+        raise unknown("strategy", name, dict.fromkeys(row.name for _, row in catalogue()), "Write it as in torch:ddp.")
+    if len(owners) > 1 and default not in owners:
+        raise ConfigError(
+            f"'{name}' is a strategy of several frameworks; give {' or '.join(f'{o}:{text}' for o in owners)}."
+        )
+    return f"{default if default in owners else owners[0]}:{text}"
+
+
+def split_cells(flag: str, text: str) -> list[str]:
+    """Reads cells that are separated by commas; a comma before `axis=` belongs to the mesh of a cell.
+
+    Args:
+        flag: Where they were given.
+        text: As in `torch:ddp,torch:hybrid+mesh=pipe=2,tensor=2,tf:mirrored`.
+
+    Raises:
+        ConfigError: One is empty, or names a strategy that is not there.
+    """
+    cells = [cell.strip() for cell in re.split(r",(?!\s*\w+=)", text)]
+    if not all(cells):
+        raise ConfigError(f"{flag} '{text}' has an empty cell; name cells, as in torch:ddp,tf:mirrored.")
+    return [complete_cell(cell) for cell in cells]
+
+
+def read_request(cell: str, given: Mapping[str, Scalar]) -> RunConfig:
+    """Makes a request of a cell and of what was given beside it.
+
+    Args:
+        cell: As in `torch:ddp+clip_norm=1`.
+        given: Fields of RunConfig, of Techniques, and options of the strategy.
+
+    Raises:
+        ConfigError: Something is set in both, or there is no such option or value.
+    """
+    for name in split_spelling(cell)[1]:
+        if name in given:
+            raise ConfigError(f"{cell} and {spell_flag(name)} both set {name}; give it once.")
+    own = {name: value for name, value in given.items() if name not in {**flags(RunConfig), **flags(Techniques)}}
+    base = dataclasses.replace(read_fields(RunConfig, given), techniques=read_fields(Techniques, given))
+    return apply_cell(cell, base, own)
+
+
+def apply_cell(text: str, base: RunConfig, beside: Mapping[str, Scalar] | None = None) -> RunConfig:
+    """Reads `framework:strategy+option=value+technique=value+mesh=axis=size,axis=size`.
+
+    Args:
+        text: The cell; the framework may be left out where only one has the strategy.
+        base: The rest of the request; techniques and the mesh that the cell does not name are the base's.
+        beside: Options of the strategy that were given elsewhere.
 
     Raises:
         ConfigError: It is not spelled so, or there is no such framework, strategy, option or technique.
     """
-    name, given = split_spelling(text)
-    framework, colon, strategy = name.partition(":")
-    if not colon:
-        raise unknown("cell", text, ["torch:ddp", "tf:mirrored"], "Write framework:strategy.")
+    name, given = split_spelling(complete_cell(text))
+    framework, _, strategy = name.partition(":")
     info = strategy_info(framework, strategy)
+    mesh = given.pop("mesh", base.mesh)
     named: dict[str, Scalar] = {name: value for name, value in given.items() if name in flags(Techniques)}
     others: dict[str, Scalar] = {name: value for name, value in given.items() if name not in named}
     return dataclasses.replace(
         base,
         framework=framework,
         strategy=info.name,
-        options=dataclasses.asdict(read_options(framework, info, others)),
+        mesh=mesh,
+        options=dataclasses.asdict(read_options(framework, info, {**others, **(beside or {})})),
         techniques=read_fields(Techniques, dataclasses.asdict(base.techniques) | named),
     )
 
 
 def _description(info: StrategyInfo, framework: str) -> str:
     return textwrap.fill(
-        f"Train a workload under one strategy and hold every step against the oracle. {framework}:{info.name}: {info.summary}"
+        f"Train a workload under one strategy and compare its steps with the oracle's. {framework}:{info.name}: {info.summary}"
     )
-
-
-@contextlib.contextmanager
-def _report_errors() -> Iterator[list[int]]:
-    code = [0]
-    try:
-        yield code
-    except SamestepError as error:
-        print(f"samestep: {error}", file=sys.stderr)
-        code[0] = error.exit_code
-    except KeyboardInterrupt:
-        print("samestep: interrupted; nothing is left running.", file=sys.stderr)
-        code[0] = 130
-    except BrokenPipeError:
-        code[0] = 1
 
 
 def run_command(command: Callable[[Sequence[str]], int], arguments: Sequence[str] | None = None) -> NoReturn:
@@ -138,6 +205,6 @@ def run_command(command: Callable[[Sequence[str]], int], arguments: Sequence[str
         command: Takes the arguments, returns the exit code.
         arguments: The process's own, unless given.
     """
-    with _report_errors() as code:
+    with report_errors() as code:
         code[0] = command(sys.argv[1:] if arguments is None else arguments)
     sys.exit(code[0])

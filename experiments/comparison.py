@@ -1,131 +1,218 @@
-"""A comparison: its cells are checked, run one after the other, and reported in one table."""
+"""What a comparison found: a row for each cell, what it prints, and how it ends."""
 
 import dataclasses
-import sys
-import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
-from samestep.common.catalog import require, strategy_info
-from samestep.common.errors import ConfigError, SamestepError, Unavailable
-from samestep.common.request import Launch, RunConfig, Techniques, launch_of
-from samestep.common.run import parse
-from samestep.common.runtime.parent.check import check_launch
-from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.runtime.parent.verdict import ORACLE
+from samestep.common.errors import (
+    ConfigError,
+    ParityFailed,
+    SamestepError,
+    Unavailable,
+    WorkerFailed,
+    signal_exit_code,
+)
 from samestep.common.runtime.records import RunResult
-from samestep.common.strategy import Run
 from samestep.experiments import tables
-from samestep.experiments.arguments import apply_cell
 from samestep.experiments.compiled import compiled
-from samestep.experiments.progress import show_progress
+from samestep.experiments.figures import figures
+from samestep.experiments.formats import Case, Document, Outcome, write
 from samestep.experiments.ranking import ranking
 
-Planned = tuple[str, Run, Launch]
+SAME, MISSED, NOT_JUDGED, REFERENCE, COMPILED = "same step", "not the same step", "not judged", "reference", "compiled"
+"""The statuses of rows that have a result."""
+UNAVAILABLE, IMPOSSIBLE, FAILED, NOT_RUN = "unavailable", "not possible", "failed", "not run"
+"""The statuses of rows that have none."""
 
 
-@dataclasses.dataclass
-class Comparison:
-    """What a comparison has found so far.
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One cell of a comparison and what became of it.
 
     Attributes:
-        results: Of the runs that trained.
-        reasons: Cell -> (status, why there is no result).
+        cell: As in `torch:ddp+clip_norm=1`.
+        status: "same step", "not the same step", "not judged", "reference" (the oracle's own row) or "compiled"; without
+            a result "unavailable", "not possible", "failed" or "not run".
+        reason: Why it has no result, was not judged, or is not the same step; "" otherwise.
+        result: What the run left, if it trained.
+        seconds: What it took, its judgement included.
     """
 
-    results: list[RunResult] = dataclasses.field(default_factory=list)
-    reasons: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
+    cell: str
+    status: str
+    reason: str = ""
+    result: RunResult | None = None
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, cell: str, result: RunResult, seconds: float = 0.0) -> "Row":
+        """Makes the row of a run that has a result.
+
+        Args:
+            cell: What was run.
+            result: What it left.
+            seconds: What it took.
+        """
+        passed = result.parity.passed
+        unjudged = REFERENCE if result.framework == "numpy" else COMPILED if result.compiled else NOT_JUDGED
+        return cls(cell, {True: SAME, False: MISSED, None: unjudged}[passed], result.parity.reason, result, seconds)
+
+    def case(self) -> Case:
+        """The row as a test case: missed parity fails it, a run that failed is an error, what was not judged is skipped."""
+        outcomes: Mapping[str, Outcome] = {SAME: "passed", MISSED: "failure", FAILED: "error"}
+        outcome = outcomes.get(self.status, "skipped")
+        return Case(self.cell, outcome, "" if outcome == "passed" else f"{self.status}: {self.reason}", self.seconds)
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether it was held against the oracle, with whatever outcome."""
+        return self.status in (SAME, MISSED)
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """The rows of a comparison, in the order of its cells, and what was asked of them.
+
+    Attributes:
+        rows: One for each cell, the oracle's first.
+        named: The cells that must be available, since the user named them.
+        required: The cells that must be judged.
+        parity: Whether parity was asked for, so that something must be judged.
+        interrupt: What ended it before its last row: Ctrl-C, or another signal, which it names.
+    """
+
+    rows: tuple[Row, ...]
+    named: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    parity: bool = False
+    interrupt: KeyboardInterrupt | None = None
+
+    @property
+    def results(self) -> list[RunResult]:
+        """The results of the rows that have one."""
+        return [row.result for row in self.rows if row.result is not None]
+
+    @property
+    def failure(self) -> SamestepError | None:
+        """The error that the comparison ends with: missed parity, then failed rows, then what was not there or not judged."""
+        if missed := [row.cell for row in self.rows if row.status == MISSED]:
+            return ParityFailed(f"{', '.join(missed)} did not take the same step.")
+        if failed := [row.cell for row in self.rows if row.status == FAILED]:
+            return WorkerFailed(f"{', '.join(failed)} failed.")
+        if lacking := [self._lack(row) for row in self.rows if self._lack(row)]:
+            return Unavailable("; ".join(lacking))
+        if self.parity and not any(row.is_judged for row in self.rows):
+            return Unavailable("parity was asked for, but no row was judged.")
+        return None
+
+    def _lack(self, row: Row) -> str:
+        """What a row that the user named or required lacks; "" if nothing."""
+        if row.cell in self.required and not row.is_judged:
+            return _sentence([f"{row.cell}, which must be judged,"], row.status, row.reason)
+        if row.cell in self.named and row.status == UNAVAILABLE:
+            return _sentence([row.cell], row.status, row.reason)
+        return ""
 
     @property
     def exit_code(self) -> int:
-        """4 if a row that promises parity missed it, 1 if a row failed, else 0."""
-        missed = any(result.parity.passed is False for result in self.results)
-        failed = any(status == "failed" for status, _ in self.reasons.values())
-        return 4 if missed else 1 if failed else 0
+        """130 if Ctrl-C ended it; else 4, 1 or 3, as `failure` has it; else 0."""
+        if self.interrupt:
+            return signal_exit_code(self.interrupt)
+        return self.failure.exit_code if self.failure else 0
 
-    def report(self, command: str) -> str:
+    @property
+    def exit_reason(self) -> str:
+        """Why the exit code is not 0; "" if it is."""
+        return "interrupted before its last row" if self.interrupt else str(self.failure or "")
+
+    def require(self, *cells: str) -> None:
+        """Makes the comparison a gate.
+
+        Args:
+            *cells: Rows that must have been judged, beside those that were required when it was started.
+
+        Raises:
+            ConfigError: The comparison has no such row.
+            ParityFailed: A row did not take the same step.
+            WorkerFailed: A row failed.
+            Unavailable: A row that was named is unavailable, a required one was not judged, or none was.
+        """
+        known = [row.cell for row in self.rows]
+        for cell in cells:
+            if cell not in known:
+                raise ConfigError(f"the comparison has no row '{cell}'; it has {', '.join(known)}.")
+        if failure := dataclasses.replace(self, required=(*self.required, *cells)).failure:
+            raise failure
+
+    def table(self, wide: bool = False) -> str:
+        """The table: one line a row, those without a result last.
+
+        Args:
+            wide: Whether it shows every column, however wide the screen is.
+        """
+        failures = [(row.cell, row.status) for row in self.rows if row.result is None]
+        return tables.comparison(self.results, failures, wide=wide)
+
+    def to_json(self) -> str:
+        """The comparison as `samestep compare --format json` prints it: every row with its whole result."""
+        return write(self.document(""), "json")
+
+    def document(self, command: str, wide: bool = False) -> Document:
+        """The comparison as any format can be made of it.
+
+        Args:
+            command: The line that repeats it.
+            wide: Whether the table for people shows every column.
+        """
+        cases = [row.case() for row in self.rows]
+        if self.interrupt or isinstance(self.failure, Unavailable):  # no row of it is wrong, and yet it does not pass
+            cases.append(Case("the comparison", "error", self.exit_reason))
+        return Document(
+            name="samestep compare",
+            text=lambda: self.report(command, wide),
+            record={"exit_code": self.exit_code, "exit_reason": self.exit_reason, "rows": self.rows},
+            rows=[
+                {
+                    "cell": row.cell,
+                    "status": row.status,
+                    "reason": row.reason,
+                    "seconds": row.seconds,
+                    **figures(row.result),
+                }
+                for row in self.rows
+            ],
+            cases=cases,
+        )
+
+    def report(self, command: str, wide: bool = False) -> str:
         """Everything that a comparison prints.
 
         Args:
             command: The line that repeats it.
+            wide: Whether its table shows every column.
         """
-        failures = [(cell, status) for cell, (status, _) in self.reasons.items()]
-        notes = [f"{cell} is {status}: {why}" for cell, (status, why) in self.reasons.items()]
-        for r in self.results:
-            if not r.parity.passed and r.framework != "numpy":
-                what = "did not take the same step" if r.parity.passed is False else "was not judged"
-                notes.append(f"{tables.cell(r)} {what}: {r.parity.reason}")
         parts = [
             tables.caption(self.results) if self.results else "",
-            tables.comparison(self.results, failures),
+            self.table(wide),
             compiled(self.results),
-            "\n".join(notes),
+            self._notes(),
             f"Again: {command}",
             tables.verdict(self.results),
             ranking(self.results),
         ]
         return "\n\n".join(filter(None, parts))
 
-
-def compare(cells: Sequence[str], base: RunConfig, techniques: Techniques, strict: bool) -> Comparison:
-    """Runs cells one after the other, the oracle first.
-
-    Args:
-        cells: As in `torch:ddp`.
-        base: What all have in common.
-        techniques: Likewise.
-        strict: Whether the user named the cells: then each must be runnable; otherwise those that cannot run are skipped
-            and listed with the reason.
-
-    Raises:
-        SamestepError: The request is wrong; nothing was started.
-    """
-    comparison = Comparison()
-    shared = dataclasses.replace(base, techniques=techniques)
-    planned = [found for cell in dict.fromkeys([ORACLE, *cells]) if (found := _plan(cell, shared, comparison, strict))]
-    with Launcher() as launcher:
-        frameworks = list(dict.fromkeys(run.framework for _, run, _ in planned))
-        print(f"Importing {', '.join(require(f) for f in frameworks)} ...", file=sys.stderr, flush=True)
-        launcher.warm(frameworks, planned[0][1].threads)
-        for cell, run, launch in planned:
-            _take(cell, run, launch, launcher, comparison)
-    return comparison
+    def _notes(self) -> str:
+        """Why rows have no result, were not judged or missed: a line for each reason, with all the rows that share it."""
+        sharing: dict[tuple[str, str], list[str]] = {}
+        for row in self.rows:
+            if row.reason and row.status not in (REFERENCE, COMPILED):
+                sharing.setdefault((row.status, row.reason), []).append(row.cell)
+        return "\n".join(_sentence(cells, status, reason) for (status, reason), cells in sharing.items())
 
 
-def _plan(cell: str, base: RunConfig, comparison: Comparison, strict: bool) -> Planned | None:
-    """Checks a cell before anything starts; None if it gets no run."""
-    config = apply_cell(cell, base)
-    info = strategy_info(config.framework, config.strategy)
-    config = dataclasses.replace(
-        config,
-        devices=base.devices if info.axes else 1,
-        dtype=base.dtype if base.dtype in info.dtypes or (strict and cell != ORACLE) else info.dtypes[0],
-        threads=1 if cell == ORACLE else base.threads,
-        out=str(Path(base.out) / cell.replace(":", "-")) if base.out else None,
-    )
-    try:
-        run, launch = parse(config), launch_of(config)
-        check_launch(run, launch)
-    except Unavailable as error:
-        if cell == ORACLE:  # NumPy is always there, so it is the data that is not
-            raise
-        comparison.reasons[cell] = ("unavailable", str(error))
-    except ConfigError as error:
-        if strict or cell == ORACLE:
-            raise
-        comparison.reasons[cell] = ("not possible", str(error))
-    else:
-        return cell, run, launch
-    return None
-
-
-def _take(cell: str, run: Run, launch: Launch, launcher: Launcher, comparison: Comparison) -> None:
-    started = time.time()
-    try:
-        with show_progress(run, cell) as progress:
-            comparison.results.append(launcher.run(run, launch, progress, started))
-    except Unavailable as error:
-        comparison.reasons[cell] = ("unavailable", str(error))
-    except SamestepError as error:
-        comparison.reasons[cell] = ("failed", str(error))
-    print(f"{cell}: {time.time() - started:.1f} s", file=sys.stderr, flush=True)
+def _sentence(cells: Sequence[str], status: str, reason: str) -> str:
+    """What became of some rows, and why."""
+    was = "were" if len(cells) > 1 else "was"
+    verbs = {FAILED: "failed", MISSED: "did not take the same step", REFERENCE: "cannot be judged"}
+    verb = verbs.get(status, f"{was} {status}")
+    return f"{', '.join(cells)} {verb}: {reason}"

@@ -4,22 +4,23 @@ from collections.abc import Sequence
 
 from samestep.common.ledger import Compiled, gib
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.text import github, size, spell
+from samestep.experiments.text import github, screen_width, size, spell
 
 
 def compiled(results: Sequence[RunResult]) -> str:
-    """The table of all that were compiled, and a line for each that does not fit; "" if none was compiled."""
+    """The table of all that were compiled, one column each, and a line for each that does not fit; "" if none was compiled."""
     found = [(result, result.compiled) for result in results if result.compiled is not None]
     if not found:
         return ""
-    rows = [_row(result, step) for result, step in found]
-    table = github([*rows[0]], [[*row.values()] for row in rows])
+    facts = [_facts(result, step) for result, step in found]
+    names, *rows = ([name, *(each[name] for each in facts)] for name in facts[0])
+    table = github(names, rows, screen_width())
     lines = [f"{result.workload} does not fit: {step.shortage}." for result, step in found if not step.fits]
     said = f"One step, as seen from one core, by {found[0][1].compiler}: compiled, never run."
     return "\n\n".join([table, "\n".join([*lines, said])])
 
 
-def _row(result: RunResult, step: Compiled) -> dict[str, str]:
+def _facts(result: RunResult, step: Compiled) -> dict[str, str]:
     predicted = result.predicted.footprints[0]
     state = size(predicted.params_bytes + predicted.optimizer_bytes)
     kinds = (f"{each.count} {each.name} of {size(each.bytes)}" for each in step.collectives)

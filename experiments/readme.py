@@ -1,35 +1,47 @@
-"""Rewrites the README's generated parts: `python -m experiments.readme [COMPARISON_DIR]`."""
+"""Rewrites the generated parts of the README and of docs/: `python -m experiments.readme [COMPARISON_DIR]`."""
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from samestep.common.catalog import catalogue
+from samestep.common.catalog import catalogue, framework_info
 from samestep.common.runtime.records import load_result
 from samestep.experiments import tables
 from samestep.experiments.arguments import run_command
-from samestep.experiments.text import github
+from samestep.experiments.strategies import COLUMNS
+from samestep.experiments.text import cells, github
 
-README = Path(__file__).resolve().parents[1] / "README.md"
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+PAGES = {"torch": ROOT / "docs" / "pytorch.md", "tf": ROOT / "docs" / "tensorflow.md"}
+WIDTH = 100
+"""Of what stands in the README as it was printed."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Writes the strategies from the catalogues; and from a comparison's directory, if one is given, its results."""
-    text = replaced(README.read_text(), "strategies", strategies())
-    for directory in arguments[:1]:
-        text = replaced(text, "results", results(Path(directory)))
-    README.write_text(text)
+    """Writes what comes from the catalogues; and from a comparison's directory, if one is given, its results."""
+    parts = generated() + [(README, "results", results(Path(directory))) for directory in arguments[:1]]
+    for page, name, content in parts:
+        page.write_text(replaced(page.read_text(), name, content))
     return 0
+
+
+def generated() -> list[tuple[Path, str, str]]:
+    """Page, name and content of every part that comes from the catalogues."""
+    return [(README, "strategies", strategies())] + [(PAGES[name], "upstream", upstream(name)) for name in PAGES]
 
 
 def strategies() -> str:
     """Every row of every catalogue, but the oracle's."""
-    rows = []
-    for framework, row in catalogue():
-        if framework != "numpy":
-            emulated = f" ({row.emulation})" if row.emulation else ""
-            rows.append([f"`{framework}:{row.name}`{emulated}", row.summary, row.reference, row.status])
-    return github(["strategy", "what it does", "API", "upstream says"], rows)
+    rows = [(framework, row) for framework, row in catalogue() if framework != "numpy"]
+    lasting = [column for column in COLUMNS if column.header != "here"]  # the page is of no machine
+    return github(*cells(lasting, rows))
+
+
+def upstream(framework: str) -> str:
+    """What upstream says of the API of each strategy of a framework."""
+    rows = [[f"`{row.name}`", f"`{row.reference}`", row.status] for row in framework_info(framework).rows]
+    return github(["strategy", "API", "upstream says"], rows)
 
 
 def results(directory: Path) -> str:
@@ -37,12 +49,19 @@ def results(directory: Path) -> str:
     runs = [
         load_result(path.parent) for path in sorted(directory.glob("*/result.json"), key=lambda p: p.stat().st_mtime)
     ]
-    return f"{tables.caption(runs)}\n\n{tables.comparison(runs)}\n\n{tables.verdict(runs)}"
+    return f"{tables.caption(runs, WIDTH)}\n\n{tables.comparison(runs, width=WIDTH)}\n\n{tables.verdict(runs)}"
 
 
 def replaced(text: str, name: str, content: str) -> str:
-    """The text with what stands between two markers replaced."""
+    """The text with what stands between two markers replaced.
+
+    Args:
+        text: The text with the markers.
+        name: The name in the markers.
+        content: What to put between them.
+    """
     pattern = re.compile(f"(<!-- {name} -->).*(<!-- /{name} -->)", re.DOTALL)
+    assert pattern.search(text), f"the markers of '{name}' are missing"
     return pattern.sub(lambda match: f"{match[1]}\n{content}\n{match[2]}", text)
 
 

@@ -1,4 +1,4 @@
-"""One run: `python -m experiments.run --framework tf --strategy mirrored`."""
+"""Trains one workload under one strategy: `samestep run --framework tf --strategy mirrored`."""
 
 import re
 import shlex
@@ -9,6 +9,7 @@ from pathlib import Path
 from samestep.common.request import Launch, launch_of
 from samestep.common.strategy import ProcessSpec, Run
 from samestep.experiments.arguments import parse_run, run_command
+from samestep.experiments.text import fill, screen_width
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -28,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
 
     run, launch = parse(config), launch_of(config)
     note = check_launch(run, launch)
-    print("\n".join(filter(None, [describe(run, launch), note])), flush=True)
+    print("\n".join(fill(line, screen_width()) for line in (describe(run, launch), note) if line), flush=True)
     if launch.prepare:
         print(starting_lines(run, prepare(run, launch)))
         return 0
@@ -41,8 +42,15 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def describe(run: Run, launch: Launch) -> str:
-    """What is about to run, in one line."""
-    mesh, count = run.mesh, run.num_devices
+    """What is about to run, in one line.
+
+    Args:
+        run: What is about to run.
+        launch: How it is started.
+    """
+    from samestep.common.workload.table import title  # here, like those of `main`
+
+    mesh, count, trained = run.mesh, run.num_devices, title(run.workload.name, launch.data)
     shards = mesh.axis("data") * mesh.axis("shard")
     batch = f"global batch {run.batch_size} = {shards} x {run.batch_size // shards}"
     devices = f"{count} device{'s' if count > 1 else ''}" + (f" ({mesh})" if "," in str(mesh) else "")
@@ -52,17 +60,24 @@ def describe(run: Run, launch: Launch) -> str:
         does, steps = "compiles", "one step"
     if launch.start_from is not None:
         steps += f" in all, from where {launch.start_from} ends"
-    return f"{run.name} {does} {run.workload.name} on {devices}: {batch}, {steps}, {rate}, {run.dtype}, seed {run.seed}"
+    return f"{run.name} {does} {trained} on {devices}: {batch}, {steps}, {rate}, {run.dtype}, seed {run.seed}"
 
 
 def starting_lines(run: Run, directory: Path) -> str:
-    """The lines that start a prepared run without our launcher."""
+    """The lines that start a prepared run without our launcher.
+
+    Args:
+        run: What was prepared.
+        directory: The run directory.
+    """
     specs = run.strategy.topology(run)
     worker = f"-m samestep worker {shlex.quote(str(directory))}"
-    lines = [f"Prepared {directory}. Start it by one of these; the process with rank 0 writes {directory}/result.json."]
+    lines = [
+        f"Prepared {directory}. Start it in one of these ways; the process with rank 0 writes {directory}/result.json."
+    ]
     if "RANK" in specs[0].environment:
         lines += ["", "torchrun:", f"  torchrun --standalone --nproc-per-node {len(specs)} {worker}"]
-    lines += ["", "by hand, one line a process" + (" (put your own host and port):" if len(specs) > 1 else ":")]
+    lines += ["", "by hand, one line per process" + (" (put in your own host and port):" if len(specs) > 1 else ":")]
     lines += [f"  {_by_hand(spec)}python {worker}" for spec in specs]
     return "\n".join(lines)
 

@@ -1,20 +1,22 @@
-"""The catalogue: `python -m experiments.strategies [framework:strategy]`."""
+"""Prints the catalogue of strategies, or one strategy in full: `samestep strategies torch:ddp`."""
 
 import ast
 import difflib
-import importlib.util
-import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from samestep.common.catalog import catalogue, require_row, strategy_info
-from samestep.common.errors import Unavailable
+from samestep.common.catalog import catalogue, mirror_folder, strategy_info
 from samestep.common.flags import flags, spell_flag
-from samestep.common.request import FRAMEWORKS, RunConfig
+from samestep.common.request import RunConfig
 from samestep.common.strategy import StrategyInfo
-from samestep.experiments.arguments import Parser, apply_cell, run_command
-from samestep.experiments.text import github
+from samestep.experiments.arguments import Parser, add_format, apply_cell, run_command
+from samestep.experiments.formats import check_format, write
+from samestep.experiments.listing import lacks, listing
+from samestep.experiments.text import Column, bullets, cells, explain_emulation, fill, fit, github, screen_width
+
+AVAILABLE = "available"
+Row = tuple[str, StrategyInfo]
+"""A framework and a row of its catalogue."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -24,58 +26,73 @@ def main(arguments: Sequence[str]) -> int:
         ConfigError: There is no such row.
     """
     parser = Parser(prog="samestep strategies", description=__doc__)
-    parser.add_argument("cell", nargs="?", help="one row, as in torch:ddp")
-    chosen = parser.parse_args(arguments).cell
-    print(_describe(apply_cell(chosen, RunConfig())) if chosen else tables())
+    parser.add_argument(
+        "cell", nargs="?", help="the one to print in full: torch:ddp, or ddp where only one framework has it"
+    )
+    add_format(parser)
+    given = parser.parse_args(arguments)
+    check_format(given.format)
+    chosen = None if given.cell is None else apply_cell(given.cell, RunConfig())
+    rows = catalogue() if chosen is None else [(chosen.framework, strategy_info(chosen.framework, chosen.strategy))]
+    print(write(listing(rows, lambda: tables() if chosen is None else _describe(chosen)), given.format))
     return 0
 
 
 def tables() -> str:
-    """Every strategy of every framework, and whether this machine can run it."""
-    rows = [_summary(framework, row) for framework, row in catalogue()]
-    headers = ["strategy", "data is split", "model is split", "API", "upstream says"]
-    return f"{overview()}\n\n{github(headers, rows, _width())}"
-
-
-def _width() -> int | None:
-    """A terminal's; what is piped or pasted elsewhere stays in one line a row."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
-def overview() -> str:
-    """What each strategy is for, and whether this machine can run it."""
-    rows = []
-    for framework, row in catalogue():
-        name = f"{framework}:{row.name}" + (f" ({row.emulation})" if row.emulation else "")
-        rows.append([name, row.summary, row.goal, row.hardware, availability(framework, row.name)])
-    return github(["strategy", "what it does", "goal", "hardware", "on this machine"], rows, _width())
+    """One line for every strategy of every framework, and what this machine lacks for those that it cannot run."""
+    width, rows = screen_width(), catalogue()
+    lacking: dict[str, list[str]] = {}
+    for framework, row in rows:
+        lacking.setdefault(availability(framework, row.name), []).append(f"{framework}:{row.name}")
+    shown = fit(COLUMNS, rows, width)
+    lines = [f"{column.header}: {column.meaning}" for column in shown if column.meaning]
+    lines += [f"{reason} ({', '.join(names)})" for reason, names in lacking.items() if reason != AVAILABLE]
+    lines += [
+        explain_emulation(f"{name}:{row.name}, without its hardware,", row.emulation)
+        for name, row in rows
+        if row.emulation
+    ]
+    lines += ["one strategy in full: samestep strategies torch:ddp"]
+    return f"{github(*cells(shown, rows), width)}\n\n{bullets(lines, width)}"
 
 
 def availability(framework: str, strategy: str) -> str:
-    """Whether a row can be used here, or how to get what it lacks."""
-    try:
-        require_row(framework, strategy)
-    except Unavailable as error:
-        return str(error)
-    return "available"
+    """Whether a row can be used here, or how to get what it lacks.
+
+    Args:
+        framework: The framework of the row.
+        strategy: The name of the row.
+    """
+    return lacks(framework, strategy) or AVAILABLE
 
 
-def _summary(framework: str, row: StrategyInfo) -> list[str]:
-    splits = [f"{split.answer}: {split.how}" for split in (row.data_split, row.model_split)]
-    twin = f", twin of {row.twin}" if row.twin else ""
-    return [f"{framework}:{row.name}{twin}", *splits, row.reference, row.status]
+def _name(row: Row) -> str:
+    return f"{row[0]}:{row[1].name}" + (" (emulated)" if row[1].emulation else "")
+
+
+COLUMNS: tuple[Column[Row], ...] = (
+    Column("strategy", _name),
+    Column("what it is for", lambda row: row[1].goal),
+    Column("batch", lambda row: row[1].data_split.answer, "whether the batch is split over the devices", gives_way=2),
+    Column("model", lambda row: row[1].model_split.answer, "whether the model is split over the devices", gives_way=2),
+    Column("upstream", lambda row: row[1].status.partition(";")[0], "what its maintainers say of the API", gives_way=1),
+    Column("here", lambda row: "yes" if availability(row[0], row[1].name) == AVAILABLE else "no"),
+)
 
 
 def _describe(config: RunConfig) -> str:
     framework, row = config.framework, strategy_info(config.framework, config.strategy)
     path = strategy_file(framework, row.name)
     source = path.read_text()
-    parts = [f"{framework}:{row.name}: {row.summary}", ast.get_docstring(ast.parse(source)) or ""]
+    parts = [f"{framework}:{row.name}: {row.summary}", *(ast.get_docstring(ast.parse(source)) or "").split("\n\n")]
     facts = {
         "goal": row.goal,
         "data split": f"{row.data_split.answer}: {row.data_split.how}",
         "model split": f"{row.model_split.answer}: {row.model_split.how}",
         "synchronous": "yes" if row.synchronous(row.options(**config.options)) else "no",
+        "repeats bit for bit": f"no: {why}"
+        if (why := row.varies(row.options(**config.options)))
+        else "yes, on CPU cores",
         "mesh axes": ", ".join(row.axes) or "none: one device",
         "dtypes": ", ".join(row.dtypes),
         "API": row.reference,
@@ -83,16 +100,19 @@ def _describe(config: RunConfig) -> str:
         "on this machine": availability(framework, row.name),
     }
     facts |= {
-        spell_flag(name): f"{field.metadata['help']} (default: {field.default})"
+        spell_flag(name): f"{field.metadata['help']}"
+        + ("" if field.default is None else f" (default: {field.default})")
         for name, field in flags(row.options).items()
     }
     facts |= {f"measures {m.name}": f"{m.unit}: {m.meaning}" for m in row.measures}
-    parts.append(github(["", ""], [[name, value] for name, value in facts.items()], _width()))
+    parts = [fill(" ".join(part.split()), screen_width()) for part in parts]
+    parts.append("\n".join(fill(f"{name}: {value}", screen_width(), "    ") for name, value in facts.items()))
     parts.append(_difference(framework, row, source))
     if row.twin:
         twin_framework, _, twin_name = row.twin.partition(":")
         twin = strategy_info(twin_framework, twin_name)
-        parts.append(f"Its twin is {row.twin}: {twin.summary}\n{strategy_file(twin_framework, twin_name)}")
+        said = fill(f"Its twin is {row.twin}: {twin.summary}", screen_width())
+        parts.append(f"{said}\n{strategy_file(twin_framework, twin_name)}")
     return "\n\n".join(part for part in parts if part)
 
 
@@ -107,10 +127,13 @@ def _difference(framework: str, row: StrategyInfo, source: str) -> str:
 
 
 def strategy_file(framework: str, name: str) -> Path:
-    """The file of a strategy, found without importing its framework."""
-    spec = importlib.util.find_spec(FRAMEWORKS[framework])
-    assert spec is not None and spec.submodule_search_locations
-    return Path(spec.submodule_search_locations[0]) / "strategies" / f"{name}.py"
+    """The file of a strategy, found without importing its framework.
+
+    Args:
+        framework: The framework of the strategy.
+        name: The name of the strategy.
+    """
+    return mirror_folder(framework) / "strategies" / f"{name}.py"
 
 
 if __name__ == "__main__":

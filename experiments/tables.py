@@ -1,136 +1,138 @@
-"""Results as tables: one row a run, tabulate's GitHub format, every measurement beside its prediction."""
+"""Results as tables that fit the screen: one row a run, every measurement beside its prediction."""
 
-import dataclasses
+import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from samestep.common.catalog import strategy_info
-from samestep.common.flags import flags
-from samestep.common.request import Techniques
 from samestep.common.runtime.records import RunResult
+from samestep.common.workload.table import title
+from samestep.experiments.columns import Row, cell, columns, often_the_same
 from samestep.experiments.compiled import compiled
-from samestep.experiments.text import github, size, spell
+from samestep.experiments.text import Column, bullets, cells, explain_emulation, fill, fit, github, joined, screen_width
+
+EXCEPTIONS = 3
+"""What all rows but so many have in common is said in the caption, with the exceptions, and is no column."""
+IMPORTED_BEFORE = "the frameworks imported before"
+IMPORT_INCLUDED = "the import of the framework included"
 
 
-def cell(result: RunResult) -> str:
-    """`framework:strategy+option=value`, with what is emulated said beside it."""
-    info = strategy_info(result.framework, result.strategy)
-    config = result.config
-    chosen = [(info.options, config.options), (Techniques, dataclasses.asdict(config.techniques))]
-    given = [f"+{n}={v}" for owner, values in chosen for n, v in values.items() if v != flags(owner)[n].default]
-    emulated = f" ({result.emulation})" if result.emulation else ""
-    return f"{result.framework}:{result.strategy}{''.join(given)}{emulated}"
-
-
-def devices(result: RunResult) -> str:
-    """How many, and on how many cores if they are of a CPU and have to share: their speed then says nothing."""
-    count, cores = result.config.devices or 1, result.cores
-    on_cpu = all("cpu" in row.device.lower() for row in result.processes)
-    shared = on_cpu and not result.compiled and cores < count * result.config.threads
-    return f"{count} on {cores} core{'s' if cores > 1 else ''}" if shared else str(count)
-
-
-def same_step(result: RunResult) -> str:
-    """Whether it took the same step, in a word."""
-    if result.parity.passed is None:
-        return "reference" if result.framework == "numpy" else "compiled" if result.compiled else "not judged"
-    return "yes" if result.parity.passed else "NO"
-
-
-def _rate(result: RunResult) -> str:
-    rate = result.examples_per_second
-    return "" if rate is None else f"{rate.median:,.0f} [{rate.low:,.0f} .. {rate.high:,.0f}]"
-
-
-def _state_bytes(result: RunResult) -> str:
-    measured, predicted = (
-        max(row.state_bytes for row in rows) for rows in (result.processes, result.predicted.footprints)
-    )
-    return f"{size(measured)} ({size(predicted)})"
-
-
-def _sent(result: RunResult) -> str:
-    measured = sum(row.sent_bytes_per_step for row in result.processes)
-    least = "at least " if result.uncounted and not result.compiled else ""
-    return f"{least}{size(measured)} ({size(result.predicted.sent_bytes_per_step)})"
-
-
-def measures(result: RunResult) -> str:
-    """The strategy's own quantities, a line each, over all its processes; "" if it has none."""
-    lines = []
-    for measure in strategy_info(result.framework, result.strategy).measures:
-        values = [row.measures[measure.name] for row in result.processes if measure.name in row.measures]
-        shown = dict.fromkeys(f"{value:.4g}" for value in ([min(values), max(values)] if values else []))
-        lines += [f"{measure.name}: {' to '.join(shown)} {measure.unit}: {measure.meaning}"] if values else []
-    return "\n".join(lines)
-
-
-def columns(results: Sequence[RunResult]) -> dict[str, Callable[[RunResult], str]]:
-    """The columns of a comparison; the metric's name is that of its workload."""
-    metric = results[0].metric_name.replace("_", " ") if results else "metric"
-    return {
-        "strategy": cell,
-        "devices": devices,
-        "dtype": lambda r: r.dtype,
-        "same step": same_step,
-        "loss deviation": lambda r: spell(r.parity.max_relative_loss, ".0e"),
-        metric: lambda r: spell(r.metric_value, ".4f"),
-        "examples/s [95 %]": _rate,
-        "state/device (predicted)": _state_bytes,
-        "sent/step (predicted)": _sent,
-        "start-up s": lambda r: f"{r.startup_seconds:.1f}",
-    }
-
-
-def _applies(header: str, result: RunResult) -> bool:
-    """Whether a column applies: to a run that compiled and took no step, only those before any measurement do."""
-    return not result.compiled or header in ("strategy", "devices", "dtype", "same step")
-
-
-def comparison(results: Sequence[RunResult], failures: Sequence[tuple[str, str]] = ()) -> str:
-    """The table of a comparison.
+def comparison(
+    results: Sequence[RunResult],
+    failures: Sequence[tuple[str, str]] = (),
+    width: int | None = None,
+    wide: bool = False,
+) -> str:
+    """The table of a comparison, and what its columns mean.
 
     Args:
         results: One row each.
         failures: Cell and status of what left no result; they get a row each.
+        width: What it has to fit into; the screen, unless given.
+        wide: Whether to show every column in one line a row, however wide that is.
     """
-    shown = columns(results)
-    rows = [{h: value(result) for h, value in shown.items() if _applies(h, result)} for result in results]
-    rows += [{"strategy": name, "same step": status} for name, status in failures]
-    return github([*shown], [[row.get(header, "") for header in shown] for row in rows])
+    width = width or screen_width()
+    varying = [column for column in often_the_same(results) if _in_common(column, results) is None]
+    rows: list[Row] = [*results, *failures]
+    every = columns(varying, results, IMPORTED_BEFORE)
+    shown = fit(every, rows, None if wide else width)
+    lines = _meanings(shown, results)
+    left_out = dict.fromkeys(column.header for column in every if column not in shown)
+    lines += [f"not shown in {width} columns: {', '.join(left_out)}; --wide shows all"] if left_out else []
+    return f"{github(*cells(shown, rows), None if wide else width)}\n\n{bullets(lines, width)}"
 
 
-def caption(results: Sequence[RunResult]) -> str:
-    """What all rows of a comparison have in common, in one line."""
+def _meanings(shown: Sequence[Column[Row]], results: Sequence[RunResult]) -> list[str]:
+    """What columns mean, and what is emulated."""
+    emulated = dict.fromkeys((f"{r.framework}:{r.strategy}", r.emulation) for r in results if r.emulation)
+    lines = [f"{column.header}: {column.meaning}" for column in joined(shown) if column.meaning]
+    return lines + [explain_emulation(*each) for each in emulated]
+
+
+def _in_common(column: Column[RunResult], results: Sequence[RunResult]) -> str | None:
+    """What (nearly) all rows have in a column, and the exceptions; None if there are too many. The oracle makes no rule."""
+    rows = [(cell(result), column.value(result)) for result in results if column.value(result)]
+    ruling = [value for name, value in rows if not name.startswith("numpy:")] or [value for _, value in rows]
+    usual = statistics.mode(ruling) if ruling else ""
+    exceptions: dict[str, list[str]] = {}
+    for name, value in rows:
+        if value != usual:
+            exceptions.setdefault(value, []).append(name)
+    if sum(map(len, exceptions.values())) > min(EXCEPTIONS, len(rows) // 2):
+        return None
+    listed = "; ".join(f"{', '.join(names)}: {value}" for value, names in exceptions.items())
+    return usual + (f" ({listed})" if listed else "")
+
+
+def caption(results: Sequence[RunResult], width: int | None = None) -> str:
+    """What the rows of a comparison have in common.
+
+    Args:
+        results: The rows.
+        width: What it has to fit into; the screen, unless given.
+    """
     first = next((r for r in results if r.framework != "numpy" and not r.compiled), results[0])
-    rate, cores = f"{first.optimizer} at rate {first.config.learning_rate:g}", max(r.cores for r in results)
-    return (
-        f"`{first.workload}`: global batch {first.global_batch_size}, {first.steps} steps, {rate}, seed {first.seed}, "
-        f"{cores} core{'s' if cores > 1 else ''} of {first.machine['cpu']}. "
-        f"State is parameters, gradients and optimizer; sent is what all processes put on the wire in a step; "
-        "start-up is the time to the first step, the frameworks imported already."
+    step, cores = f"{first.optimizer} at rate {first.config.learning_rate:g}", max(r.cores for r in results)
+    line = (
+        f"`{title(first.workload, first.config.data)}`: global batch {first.global_batch_size}, {first.steps} steps, "
+        f"{step}, seed {first.seed}, "
+        f"{cores} core{'s' if cores > 1 else ''} of {first.machine['cpu']}."
     )
+    named = {"metric": first.metric_name.replace("_", " ")}
+    said = {named.get(c.header, c.header): _in_common(c, results) for c in often_the_same(results)}
+    shared = [f"{name} {value}" for name, value in said.items() if value]
+    line += f" Every row: {', '.join(shared)}." if shared else ""
+    return fill(line, width or screen_width())
 
 
 def verdict(results: Sequence[RunResult]) -> str:
-    """One sentence: how many took the same steps, and which was the fastest (emulations are not ranked)."""
+    """One sentence: how many took the same steps, how far that was judged, and the largest deviation of each dtype."""
     judged = [r for r in results if r.parity.passed is not None]
-    same = [r for r in judged if r.parity.passed]
     if not judged:
         return "No run was judged."
-    worst = max(r.parity.max_relative_loss or 0.0 for r in judged)
-    steps = statistics.mode(r.parity.steps for r in judged)
-    noun = "strategy" if len(judged) == 1 else "strategies"
-    sentence = f"{len(same)} of {len(judged)} {noun} took the same {steps} steps, largest deviation {worst:.0e}"
-    ranked = [r for r in judged if r.examples_per_second and not r.emulation]
-    if len(ranked) > 1:
-        fastest = max(ranked, key=lambda r: r.examples_per_second.median if r.examples_per_second else 0.0)
-        sentence += f"; fastest here: {cell(fastest)}"
-    return sentence + "."
+    same = sum(r.parity.passed is True for r in judged)
+    subject = f"{same} of {len(judged)} strategies took"
+    if len(judged) == 1:
+        subject = cell(judged[0]) + (" took" if same else " did not take")
+    worst: dict[str, float] = {}
+    for r in judged:
+        deviation = math.inf if r.parity.max_relative_loss is None else r.parity.max_relative_loss
+        worst[r.dtype] = max(worst.get(r.dtype, 0.0), deviation)
+    more = "; --parity judges every step" if any(r.parity.steps < len(r.losses) for r in judged) else ""
+    largest = ", ".join(f"{deviation:.0e} in {dtype}" for dtype, deviation in worst.items())
+    return f"{subject} the oracle's {_steps(judged)}; largest deviation {largest}{more}."
+
+
+def _steps(judged: Sequence[RunResult]) -> str:
+    """All steps, or how many of them were judged."""
+    counts, taken = {r.parity.steps for r in judged}, max(len(r.losses) for r in judged)
+    least, most = min(counts), max(counts)
+    if least == taken:
+        return f"{taken} steps"
+    return f"steps, judged at {least if least == most else f'{least} to {most}'} of {taken}"
 
 
 def report(result: RunResult) -> str:
-    """Everything that one run prints: its table, its verdict, the strategy's own quantities."""
+    """Everything that one run prints: its table, and its verdict."""
     judged = result.parity.passed is not None
     said = verdict([result]) if judged else f"Parity was not judged: {result.parity.reason}."
-    return "\n".join(filter(None, [f"{compiled([result]) or comparison([result])}\n\n{said}", measures(result)]))
+    return f"{compiled([result]) or _alone(result)}\n\n{fill(said, screen_width())}"
+
+
+def _alone(result: RunResult) -> str:
+    """The table of one run, a row for each quantity, and what they mean."""
+    every = columns(often_the_same([result]), [result], IMPORT_INCLUDED)[1:]
+    own = measures(result)
+    rows = [[column.header, column.value(result)] for column in joined(every)] + [[name, said] for name, said, _ in own]
+    lines = _meanings(every, [result]) + [f"{name}: {meaning}" for name, _, meaning in own]
+    return f"{github([cell(result), ''], rows, screen_width())}\n\n{bullets(lines, screen_width())}"
+
+
+def measures(result: RunResult) -> list[tuple[str, str, str]]:
+    """The strategy's own quantities over all its processes: name, least to most with the unit, and meaning."""
+    found = []
+    for measure in strategy_info(result.framework, result.strategy).measures:
+        values = [row.measures[measure.name] for row in result.processes if measure.name in row.measures]
+        shown = dict.fromkeys(f"{value:.4g}" for value in ([min(values), max(values)] if values else []))
+        found += [(measure.name, f"{' to '.join(shown)} {measure.unit}", measure.meaning)] if values else []
+    return found

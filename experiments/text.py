@@ -1,28 +1,186 @@
-"""Tables and sizes as text."""
+"""Tables, sizes and sentences as text that fits the screen."""
 
+import dataclasses
 import math
-from collections.abc import Sequence
+import re
+import shutil
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, TypeVar
 
-from tabulate import tabulate
+import tabulate
+
+tabulate.MIN_PADDING = 0  # headers as narrow as their text
+Row = TypeVar("Row")
+PIPED_WIDTH = 120
+"""What goes into a file or another program is as wide as this, whatever terminal it was started from."""
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+"""Each is 1024 of the one before."""
+
+
+def screen_width() -> int:
+    """How many characters fit into a line: COLUMNS says it, else the terminal, else it is `PIPED_WIDTH`."""
+    return shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Column(Generic[Row]):
+    """One column of a table, or a detail that stands behind another column's value.
+
+    Attributes:
+        header: What stands above it, with its unit.
+        value: Its text in a row.
+        meaning: One clause on what it is; "" if the header says it.
+        gives_way: In a table that is too wide, those with the largest number are left out first; those with 0 stay.
+        is_detail: Whether it continues the cell of the column before it; its header then only names it.
+    """
+
+    header: str
+    value: Callable[[Row], str]
+    meaning: str = ""
+    gives_way: int = 0
+    is_detail: bool = False
+
+
+def fit(columns: Sequence[Column[Row]], rows: Sequence[Row], width: int | None) -> list[Column[Row]]:
+    """Leaves out columns until a table is no wider than it may be.
+
+    Args:
+        columns: In their order.
+        rows: What the table shows.
+        width: In characters; None leaves nothing out.
+    """
+    shown = list(columns)
+    while width is not None and least_width(*cells(shown, rows)) > width and any(each.gives_way for each in shown):
+        last = max(each.gives_way for each in shown)
+        shown = [each for each in shown if each.gives_way < last]
+    return shown
+
+
+def joined(columns: Sequence[Column[Row]]) -> list[Column[Row]]:
+    """Makes one column of each column and the details behind it."""
+    groups: list[list[Column[Row]]] = []
+    for column in columns:
+        groups = [*groups[:-1], [*groups[-1], column]] if column.is_detail else [*groups, [column]]
+    return [_join(group) for group in groups]
+
+
+def _join(group: Sequence[Column[Row]]) -> Column[Row]:
+    def together(texts: Iterable[str]) -> str:
+        return " ".join(filter(None, texts))
+
+    return Column(
+        together(column.header for column in group),
+        lambda row: together(column.value(row) for column in group),
+        together(column.meaning for column in group),
+    )
+
+
+def cells(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """The headers of a table, those of details left out, and the cells of its rows.
+
+    Args:
+        columns: In their order.
+        rows: What the table shows.
+    """
+    whole = joined(columns)
+    return [each.header for each in columns if not each.is_detail], [
+        [each.value(row) for each in whole] for row in rows
+    ]
 
 
 def github(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
-    """A table in GitHub's format, every cell as it is; with a width, cells are wrapped until the table fits into it."""
-    wrapped = None if width is None else _column_widths(headers, rows, width)
-    return tabulate(rows, headers=headers, tablefmt="github", disable_numparse=True, maxcolwidths=wrapped)
+    """A table in GitHub's format, every cell as it is; with a width, cells are wrapped until the table fits into it.
+
+    Args:
+        headers: One a column.
+        rows: As many cells each.
+        width: In characters; None wraps nothing.
+    """
+    most = _column_widths(headers, rows, width)
+    wrapped = [["\n".join(_wrap(text, limit)) for text, limit in zip(row, most, strict=True)] for row in rows]
+    return tabulate.tabulate(wrapped, headers=headers, tablefmt="github", disable_numparse=True)
 
 
-def _column_widths(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    """The widest columns cut down alike until all fit into a width; not into headers, nor into a word of the first."""
-    least = [len(header) + 2 for header in headers]  # tabulate pads them
-    least[0] = max(least[0], *(len(word) for row in rows for word in row[0].split()))
-    natural = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    widths = least
-    for most in range(max(natural), 0, -1):
-        widths = [max(header, min(wanted, most)) for header, wanted in zip(least, natural, strict=True)]
-        if sum(widths) + 3 * len(widths) + 1 <= width:
+def _words(text: str) -> list[str]:
+    """What a cell may be broken into; each option of a strategy is a word."""
+    return re.sub(r"\+(?=\w+=)", " +", text).split()
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    """Wraps a cell; a word that is longer than the width stays whole."""
+    if len(text) <= width:
+        return [text]
+    return textwrap.wrap(" ".join(_words(text)), width, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def least_width(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """How wide a table is whose first column alone is wrapped, word by word.
+
+    Args:
+        headers: One a column.
+        rows: As many cells each.
+    """
+    others = [max(map(len, column)) for column in zip(headers, *rows, strict=True)][1:]
+    return _table_width([_longest_word([headers[0], *(row[0] for row in rows)]), *others])
+
+
+def _longest_word(texts: Iterable[str]) -> int:
+    return max((len(word) for text in texts for word in _words(text)), default=0)
+
+
+def _table_width(widths: Sequence[int]) -> int:
+    return sum(widths) + 3 * len(widths) + 1
+
+
+def _column_widths(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> list[int]:
+    """The widest columns cut down alike until all fit into a width; not into headers, nor into a word."""
+    columns = list(zip(headers, *rows, strict=True))
+    natural = [max(map(len, column)) for column in columns]
+    least = [max(len(column[0]), _longest_word(column[1:])) for column in columns]
+    widths = natural
+    for most in range(max(natural), 0, -1) if width is not None else ():
+        widths = [max(word, min(wanted, most)) for word, wanted in zip(least, natural, strict=True)]
+        if _table_width(widths) <= (width or 0):
             break
     return widths
+
+
+# --- sentences and numbers --------------------------------------------------------------------------------------------
+
+
+def fill(text: str, width: int, indent: str = "") -> str:
+    """Wraps a sentence; words stay whole.
+
+    Args:
+        text: One paragraph.
+        width: In characters.
+        indent: Stands before every line but the first.
+    """
+    return textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def explain_emulation(strategy: str, emulation: str) -> str:
+    """What runs in the place of a strategy that is marked as emulated.
+
+    Args:
+        strategy: Its name.
+        emulation: As in the catalogue.
+    """
+    return f"{strategy} is emulated: {emulation.removeprefix('emulated: ')}"
+
+
+def bullets(lines: Iterable[str], width: int) -> str:
+    """A list, its lines wrapped.
+
+    Args:
+        lines: Its items.
+        width: In characters.
+    """
+    return "\n".join(fill(f"* {line}", width, "  ") for line in lines)
 
 
 def size(count: float | None) -> str:
@@ -30,9 +188,41 @@ def size(count: float | None) -> str:
     if count is None or abs(count) < 1024:
         return "" if count is None else f"{count:.0f} B"
     power = min(3, int(math.log(abs(count), 1024)))
-    return f"{count / 1024**power:.1f} {('KiB', 'MiB', 'GiB')[power - 1]}"
+    return f"{count / 1024**power:.1f} {UNITS[power]}"
+
+
+def common_unit(counts: Iterable[float]) -> str:
+    """The unit for all byte counts of a column: the smallest in which none needs more than four digits."""
+    largest = max(counts, default=0)
+    return next((unit for power, unit in enumerate(UNITS) if largest < 9999.5 * 1024**power), UNITS[-1])
+
+
+def in_unit(count: float, unit: str) -> str:
+    """A byte count in a unit, with four digits at most; what is nothing is 0.
+
+    Args:
+        count: Of bytes.
+        unit: One of `UNITS`; it is not written.
+    """
+    number = count / 1024 ** UNITS.index(unit)
+    if unit == "B" or not number:
+        return f"{number:,.0f}"
+    decimals = next((n for n, least in enumerate((999.95, 99.995, 9.9995)) if number >= least), 3)
+    return f"{number:,.{decimals}f}"
+
+
+def short(number: float) -> str:
+    """A number with its first three digits: 57.2k for 57,238."""
+    rounded = float(f"{number:.3g}")
+    scale, unit = next(((s, u) for s, u in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if abs(rounded) >= s), (1.0, ""))
+    return f"{rounded / scale:#.3g}".rstrip(".") + unit
 
 
 def spell(number: float | None, form: str) -> str:
-    """A number in a format; "" stands for one that was not measured."""
+    """A number in a format; "" stands for one that was not measured.
+
+    Args:
+        number: The number, or None.
+        form: How to format it, as for `format`.
+    """
     return "" if number is None else format(number, form)

@@ -1,11 +1,13 @@
 """One process of a prepared run: `python -m samestep worker DIR`, started by torchrun, by a scheduler or by hand."""
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 from samestep.experiments.arguments import run_command
+from samestep.experiments.ending import SIGNALS
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
@@ -13,6 +15,8 @@ def main(arguments: Sequence[str]) -> NoReturn:
     if list(arguments) in (["-h"], ["--help"]):
         print("usage: samestep worker DIR\n\n" + (__doc__ or ""))
         sys.exit(0)
+    for number in SIGNALS:  # a worker waits inside its framework, where Python runs no handler
+        signal.signal(number, signal.SIG_DFL)
     from samestep.common.runtime.parent.launcher import finish_alone  # here: --help imports no NumPy
     from samestep.common.runtime.worker import worker
 

@@ -1,1 +1,52 @@
-"""One training step, under every distribution strategy of PyTorch and TensorFlow, proven to be the same step."""
+"""One training step, under every distribution strategy of PyTorch and TensorFlow, proven to be the same step.
+
+`samestep.run("torch:ddp", devices=2)` trains, judges and returns the result; `samestep.compare` does so for many
+strategies; `samestep.load` reads what a run left. Importing this package imports nothing but the standard library.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from samestep.common.errors import (
+        ConfigError,
+        Diverged,
+        ParityFailed,
+        SamestepError,
+        Unavailable,
+        WorkerFailed,
+    )
+    from samestep.common.runtime.records import RunResult
+    from samestep.experiments.api import compare, load, run
+    from samestep.experiments.comparison import Comparison, Row
+
+_HOMES = {
+    "samestep.common.errors": (
+        "ConfigError",
+        "Diverged",
+        "ParityFailed",
+        "SamestepError",
+        "Unavailable",
+        "WorkerFailed",
+    ),
+    "samestep.common.runtime.records": ("RunResult",),
+    "samestep.experiments.api": ("compare", "load", "run"),
+    "samestep.experiments.comparison": ("Comparison", "Row"),
+}
+"""Module -> what this package offers of it, imported when it is first used."""
+
+__all__ = [  # noqa: RUF022 (type checkers want the names written out)
+    "run", "compare", "load", "RunResult", "Comparison", "Row",
+    "SamestepError", "ConfigError", "Unavailable", "ParityFailed", "WorkerFailed", "Diverged",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(module), name)
+    raise AttributeError(f"module 'samestep' has no attribute '{name}'; it offers {', '.join(__all__)}.")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

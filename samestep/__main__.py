@@ -9,9 +9,10 @@ from samestep.experiments.arguments import run_command
 
 COMMANDS = {
     "run": "train one workload under one strategy",
-    "compare": "train it under many strategies and print one table",
-    "strategies": "print the catalogue, or one strategy of it",
-    "worker": "be one process of a run that `run --prepare` wrote",
+    "compare": "train one workload under many strategies and print one table",
+    "strategies": "print the catalogue of strategies, or one strategy in full",
+    "clean": "show what samestep keeps on this disk, and remove what you name",
+    "worker": "run one process of a run that `run --prepare` wrote",
 }
 
 

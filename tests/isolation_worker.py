@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +78,7 @@ def main(arguments: list[str]) -> int:
     worker.train_and_measure = looked
     code = worker.main(arguments)
     found["loaded"] = loaded()
+    found["temporary"] = tempfile.gettempdir()
     found["packages"] = [package for package in FRAMEWORKS.values() if f"{package}.program" in sys.modules]
     (run / f"found-{rank}.json").write_text(json.dumps(found))
     return code

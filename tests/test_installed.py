@@ -84,7 +84,9 @@ def test_in_a_checkout(tmp_path: Path) -> None:
     assert f"Run: {tmp_path / 'run'}" in ran(ROOT, *line)
 
 
-@pytest.mark.parametrize("line", [["--help"], ["run", "--help"], ["compare", "--help"], ["strategies", "--help"]])
+@pytest.mark.parametrize(
+    "line", [["--help"], ["run", "--help"], ["compare", "--help"], ["strategies", "--help"], ["clean", "--help"]]
+)
 def test_the_command_helps(line: list[str]) -> None:
     assert "usage: samestep" in ran(ROOT, sys.executable, "-m", "samestep", *line)
 
@@ -94,5 +96,5 @@ def test_an_unknown_command_is_one_line() -> None:
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert done.stderr == (
-        "samestep: unknown command 'rnu'. Did you mean 'run'? Choose from: run, compare, strategies, worker.\n"
+        "samestep: unknown command 'rnu'. Did you mean 'run'? Choose from: run, compare, strategies, clean, worker.\n"
     )

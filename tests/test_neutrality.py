@@ -65,7 +65,7 @@ LINES = {
     "samestep --help": "from samestep.__main__ import main; sys.argv[1:] = ['--help']; main()",
     **{
         f"samestep {command} --help": f"from samestep.__main__ import main; sys.argv[1:] = ['{command}', '--help']; main()"
-        for command in ("run", "compare", "strategies", "worker")
+        for command in ("run", "compare", "strategies", "clean", "worker")
     },
 }
 
@@ -164,6 +164,14 @@ def test_a_worker_starts_from_a_process_in_which_nothing_has_happened(looked: Pa
     assert len(everywhere) == {"torch": 2, "tf": 1}[framework_of(looked)]
     for found in everywhere:
         assert (found["tensors"], found["device"]) == (0, False)
+
+
+def test_what_a_framework_leaves_in_a_temporary_directory_goes_with_the_launcher(
+    looked: Path, looking: Launcher
+) -> None:
+    """TensorFlow writes the functions that it compiles to files, torch what it compiles to a directory."""
+    for found in found_in(looked):
+        assert Path(found["temporary"]) == Path(looking._scratch.name)
 
 
 def test_a_fork_server_has_one_thread(looked: Path) -> None:

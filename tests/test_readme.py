@@ -1,5 +1,6 @@
 """What the README says is what happens: its commands run, its generated parts are current."""
 
+import ast
 import os
 import re
 import shlex
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from samestep.common.runtime.directory import write_json
 from samestep.experiments import readme
+from tests.results import EVERY_CELL, made
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text()
@@ -21,6 +24,7 @@ LINES = [
 ]
 COMMANDS = [line for line in LINES if line.startswith(("python ", "samestep "))]
 TARGETS = [line for line in LINES if line.startswith("make ")]
+(DATA,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 def marks(command: str) -> list[pytest.MarkDecorator]:
@@ -42,6 +46,8 @@ def test_a_command_runs(command: str, tmp_path: Path) -> None:
     program, *given = shlex.split(command)
     arguments = [sys.executable, *(["-m", program] if program == "samestep" else []), *given]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    if "--data" in given:
+        subprocess.run([sys.executable, "-c", DATA], cwd=tmp_path, timeout=100, check=True)
     done = subprocess.run(
         arguments, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100, check=False
     )
@@ -57,13 +63,55 @@ def test_a_target_is_there(target: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_strategies_are_those_of_the_catalogues() -> None:
-    current = readme.replaced(TEXT, "strategies", readme.strategies())
-    assert current == TEXT, "run: python -m experiments.readme"
+@pytest.mark.parametrize(
+    ("page", "name", "content"), readme.generated(), ids=lambda value: getattr(value, "name", None)
+)
+def test_what_is_generated_is_current(page: Path, name: str, content: str) -> None:
+    assert readme.replaced(page.read_text(), name, content) == page.read_text(), "run: python -m experiments.readme"
+
+
+TWO_GPUS = """
+import ctypes, os, pathlib
+glob, gpus = pathlib.Path.glob, [pathlib.Path(f"/dev/nvidia{number}") for number in range(2)]
+pathlib.Path.glob = lambda path, *rest: iter(gpus) if path == pathlib.Path("/dev") else glob(path, *rest)
+listdir = os.listdir
+os.listdir = lambda path=".": [gpu.name for gpu in gpus] if str(path) == "/dev" else listdir(path)
+os.cpu_count, os.sched_getaffinity, ctypes.CDLL = lambda: 64, lambda pid: set(range(64)), None
+from samestep.experiments import readme
+print([(str(page), name, content) for page, name, content in readme.generated()])
+"""
+
+
+def test_nothing_that_is_generated_depends_on_the_machine() -> None:
+    """Two GPUs, many cores and a narrow terminal change no page."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "0,1", "COLUMNS": "80"}
+    there = subprocess.run(
+        [sys.executable, "-c", TWO_GPUS], env=environment, capture_output=True, text=True, check=True
+    )
+    assert ast.literal_eval(there.stdout) == [(str(page), *rest) for page, *rest in readme.generated()]
+
+
+def test_the_markers_of_a_generated_part_are_not_lost() -> None:
+    with pytest.raises(AssertionError, match="the markers of 'strategies' are missing"):
+        readme.replaced("no marker", "strategies", "")
 
 
 def test_the_results_are_a_comparison_of_both_frameworks() -> None:
     table = re.search(r"<!-- results -->(.*)<!-- /results -->", TEXT, re.DOTALL)
     assert table is not None
-    for row in ("numpy:oracle", "torch:ddp", "tf:mirrored", "took the same"):
+    for row in ("numpy:oracle", "torch:ddp", "tf:mirrored", "took the oracle's", "(emulated)"):
         assert row in table[1]
+    assert max(map(len, table[1].splitlines())) <= readme.WIDTH == 100
+
+
+def test_results_are_as_wide_as_the_page_whatever_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in EVERY_CELL:
+        (directory := tmp_path / name.replace(":", "-")).mkdir()
+        write_json(directory / "result.json", made(name))
+    printed = []
+    for columns in ("80", "200"):
+        monkeypatch.setenv("COLUMNS", columns)
+        printed.append(readme.results(tmp_path))
+    assert printed[0] == printed[1]
+    assert max(map(len, printed[0].splitlines())) <= 100
+    assert "16.2k [9.83k..21.2k] | 52.99 (52.99) | 36.45 (36.45) |" in printed[0]

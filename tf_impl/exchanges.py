@@ -31,7 +31,7 @@ class Copy:
     Attributes:
         source: The device it is on, such as "CPU:0"; "" is whichever worker the function is handed to.
         target: The device it goes to, likewise.
-        bytes: Its size.
+        bytes: The size of the tensor.
         of_variable: Whether it is a full variable, read on the variable's device to be used on the other.
     """
 
@@ -45,7 +45,7 @@ def count_exchanges(graph: tf.Graph) -> tuple[Exchange, ...]:
     """Counts what one device takes part in during one execution of a graph: the device that takes part in most.
 
     Args:
-        graph: Of a concrete function; each device has its own copy of every collective in it.
+        graph: The graph of a concrete function; each device has its own copy of every collective in it.
     """
     operations = [op for op in graph.get_operations() if op.type in _COLLECTIVES]
     first_device = min((op.device for op in operations), default="")
@@ -108,7 +108,7 @@ class ExpandedFunctions:
 
     @contextlib.contextmanager
     def first_time(self) -> Iterator[None]:
-        """Is entered around each call of the function, and looks into the first."""
+        """Makes a context to enter around each call of the function; it looks into the first call."""
         before = set() if self._called else function_names()
         yield
         if not self._called:

@@ -3,7 +3,7 @@
 from samestep.common.errors import ConfigError
 from samestep.common.strategy import Run
 from samestep.common.workload.split import even_split_table
-from samestep.tf_impl.options import DTensorOptions, MirroredOptions, TpuOptions
+from samestep.tf_impl.options import DTensorOptions, MirroredOptions, ParameterServerOptions, TpuOptions
 from samestep.tf_impl.tpu.probe import probe
 from samestep.tf_impl.tpu.topology import require_compiler
 
@@ -35,6 +35,21 @@ def check_layouts(run: Run[DTensorOptions]) -> None:
             f"{run.num_devices} devices do not divide among --clients {clients}; use a multiple of {clients}."
         )
     even_split_table(run.workload.model, run.mesh.axis("tensor"))
+
+
+def check_servers(run: Run[ParameterServerOptions]) -> None:
+    """Refuses servers that would hold nothing: tables are cut by rows, every other parameter is on one server.
+
+    Raises:
+        ConfigError: There are more servers than that makes parts.
+    """
+    params = run.workload.model.params().values()
+    most = max([len(params), *(param.shape[0] for param in params if param.lookups)])
+    if run.options.parameter_servers > most:
+        raise ConfigError(
+            f"--parameter-servers {run.options.parameter_servers} are more than the {most} parts that {run.workload.name} "
+            f"can be cut into; give at most {most}."
+        )
 
 
 def check_cores(run: Run[TpuOptions]) -> None:

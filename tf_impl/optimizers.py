@@ -15,7 +15,15 @@ from samestep.common.workload.optimizers import OptimizerSpec
 def sgd(
     spec: OptimizerSpec, w: tf.Variable, g: tf.Tensor, slots: Sequence[tf.Variable], corrections: tf.Tensor
 ) -> None:
-    """SGD with momentum."""
+    """Updates by SGD with momentum.
+
+    Args:
+        spec: The hyper-parameters.
+        w: The parameter, updated in place.
+        g: Its gradient.
+        slots: Its momentum, updated in place.
+        corrections: Ignored: SGD corrects no bias.
+    """
     (v,) = slots
     w.assign_sub(spec.learning_rate * v.assign(spec.momentum * v + g))
 
@@ -23,7 +31,15 @@ def sgd(
 def adamw(
     spec: OptimizerSpec, w: tf.Variable, g: tf.Tensor, slots: Sequence[tf.Variable], corrections: tf.Tensor
 ) -> None:
-    """AdamW; the corrections are 1 - beta1^t and sqrt(1 - beta2^t)."""
+    """Updates by AdamW.
+
+    Args:
+        spec: The hyper-parameters.
+        w: The parameter, updated in place.
+        g: Its gradient.
+        slots: Its first and second moment, updated in place.
+        corrections: 1 - beta1^t and sqrt(1 - beta2^t).
+    """
     first_correction, second_root = tf.unstack(tf.cast(corrections, w.dtype))
     m = slots[0].assign(spec.beta1 * slots[0] + (1 - spec.beta1) * g)
     s = slots[1].assign(spec.beta2 * slots[1] + (1 - spec.beta2) * g * g)
@@ -35,5 +51,10 @@ UPDATES = {"sgd": sgd, "adamw": adamw}
 
 
 def corrections(spec: OptimizerSpec, step: int) -> tf.Tensor:
-    """The bias corrections [2] of step t, from 1, in float64; sgd ignores them, but a fixed shape traces once."""
+    """Computes the bias corrections [2] in float64; SGD ignores them, but a fixed shape traces once.
+
+    Args:
+        spec: The hyper-parameters.
+        step: The number t of the step, from 1.
+    """
     return tf.constant([1 - spec.beta1**step, math.sqrt(1 - spec.beta2**step)], tf.float64)

@@ -5,11 +5,9 @@ import re
 
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flag
+from samestep.common.request import MAX_PROCESSES
 from samestep.tf_impl.tpu.probe import grpc_address
 from samestep.tf_impl.tpu.topology import GENERATIONS, Topology
-
-MAX_PROCESSES = 1000
-"""Each is a process, and each has every other's address in its TF_CONFIG; a typing error should not start a million."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +16,7 @@ class MirroredOptions:
 
     reduce: str = flag(
         "auto",
-        "how gradients are summed; auto: ring between CPU devices, nccl between GPUs",
+        "how gradients are summed; auto is ring between CPU devices and nccl between GPUs",
         choices=("auto", "ring", "reduction_to_one_device", "hierarchical_copy", "nccl"),
     )
 
@@ -27,7 +25,7 @@ class MirroredOptions:
 class DTensorOptions:
     """How many processes dtensor takes."""
 
-    clients: int = flag(1, "processes that share the devices", least=1, most=MAX_PROCESSES)
+    clients: int = flag(1, "number of processes that share the devices", least=1, most=MAX_PROCESSES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,11 +33,14 @@ class ParameterServerOptions:
     """Over how many servers parameter_server spreads the variables, and whether workers wait for each other."""
 
     parameter_servers: int = flag(
-        1, "processes that hold the variables; tables are cut by rows over them", least=1, most=MAX_PROCESSES
+        1,
+        "number of processes that hold the variables; tables are split by rows over them",
+        least=1,
+        most=MAX_PROCESSES,
     )
     consistency: str = flag(
         "serial",
-        "updates of the global batch one by one, or one of each worker's shard, without waiting",
+        "serial makes one update per step, on the global batch; async makes one per worker, on its shard, without waiting",
         choices=("serial", "async"),
     )
 
@@ -54,11 +55,12 @@ class TpuOptions:
     """Where the TPU is, or which it would be."""
 
     tpu: str | None = flag(
-        None, "a TPU to train on: local, grpc://HOST:PORT or a Cloud TPU's name; without it, XLA on CPU emulates one"
+        None,
+        "the TPU to train on: local, grpc://HOST:PORT or the name of a Cloud TPU (default: XLA on CPU emulates one)",
     )
     tpu_topology: str | None = flag(
         None,
-        f"train nothing, compile the step for such TPUs: {', '.join(GENERATIONS)}, and their grid, as in v5e:2x2",
+        f"train nothing; compile the step for a TPU ({', '.join(GENERATIONS)}) with this grid of chips, as in v5e:2x2",
     )
 
     def __post_init__(self) -> None:
@@ -75,5 +77,5 @@ class TpuOptions:
 
     @property
     def compiled_cores(self) -> int:
-        """The cores that the step is compiled for; 0: it is run."""
+        """The number of cores that the step is compiled for, or 0 if it is run."""
         return 0 if self.tpu_topology is None else Topology.parse(self.tpu_topology).cores

@@ -70,13 +70,18 @@ class TrainingProgram:
         return self.parts.strategy.experimental_local_results(losses)
 
     def _replica_step(self, x: tf.Tensor, y: tf.Tensor, corrections: tf.Tensor) -> tf.Tensor:
-        """On one replica: forward and backward on each micro-batch, then the exchange and the update of all replicas."""
+        """Runs on one replica: forward and backward on each micro-batch, then the exchange and the update of all replicas."""
         loss, gradients = self._replica_gradients(x, y)
         tf.distribute.get_replica_context().merge_call(self.apply, args=(corrections, *gradients))
         return loss
 
     def gradients(self, x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """Accumulates this replica's part of the loss and of the gradient of the global mean loss."""
+        """Accumulates this replica's part of the loss and of the gradient of the global mean loss.
+
+        Args:
+            x: The inputs of this replica's shard.
+            y: Its targets.
+        """
         parts = micro_batches(x, y, self.run.accumulation_steps)
         loss, gradients = accumulate(self.model, self.loss, list(self.params.values()), parts)
         self._gradients_bytes = weights.nbytes(gradients)
@@ -87,8 +92,8 @@ class TrainingProgram:
 
         Args:
             strategy: In its cross-replica context.
-            corrections: The optimizer's, of this step.
-            *gradients: Per replica, in the order of the parameters.
+            corrections: The bias corrections of the optimizer in this step.
+            *gradients: The gradients of each replica, in the order of the parameters.
         """
         summed = self.exchange(strategy, gradients)
         if not self.run.techniques.are_plain:
@@ -98,7 +103,12 @@ class TrainingProgram:
             strategy.extended.update(variable, self.update, args=(gradient, slots, corrections), group=False)
 
     def exchange(self, strategy: tf.distribute.Strategy, gradients: tuple[tf.Tensor, ...]) -> list[tf.Tensor]:
-        """Sums every gradient over all replicas."""
+        """Sums every gradient over all replicas.
+
+        Args:
+            strategy: The strategy, in its cross-replica context.
+            gradients: The gradients of each replica, in the order of the parameters.
+        """
         pairs = list(zip(gradients, self.params.values(), strict=True))
         return strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, pairs)
 
@@ -107,6 +117,11 @@ class TrainingProgram:
         taken, self._losses = self._losses, []
         own = np.array([sum(float(loss) for loss in replicas) for replicas in taken])
         return self.parts.sum_losses(own).tolist()
+
+    def agree(self, value: float) -> float:
+        """Computes the mean over processes."""
+        total, count = self.parts.sum_losses(np.array([value, 1.0]))
+        return float(total / count)
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Computes logits, on this process's first copy of the model."""

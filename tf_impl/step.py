@@ -30,7 +30,7 @@ def mean_loss(run: Run, num_means: int = 1) -> Loss:
 
     Args:
         run: What is trained.
-        num_means: Into how many equal shards, each with a mean over its own targets, the global batch is cut.
+        num_means: The number of equal shards of the global batch, each with a mean over its own targets.
     """
     summed = LOSSES[run.workload.model.loss]
     count = run.batch_size * math.prod(run.workload.model.targets().shape) // num_means
@@ -64,7 +64,7 @@ def accumulate(
 
     Args:
         logits: The model's forward pass.
-        loss: Of one micro-batch, as `mean_loss` makes it.
+        loss: The loss of one micro-batch, as `mean_loss` makes it.
         params: What is differentiated by.
         parts: Inputs and targets of each micro-batch.
         keep_rows: Whether the gradient of a table stays the rows that were looked up; otherwise it is made dense.
@@ -97,8 +97,8 @@ def transform(gradients: Sequence[Gradient], techniques: Techniques) -> Sequence
     """Applies the techniques that change the gradient of the whole batch.
 
     Args:
-        gradients: Of every parameter, summed over all devices.
-        techniques: Of the run.
+        gradients: The gradient of every parameter, summed over all devices.
+        techniques: The techniques of the run.
     """
     return gradients if techniques.clip_norm is None else clip(gradients, techniques.clip_norm)
 
@@ -107,7 +107,7 @@ def clip(gradients: Sequence[Gradient], clip_norm: float) -> list[tf.Tensor]:
     """Scales gradients down, so the whole gradient has at most a given norm.
 
     Args:
-        gradients: Of every parameter, summed over all devices.
+        gradients: The gradient of every parameter, summed over all devices.
         clip_norm: The largest norm allowed.
     """
     dense = [tf.convert_to_tensor(gradient) for gradient in gradients]

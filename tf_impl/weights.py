@@ -22,7 +22,12 @@ Make = Callable[[np.ndarray, str], tf.Variable]
 
 
 def make_variable(value: np.ndarray, name: str) -> tf.Variable:
-    """Makes a variable, wherever the scope of a strategy puts it."""
+    """Makes a variable, wherever the scope of a strategy puts it.
+
+    Args:
+        value: The initial value.
+        name: The neutral name.
+    """
     return tf.Variable(value, name=name.replace("/", "_"))
 
 
@@ -74,8 +79,8 @@ def restore(
     """Writes a state into a program, the inverse of `snapshot`.
 
     Args:
-        state: In any dtype.
-        dtype: Of the program's variables.
+        state: The state, in any dtype.
+        dtype: The dtype of the program's variables.
         params: What the program holds for each parameter.
         slots: What it holds of each kind of optimizer state.
         write: Writes the full array of one parameter.

@@ -1,6 +1,7 @@
 """The strategies of PyTorch, one row each. Imports no framework."""
 
 import functools
+import os
 
 from samestep.common.evidence.costs.data_parallel import c10d, ddp, replicated
 from samestep.common.evidence.costs.deepspeed import deepspeed
@@ -11,7 +12,7 @@ from samestep.common.evidence.costs.pipeline import mp, pp, rpc
 from samestep.common.evidence.costs.tensor import tp
 from samestep.common.evidence.costs.zero import fsdp, zero1, zero2
 from samestep.common.runtime.topology import one_process, ranks, ranks_and_server
-from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo, Textbook
+from samestep.common.strategy import Answer, Family, FrameworkInfo, Measure, StrategyInfo, Textbook
 from samestep.torch_impl import needs, options
 
 GPUS = "several GPUs on one or more machines; CPU cores over gloo"
@@ -25,22 +26,38 @@ data_parallel = functools.partial(over_ranks, data_split=SHARD_PER_RANK, model_s
 over_rpc = functools.partial(
     StrategyInfo,
     backend="tensorpipe",
-    status="TensorPipe, which carries it, is in maintenance mode; upstream advises against new uses",
+    status="maintenance; upstream calls the RPC package stable and in maintenance mode",
     refuses={"clip_norm": "no process sees the whole gradient"},
 )
 OVERLAP_MEASURES = (
-    Measure("communication_seconds", "s per step", "how long the gradients were on their way"),
-    Measure("overlap_seconds", "s per step", "how much of that while the backward pass still ran"),
+    Measure("communication_seconds", "s per step", "how long gradients were in flight"),
+    Measure("overlap_seconds", "s per step", "how much of that time overlapped the backward pass"),
 )
 PIPELINE_MEASURES = (
     Measure("busy_seconds", "s per step", "median time in which this rank computed forward and backward"),
     Measure("idle_seconds", "s per step", "the rest of its step: waiting for others, sending, and overhead"),
 )
 
+ZERO = Family(
+    "ZeRO",
+    differs={
+        "speed": "on cores that the ranks share, speeds change places from run to run",
+        "memory": "fully_shard shards the parameters at rest under zero2 as well",
+        "peak": "on few devices a shard is large, and zero2 holds all parameters and one more block in its buffer",
+        "sent": "beside small tensors, the padding of uneven shards and the framing of messages count",
+    },
+    page="docs/pytorch.md#why-the-measured-order-differs-from-the-textbooks-order",
+)
+
 FRAMEWORK = FrameworkInfo(
     module="torch",
     extra="torch",
-    environment={},
+    # Without a name server, as in a private network, torch warns of every connection that it has no name for (2.13).
+    # Ranks that our launcher starts have no agent of torchrun's, even if the launcher itself was started by one.
+    environment={
+        "TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR"),
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+    },
     # torch 2.13: every optimizer imports _dynamo, which takes a second
     preload=("samestep.torch_impl.program", "torch._dynamo"),
     rows=(
@@ -60,7 +77,7 @@ FRAMEWORK = FrameworkInfo(
         data_parallel(
             name="c10d",
             summary="Data parallelism by hand: one all-reduce of the flat gradient once the backward pass is done.",
-            goal="to see the algorithm; the control for ddp's overlap",
+            goal="seeing the algorithm; a control for ddp",
             cost=c10d,
             reference="torch.distributed.all_reduce, isend, recv",
             status="stable",
@@ -71,14 +88,14 @@ FRAMEWORK = FrameworkInfo(
         in_one_process(
             name="dp",
             summary="One process: a master sends mini-batches and parameters to its replicas in every forward pass.",
-            goal="to see what ddp does better",
+            goal="seeing what ddp does better",
             data_split=Answer("yes", "the master scatters each batch among its replicas"),
             model_split=Answer("no", "every replica is sent the whole model, every step"),
             hardware="several GPUs of one machine",
             axes=("data",),
             cost=dp,
             reference="torch.nn.DataParallel",
-            status="in maintenance; upstream recommends DistributedDataParallel even on one machine",
+            status="discouraged; upstream recommends DistributedDataParallel, even on one machine",
             twin="tf:central_storage",
             emulation="threads; nn.DataParallel needs two GPUs",
             measures=(
@@ -102,41 +119,41 @@ FRAMEWORK = FrameworkInfo(
             goal="memory: the optimizer state, 1/N each",
             model_split=Answer("partial", "the optimizer state only, whole parameters to a rank"),
             cost=zero1,
-            textbook=Textbook("ZeRO", speed=1, memory=1, sent=2),
+            textbook=Textbook(ZERO, speed=1, memory=1, sent=2),
             reference="torch.distributed.optim.ZeroRedundancyOptimizer",
-            status="stable; upstream develops fully_shard instead",
+            status="experimental; upstream calls it subject to change and develops fully_shard",
         ),
         data_parallel(
             name="zero2",
             summary="Gradients and optimizer sharded; parameters gathered block by block, and kept for the whole step.",
-            goal="memory: gradients and optimizer state, 1/N each",
+            goal="memory: also the gradients, 1/N each",
             model_split=Answer("partial", "each parameter along its first dimension, but whole during the step"),
             axes=("shard", "data"),
             cost=zero2,
-            textbook=Textbook("ZeRO", speed=2, memory=2, sent=2),
+            textbook=Textbook(ZERO, speed=2, memory=2, sent=2),
             reference="torch.distributed.fsdp.fully_shard(reshard_after_forward=False)",
             status="stable; replaces FullyShardedDataParallel(SHARD_GRAD_OP), which is deprecated",
         ),
         data_parallel(
             name="fsdp",
             summary="Everything sharded; each block's parameters are gathered only while it computes.",
-            goal="memory: models that do not fit one device",
+            goal="memory: models too large for one device",
             model_split=Answer("yes", "each parameter along its first dimension, gathered block by block"),
             hardware="several GPUs with fast links, HSDP (data=2,shard=8) for more machines; CPU cores over gloo",
             axes=("shard", "data"),
             cost=fsdp,
-            textbook=Textbook("ZeRO", speed=3, memory=3, sent=1),
+            textbook=Textbook(ZERO, speed=3, memory=3, sent=1),
             reference="torch.distributed.fsdp.fully_shard",
             status="stable; replaces FullyShardedDataParallel (FSDP1), which is deprecated",
         ),
         data_parallel(
             name="deepspeed",
             summary="DeepSpeed's engine: optimizer, gradients or parameters flattened and sharded, by its ZeRO stage.",
-            goal="memory, with what only DeepSpeed has, such as offloading",
+            goal="memory, and what only DeepSpeed has",
             model_split=Answer("flexible", "stage 1: the optimizer; 2: also the gradients; 3: also the parameters"),
             cost=deepspeed,
             reference="deepspeed.initialize, deepspeed.DeepSpeedEngine",
-            status="stable, outside PyTorch; trains in float32 masters at most, and by default clips gradients to norm 1",
+            status="stable; not part of PyTorch, trains in float32 at most, and by default clips gradients to norm 1",
             options=options.DeepSpeedOptions,
             dtypes=("float32",),
             package="deepspeed",
@@ -151,35 +168,35 @@ FRAMEWORK = FrameworkInfo(
             axes=("pipe",),
             cost=mp,
             reference="torch.distributed.send, torch.distributed.recv",
-            status="a textbook pattern, not an API; upstream points to torch.distributed.pipelining",
+            status="no API; a textbook pattern, for which upstream points to torch.distributed.pipelining",
             measures=(Measure("idle_share", "share of the step", "how long this rank waited for another's tensors"),),
             needs=needs.check_stages,
         ),
         over_ranks(
             name="pp",
             summary="Stages of layers on the ranks, micro-batches following each other through them.",
-            goal="memory and speed, when the model fits no device and the links are slow",
+            goal="large models over slow links",
             data_split=Answer("partial", "into micro-batches, which every rank takes one after the other"),
             model_split=Answer("yes", "contiguous stages of layers, one or two a rank"),
             axes=("pipe",),
             cost=pp,
             reference="torch.distributed.pipelining",
-            status="alpha upstream, the successor of PiPPy, which was merged into it",
+            status="alpha; the successor of PiPPy, which was merged into it",
             options=options.PipelineOptions,
             measures=PIPELINE_MEASURES,
             needs=needs.check_schedule,
         ),
         over_ranks(
             name="tp",
-            summary="Layers cut in pairs by column and by row; every rank computes its part of each on the whole batch.",
-            goal="memory and speed of large layers, inside one machine",
+            summary="Layers split in pairs, by column and by row; every rank computes its part of each on the whole batch.",
+            goal="large layers, inside one machine",
             data_split=Answer("no", "every rank takes the whole batch"),
             model_split=Answer("yes", "kernels, heads, the vocabulary and tables of rows, by the neutral split table"),
             hardware="several GPUs with fast links in one machine; CPU cores over gloo",
             axes=("tensor",),
             cost=tp,
             reference="torch.distributed.tensor.parallel.parallelize_module, loss_parallel",
-            status="experimental upstream; DTensor's convolutions are wrong when sharded (2.13), so they stay whole here",
+            status="experimental; DTensor's convolutions are wrong when sharded (2.13), so they stay whole here",
             twin="tf:dtensor",
             options=options.TensorOptions,
             needs=needs.check_tensor_parallel,
@@ -187,7 +204,7 @@ FRAMEWORK = FrameworkInfo(
         over_rpc(
             name="rpc",
             summary="Stages on RPC workers, driven by one of them; autograd and the optimizer reach across the calls.",
-            goal="memory, and irregular models that no pipeline takes",
+            goal="irregular models that no pipeline takes",
             data_split=WHOLE_BATCH,
             model_split=EQUAL_STAGES,
             hardware="CPU cores on one or more machines; GPUs need a device map",
@@ -200,7 +217,7 @@ FRAMEWORK = FrameworkInfo(
         over_rpc(
             name="rpc_parameter_server",
             summary="Parameters on a server process; workers pull them, compute their shard, and push gradients back.",
-            goal="tables far larger than what a step touches; workers that need not wait for each other",
+            goal="huge tables; workers that need not wait",
             data_split=Answer("yes", "one contiguous shard of the global batch per worker"),
             model_split=Answer("partial", "the ranker's tables on the server, its tower on the workers; others whole"),
             hardware="CPU cores on one or more machines; one process more than devices",
@@ -212,18 +229,19 @@ FRAMEWORK = FrameworkInfo(
             options=options.ServerOptions,
             measures=(Measure("staleness", "updates", "mean age of the parameters to which gradients were applied"),),
             synchronous=lambda chosen: chosen.is_sync,
+            varies=lambda chosen: "" if chosen.is_sync else "gradients are applied in the order in which they arrive",
         ),
         over_ranks(
             name="hybrid",
-            summary="A mesh pipe x data (or shard) x tensor: pipelines of stages that are cut inside and replicated or sharded.",
-            goal="models that are too large for any one axis",
+            summary="A mesh pipe x data (or shard) x tensor: pipelines of stages, each split inside, replicated or sharded.",
+            goal="models too large for any single axis",
             data_split=Answer("yes", "one contiguous shard per pipeline, then into micro-batches"),
             model_split=Answer("yes", "layers along pipe, the inside of layers along tensor, the rest along shard"),
             hardware="many GPUs: tensor inside a machine, pipe between machines, data or shard outside; CPU cores over gloo",
             axes=("pipe", "data", "shard", "tensor"),
             cost=hybrid,
             reference="torch.distributed.device_mesh, pipelining, tensor.parallel, fsdp.fully_shard",
-            status="each part as in pp, tp and fsdp; DDP inside pipelines fails or is silently wrong (2.13), so it is not used",
+            status="alpha; each part as in pp, tp and fsdp; DDP inside pipelines fails or is silently wrong (2.13): not used",
             options=options.PipelineOptions,
             measures=PIPELINE_MEASURES,
             needs=needs.check_three_dimensions,

@@ -50,7 +50,7 @@ class PeakBytes(TorchDispatchMode):
 
 
 class EngineUpdate:
-    """The engine in the place of an optimizer. It sees the gradients that are there when its step begins."""
+    """Puts the engine in the place of an optimizer, and sees the gradients that are there when its step begins."""
 
     def __init__(self, engine: DeepSpeedEngine, techniques: Techniques) -> None:
         self._engine = engine
@@ -77,10 +77,10 @@ class EngineOptimizerState:
     """The engine keeps the optimizer state of its masters; `EngineState.restore` fills it through the layout."""
 
     def local(self, parameter: nn.Parameter) -> None:
-        """None: this rank's stretches are not shaped like parameters."""
+        """Returns None, because this rank's stretches are not shaped like parameters."""
 
     def full(self, parameter: nn.Parameter, key: str) -> torch.Tensor:
-        """One state tensor, gathered."""
+        """Gathers one state tensor."""
         return utils.safe_get_full_optimizer_state(parameter, key)
 
 
@@ -98,9 +98,9 @@ class EngineState:
 
         Args:
             named: The parameters by neutral name.
-            keys: Of the optimizer state: neutral name -> torch's key.
-            engine: Just initialized.
-            update: Has seen the bytes of the gradients.
+            keys: The keys of the optimizer state: neutral name -> torch's key.
+            engine: The engine, just initialized.
+            update: The update, which has seen the bytes of the gradients.
         """
         self._full = LocalState(named, EngineOptimizerState(), keys, utils.safe_get_full_fp32_param)
         self._named, self._keys, self._update = named, keys, update
@@ -135,12 +135,12 @@ class EngineState:
         return storages([*local, *self._layout.masters])
 
     def footprint(self, device: torch.device, gradients_bytes: int, gathered_bytes: int = 0) -> Footprint:
-        """Adds up the tensors of this process; masters count as parameters, which they are once more.
+        """Adds up the tensors of this process; masters count as parameters, because they are a second copy of them.
 
         Args:
-            device: Where they are.
-            gradients_bytes: Those that torch sees; the engine's own are in the place of them.
-            gathered_bytes: Likewise of what was gathered.
+            device: The device of the tensors.
+            gradients_bytes: Ignored: torch sees them, but the engine's gradients count.
+            gathered_bytes: Ignored: the engine's peak counts.
         """
         states = (self._states[master][key] for master in self._layout.masters for key in self._keys.values())
         return Footprint(

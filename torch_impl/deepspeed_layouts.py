@@ -35,9 +35,9 @@ class PartitionLayout(Protocol):
         """Sets this rank's stretch of a parameter.
 
         Args:
-            parameter: As the engine took it.
+            parameter: The parameter that the engine took.
             value: The whole tensor.
-            key: Of the optimizer state to set instead.
+            key: The key of the optimizer state to set instead, if any.
         """
 
 
@@ -49,11 +49,11 @@ class FlatLayout:
         self._groups: list[list[nn.Parameter]] = engine.optimizer.bit16_groups
 
     def tensors(self, parameter: nn.Parameter) -> tuple[torch.Tensor, ...]:
-        """The parameter itself."""
+        """Returns the parameter itself."""
         return (parameter,)
 
     def link(self, states: Mapping[torch.Tensor, dict[str, torch.Tensor]]) -> None:
-        """Group by group."""
+        """Links the parameters of each group to the state of its master."""
         for parameters, master in zip(self._groups, self.masters, strict=True):
             utils.lazy_init_hp_params_optimizer_state(parameters, master, states)
 
@@ -73,14 +73,14 @@ class ParameterLayout:
         self.masters: list[torch.Tensor] = engine.optimizer.fp32_partitioned_groups_flat
 
     def tensors(self, parameter: nn.Parameter) -> tuple[torch.Tensor, ...]:
-        """The parameter, and this rank's part of it."""
+        """Returns the parameter, and this rank's part of it."""
         return parameter, parameter.ds_tensor
 
     def link(self, states: Mapping[torch.Tensor, dict[str, torch.Tensor]]) -> None:
-        """Nothing: stage 3 looks them up."""
+        """Does nothing, because stage 3 looks the optimizer state up."""
 
     def write(self, parameter: nn.Parameter, value: torch.Tensor, key: str | None = None) -> None:
-        """Sets the part, padded (in DeepSpeed 0.19 safe_set_full_* fails where a parameter does not cut evenly)."""
+        """Sets this rank's part, padded: DeepSpeed 0.19's safe_set_full_* fails on uneven parts."""
         size = parameter.ds_tensor.numel()
         own = value.flatten()[dist.get_rank() * size :][:size]
         part = nn.functional.pad(own, (0, size - own.numel()))

@@ -5,8 +5,10 @@ rank that does not come, and hands tensors of other shapes on without a word.
 """
 
 import datetime
+import errno
 import json
 import os
+import socket
 import time
 
 import torch
@@ -14,7 +16,7 @@ import torch.distributed as dist
 
 from samestep.common.errors import WorkerFailed
 from samestep.common.program import Hardware
-from samestep.common.runtime.topology import TIMEOUT
+from samestep.common.runtime.topology import LAUNCHED_AT, TIMEOUT
 from samestep.common.strategy import Run
 
 PATIENCE = 0.8
@@ -40,11 +42,11 @@ def use_device(run: Run, may_share: bool = False) -> torch.device:
 
 
 def join_group(run: Run, device: torch.device) -> Hardware:
-    """Joins the group of processes that RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT describe.
+    """Joins the process group that RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT describe.
 
     Args:
         run: The same on every rank.
-        device: Of this process.
+        device: The device of this process.
 
     Returns:
         What the ranks run on, with the backend that the group was made with.
@@ -52,20 +54,26 @@ def join_group(run: Run, device: torch.device) -> Hardware:
     Raises:
         WorkerFailed: They do not come together.
     """
-    if os.environ["MASTER_ADDR"] in ("127.0.0.1", "localhost"):
+    if meets_on_loopback():
         # Without it gloo looks the host's name up: 60-100 ms, and an outside address where the loopback will do.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
     dist.set_debug_level_from_env()  # read at import, which happened before this process was given its environment
     shared = is_shared(device)
     backend = "nccl" if device.type == "cuda" and not shared else "gloo"
     store = meet(run)
     # Under TORCH_DISTRIBUTED_DEBUG=DETAIL torch names the rank that hangs, if it gets there before the launcher.
-    # Otherwise the launcher's message is better, and torch's timeout is only for runs without a launcher.
     detail = dist.get_debug_level() == dist.DebugLevel.DETAIL
-    timeout = datetime.timedelta(seconds=timeout_seconds() * (PATIENCE if detail else 1 / PATIENCE))
+    seconds = PATIENCE * timeout_seconds() if detail else peer_seconds()
     rank, count = int(os.environ["RANK"]), dist_world_size()
+    timeout = datetime.timedelta(seconds=seconds)
     dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=timeout)
     return Hardware(note="processes that share a GPU" if shared else "one process per device", backend=backend)
+
+
+def meets_on_loopback() -> bool:
+    """Whether all processes of the run are on one machine."""
+    return os.environ["MASTER_ADDR"] in ("127.0.0.1", "localhost")
 
 
 def is_shared(device: torch.device) -> bool:
@@ -95,7 +103,7 @@ def leave_group() -> None:
 
 
 def synchronize(device: torch.device) -> None:
-    """Waits for what the device still has to do."""
+    """Waits until the device has done what was handed to it."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -110,16 +118,27 @@ def timeout_seconds() -> float:
     return float(os.environ.get(TIMEOUT, "60"))
 
 
+def peer_seconds() -> float:
+    """How long the framework itself waits for a peer.
+
+    Where a launcher watches, that is longer than the launcher's own patience: its message is better, and the time in
+    which the whole machine was suspended counts for the framework.
+    """
+    return timeout_seconds() * (10 if LAUNCHED_AT in os.environ else 1 / PATIENCE)
+
+
 def meet(run: Run) -> dist.Store:
     """Waits for every rank at MASTER_ADDR and MASTER_PORT; returns the store through which they found each other.
 
     Raises:
-        WorkerFailed: The port is taken, nobody answers there, a rank does not come, or one was given another run.
+        WorkerFailed: The port is taken, nobody answers there, a rank does not come or was started twice, or one was given
+            another run.
     """
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     seconds = PATIENCE * timeout_seconds()
     deadline = time.monotonic() + seconds
     store = _store(rank, count, seconds)
+    _claim(store, rank)
     description = json.dumps(run.described())
     own = json.loads(description)  # as the others read it: JSON has no tuples
     store.set(f"here/{rank}", description)
@@ -128,6 +147,7 @@ def meet(run: Run) -> dist.Store:
         try:
             store.wait([f"here/{other}"], datetime.timedelta(seconds=left))
         except dist.DistStoreError:
+            _refuse_twice(store)
             missing = [str(r) for r in range(count) if not store.check([f"here/{r}"])]
             raise WorkerFailed(
                 f"rank {' and rank '.join(missing)} did not join the {count} ranks at {_address()} within "
@@ -137,27 +157,64 @@ def meet(run: Run) -> dist.Store:
         if theirs != own:
             different = [f"{n} {theirs.get(n)!r} instead of {own.get(n)!r}" for n in own if theirs.get(n) != own.get(n)]
             raise WorkerFailed(f"rank {other} was given another run than rank {rank}: {', '.join(different)}")
+    _refuse_twice(store)
     return store
 
 
+def _claim(store: dist.Store, rank: int) -> None:
+    """Takes a rank, or tells everyone that a process has it already."""
+    if _is_agents():
+        return  # torchrun gives each rank out once, and its store still has the claims of those that it restarts
+    own = _own_name()
+    holder = store.compare_set(f"rank/{rank}", "", own).decode()
+    if holder != own:
+        store.set("twice", f"rank {rank} was started twice, as {holder} and as {own}; start each rank once")
+        _refuse_twice(store)
+
+
+def _refuse_twice(store: dist.Store) -> None:
+    if store.check(["twice"]):
+        raise WorkerFailed(store.get("twice").decode())
+
+
+def _own_name() -> str:
+    return f"process {os.getpid()} on {socket.gethostname()}"
+
+
+def _is_agents() -> bool:
+    """Whether torchrun listens where ranks meet."""
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+
+
 def _store(rank: int, count: int, seconds: float) -> dist.TCPStore:
-    agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # torchrun listens there already
+    listens = rank == 0 and not _is_agents()
     try:
         return dist.TCPStore(
             os.environ["MASTER_ADDR"],
             int(os.environ["MASTER_PORT"]),
             count,
-            is_master=rank == 0 and not agent,
+            is_master=listens,
             timeout=datetime.timedelta(seconds=seconds),
             wait_for_workers=False,
-            multi_tenant=not agent,
+            multi_tenant=not _is_agents(),
+            master_listen_fd=_listen_on_loopback() if listens and meets_on_loopback() else None,
         )
-    except (dist.DistNetworkError, dist.DistStoreError) as error:
-        if "EADDRINUSE" in str(error):
-            what = f"rank 0 cannot listen at {_address()}: the port is taken; choose another MASTER_PORT"
+    except (OSError, dist.DistNetworkError, dist.DistStoreError) as error:
+        if "EADDRINUSE" in str(error) or (isinstance(error, OSError) and error.errno == errno.EADDRINUSE):
+            advice = "choose another MASTER_PORT, or start rank 0 only once"
+            what = f"rank 0 cannot listen at {_address()}: the port is taken; {advice}"
         else:
             what = f"rank {rank} found no rank 0 at {_address()} within {seconds:g} s"
         raise WorkerFailed(f"{what} ({str(error).splitlines()[0][:200]})") from None
+
+
+def _listen_on_loopback() -> int:
+    """Listens where ranks meet; torch would listen at every address of the machine (2.13), and asks nobody who they are.
+
+    Returns:
+        The descriptor.
+    """
+    return socket.create_server((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))).detach()
 
 
 def _address() -> str:

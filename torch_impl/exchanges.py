@@ -50,8 +50,8 @@ class ExchangeCounts:
         """Counts messages.
 
         Args:
-            name: Of the exchange.
-            messages: Each of some tensors.
+            name: The name of the exchange.
+            messages: The tensors of each message.
         """
         self._counts[name] += len(messages)
         self._bytes[name] += sum(tensor.nbytes for message in messages for tensor in message)
@@ -71,7 +71,7 @@ class Gathered:
         """Starts between two steps.
 
         Args:
-            model: Its sharded parameters are looked at.
+            model: The model whose sharded parameters are followed.
         """
         self.peak_bytes = 0
         self._sharded = [module for module in model.modules() if any(isinstance(p, DTensor) for p in _own(module))]
@@ -83,8 +83,8 @@ class Gathered:
         """Measures what is alive.
 
         Args:
-            name: Of the operator that is about to run.
-            filled: Its argument `out`.
+            name: The name of the operator that is about to run.
+            filled: The operator's argument `out`.
         """
         if not self._sharded:
             return
@@ -103,7 +103,7 @@ class Gathered:
         """Notes a buffer that shards are about to arrive in.
 
         Args:
-            name: Of the operator that has run.
+            name: The name of the operator that has run.
             result: What it returned.
         """
         if name == "fsdp::all_gather_copy_in" and isinstance(result, list | tuple):

@@ -5,10 +5,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from samestep.common.ledger import Footprint
 from samestep.common.program import Arrays, TrainState
+from samestep.common.runtime.state_file import from_bytes, to_bytes
 from samestep.common.strategy import Run
 from samestep.torch_impl import sharded, weights
 from samestep.torch_impl.optimizers import SLOT_KEYS
@@ -25,21 +27,26 @@ class OptimizerState(Protocol):
         """This process's state of a parameter, by torch's key, to read and to fill; None if another process holds it."""
 
     def full(self, parameter: nn.Parameter, key: str) -> torch.Tensor:
-        """One state tensor of a parameter, gathered from wherever it is."""
+        """Gathers one state tensor of a parameter from the processes that hold it.
+
+        Args:
+            parameter: The parameter that the tensor belongs to.
+            key: Torch's key of the tensor.
+        """
 
 
 class LocalOptimizerState:
-    """Every process has the optimizer state of whatever part of each parameter it holds."""
+    """The optimizer state where every process has that of the part of each parameter that it holds."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self._optimizer = optimizer
 
     def local(self, parameter: nn.Parameter) -> dict[str, torch.Tensor]:
-        """The optimizer's own state of the parameter."""
+        """Returns the optimizer's own state of the parameter."""
         return self._optimizer.state[parameter]
 
     def full(self, parameter: nn.Parameter, key: str) -> torch.Tensor:
-        """One state tensor, gathered as the parameter itself is."""
+        """Gathers one state tensor in the same way as the parameter itself."""
         return sharded.full_tensor(self._optimizer.state[parameter][key])
 
 
@@ -49,7 +56,7 @@ class LocalState:
 
     Attributes:
         named: The parameters by neutral name.
-        optimizer_state: Of the same parameters.
+        optimizer_state: The optimizer state of the same parameters.
         keys: What the optimizer keeps for each of them: neutral name -> torch's key, as in `SLOT_KEYS`.
         full_tensor: Gathers a parameter as one whole tensor.
     """
@@ -85,8 +92,8 @@ class LocalState:
         """Adds up the tensors of this process.
 
         Args:
-            device: Where they are.
-            gradients_bytes: Seen when the optimizer last started.
+            device: The device of the tensors.
+            gradients_bytes: The bytes of the gradients when the optimizer last started.
             gathered_bytes: The most parameter bytes that a step held beside this process's own.
         """
         parameters = [weight.parameter for weight in self.named.values()]
@@ -107,10 +114,37 @@ def build_local_state(run: Run, optimizer: torch.optim.Optimizer, *models: nn.Mo
 
     Args:
         run: What is trained.
-        optimizer: Over the models' parameters.
+        optimizer: The optimizer of the models' parameters.
         *models: Not wrapped.
     """
     return LocalState(weights.named_weights(*models), LocalOptimizerState(optimizer), SLOT_KEYS[run.optimizer.name])
+
+
+def gather_states(own: TrainState | None, device: torch.device) -> list[TrainState]:
+    """Gathers states on rank 0, as arrays: torch's own way for objects unpickles what arrives.
+
+    Args:
+        own: Of this rank; None if it adds nothing.
+        device: That the group sends from.
+
+    Returns:
+        The states, in the order of ranks; nothing but on rank 0.
+    """
+    if dist.get_rank() > 0:
+        data = bytearray(to_bytes(own) if own is not None else b"")
+        dist.send(torch.tensor(len(data), device=device), 0)
+        if data:
+            dist.send(torch.frombuffer(data, dtype=torch.uint8).to(device), 0)
+        return []
+    gathered = [own]
+    for rank in range(1, dist.get_world_size()):
+        size = torch.tensor(0, device=device)
+        dist.recv(size, rank)
+        if size:
+            received = torch.empty(int(size), dtype=torch.uint8, device=device)
+            dist.recv(received, rank)
+            gathered.append(from_bytes(received.cpu().numpy().tobytes()))
+    return [state for state in gathered if state is not None]
 
 
 def merge(parts: Iterable[TrainState]) -> TrainState:

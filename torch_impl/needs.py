@@ -1,10 +1,19 @@
 """What the rows that split a model refuse before anything starts. Imports no framework."""
 
+import math
+
 from samestep.common.errors import ConfigError
 from samestep.common.strategy import Run
 from samestep.common.workload.pipeline import SCHEDULES
 from samestep.common.workload.split import even_split_table
 from samestep.torch_impl.options import PipelineOptions, TensorOptions
+
+_MOST_NAMED = 20
+
+
+def _divisors(number: int) -> set[int]:
+    small = [count for count in range(1, math.isqrt(number) + 1) if number % count == 0]
+    return {*small, *(number // count for count in small)}
 
 
 def check_stages(run: Run, stages_per_rank: int = 1) -> None:
@@ -40,10 +49,10 @@ def check_schedule(run: Run[PipelineOptions]) -> None:
     check_stages(run, schedule.stages_per_rank)
     rows = run.batch_size // (run.mesh.axis("data") * run.mesh.axis("shard") * run.accumulation_steps)
     if rows % microbatches:
-        fitting = [str(count) for count in range(1, rows + 1) if rows % count == 0]
+        fitting = sorted(_divisors(rows), key=lambda count: abs(count - microbatches))[:_MOST_NAMED]
         raise ConfigError(
             f"{rows} examples do not divide into {microbatches} micro-batches; use --microbatches with one of "
-            f"{', '.join(fitting)}."
+            f"{', '.join(map(str, sorted(fitting)))}."
         )
     num_stages = num_ranks * schedule.stages_per_rank
     if schedule.fills_stages and microbatches < num_stages:

@@ -15,12 +15,22 @@ SLOT_KEYS: Mapping[str, Mapping[str, str]] = {
 
 
 def sgd(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """Builds SGD with momentum."""
+    """Builds SGD with momentum.
+
+    Args:
+        spec: The hyper-parameters.
+        parameters: The parameters to update.
+    """
     return torch.optim.SGD(parameters, lr=spec.learning_rate, momentum=spec.momentum)
 
 
 def adamw(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """Builds AdamW."""
+    """Builds AdamW.
+
+    Args:
+        spec: The hyper-parameters.
+        parameters: The parameters to update.
+    """
     betas = (spec.beta1, spec.beta2)
     return torch.optim.AdamW(
         parameters, lr=spec.learning_rate, betas=betas, eps=spec.epsilon, weight_decay=spec.weight_decay
@@ -34,7 +44,7 @@ def build_optimizer(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> 
     """Builds the optimizer of a spec.
 
     Args:
-        spec: With its hyper-parameters.
-        parameters: They may be sharded already.
+        spec: The optimizer and its hyper-parameters.
+        parameters: The parameters to update; they may be sharded already.
     """
     return UPDATES[spec.name](spec, parameters)

@@ -10,7 +10,7 @@ from samestep.common.workload.pipeline import SCHEDULES
 class C10dOptions:
     """How c10d sums the gradients."""
 
-    ring: bool = flag(False, "sum by a ring of 2(N-1) sends and receives between neighbours instead of an all_reduce")
+    ring: bool = flag(False, "sum by a ring of 2(N-1) sends and receives between neighbors instead of an all_reduce")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +18,10 @@ class DdpOptions:
     """How DDP groups the gradients."""
 
     bucket_bytes: int | None = flag(
-        None, "all-reduce the gradients in buckets of about this size (DDP's own: 25 MiB)", least=1
+        None,
+        "all-reduce gradients in buckets of about this size (default: DDP's own, 1 MiB for the first and 25 MiB for others)",
+        least=1,
+        most=2**40,
     )
 
 
@@ -27,7 +30,7 @@ class DeepSpeedOptions:
     """What deepspeed's engine splits."""
 
     zero_stage: int = flag(
-        1, "splits the optimizer; from 2 the gradients as well; at 3 also the parameters", choices=(1, 2, 3)
+        1, "1 shards the optimizer state, 2 also the gradients, 3 also the parameters", choices=(1, 2, 3)
     )
 
 
@@ -35,15 +38,19 @@ class DeepSpeedOptions:
 class PipelineOptions:
     """The options of the rows that run a pipeline."""
 
-    schedule: str = flag("gpipe", "in which order micro-batches go through the stages", choices=SCHEDULES)
-    microbatches: int = flag(4, "into how many micro-batches each pipeline cuts its part of the batch", least=1)
+    schedule: str = flag(
+        "gpipe", "the order in which the ranks compute the micro-batches of their stages", choices=SCHEDULES
+    )
+    microbatches: int = flag(
+        4, "number of micro-batches into which each pipeline splits its part of the batch", least=1
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class TensorOptions:
     """How tp treats what lies between the pairs of layers."""
 
-    sequence_parallel: bool = flag(False, "keep a transformer's norms and residuals on parts of the sequence")
+    sequence_parallel: bool = flag(False, "shard a transformer's norms and residuals along the sequence")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +58,7 @@ class ServerOptions:
     """When a server applies what it is sent."""
 
     consistency: str = flag(
-        "sync", "apply the gradients of each step together, or each as it arrives", choices=("sync", "async")
+        "sync", "sync applies the gradients of a step together, async each one as it arrives", choices=("sync", "async")
     )
 
     @property

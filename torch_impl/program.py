@@ -25,7 +25,12 @@ from samestep.torch_impl.step import Loss, accumulate, mean_loss, transform
 
 
 def build_fresh_model(run: Run, device: torch.device) -> nn.Module:
-    """Builds the workload's model with its initial weights, in the run's dtype."""
+    """Builds the workload's model with its initial weights, in the run's dtype.
+
+    Args:
+        run: What is trained.
+        device: The device to build it on.
+    """
     model = build_model(run.workload.model).to(device, getattr(torch, run.dtype))
     weights.load(model, init(run.workload.model, run.seed))
     return model
@@ -41,7 +46,13 @@ class HeldState(Protocol):
         """Copies this process's part of everything in place."""
 
     def footprint(self, device: torch.device, gradients_bytes: int, gathered_bytes: int = 0) -> Footprint:
-        """Adds up the tensors of this process, as `LocalState.footprint` does."""
+        """Adds up the tensors of this process, as `LocalState.footprint` does.
+
+        Args:
+            device: The device that the tensors are on.
+            gradients_bytes: The bytes of the gradients when the optimizer last started.
+            gathered_bytes: The most parameter bytes that a step gathered.
+        """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,7 +63,7 @@ class Parts:
         bare: The model itself, whose modules have their own paths; in a pipeline the stages of this rank.
         hardware: What the program runs on.
         model: Computes logits; the model as the strategy wrapped it, if it did.
-        optimizer: If it is another than torch's own over the parameters of `bare`.
+        optimizer: The optimizer, if it is not torch's own for the parameters of `bare`.
         shard: Which contiguous shard of the global batch this process takes, of how many. If there are more than one,
             every rank takes one, and the losses of all ranks are summed.
         sums_losses: Whether they are summed even if there is one shard, since the ranks have parts of its loss.
@@ -69,7 +80,7 @@ class Parts:
         gather: Makes the state of the whole model of what `local_state` returns.
         watch: Makes a context in which an observed step is taken.
         replicas: One row for each further device that this process drives.
-        measures: The strategy's own quantities.
+        measures: Returns the quantities that only this strategy has.
     """
 
     bare: nn.Module
@@ -138,10 +149,17 @@ class TrainingProgram:
         taken, self._losses = self._losses, []
         if not taken:
             return []
-        stacked = torch.stack(taken)
+        return self._sum(torch.stack(taken))
+
+    def agree(self, value: float) -> float:
+        """Computes the mean over ranks."""
+        total, count = self._sum(torch.tensor([value, 1.0], dtype=torch.float64, device=self._device))
+        return total / count
+
+    def _sum(self, own: torch.Tensor) -> list[float]:
         if self.parts.shard[1] > 1 or self.parts.sums_losses:
-            dist.all_reduce(stacked)
-        return stacked.tolist()
+            dist.all_reduce(own)
+        return own.tolist()
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Computes logits."""
@@ -173,7 +191,7 @@ class TrainingProgram:
         return (own, *self.parts.replicas())
 
     def measures(self) -> Mapping[str, float]:
-        """The strategy's own."""
+        """Returns the quantities that only this strategy has."""
         return self.parts.measures()
 
     def sync(self) -> None:

@@ -28,13 +28,24 @@ class CountedDataParallel(nn.DataParallel):
         self.counts = ExchangeCounts()
 
     def scatter(self, inputs: tuple[Any, ...], kwargs: dict[str, Any] | None, device_ids: Sequence[int]) -> Any:
-        """Sends the mini-batches out."""
+        """Sends the mini-batches out.
+
+        Args:
+            inputs: The positional inputs of the model.
+            kwargs: The inputs by keyword, if there are any.
+            device_ids: The devices that take a mini-batch each.
+        """
         shards = super().scatter(inputs, kwargs, device_ids)
         self.counts.add("scatter_inputs", shards[0][1:])
         return shards
 
     def replicate(self, module: nn.Module, device_ids: Sequence[int]) -> list[nn.Module]:
-        """Sends the parameters out; their gradients come back the same way."""
+        """Sends the parameters out; their gradients come back the same way.
+
+        Args:
+            module: The master.
+            device_ids: The devices that take a replica each.
+        """
         copies = [list(module.parameters())] * (len(device_ids) - 1)
         self.counts.add("broadcast_parameters", copies)
         if torch.is_grad_enabled():
@@ -42,7 +53,12 @@ class CountedDataParallel(nn.DataParallel):
         return super().replicate(module, device_ids)
 
     def gather(self, outputs: Sequence[torch.Tensor], output_device: int | torch.device) -> Any:
-        """Collects the outputs; their gradients go out the same way."""
+        """Collects the outputs; their gradients go out the same way.
+
+        Args:
+            outputs: The output of each replica.
+            output_device: The device of the master.
+        """
         others = [[output] for output in outputs[1:]]
         self.counts.add("gather_outputs", others)
         if torch.is_grad_enabled():
@@ -82,7 +98,7 @@ class Replicas(nn.Module):
         """Cuts a contiguous shard for each replica; the master keeps the first.
 
         Args:
-            name: Of the exchange.
+            name: The name of the exchange.
             whole: [batch, ...].
         """
         shards = whole.chunk(len(self._skeletons[0]))
@@ -110,8 +126,8 @@ class Replicas(nn.Module):
         """Does the same work on every replica, each on its thread.
 
         Args:
-            work: Is called once for each replica.
-            *arguments: Of that call, one for each replica.
+            work: The function to call once for each replica.
+            *arguments: The arguments of that call, one for each replica.
         """
         start = time.perf_counter()
         results = list(self._pool.map(work, *arguments))
@@ -123,7 +139,7 @@ class Replicas(nn.Module):
 
         Args:
             x: [batch, ...].
-            params: The master's.
+            params: The master's parameters.
             grad: Whether a backward pass follows.
         """
         shards, copies = self.scatter("scatter_inputs", x), self.broadcast(params)

@@ -26,8 +26,8 @@ def copy_shard(target: torch.Tensor, value: torch.Tensor) -> None:
     axis and then, within each part, along a shard axis.)
 
     Args:
-        target: Sharded or whole; written in place.
-        value: Of the whole target's shape.
+        target: The tensor to write in place, sharded or whole.
+        value: The full value, of the full target's shape.
     """
     if isinstance(target, DTensor):
         mesh = target.device_mesh

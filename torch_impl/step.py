@@ -41,7 +41,7 @@ def accumulate(
         accumulation_steps: The number of micro-batches.
         batch: The global batch.
         shard: Which contiguous shard of it, of how many.
-        forward_backward: Is called once for each micro-batch, in order.
+        forward_backward: The function to call once for each micro-batch, in order.
 
     Returns:
         The sum of the detached losses.
@@ -60,9 +60,9 @@ def transform(
     """Applies the techniques that change the gradient of the whole batch, in place.
 
     Args:
-        gradients: Those of this process, exchanged.
+        gradients: The gradients of this process, after the exchange.
         global_norm: Computes the norm of the whole gradient from them.
-        techniques: Of the run.
+        techniques: The techniques of the run.
     """
     if techniques.clip_norm is not None:
         clip(gradients, global_norm(gradients), techniques.clip_norm)
@@ -72,8 +72,8 @@ def clip(gradients: Sequence[torch.Tensor], norm: torch.Tensor, clip_norm: float
     """Scales gradients down in place, so the whole gradient has at most a given norm.
 
     Args:
-        gradients: Those of this process; of a sharded one its own part is scaled.
-        norm: Of the whole gradient.
+        gradients: The gradients of this process; of a sharded one, this process's part is scaled.
+        norm: The norm of the whole gradient.
         clip_norm: The largest norm allowed.
     """
     torch._foreach_mul_([local_part(gradient) for gradient in gradients], (clip_norm / norm).clamp(max=1.0))

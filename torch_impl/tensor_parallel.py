@@ -33,9 +33,9 @@ def split_by_tensor(
     """Cuts the layers of a model, or of what is left of it in a stage, in place.
 
     Args:
-        model: On one device; its weights are the same on every rank.
-        spec: Its spec, whose split table says what is cut.
-        mesh: The ranks that share it.
+        model: The model on one device, with the same weights on every rank.
+        spec: The model's spec, whose split table says what is split.
+        mesh: The ranks that share the model.
         between_pairs: Module -> its style, if what lies between the pairs of layers is cut as well.
     """
     plan = {**_plan_pairs(spec, mesh.size()), **_plan_shared_inputs(spec), **(between_pairs or {})}
@@ -84,6 +84,6 @@ class FullLogits(nn.Module):
         self.model = model
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Logits; sharded only for a loss that takes them so."""
+        """Computes logits, which stay sharded only for a loss that takes them so."""
         logits = self.model(x)
         return logits if torch.is_grad_enabled() else full_tensor(logits)

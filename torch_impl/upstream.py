@@ -39,7 +39,7 @@ def replicate(module: nn.Module, mesh: "DeviceMesh") -> None:
     """Replicates a module as FSDP2 does, with nothing sharded; made for use inside pipelines (torch 2.13).
 
     Args:
-        module: In place.
+        module: The module to replicate, in place.
         mesh: The ranks that hold a replica.
     """
     from torch.distributed._composable.replicate_with_fsdp import replicate

@@ -25,7 +25,7 @@ class Weight:
 
     Attributes:
         parameter: Torch's.
-        permutation: Of the axes, from torch's layout to the neutral one.
+        permutation: The permutation of the axes, from torch's layout to the neutral one.
     """
 
     parameter: nn.Parameter
@@ -59,8 +59,8 @@ def load(model: nn.Module, params: Mapping[str, np.ndarray]) -> None:
     """Sets every parameter of a model.
 
     Args:
-        model: Not wrapped.
-        params: By neutral name, whole.
+        model: The model, not wrapped.
+        params: The full parameters by neutral name.
     """
     with torch.no_grad():
         for name, weight in named_weights(model).items():

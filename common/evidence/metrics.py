@@ -30,7 +30,7 @@ def accuracy(logits: np.ndarray, targets: np.ndarray) -> float:
     return float((logits.argmax(axis=-1) == targets).mean())
 
 
-def bits_per_byte(logits: np.ndarray, targets: np.ndarray) -> float:
+def bits_per_token(logits: np.ndarray, targets: np.ndarray) -> float:
     """Computes the mean cross-entropy in bits.
 
     Args:
@@ -61,8 +61,20 @@ def auc(logits: np.ndarray, targets: np.ndarray) -> float:
     return (rank_sum - positives * (positives + 1) / 2) / (positives * negatives)
 
 
+def root_mean_squared_error(outputs: np.ndarray, targets: np.ndarray) -> float:
+    """Computes the root of the mean squared difference, over examples and outputs; in the unit of the targets.
+
+    Args:
+        outputs: [examples, outputs].
+        targets: [examples, outputs].
+    """
+    return float(np.sqrt(np.square(outputs.astype(np.float64) - targets).mean()))
+
+
 METRICS = {
     "accuracy": Metric(accuracy, "higher"),
-    "bits_per_byte": Metric(bits_per_byte, "lower"),
+    "bits_per_byte": Metric(bits_per_token, "lower"),  # where each token is a byte
+    "bits_per_token": Metric(bits_per_token, "lower"),
     "auc": Metric(auc, "higher"),
+    "root_mean_squared_error": Metric(root_mean_squared_error, "lower"),
 }

@@ -19,10 +19,11 @@ class Parity:
 
     Attributes:
         reference: What it was held against.
-        steps: How many steps were compared.
-        max_relative_loss: The largest deviation of the loss at any step, relative (in float32: to at least 0.1).
-        max_absolute_weight: The largest deviation of any weight after the last step. Either is None if it is not finite.
-        passed: None if it was not judged.
+        steps: How many steps were compared, from the first one on: fewer than the run took if the reference ends earlier.
+        max_relative_loss: The largest deviation of the loss at any of them, relative (in float32: to at least 0.1).
+        max_absolute_weight: The largest deviation of any weight after the last step; None if the reference's weights
+            after that step are not known, as where it ends earlier. Either deviation is None if it is not finite.
+        passed: Whether everything that was compared agrees; None if nothing was.
         reason: Why it did not pass or was not judged; "" if it passed.
         first_bad_step: The first step (from 0) whose loss deviates too far; None if none does.
     """
@@ -50,6 +51,31 @@ def _finite(deviation: float) -> float | None:
     return deviation if math.isfinite(deviation) else None
 
 
+def spell_apart(one: float, other: float) -> tuple[str, str]:
+    """Spells two numbers with nine digits, or with as many as it takes to see that they differ.
+
+    Args:
+        one: A number.
+        other: The number to tell it from.
+    """
+    digits = next((digits for digits in range(9, 17) if f"{one:.{digits}g}" != f"{other:.{digits}g}"), 17)
+    return f"{one:.{digits}g}", f"{other:.{digits}g}"
+
+
+def _deviations(
+    params: Mapping[str, np.ndarray], reference_params: Mapping[str, np.ndarray] | None
+) -> dict[str, float]:
+    """The largest deviation in every parameter; without a reference, only what is no number deviates."""
+    if reference_params is None:
+        return {name: 0.0 if np.isfinite(value).all() else math.nan for name, value in params.items()}
+    if {n: v.shape for n, v in params.items()} != {n: v.shape for n, v in reference_params.items()}:
+        raise ValueError("the parameters differ in name or shape from the reference's")
+    return {
+        name: float(np.abs(value.astype(np.float64) - reference_params[name]).max(initial=0.0))
+        for name, value in params.items()
+    }
+
+
 def judge(
     reference: str,
     dtype: str,
@@ -57,7 +83,7 @@ def judge(
     losses: Sequence[float],
     reference_losses: Sequence[float],
     params: Mapping[str, np.ndarray],
-    reference_params: Mapping[str, np.ndarray],
+    reference_params: Mapping[str, np.ndarray] | None,
 ) -> Parity:
     """Holds a run against its reference.
 
@@ -65,37 +91,34 @@ def judge(
         reference: The reference's name.
         dtype: Of the run; it sets the bounds.
         first_step: The number of the first loss.
-        losses: One per step.
+        losses: One per step that is compared.
         reference_losses: As many.
-        params: Weights after the last step, by neutral name.
-        reference_params: The same names and shapes.
+        params: Weights after the run's last step, by neutral name.
+        reference_params: The same names and shapes; None if the reference does not know them.
 
     Raises:
         ValueError: The two differ in length, names or shapes and cannot be compared.
     """
     if len(losses) != len(reference_losses):
         raise ValueError(f"{len(losses)} losses against {len(reference_losses)} of the reference")
-    if {n: v.shape for n, v in params.items()} != {n: v.shape for n, v in reference_params.items()}:
-        raise ValueError("the parameters differ in name or shape from the reference's")
     deviations = [
         0.0 if loss == wanted and math.isfinite(loss) else abs(loss - wanted) / max(abs(wanted), LEAST_LOSS[dtype])
         for loss, wanted in zip(losses, reference_losses, strict=True)
     ]
-    weights = {
-        name: float(np.abs(value.astype(np.float64) - reference_params[name]).max(initial=0.0))
-        for name, value in params.items()
-    }
+    weights = _deviations(params, reference_params)
     worst_name = max(weights, key=lambda name: _size(weights[name]))
     worst_weight = weights[worst_name]
     bad = next((step for step, d in enumerate(deviations) if not d <= LOSS_BOUND[dtype]), None)
     reason = ""
     if bad is not None:
+        seen, wanted = spell_apart(losses[bad], reference_losses[bad])
         reason = (
-            f"the loss of step {first_step + bad} is {losses[bad]:.9g} instead of {reference_losses[bad]:.9g} "
+            f"the loss of step {first_step + bad} is {seen} instead of {wanted} "
             f"(relative deviation {deviations[bad]:.1e}, allowed {LOSS_BOUND[dtype]:.0e})"
         )
     elif not (worst_weight <= WEIGHT_BOUND[dtype] and math.isfinite(worst_weight)):
         reason = f"after the last step {worst_name} is off by {worst_weight:.1e} (allowed {WEIGHT_BOUND[dtype]:.0e})"
     worst_loss = max(deviations, key=_size, default=0.0)
     first_bad = None if bad is None else first_step + bad
-    return Parity(reference, len(losses), _finite(worst_loss), _finite(worst_weight), not reason, reason, first_bad)
+    weight = None if reference_params is None else _finite(worst_weight)
+    return Parity(reference, len(losses), _finite(worst_loss), weight, not reason, reason, first_bad)

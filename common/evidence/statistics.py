@@ -1,4 +1,4 @@
-"""Intervals that assume nothing about the noise of a shared machine."""
+"""Intervals that assume nothing about the distribution of the noise, but that the values are independent of each other."""
 
 import math
 import statistics
@@ -12,8 +12,11 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[
     it with probability 1 - 2 P(binomial < k). With fewer than six values no pair reaches 95 %; then the
     interval is the whole range.
 
+    The windows of one run are not independent: they share where its processes were placed and what else the machine did.
+    Of them the interval would hold the median of a second run far less often than it says.
+
     Args:
-        values: At least one.
+        values: At least one, each from a trial of its own.
         confidence: The least probability that the interval holds the true median.
 
     Returns:

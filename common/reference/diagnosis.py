@@ -2,21 +2,26 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 
 import numpy as np
 
 from samestep.common.batch import Batch, batches
+from samestep.common.evidence.parity import LEAST_LOSS, LOSS_BOUND, spell_apart
 from samestep.common.program import Arrays, TrainState
 from samestep.common.reference.mutants import MUTANTS, Context
 from samestep.common.reference.program import TrainingProgram
+from samestep.common.reference.step import transform
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import load
 
-MATCH = {"float64": 1e-6, "float32": 5e-3}
-"""How far a step may be from a mutant's to be taken for it, relative to the length of the step; in float32 Adam's
-division of small gradients amplifies rounding to about a thousandth of the step."""
-HEALTHY = {"float64": 1e-9, "float32": 5e-3}
+NOISE = {"float64": 1e-11, "float32": 1e-3}
+"""How far rounding may take a gradient, or the optimizer state in one step, relative to its length."""
+MOVE_NOISE = {"float64": 1e-9, "float32": 5e-3}
+"""The same of the weights' move: Adam's division of small gradients amplifies rounding."""
+UNEXPLAINED = 0.1
+"""How much of a deviation a known mistake may leave unexplained, at most."""
 
 Replay = Callable[[int], tuple[list[float], TrainState]]
 """Repeats a run up to a step count; returns its losses and its state there."""
@@ -84,7 +89,8 @@ def diagnose(run: Run, first: int, bad: int, start: TrainState, replay: Replay) 
         if cause:
             return f"step {number}: {cause}"
     return (
-        "every step agrees with the oracle's when replayed from the run's own state: rounding was amplified on the way"
+        f"every step agrees with the oracle's within {MOVE_NOISE[run.dtype]:.0e} of its length when replayed from the "
+        "run's own state: what is left was amplified on the way, as rounding is"
     )
 
 
@@ -95,17 +101,22 @@ def _program(run: Run, state: TrainState) -> TrainingProgram:
 
 
 def _compare(run: Run, replayed: ReplayedStep, seen: Step) -> str:
-    """The cause of one step's deviation; "" if it does not deviate."""
+    """The cause of one step's deviation; "" if it does not deviate.
+
+    A known mistake is named if the step is the one that it makes, within rounding, and if it explains the deviation: one
+    that makes no difference here explains nothing.
+    """
     right = _taken(_program(run, replayed.before), replayed.batch)
-    if _distance(replayed.before, seen, right) <= HEALTHY[run.dtype]:
+    deviation = _distance(run, replayed.before, seen, right)
+    if deviation <= 1:
         return ""
-    best, sentence = MATCH[run.dtype], ""
+    least, sentence = min(1.0, UNEXPLAINED * deviation), ""
     for mutant in MUTANTS:
         program = _program(run, replayed.before)
         if mutant.apply(program, replayed.context):
-            distance = _distance(replayed.before, seen, _taken(program, replayed.batch))
-            if distance < best:
-                best, sentence = distance, mutant.sentence.format(devices=replayed.context.devices)
+            distance = _distance(run, replayed.before, seen, _taken(program, replayed.batch))
+            if distance < least:
+                least, sentence = distance, mutant.sentence.format(devices=replayed.context.devices)
     return sentence or _describe(run, replayed, seen, right)
 
 
@@ -115,38 +126,61 @@ def _taken(program: TrainingProgram, batch: Batch) -> Step:
     return Step(loss, program.state())
 
 
-def _distance(before: TrainState, seen: Step, candidate: Step) -> float:
-    """The largest relative deviation of the loss, of the weights' move, and of each slot."""
-    deviations = [abs(seen.loss - candidate.loss) / abs(candidate.loss)]
-    deviations.append(_relative(seen.after.params, candidate.after.params, before.params))
-    for slot, values in candidate.after.slots.items():
-        deviations.append(_relative(seen.after.slots[slot], values, None))
-    return max(deviations)
+def _distance(run: Run, before: TrainState, seen: Step, candidate: Step) -> float:
+    """The largest deviation of the loss, of the weights' move and of each slot's, in multiples of what rounding explains."""
+    slots = [_relative(seen.after.slots[name], now, before.slots[name]) for name, now in candidate.after.slots.items()]
+    move = _relative(seen.after.params, candidate.after.params, before.params)
+    loss = _loss_deviation(run, seen, candidate)
+    return max(loss, move / MOVE_NOISE[run.dtype], max(slots) / NOISE[run.dtype])
 
 
-def _relative(seen: Arrays, candidate: Arrays, origin: Arrays | None) -> float:
+def _loss_deviation(run: Run, seen: Step, candidate: Step) -> float:
+    """The deviation of the loss in multiples of its bound."""
+    size = max(abs(candidate.loss), LEAST_LOSS[run.dtype])
+    return abs(seen.loss - candidate.loss) / (LOSS_BOUND[run.dtype] * size)
+
+
+def _relative(seen: Arrays, candidate: Arrays, origin: Arrays) -> float:
+    """The distance of two points, relative to the way from the origin to the second one."""
     difference = sum(float(((seen[n].astype(np.float64) - candidate[n]) ** 2).sum()) for n in candidate)
-    length = sum(float(((candidate[n] - (origin[n] if origin else 0)) ** 2).sum()) for n in candidate)
-    return float(np.sqrt(difference / length)) if length else float(difference > 0)
+    length = sum(float(((candidate[n] - origin[n].astype(np.float64)) ** 2).sum()) for n in candidate)
+    return math.sqrt(difference / length) if length else math.inf if difference else 0.0
 
 
 def _describe(run: Run, replayed: ReplayedStep, seen: Step, right: Step) -> str:
     """What is seen, where no mutant fits: the loss, else the gradients (read back from the slots), else the update."""
-    if abs(seen.loss - right.loss) > MATCH[run.dtype] * abs(right.loss):
-        return f"the forward pass gives a loss of {seen.loss:.6g} where the oracle's gives {right.loss:.6g} from the same weights"
-    _, wanted = _program(run, replayed.before).gradients(replayed.batch)
-    implied = _implied_gradients(run, replayed.before, seen.after)
-    ratios = {n: float((implied[n] * g).sum() / (g * g).sum()) for n, g in wanted.items() if (g * g).sum() > 0}
-    values = np.array(list(ratios.values()))
-    off = {n: float(np.linalg.norm(implied[n] - g) / np.linalg.norm(g)) for n, g in wanted.items() if n in ratios}
-    if max(off.values()) <= MATCH[run.dtype]:
+    if _loss_deviation(run, seen, right) > 1:
+        found, wanted = spell_apart(seen.loss, right.loss)
+        return f"the forward pass gives a loss of {found} where the oracle's gives {wanted} from the same weights"
+    gradients = transform(_program(run, replayed.before).gradients(replayed.batch)[1], run.techniques)
+    implied, noise = _implied_gradients(run, replayed.before, seen.after), NOISE[run.dtype]
+    off = {name: _off(implied[name], 1.0, g) for name, g in gradients.items()}
+    if max(off.values()) <= noise:
         return "loss and gradients agree with the oracle's: the update is another one"
-    if np.ptp(values) <= MATCH[run.dtype] * abs(values.mean()):
-        return f"every gradient is {values.mean():.3f} x the oracle's"
+    ratio = sum(_dot(implied[n], g) for n, g in gradients.items()) / sum(_dot(g, g) for g in gradients.values())
+    left = max(_off(implied[name], ratio, g) for name, g in gradients.items())
+    if left <= max(noise, UNEXPLAINED * abs(ratio - 1)) < abs(ratio - 1):
+        return f"every gradient is {_spell_ratio(ratio)} the oracle's"
     worst = max(off, key=lambda name: off[name])
-    return (
-        f"the gradient of {worst} is off by {off[worst]:.1%} ({ratios[worst]:.3f} x the oracle's along it), most of all"
-    )
+    along = _dot(implied[worst], gradients[worst]) / (_dot(gradients[worst], gradients[worst]) or 1.0)
+    size = f"{off[worst]:.1%}" if off[worst] >= 1e-3 else f"{off[worst]:.1e} of its length"
+    return f"the gradient of {worst} is off by {size} ({_spell_ratio(along)} the oracle's along it), most of all"
+
+
+def _off(seen: np.ndarray, ratio: float, wanted: np.ndarray) -> float:
+    """How far a gradient is from a multiple of the one that is wanted, relative to the latter's length."""
+    difference, length = (math.sqrt(_dot(x, x)) for x in (seen - ratio * wanted, wanted))
+    return difference / length if length else math.inf if difference else 0.0
+
+
+def _dot(one: np.ndarray, other: np.ndarray) -> float:
+    return float((one * other).sum())
+
+
+def _spell_ratio(ratio: float) -> str:
+    """A factor; one that is nearly 1 by its deviation from it."""
+    near = abs(ratio - 1) < 0.01
+    return f"1 {'+' if ratio > 1 else '-'} {abs(ratio - 1):.1e} times" if near else f"{ratio:.3f} times"
 
 
 def _implied_gradients(run: Run, before: TrainState, after: TrainState) -> Arrays:

@@ -36,5 +36,10 @@ UPDATES: Mapping[str, Update] = {"sgd": sgd, "adamw": adamw}
 
 
 def empty_slots(spec: OptimizerSpec, params: Arrays) -> dict[str, Arrays]:
-    """Makes optimizer state of zeros, one array per slot name and parameter."""
+    """Makes optimizer state of zeros, one array per slot name and parameter.
+
+    Args:
+        spec: The optimizer, which names its slots.
+        params: The parameters, by name.
+    """
     return {slot: {name: np.zeros_like(value) for name, value in params.items()} for slot in spec.slots}

@@ -1,9 +1,10 @@
 """The run directory: plain files, readable however the run ended.
 
 config.json         the complete request
-metrics.jsonl       one line per window of steps, as training goes
+metrics.jsonl       one line per window of steps, or per part of a long one, as training goes
 process-ROLE.json   each process: its phase while it runs, what it measured when it is done
-state.npz           step, params/NAME, slots/SLOT/NAME, buffers/NAME, local/RANK/NAME
+state.npz           step, params/NAME, slots/SLOT/NAME, buffers/NAME, local/RANK/NAME; gone once the run is judged, but
+                    for --keep-state, a step that was not the same, and a run that failed
 ROLE.log            everything the process printed
 result.json         the RunResult; or error.json: what stopped the run
 """
@@ -13,9 +14,11 @@ import fcntl
 import json
 import os
 import sys
+import typing
 from pathlib import Path
 
-from samestep.common.errors import ERRORS, ConfigError, SamestepError
+from samestep.common.errors import ERRORS, ConfigError, SamestepError, unknown
+from samestep.common.files import Unreadable, read_json
 from samestep.common.request import RunConfig, Techniques
 
 _ERROR_BYTES = 2048
@@ -53,8 +56,13 @@ def write_json(path: Path, value: object) -> None:
 
 
 def open_run(directory: Path, config: RunConfig) -> Path:
-    """Makes a run directory, with its `config.json` and a reserved `error.json`; returns it."""
-    directory.mkdir(parents=True, exist_ok=True)
+    """Makes a run directory, for its user alone, with its `config.json` and a reserved `error.json`; returns it.
+
+    Args:
+        directory: Where to make it; it must not hold a run yet.
+        config: The request that it will hold.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     reserve_error(directory)
     write_json(directory / "config.json", config)
     return directory
@@ -64,16 +72,33 @@ def read_config(directory: Path) -> RunConfig:
     """Reads the request that a run directory holds.
 
     Raises:
-        ConfigError: It holds none.
+        ConfigError: It holds none, or one with other fields than a request has.
     """
     try:
-        values = json.loads((directory / "config.json").read_text())
-        techniques = Techniques(**values.pop("techniques"))
-        return RunConfig(**values, techniques=techniques)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        fields = _fields(RunConfig, "it", read_json(directory / "config.json"))
+        fields["techniques"] = Techniques(**_fields(Techniques, "techniques", fields.get("techniques")))
+        return RunConfig(**fields)
+    except Unreadable as error:
         raise ConfigError(
-            f"{directory} holds no readable config.json ({type(error).__name__}); experiments.run --prepare makes one."
+            f"{directory} holds no readable config.json: {error}; `samestep run --prepare` makes one."
         ) from None
+
+
+def _fields(owner: type, what: str, values: object) -> dict[str, typing.Any]:  # checked when they are parsed
+    """Fields as JSON has them.
+
+    Args:
+        owner: The dataclass that they are of.
+        what: What holds them, for the message.
+        values: As JSON has them.
+    """
+    if not isinstance(values, dict):
+        raise Unreadable(f"{what} is {values!r}, not an object")
+    names = [field.name for field in dataclasses.fields(owner)]
+    for name in values:
+        if name not in names:
+            raise Unreadable(str(unknown("field", name, names)).removesuffix("."))
+    return values
 
 
 def read_losses(directory: Path) -> list[float]:
@@ -107,11 +132,12 @@ def write_error(directory: Path, role: str, error: BaseException, first: bool = 
         told = lines[:3] if lines[0].endswith(":") else lines[:1]  # TensorFlow opens with "Graph execution error:"
         kind, message = "WorkerFailed", f"{kind}: {' '.join(told)}"
     values = {"type": kind, "role": role, "message": message}
+    if not directory.is_dir() or (directory / "result.json").exists():
+        return  # somebody removed it, or there is nothing to explain
     try:
-        with (directory / "error.json").open("r+") as file:
+        with os.fdopen(os.open(directory / "error.json", os.O_RDWR | os.O_CREAT, 0o600), "r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            if not (first and json.load(file)["role"]):
-                file.seek(0)
+            if not (first and read_error(directory)):
                 file.write(json.dumps(values).ljust(_ERROR_BYTES))
                 file.truncate()
     except OSError as failure:
@@ -122,6 +148,6 @@ def read_error(directory: Path) -> tuple[str, SamestepError] | None:
     """The error that a process left in a run directory: its role, and the exception it was; None if none did."""
     try:
         values = json.loads((directory / "error.json").read_text())
-    except (OSError, ValueError):
-        return None
-    return (values["role"], ERRORS[values["type"]](values["message"])) if values["role"] else None
+        return (values["role"], ERRORS[values["type"]](values["message"])) if values["role"] else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # somebody removed or damaged it

@@ -2,32 +2,43 @@
 
 import dataclasses
 import functools
-import json
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from samestep.common.catalog import strategy_info
 from samestep.common.errors import ConfigError
 from samestep.common.evidence.parity import Parity
+from samestep.common.files import Unreadable, read_json
 from samestep.common.flags import Scalar
 from samestep.common.ledger import Compiled, Exchange, Footprint, Ledger
 from samestep.common.request import RunConfig
+from samestep.common.runtime.upgrades import UPGRADES
 
 if TYPE_CHECKING:
     import pydantic
 
-SCHEMA_VERSION = 2
+_MOST_BYTES = 2**30
+"""Of a result. It lists one loss a step: 20 MB for a million steps."""
+SCHEMA_VERSION = max(UPGRADES) + 1
 Value = TypeVar("Value")
 
 
 @dataclasses.dataclass(frozen=True)
 class Throughput:
-    """Examples per second over the timed windows: median with a 95 % interval for it."""
+    """Examples per second over the timed windows of one run.
+
+    The spread of the windows is no interval for what another run will measure: where processes are placed and what else
+    the machine does are the same in all windows of a run.
+
+    Attributes:
+        median: Of the windows.
+        slowest_window: None in results of schema versions 1 and 2, like the next one.
+        fastest_window: As fast as it got.
+        windows: How many there are.
+    """
 
     median: float
-    low: float
-    high: float
+    slowest_window: float | None
+    fastest_window: float | None
     windows: int
 
 
@@ -69,7 +80,8 @@ class Measured(Usage):
         backend: What carried the exchanges.
         emulation: What ran instead of the strategy's own API.
         compiled: The step that was compiled, if none was taken.
-        startup_seconds: From the command to the first step.
+        startup_seconds: From the start of the run to that of its first step. Importing the framework is part of it, unless
+            a comparison did so before its first row.
         cores: The CPU cores that the process was bound to.
         attempt: Counted from 1 where something restarts the process.
         versions: Of Python and the packages that decide numbers.
@@ -190,11 +202,9 @@ def load_result(directory: Path) -> RunResult:
     """
     path = directory / "result.json"
     try:
-        values = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"{directory} holds no readable result.json ({type(error).__name__}); give a finished run."
-        ) from None
+        values = read_json(path, _MOST_BYTES)
+    except Unreadable as error:
+        raise ConfigError(f"{directory} holds no readable result.json: {error}; give a finished run.") from None
     written = values.get("schema_version") if isinstance(values, dict) else None
     if not (type(written) is int and 1 <= written <= SCHEMA_VERSION):
         raise ConfigError(
@@ -202,28 +212,7 @@ def load_result(directory: Path) -> RunResult:
         )
     try:
         for version in range(written, SCHEMA_VERSION):
-            _UPGRADES[version](values)
+            UPGRADES[version](values)
     except (KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{path} is not a result: it lacks {error}.") from None
     return validate(RunResult, values, f"{path} is not a result")
-
-
-def _from_version_1(values: dict[str, dict[str, dict[str, object]]]) -> None:
-    """Version 1 guessed the backend from the names of devices, and had the emulation in the note on devices only."""
-    info = strategy_info(str(values["framework"]), str(values["strategy"]))
-    on_gpus = any("cuda" in str(row["device"]) for row in values["processes"])
-    is_emulated = info.emulation and str(values["device_note"]).startswith(info.emulation)
-    new: dict[str, object] = {
-        "schema_version": 2,
-        "backend": "nccl" if on_gpus and info.backend == "gloo" else info.backend,
-        "emulation": info.emulation if is_emulated else "",
-    }
-    values.update(new)  # pyrefly: ignore
-    techniques = values["config"]["techniques"]
-    techniques["accumulation_steps"] = techniques.pop("micro_batches")
-    for footprint in values["predicted"]["footprints"]:
-        footprint["source"] = "predicted"  # pyrefly: ignore
-
-
-_UPGRADES: Mapping[int, Callable[..., None]] = {1: _from_version_1}
-"""Schema version -> what turns its values into those of the next one."""

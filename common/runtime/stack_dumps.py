@@ -4,13 +4,14 @@ import dataclasses
 import faulthandler
 import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 DUMP_SIGNAL = signal.SIGUSR1
 CRASH = "Fatal Python error: "
 """What Python writes to the log, followed by the stacks, when native code crashes."""
 _THREAD = re.compile(r"hread 0x.*\(most recent call first\):\n((?:  .*\n)*)")
+_STANDARD_LIBRARY = re.compile(r"/python3[.\d]*/(?!site-packages/|dist-packages/)|^<frozen ")
 _LINE = re.compile(r'  File "(.*)", line (\d+) in (.*)\n')
 
 
@@ -24,6 +25,10 @@ class Frame:
 
     def __str__(self) -> str:
         return f"{Path(self.file).name}:{self.line} {self.function}"
+
+
+Stack = Sequence[Frame]
+"""The frames of a thread, the innermost first."""
 
 
 def enable_stack_dumps() -> None:
@@ -43,8 +48,8 @@ def crash_frame(stacks: str) -> Frame | None:
     return next(iter(_frames(thread[1])), None) if thread else None
 
 
-def worker_frame(dump: str) -> Frame | None:
-    """The innermost frame of the thread that does a worker's work; None if the process wrote no stacks.
+def worker_stack(dump: str) -> Stack:
+    """The stack of the thread that does a worker's work; empty if the process wrote none.
 
     Args:
         dump: What was added to the log since the process was signalled.
@@ -52,21 +57,37 @@ def worker_frame(dump: str) -> Frame | None:
     for stack in _THREAD.findall(dump):
         frames = _frames(stack)
         if any(found.file.endswith("common/runtime/worker/worker.py") for found in frames):
-            return frames[0]
-    return None
+            return frames
+    return ()
 
 
-def _frames(stack: str) -> list[Frame]:
+def _frames(stack: str) -> Stack:
     """Parses the frames of a stack, the innermost first."""
     return [Frame(file, int(line), function) for file, line, function in _LINE.findall(stack)]
 
 
-def sole_straggler(frames: Mapping[int, Frame | None], module: str) -> int | None:
-    """The one process that is not waiting inside its framework while its peers are; None unless there is exactly one.
+def waits(stack: Stack, module: str) -> bool:
+    """Whether a process waits for another one: for a lock, or inside its framework.
 
     Args:
-        frames: By process.
+        stack: Of the thread that does the work; empty if the process did not answer.
         module: The framework's name, such as "torch".
     """
-    elsewhere = [process for process, found in frames.items() if found is None or f"/{module}/" not in found.file]
-    return elsewhere[0] if len(elsewhere) == 1 else None
+    if stack and Path(stack[0].file).name == "threading.py":
+        return True
+    called = next((found.file for found in stack if not _STANDARD_LIBRARY.search(found.file)), "")
+    return f"/{module}/" in called
+
+
+def sole_straggler(stacks: Mapping[int, Stack], module: str) -> int | None:
+    """The one process that does not wait for the others; None unless there is exactly one.
+
+    A process that does not answer is stopped or cannot run; it outranks those that do something else than wait.
+
+    Args:
+        stacks: By process; empty for one that did not answer.
+        module: The framework's name, such as "torch".
+    """
+    mute = [process for process, stack in stacks.items() if not stack]
+    found = mute or [process for process, stack in stacks.items() if not waits(stack, module)]
+    return found[0] if len(found) == 1 else None

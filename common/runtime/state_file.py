@@ -1,17 +1,20 @@
-"""`state.npz`: a TrainState on disk."""
+"""`state.npz`: a TrainState on disk, or as bytes on the wire; nothing in it is unpickled."""
 
+import io
 import os
-import zipfile
-import zlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
 from samestep.common.errors import ConfigError
+from samestep.common.files import Unreadable, load_arrays, read_arrays
 from samestep.common.program import Arrays, TrainState
+from samestep.common.request import MAX_STEPS
 
-_UNREADABLE = (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error)
+STATE = "state.npz"
 
 
 def write_state(directory: Path, state: TrainState) -> None:
@@ -21,14 +24,30 @@ def write_state(directory: Path, state: TrainState) -> None:
         directory: The run directory.
         state: Of the whole model.
     """
+    temporary = directory / f"{STATE}.{os.getpid()}.tmp"
+    with temporary.open("wb") as file:
+        _dump(file, state)
+    os.replace(temporary, directory / STATE)
+
+
+def to_bytes(state: TrainState) -> bytes:
+    """What `state.npz` would hold."""
+    file = io.BytesIO()
+    _dump(file, state)
+    return file.getvalue()
+
+
+def from_bytes(data: bytes) -> TrainState:
+    """The inverse of `to_bytes`."""
+    return _unflatten(load_arrays(io.BytesIO(data), (), len(data)))
+
+
+def _dump(file: IO[bytes], state: TrainState) -> None:
     nested = {"params": state.params, "buffers": state.buffers}
     nested |= {f"slots/{slot}": values for slot, values in state.slots.items()}
     nested |= {f"local/{rank}": values for rank, values in enumerate(state.local)}
     arrays = {f"{group}/{name}": value for group, values in nested.items() for name, value in values.items()}
-    temporary = directory / f"state.npz.{os.getpid()}.tmp"
-    with temporary.open("wb") as file:
-        np.savez(file, step=np.int64(state.step), **arrays)  # pyrefly: ignore
-    os.replace(temporary, directory / "state.npz")
+    np.savez(file, step=np.int64(state.step), **arrays)  # pyrefly: ignore
 
 
 def read_state(directory: Path) -> TrainState:
@@ -38,27 +57,45 @@ def read_state(directory: Path) -> TrainState:
         ConfigError: The directory holds none.
     """
     try:
-        # opened here: numpy leaves a damaged file open
-        with (directory / "state.npz").open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            return _unflatten({name: file[name] for name in file.files})
-    except _UNREADABLE as error:
+        return _unflatten(read_arrays(directory / STATE))
+    except Unreadable as error:
         raise ConfigError(
-            f"--start-from {directory}: no readable state.npz ({type(error).__name__}); give the directory of a "
-            "finished run."
+            f"--start-from {directory}: no readable state.npz: {error}; give the directory of a finished run."
         ) from None
+
+
+def remove_state(directory: Path) -> None:
+    """Removes `state.npz`, which may be many times as large as all the other files of a run."""
+    (directory / STATE).unlink(missing_ok=True)
 
 
 def _unflatten(arrays: Mapping[str, np.ndarray]) -> TrainState:
     params, buffers, slots, local = {}, {}, dict[str, Arrays](), dict[int, Arrays]()
     for path, value in arrays.items():
         group, _, name = path.partition("/")
+        if value.dtype.kind not in "biuf":
+            raise Unreadable(f"{path} holds {value.dtype}, not real numbers")
         if group == "slots":
             slot, _, name = name.partition("/")
             slots.setdefault(slot, {})[name] = value
         elif group == "local":
             rank, _, name = name.partition("/")
-            local.setdefault(int(rank), {})[name] = value
+            local.setdefault(_whole(path, rank), {})[name] = value
         elif group in ("params", "buffers"):
             {"params": params, "buffers": buffers}[group][name] = value
+        elif path != "step":
+            raise Unreadable(f"{path} is nothing that a state has")
     ranks = tuple(local.get(rank, {}) for rank in range(max(local, default=-1) + 1))
-    return TrainState(int(arrays["step"]), params, slots, buffers, ranks)
+    return TrainState(_step(arrays.get("step")), params, slots, buffers, ranks)
+
+
+def _whole(path: str, rank: str) -> int:
+    if not re.fullmatch("[0-9]{1,5}", rank):
+        raise Unreadable(f"{path} is of no rank")
+    return int(rank)
+
+
+def _step(value: np.ndarray | None) -> int:
+    if value is None or value.shape != () or value.dtype.kind not in "iu" or not 0 <= value <= MAX_STEPS:
+        raise Unreadable(f"its step is {value}, not one whole number from 0 to {MAX_STEPS}")
+    return int(value)

@@ -6,15 +6,19 @@ starts the processes fills them in.
 
 import dataclasses
 import json
+import re
 import string
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from samestep.common.errors import ConfigError
+from samestep.common.request import MAX_PROCESSES
 from samestep.common.strategy import ProcessSpec, Run
 
 LAUNCHED_AT = "SAMESTEP_LAUNCHED_AT"
 """Set by our launcher: the time of the command (`time.time()`)."""
+UNEVALUATED = "SAMESTEP_UNEVALUATED"
+"""Set by our launcher where only the losses and the state are asked for: the held-out examples are left alone."""
 TIMEOUT = "SAMESTEP_TIMEOUT_SECONDS"
 """Set by a worker for its strategy: how long it may wait for other processes."""
 
@@ -53,6 +57,7 @@ def ranks_and_server(run: Run) -> list[ProcessSpec]:
 
 
 def _ranks(count: int) -> list[ProcessSpec]:
+    _check_count(count)
     shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "${host0}", "MASTER_PORT": "${port0}"}
     return [
         ProcessSpec(f"rank-{rank}", 0, {"RANK": str(rank), "LOCAL_RANK": str(rank), **shared}) for rank in range(count)
@@ -90,19 +95,28 @@ def tf_cluster(
         serving: The jobs that only serve.
         expendable: The jobs that may lose a process.
     """
+    _check_count(sum(jobs.values()))
     tasks = [(job, index) for job, count in jobs.items() for index in range(count)]
     addresses = {task: f"${{host{rank}}}:${{port{rank}}}" for rank, task in enumerate(tasks)}
     cluster = {job: [addresses[job, index] for index in range(count)] for job, count in jobs.items()}
+    shared = json.dumps(cluster)  # once: of a thousand processes it is long
     return [
         ProcessSpec(
             f"{job}-{index}",
             0,
-            {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})},
+            {"TF_CONFIG": f'{{"cluster": {shared}, "task": {json.dumps({"type": job, "index": index})}}}'},
             job in serving,
             job in expendable,
         )
         for job, index in tasks
     ]
+
+
+def _check_count(processes: int) -> None:
+    if processes > MAX_PROCESSES:
+        raise ConfigError(
+            f"the run takes {processes} processes; give fewer devices, at most {MAX_PROCESSES} processes."
+        )
 
 
 def fill_in(spec: ProcessSpec, addresses: Sequence[tuple[str, int]]) -> dict[str, str]:
@@ -127,13 +141,50 @@ def own_index(specs: Sequence[ProcessSpec], environment: Mapping[str, str]) -> i
     Raises:
         ConfigError: The environment does not say, or describes another number of processes.
     """
-    missing = [name for name in specs[0].environment if name not in environment]
+    wanted = specs[0].environment
+    missing = [name for name in wanted if name not in environment]
     if missing:
         raise ConfigError(f"{', '.join(missing)} is not set; start the run by the lines that --prepare printed.")
     count = environment.get("WORLD_SIZE")
-    if "WORLD_SIZE" in specs[0].environment and count != str(len(specs)):
+    if "WORLD_SIZE" in wanted and count != str(len(specs)):
         raise ConfigError(f"WORLD_SIZE is {count}, but the run was prepared for {len(specs)} processes; start as many.")
-    if "TF_CONFIG" in specs[0].environment:
-        tasks = [json.loads(spec.environment["TF_CONFIG"])["task"] for spec in specs]
-        return tasks.index(json.loads(environment["TF_CONFIG"])["task"])
-    return int(environment["RANK"]) if "RANK" in specs[0].environment else 0
+    if "TF_CONFIG" in wanted:
+        return _own_task(specs, environment["TF_CONFIG"])
+    if "RANK" not in wanted:
+        return 0
+    read_whole(environment, "MASTER_PORT", 1, 2**16 - 1)
+    read_whole(environment, "LOCAL_RANK", 0, len(specs) - 1)
+    return read_whole(environment, "RANK", 0, len(specs) - 1)
+
+
+def read_whole(environment: Mapping[str, str], name: str, least: int, most: int) -> int:
+    """Reads a whole number from the environment.
+
+    Args:
+        environment: `os.environ`.
+        name: Of the variable.
+        least: The smallest that is valid.
+        most: The largest.
+
+    Raises:
+        ConfigError: It is none, or out of bounds.
+    """
+    text = environment[name]
+    if not re.fullmatch("[0-9]{1,9}", text) or not least <= int(text) <= most:
+        raise ConfigError(f"{name} is '{text}'; give a whole number from {least} to {most}.")
+    return int(text)
+
+
+def _own_task(specs: Sequence[ProcessSpec], text: str) -> int:
+    """The task that a TF_CONFIG names, if it describes as many tasks as the run has."""
+    expected = [json.loads(spec.environment["TF_CONFIG"]) for spec in specs]
+    try:
+        given = json.loads(text)
+        sizes, wanted = ({job: len(tasks) for job, tasks in c["cluster"].items()} for c in (given, expected[0]))
+        if sizes == wanted:
+            return [each["task"] for each in expected].index(given["task"])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        pass
+    raise ConfigError(
+        f"TF_CONFIG is '{text}', which is no task of this run; start it by the lines that --prepare printed."
+    )

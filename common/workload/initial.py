@@ -13,6 +13,10 @@ def init(model: ModelSpec, seed: int) -> dict[str, np.ndarray]:
     Each parameter has its own stream, from (seed, name), so that a process may draw only what it holds. Drawn in
     float64 and rounded once to float32-representable numbers, so that both dtypes start bit-equal.
 
+    Args:
+        model: The spec, which has the shape and the spread of every parameter.
+        seed: The seed of the run.
+
     Returns:
         Parameter name -> float64 array.
     """

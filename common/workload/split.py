@@ -10,8 +10,8 @@ def even_split_table(model: ModelSpec, parts: int) -> dict[str, int]:
     A table whose rows do not divide stays whole.
 
     Args:
-        model: Its spec.
-        parts: Into how many parts each parameter is cut.
+        model: The spec of the model.
+        parts: The number of parts of each parameter.
 
     Raises:
         ConfigError: Another parameter, or a group of its indices, does not divide.

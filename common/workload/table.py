@@ -1,6 +1,7 @@
 """The workloads by name, and the one resolver from a name to a Workload."""
 
 import dataclasses
+from pathlib import Path
 from typing import TypeVar
 
 from samestep.common.errors import ConfigError, unknown
@@ -20,6 +21,13 @@ from samestep.common.workload.workload import Workload
 
 Spec = TypeVar("Spec", ModelSpec, DataSpec)
 
+_REGRESSION_RATES = {"adamw": 2**-9, "sgd": 2**-9}
+"""At the rates for classes sgd diverges: a squared error is steeper the larger its targets. Adamw does not depend on it."""
+
+MAX_SIZE = 2**31 - 1
+"""Frameworks count the elements along a dimension in 31 bits."""
+MAX_LAYERS = 1000
+"""Each layer is built, named and described one by one, and the deepest models in use have about 100."""
 
 WORKLOADS = {
     workload.name: workload
@@ -31,9 +39,24 @@ WORKLOADS = {
         Workload("synthetic-mlp", MlpSpec(), SyntheticSpec(), "accuracy", {"sgd": 0.01, "adamw": 2**-10}, 96, 50),
         Workload("synthetic-cnn", CnnSpec(), SyntheticSpec(), "accuracy", {"sgd": 0.01, "adamw": 2**-10}, 48, 50),
         Workload(
-            "synthetic-gpt", TransformerSpec(), SyntheticSpec(), "bits_per_byte", {"adamw": 2**-10, "sgd": 0.01}, 24, 50
+            "synthetic-gpt",
+            TransformerSpec(),
+            SyntheticSpec(),
+            "bits_per_token",
+            {"adamw": 2**-10, "sgd": 0.01},
+            24,
+            50,
         ),
         Workload("synthetic-ranker", RankerSpec(), SyntheticSpec(), "auc", {"adamw": 2**-10, "sgd": 0.01}, 192, 50),
+        Workload(
+            "synthetic-regression",
+            MlpSpec(outputs=2, loss="mean_squared_error"),
+            SyntheticSpec(),
+            "root_mean_squared_error",
+            _REGRESSION_RATES,
+            96,
+            50,
+        ),
     )
 }
 
@@ -41,7 +64,7 @@ WORKLOADS = {
 def resolve(spelling: str, path: str | None = None) -> Workload:
     """Finds a workload by name, sets its fields, and puts it on the user's data if there are any.
 
-    A field goes to every spec (model or data) that has it.
+    A field goes to every spec (model or data) that has it. A model follows its data, but for fields that may exceed them.
 
     Args:
         spelling: As in `synthetic-gpt+layers=12`.
@@ -61,25 +84,48 @@ def resolve(spelling: str, path: str | None = None) -> Workload:
             raise unknown(f"field of {name}", field, settable)
     sizes = {field: _size(field, text) for field, text in fields.items()}
     model, data = _resized(data, sizes).fit(_resized(model, sizes))
+    roomy = [f.name for f in dataclasses.fields(model) if f.metadata.get("may_exceed_data")]  # pyrefly: ignore
+    larger = {field: max(sizes[field], getattr(model, field)) for field in roomy if field in sizes}
+    model = dataclasses.replace(model, **larger)  # pyrefly: ignore
     for field, size in sizes.items():
         for spec in (model, data):
             if (kept := getattr(spec, field, size)) != size:  # it would be ignored without a word
-                raise ConfigError(
-                    f"'{field}={fields[field]}' cannot be: the data set {data.name} decides it, with {kept}."
-                )
+                remedy = f"give {kept} or more" if field in roomy else f"leave out +{field}="
+                raise ConfigError(f"'{field}={fields[field]}' does not fit the data, which need {kept}; {remedy}.")
+    if path is not None:
+        workload = _for_targets(workload, model)
     return dataclasses.replace(workload, name=spelling, model=model, data=data)
 
 
+def title(spelling: str, path: str | None) -> str:
+    """What is trained, for people: the workload; with the user's data, its model and their file.
+
+    Args:
+        spelling: As for `resolve`.
+        path: Likewise.
+    """
+    name, plus, fields = spelling.partition("+")
+    return spelling if path is None else f"{WORKLOADS[name].model.name}{plus}{fields} with {Path(path).name}"
+
+
+def _for_targets(workload: Workload, model: ModelSpec) -> Workload:
+    """The workload with the metric, and of a regression the rates, that suit the user's targets; tokens need not be bytes."""
+    if model.loss == "mean_squared_error":
+        return dataclasses.replace(workload, metric="root_mean_squared_error", learning_rates=_REGRESSION_RATES)
+    of_classes = "bits_per_token" if model.targets().shape else "accuracy"
+    return dataclasses.replace(workload, metric="auc" if model.loss == "binary_cross_entropy" else of_classes)
+
+
 def _settable(spec: ModelSpec | DataSpec) -> list[str]:
-    plain = (f.name for f in dataclasses.fields(spec) if f.type in (int, float, str))  # pyrefly: ignore
-    return [name for name in plain if name not in ("path", "sha256")]
+    return [field.name for field in dataclasses.fields(spec) if field.type is int]  # pyrefly: ignore
 
 
 def _size(field: str, text: str) -> int:
-    least = 0 if field == "hash_buckets" else 1
-    if not text.isdecimal() or int(text) < least:
-        raise ConfigError(f"'{field}={text}' is no size; give a whole number from {least} up.")
-    return int(text)
+    least, most = (0 if field == "hash_buckets" else 1), (MAX_LAYERS if field == "layers" else MAX_SIZE)
+    size = int(text) if text.isdecimal() and len(text) <= len(str(MAX_SIZE)) else -1
+    if not least <= size <= most:
+        raise ConfigError(f"'{field}={text}' is no size; give a whole number from {least} up, at most {most}.")
+    return size
 
 
 def _resized(spec: Spec, sizes: dict[str, int]) -> Spec:

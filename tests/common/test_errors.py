@@ -1,4 +1,15 @@
-from samestep.common.errors import ERRORS, ConfigError, Diverged, ParityFailed, Unavailable, WorkerFailed, unknown
+import pytest
+
+from samestep.common.errors import (
+    ERRORS,
+    MOST_CHARACTERS,
+    ConfigError,
+    Diverged,
+    ParityFailed,
+    Unavailable,
+    WorkerFailed,
+    unknown,
+)
 
 STRATEGIES = ("single", "ddp", "mirrored")
 
@@ -38,3 +49,22 @@ def test_choices_may_come_from_a_generator():
     assert str(unknown("axis", "dta", (name for name in ("data", "pipe")))).endswith(
         "Did you mean 'data'? Choose from: data, pipe."
     )
+
+
+@pytest.mark.parametrize("kind", [ConfigError, Unavailable])
+def test_a_refusal_is_one_short_line_whatever_it_quotes(kind):
+    for value in ("x" * 100_000, "x " * 50_000, "\n\r\x1b[31m\u2028\udcff" * 1000):
+        line = str(kind(f"--out {value} is too long; name another."))
+        assert line.startswith("--out ") and line.endswith("; name another.")
+        assert len(line) <= MOST_CHARACTERS
+        assert line.isprintable()
+
+
+def test_a_refusal_that_is_short_is_left_as_it_is():
+    line = f"--out {'x' * 290} länge is kept; name another."
+    assert str(ConfigError(line)) == line
+
+
+def test_a_long_word_keeps_its_ends():
+    assert str(ConfigError(f"--out {'a' * 400}z is long.")) == f"--out {'a' * 60}...{'a' * 19}z is long."
+    assert str(ConfigError(str(ConfigError("y" * 9999)))) == str(ConfigError("y" * 9999))

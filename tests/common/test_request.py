@@ -35,7 +35,7 @@ def test_a_number_that_no_run_can_have_is_refused_by_its_flag(name, value):
     with pytest.raises(ConfigError) as caught:
         check_fields(dataclasses.replace(RunConfig(), **{name: value}))
     if name in ("learning_rate", "timeout_seconds"):
-        value, wanted = float(value), "a finite number above 0"
+        value, wanted = float(value), f"a finite number {'above 0' if name == 'learning_rate' else 'from 1 up'}"
     else:
         wanted = "a whole number" if isinstance(value, float) else "a whole number from 1 up"
     assert str(caught.value) == f"--{name.replace('_', '-')} is {value}; give {wanted}."

@@ -86,3 +86,7 @@ def test_the_flags_that_repeat_a_run_leave_out_its_defaults_and_where_its_files_
     assert flags[:6] == ["--framework", "numpy", "--strategy", "oracle", "--workload", "synthetic-mlp"]
     assert flags[-2:] == ["--accumulation-steps", "2"]
     assert "somewhere" not in flags
+
+
+def test_options_are_names_and_values():
+    assert refusal(dataclasses.replace(TORCH, options=None)) == "options is None, not an object of names and values."

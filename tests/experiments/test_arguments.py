@@ -10,10 +10,11 @@ from samestep.common.request import Launch, RunConfig, Techniques, launch_of
 from samestep.common.run import arguments, as_config, parse
 from samestep.common.runtime.records import RunResult
 from samestep.common.strategy import Run
-from samestep.experiments.arguments import apply_cell, parse_run
-from samestep.experiments.tables import cell
+from samestep.experiments.arguments import apply_cell, parse_run, split_cells
+from samestep.experiments.columns import cell
 from tests.cells import SIZED, every_row
 from tests.conftest import RunCell
+from tests.experiments.comparisons import PASSED, result_of
 
 BOTH = Techniques(accumulation_steps=2, clip_norm=1.0)
 
@@ -77,6 +78,72 @@ def test_a_cell_leaves_the_rest_of_a_request_alone() -> None:
     assert (config.framework, config.strategy) == ("torch", "pp")
     assert config.options == {"schedule": "gpipe", "microbatches": 2}
     assert config == dataclasses.replace(base, strategy="pp", options=config.options)
+
+
+# --- where a cell stands ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "cell"),
+    [
+        ("torch:ddp", "torch:ddp"),
+        ("--strategy torch:ddp", "torch:ddp"),
+        ("--steps 3 tf:mirrored", "tf:mirrored"),
+        ("mirrored --steps 3", "tf:mirrored"),
+        ("--strategy mirrored", "tf:mirrored"),
+        ("--framework tf mirrored", "tf:mirrored"),
+        ("--framework torch --strategy torch:ddp", "torch:ddp"),
+        ("single", "torch:single"),
+        ("--framework tf", "tf:single"),
+        ("", "torch:single"),
+        ("--sequence-parallel torch:tp", "torch:tp"),
+        ("--schedule 1f1b pp", "torch:pp"),
+        ("oracle --dtype float64", "numpy:oracle"),
+    ],
+)
+def test_a_run_finds_its_cell(line: str, cell: str) -> None:
+    config = parse_run(line.split(), "samestep run")
+    assert f"{config.framework}:{config.strategy}" == cell
+    assert config.steps == (3 if "--steps" in line else None)
+
+
+def test_a_run_takes_what_its_cell_sets_and_what_its_flags_set() -> None:
+    config = parse_run(["torch:pp+schedule=1f1b+clip_norm=1", "--microbatches", "2", "--accumulation-steps", "2"], "x")
+    assert config.options == {"schedule": "1f1b", "microbatches": 2}
+    assert config.techniques == BOTH
+
+
+def test_a_cell_may_have_a_mesh() -> None:
+    spelling = "torch:hybrid+mesh=pipe=2,tensor=2+microbatches=2"
+    for config in (apply_cell(spelling, RunConfig()), parse_run([spelling], "x")):
+        assert config.mesh == "pipe=2,tensor=2"
+        assert config.options["microbatches"] == 2
+        assert parse(config).mesh.size == 4
+    assert apply_cell("torch:ddp", RunConfig(mesh="data=2")).mesh == "data=2"
+
+
+@pytest.mark.parametrize(
+    ("text", "cells"),
+    [
+        ("torch:ddp", ["torch:ddp"]),
+        ("torch:ddp,tf:mirrored", ["torch:ddp", "tf:mirrored"]),
+        ("torch:ddp, fsdp+clip_norm=1,mirrored", ["torch:ddp", "torch:fsdp+clip_norm=1", "tf:mirrored"]),
+        (
+            "torch:hybrid+mesh=pipe=2,tensor=2,torch:fsdp+mesh=data=2,shard=2+clip_norm=1,ddp",
+            ["torch:hybrid+mesh=pipe=2,tensor=2", "torch:fsdp+mesh=data=2,shard=2+clip_norm=1", "torch:ddp"],
+        ),
+    ],
+)
+def test_a_comma_separates_cells_except_within_a_mesh(text: str, cells: list[str]) -> None:
+    assert split_cells("--strategies", text) == cells
+
+
+@pytest.mark.parametrize(
+    "spelling", ["torch:ddp", "torch:hybrid+mesh=pipe=2,tensor=2", "torch:pp+microbatches=2", "torch:fsdp+mesh=data=2"]
+)
+def test_a_result_is_named_as_its_cell(spelling: str) -> None:
+    config = apply_cell(spelling, RunConfig())
+    assert cell(result_of(parse(config), launch_of(config), PASSED)) == spelling
 
 
 # --- the line that repeats a run --------------------------------------------------------------------------------------

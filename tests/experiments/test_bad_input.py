@@ -95,9 +95,12 @@ def test_a_strategy_of_the_other_framework_is_told_whose_it_is(refused: Refused)
     holds(
         refused(run, "--framework", "tf", "--strategy", "ddp"),
         "'ddp'",
-        "It is a strategy of torch: --framework torch.",
+        "It is a strategy of torch: torch:ddp.",
     )
-    holds(refused(run, "--strategy", "mirrored"), "It is a strategy of tf: --framework tf.")
+    holds(refused(compare, "--strategies", "torch:mirrored"), "It is a strategy of tf: tf:mirrored.")
+    holds(
+        refused(run, "--framework", "tf", "torch:ddp"), "--framework tf disagrees with torch:ddp; leave out --framework"
+    )
 
 
 def test_an_unknown_workload_is_answered_with_the_nearest_and_the_list(refused: Refused) -> None:
@@ -132,10 +135,41 @@ def test_an_unknown_flag_is_answered_with_the_nearest(refused: Refused, flags: t
     holds(refused(run, *flags), f"unknown option '{flags[0].partition('=')[0]}'", "Did you mean '--steps'?")
 
 
-@pytest.mark.parametrize("arguments", [("torch",), ("--steps", "3", "ddp"), ("-s", "3")])
-def test_a_positional_argument_is_told_how_to_write_it(refused: Refused, arguments: tuple[str, ...]) -> None:
-    holds(refused(run, *arguments), "is no flag; every argument is written as --name value.")
-    holds(refused(compare, *arguments), "unrecognized arguments", "--help lists what there is")
+def test_a_flag_with_one_dash_is_told_how_to_write_it(refused: Refused) -> None:
+    holds(refused(run, "-s", "3"), "'-s' is no flag; every flag is written as --name value.")
+
+
+def test_a_run_takes_one_cell(refused: Refused) -> None:
+    holds(refused(run, "ddp", "torch:pp"), "'ddp' and 'torch:pp' both name what to run; give one of them.")
+    holds(refused(run, "--strategy", "ddp", "pp"), "'pp' and 'ddp' both name what to run")
+    holds(refused(compare, "ddp"), "unrecognized arguments: ddp", "--help lists what there is")
+
+
+def test_what_a_cell_sets_is_not_set_beside_it(refused: Refused) -> None:
+    line = refused(run, "torch:ddp+clip_norm=1", "--clip-norm", "2")
+    holds(line, "torch:ddp+clip_norm=1 and --clip-norm both set clip_norm; give it once.")
+    holds(refused(run, "torch:ddp+mesh=data=2", "--mesh", "data=2"), "both set mesh; give it once.")
+    holds(refused(run, "torch:ddp+mesh=data=2", "--devices", "3"), "--devices 3 disagrees with --mesh data=2")
+
+
+@pytest.mark.parametrize(("command", "flag"), [(run, "--strategy"), (compare, "--strategies")])
+def test_a_field_of_the_whole_request_in_a_cell_is_told_its_flag(
+    refused: Refused, command: types.ModuleType, flag: str
+) -> None:
+    line = refused(command, flag, "torch:ddp+steps=3")
+    holds(line, "steps is no option of torch:ddp; give it as a flag, --steps.")
+    assert "Did you mean" not in line
+
+
+def test_a_mesh_of_a_comparison_is_told_its_place(refused: Refused) -> None:
+    line = refused(compare, "--strategies", "torch:hybrid", "--mesh", "pipe=2,tensor=2")
+    holds(line, "--mesh is of one row; write it into its cell, as in torch:hybrid+mesh=pipe=2,tensor=2.")
+
+
+def test_an_unknown_format_is_answered_with_the_list(refused: Refused) -> None:
+    for command in (compare, strategies):
+        line = refused(command, "--format", "jsn")
+        holds(line, "unknown format 'jsn'. Did you mean 'json'? Choose from: github, json, csv, junit.")
 
 
 @pytest.mark.parametrize(
@@ -146,8 +180,14 @@ def test_a_flag_without_a_value_is_named(refused: Refused, name: str) -> None:
 
 
 def test_a_cell_that_is_not_spelled_as_one_is_told_how(refused: Refused) -> None:
-    holds(refused(strategies, "ddp"), "unknown cell 'ddp'", "Write framework:strategy.", "torch:ddp")
-    holds(refused(compare, "--strategies", "ddp"), "Write framework:strategy.")
+    for command, *name in ((strategies,), (compare, "--strategies"), (compare, "--require"), (run, "--strategy")):
+        holds(refused(command, *name, "fdsp"), "unknown strategy 'fdsp'. Did you mean 'fsdp'?", "as in torch:ddp")
+    for command, *name in ((strategies,), (compare, "--strategies"), (compare, "--require")):
+        line = refused(command, *name, "single+clip_norm=1")
+        holds(
+            line,
+            "'single' is a strategy of several frameworks; give torch:single+clip_norm=1 or tf:single+clip_norm=1.",
+        )
     holds(refused(strategies, "torch:ddp", "tf:mirrored"), "unrecognized arguments: tf:mirrored")
 
 
@@ -239,7 +279,8 @@ def test_a_number_that_is_not_positive_or_not_finite_is_refused(refused: Refused
     for command in (run, compare):
         for given in (value, f"-{value}".replace("--", "-")):
             line = refused(command, f"--{name}={given}")
-            holds(line, f"--{name} is {float(given)}; give a finite number above 0.")
+            bound = "from 1 up" if name == "timeout-seconds" else "above 0"
+            holds(line, f"--{name} is {float(given)}; give a finite number {bound}.")
 
 
 @pytest.mark.parametrize("value", ["1.5", "nan", "inf", "1e3", "ten", ""])
@@ -252,6 +293,49 @@ def test_what_is_no_whole_number_is_refused(refused: Refused, name: str, value: 
 @pytest.mark.parametrize("name", REAL)
 def test_what_is_no_number_is_refused(refused: Refused, name: str, value: str) -> None:
     holds(refused(run, f"--{name}", value), f"--{name} is '{value}'; give a finite number.")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "most"),
+    [
+        ("devices", 10**12, 2**14),
+        ("steps", 10**30, 10**9),
+        ("threads", 10**6, 1024),
+        ("seed", 2**63, 2**63 - 1),
+        ("learning-rate", 1e308, 10**6),
+        ("clip-norm", 1e308, 10**6),
+        ("timeout-seconds", 1e12, 100_000),
+    ],
+)
+def test_a_number_that_no_machine_has_is_refused_with_the_most_that_is_valid(
+    refused: Refused, name: str, value: float, most: int
+) -> None:
+    holds(refused(run, f"--{name}", str(value)), f"--{name} is ", f", at most {most}.")
+
+
+def test_a_number_of_many_digits_is_not_spelled(refused: Refused) -> None:
+    holds(refused(run, "--seed", "1" + "0" * 4000), "--seed is a number of 13288 bits; give a whole number from 0 up")
+    assert refused(run, "--seed", "1" + "0" * 5000).endswith("'; give a whole number.\n")
+
+
+def test_sizes_that_no_machine_has_are_refused(refused: Refused) -> None:
+    for field, most in (("width", 2**31 - 1), ("layers", 1000)):
+        for value in (str(10**12), "9" * 5000):
+            holds(refused(run, "--workload", f"digits-mlp+{field}={value}"), f"'{field}=", f", at most {most}.")
+    weights = refused(run, "--workload", "digits-mlp+width=100000000", code=3)
+    holds(weights, "the weights of digits-mlp+width=100000000 take", "this machine has", "--prepare")
+    examples = refused(run, "--workload", "synthetic-mlp+examples=2000000000", code=3)
+    holds(examples, "2000000000 examples of shape [64] take", "this machine has")
+    mesh = refused(run, "torch:hybrid", "--mesh", "data=999999999,pipe=999999999")
+    holds(mesh, "has 999999998000000001 devices; give at most 16384.")
+    parallel = ("--devices", "2000", "--workload", "synthetic-mlp+examples=4000", "--batch-size", "2000")
+    for cell in ("torch:ddp", "tf:multi_worker_mirrored"):
+        holds(refused(run, cell, *parallel), "the run takes 2000 processes; give fewer devices")
+
+
+def test_servers_that_would_hold_nothing_are_refused(refused: Refused) -> None:
+    line = refused(run, "tf:parameter_server", "--devices", "2", "--parameter-servers", "9")
+    holds(line, "--parameter-servers 9 are more than the 8 parts", "give at most 8.")
 
 
 def test_a_negative_seed_is_refused(refused: Refused) -> None:
@@ -306,7 +390,7 @@ def test_a_batch_beyond_the_data_is_refused(refused: Refused) -> None:
 
 def test_data_that_are_not_there_are_refused(refused: Refused) -> None:
     for command in (run, compare):
-        holds(refused(command, "--data", "mine.npz"), "--data mine.npz: there is no such file", *ARRAYS)
+        holds(refused(command, "--data", "mine.npz"), "--data mine.npz cannot be read: there is no such file", *ARRAYS)
 
 
 @pytest.mark.parametrize("content", [b"", b"not arrays", b"PK\x03\x04 cut short"])
@@ -380,7 +464,7 @@ def test_a_comparison_whose_out_holds_one_is_refused(refused: Refused, here: Pat
     holds(refused(compare, "--out", "mine"), "--out mine/numpy-oracle already holds a run")
 
 
-@pytest.mark.parametrize("out", ["file", "file/below", "n" * 300])
+@pytest.mark.parametrize("out", ["file", "file/below", "n" * 256])
 def test_an_out_that_cannot_be_written_is_refused(refused: Refused, here: Path, out: str) -> None:
     (here / "file").write_text("in the way")
     for more in ([], ["--prepare"]):
@@ -405,6 +489,29 @@ def test_a_start_without_a_state_is_refused(refused: Refused, here: Path, conten
         (here / "old").mkdir()
         (here / "old" / "state.npz").write_bytes(content)
     holds(refused(run, "--start-from", "old"), "--start-from old: no readable state.npz", "finished run")
+
+
+def test_a_start_from_a_run_that_kept_no_state_says_how_to_keep_one(
+    refused: Refused, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [
+        "--framework",
+        "numpy",
+        "--strategy",
+        "oracle",
+        "--dtype",
+        "float64",
+        "--workload",
+        "synthetic-mlp+width=8",
+    ]
+    assert run.main([*given, "--steps", "2", "--out", "old"]) == 0
+    capsys.readouterr()
+    line = refused(run, *given, "--start-from", "old", "--steps", "3")
+    again = line.partition("start from there: ")[2].split()
+    holds(line, "--start-from old holds a run that did not keep its state")
+    assert again[:4] == ["python", "-m", "samestep", "run"]
+    assert run.main([*again[4:], "--out", "kept"]) == 0
+    assert run.main([*given, "--start-from", "kept", "--steps", "3"]) == 0
 
 
 @pytest.mark.parametrize("step", [3, 4])
@@ -440,7 +547,12 @@ def test_a_start_from_another_optimizer_is_refused(refused: Refused, here: Path)
         ("compare", ["--steps", "0"], 2, "--steps is 0"),
         ("strategies", ["torch:ddpp"], 2, "'ddp'"),
         ("worker", ["not-there"], 2, "not-there holds no readable config.json"),
-        ("runn", [], 2, "unknown command 'runn'. Did you mean 'run'? Choose from: run, compare, strategies, worker."),
+        (
+            "runn",
+            [],
+            2,
+            "unknown command 'runn'. Did you mean 'run'? Choose from: run, compare, strategies, clean, worker.",
+        ),
     ],
 )
 def test_a_command_is_refused_as_a_process_too(

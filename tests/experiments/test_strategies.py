@@ -1,63 +1,96 @@
-"""What the commands print: the catalogue, `--help`, the columns of a comparison."""
-
-import dataclasses
-import sys
+"""What the commands print: the catalogue, `--help`."""
 
 import pytest
 
+from samestep.common import catalog
 from samestep.common.catalog import catalogue
+from samestep.common.errors import Unavailable
 from samestep.common.workload.table import WORKLOADS
 from samestep.experiments import compare, run, strategies
-from samestep.experiments.tables import comparison, devices
-from samestep.experiments.text import github
-from tests.conftest import RunCell
 
 NAMES = [f"{framework}:{row.name}" for framework, row in catalogue()]
+STATUSES = {"stable", "experimental", "alpha", "maintenance", "discouraged", "no API", "ours"}
 
 
-def test_the_catalogue_names_every_row_in_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
-    assert strategies.main([]) == 0
-    first, second = capsys.readouterr().out.split("\n\n")
-    for table in (first, second):
-        assert [line.split()[1].rstrip(",") for line in table.splitlines()[2:]] == NAMES
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert strategies.main(arguments) == 0
+    return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("width", [100, 120, 200])
-def test_on_a_terminal_the_catalogue_fits(
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_catalogue_names_every_row_in_one_line_each(
     width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", str(width))
-    assert strategies.main([]) == 0
-    printed = capsys.readouterr().out
+    printed = told(capsys)
     assert max(map(len, printed.splitlines())) <= width
-    assert all(name in printed for name in NAMES)
+    assert [line.split()[1] for line in printed.split("\n\n")[0].splitlines()[2:]] == NAMES
+    assert "* one strategy in full: samestep strategies torch:ddp" in printed
 
 
-def test_a_table_is_cut_where_it_is_widest() -> None:
-    rows = [["torch:ddp", "a few words", "many words " * 20]]
-    wrapped = github(["strategy", "few", "many"], rows, 60).splitlines()
-    assert 50 < max(map(len, wrapped)) <= 60
-    assert wrapped[2].startswith("| torch:ddp  | a few words | many words many words")
-    assert " ".join(" ".join(line.split("|")[3] for line in wrapped[2:]).split()) == rows[0][2].strip()
-    assert len(github(["strategy", "few", "many"], rows).splitlines()) == 3
+@pytest.mark.parametrize(
+    ("cell", "answer"),
+    [
+        ("torch:ddp", "yes, on CPU cores"),
+        ("torch:rpc_parameter_server", "yes, on CPU cores"),
+        ("torch:rpc_parameter_server+consistency=async", "no: gradients are applied in the order in which they arrive"),
+        ("tf:parameter_server", "yes, on CPU cores"),
+        ("tf:parameter_server+consistency=async", "no: gradients are applied in the order in which they arrive"),
+    ],
+)
+def test_a_row_says_whether_it_repeats_bit_for_bit(capsys: pytest.CaptureFixture[str], cell: str, answer: str) -> None:
+    assert f"repeats bit for bit: {answer}\n" in told(capsys, cell)
 
 
-@pytest.mark.torch
-def test_devices_that_share_cores_say_so(run_cell: RunCell) -> None:
-    result = run_cell("torch:ddp", "digits-mlp+width=32", devices=2, steps=3, parity=False)
-    asked = dataclasses.replace(result.config, devices=8, mesh="data=8")
-    shared = dataclasses.replace(result, config=asked, cores=2)
-    on_gpus = [dataclasses.replace(row, device="cuda:0") for row in result.processes]
-    assert [devices(dataclasses.replace(shared, cores=cores)) for cores in (1, 2, 8)] == [
-        "8 on 1 core",
-        "8 on 2 cores",
-        "8",
-    ]
-    assert devices(dataclasses.replace(shared, processes=on_gpus)) == "8"
-    threads = dataclasses.replace(shared, config=dataclasses.replace(asked, devices=2, threads=2))
-    assert devices(threads) == "2 on 2 cores"
-    assert "| 8 on 2 cores |" in comparison([shared])
+def test_what_is_piped_is_as_wide_as_a_wide_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    piped = told(capsys)
+    monkeypatch.setenv("COLUMNS", "120")
+    assert piped == told(capsys)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_row_in_full_fits_80_columns_but_for_its_code(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = told(capsys, name).splitlines()
+    code = next(
+        n
+        for n, line in enumerate(lines)
+        if line.startswith("What makes it differ") or line.endswith(f"{name.partition(':')[2]}.py:")
+    )
+    assert max(map(len, lines[:code])) <= 80
+    assert any(line.startswith("upstream says: ") for line in lines[:code])
+    assert lines[code + 1 :]
+
+
+def test_what_cannot_run_here_says_why_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def require(framework: str) -> str:
+        if framework == "tf":
+            raise Unavailable("tensorflow is not installed: pip install 'samestep[tf]'")
+        return framework
+
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(catalog, "require", require)
+    printed = told(capsys)
+    for line in printed.split("\n\n")[0].splitlines()[2:]:
+        assert line.endswith("| no   |" if " tf:" in line else "| yes  |"), line
+    assert printed.count("* tensorflow is not installed: pip install 'samestep[tf]' (tf:single,") == 1
+    assert max(map(len, printed.splitlines())) <= 80
+
+
+def test_one_api_has_one_status() -> None:
+    """A status begins with its word, and strategies that show the same API have the same word."""
+    words: dict[str, set[str]] = {}
+    for _, row in catalogue():
+        words.setdefault(row.reference.partition(",")[0].partition("(")[0], set()).add(row.status.partition(";")[0])
+    assert set().union(*words.values()) == STATUSES
+    assert {api: found for api, found in words.items() if len(found) > 1} == {}
 
 
 def test_help_names_every_workload_and_what_stands_for_a_missing_flag(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from samestep.common.request import FRAMEWORKS, OPTIMIZERS, RunConfig
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.pipeline import SCHEDULES
 from samestep.experiments.arguments import apply_cell
-from samestep.experiments.tables import github
+from samestep.experiments.text import github
 from tests.cells import SIZED, every_row
 
 ROOT = Path(__file__).parents[2]
@@ -136,9 +136,10 @@ def write_page() -> None:
 
 _INTRODUCTION = """# Parity, cell by cell
 
-Written by `make test-slow`: {count} runs of {steps} steps each on test-sized models, every step held against the NumPy
-oracle. The loss deviation is the largest at any step, relative (in float32 to at least 0.1); the weights' is the largest
-absolute one after the last step. Bounds: float64 1e-12 and 1e-10; float32 1e-5, weights unbounded.
+Written by `make test-slow`: {count} runs of {steps} steps each, on test-sized models. Every step is compared with the NumPy
+oracle. The loss deviation is the largest relative deviation at any step; in float32 it is relative to at least 0.1. The
+weight deviation is the largest absolute deviation after the last step. The bounds in float64 are 1e-12 for the loss and
+1e-10 for the weights. In float32 the bound is 1e-5 for the loss, and weights are not bounded.
 """
 
 

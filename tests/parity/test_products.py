@@ -7,13 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cells import SIZED
+from tests.cells import BATCH_SIZE, SIZED
 from tests.conftest import RunCell
 from tests.parity.products import STEPS, Cell, cells, chosen, store, write_page
 
 pytestmark = pytest.mark.slow
-BATCH_SIZE = {"ranker": 960}
-"""It has many held-out examples, which are predicted a batch at a time; the others train with their own."""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -59,6 +59,7 @@ def test_a_mutated_program_is_caught_and_diagnosed(
     assert result.status == "not the same step"
     assert result.parity.passed is False
     assert SENTENCES[SAME_STEP.get(name, name)] in result.parity.reason
+    assert (tmp_path / "run" / "state.npz").exists(), "what is wrong can be looked at"
 
 
 @pytest.mark.torch

@@ -25,7 +25,7 @@ MIRRORED = {"cell": "tf:mirrored", "devices": 2}
 def test_ddp_then_mirrored_then_ddp_is_one_run_of_the_oracle(
     run_cell: RunCell, tmp_path: Path, model: str, optimizer: str
 ) -> None:
-    shared = {"workload": MOVED[model], "optimizer": optimizer, "parity": False, **FLOAT64_RUN}
+    shared = {"workload": MOVED[model], "optimizer": optimizer, "parity": False, "keep_state": True, **FLOAT64_RUN}
     wanted = run_cell("numpy:oracle", steps=100, out=str(tmp_path / "oracle"), **shared).losses
 
     legs: list[RunResult] = []
@@ -57,7 +57,7 @@ def test_ddp_then_mirrored_then_ddp_is_one_run_of_the_oracle(
 @pytest.mark.tf
 def test_a_continued_run_is_judged_against_the_oracle_from_where_it_starts(run_cell: RunCell, tmp_path: Path) -> None:
     shared = {"workload": SIZED["mlp"], "optimizer": "adamw", **FLOAT64_RUN}
-    run_cell("torch:single", steps=10, out=str(tmp_path / "first"), parity=False, **shared)
+    run_cell("torch:single", steps=10, out=str(tmp_path / "first"), parity=False, keep_state=True, **shared)
     result = run_cell(**MIRRORED, steps=20, start_from=str(tmp_path / "first"), **shared)
     assert result.parity.passed, result.parity.reason
     assert (result.first_step, result.parity.steps) == (10, 10)

@@ -13,7 +13,8 @@ import pytest
 from samestep.common.errors import WorkerFailed
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
-from samestep.common.runtime.parent import launcher as launcher_module
+from samestep.common.runtime.parent import launcher, network
+from samestep.common.runtime.parent.fork_client import ForkClient
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.common.runtime.topology import fill_in, own_index, workers
 from tests.cells import SIZED
@@ -44,8 +45,8 @@ def test_workers_started_by_hand_need_only_tf_config(tmp_path: pathlib.Path) -> 
     out = tmp_path / "run"
     asked = RunConfig("tf", "multi_worker_mirrored", SIZED["mlp"], devices=2, batch_size=48, steps=5, out=str(out))
     run = parse(asked)
-    launcher_module.prepare(run, launch_of(asked))
-    addresses = [("127.0.0.1", port) for port in launcher_module.free_ports(2)]
+    launcher.prepare(run, launch_of(asked))
+    addresses = [("127.0.0.1", port) for port in network.free_ports(2)]
     started = [
         subprocess.Popen(
             [sys.executable, "-m", "samestep", "worker", str(out)],
@@ -67,9 +68,10 @@ def test_a_killed_worker_is_named_within_ten_seconds(run_troubled: RunTroubled) 
     assert time.monotonic() - start < 10
 
 
-def test_a_stopped_worker_ends_the_run(run_troubled: RunTroubled) -> None:
-    with pytest.raises(WorkerFailed, match="worker"):
-        run_troubled("second_worker_is_stopped", CELL, SIZED["mlp"], devices=2, steps=2000, timeout_seconds=4)
+@pytest.mark.parametrize(("which", "role"), [("first", "worker-0"), ("second", "worker-1")])
+def test_a_stopped_worker_is_named(run_troubled: RunTroubled, which: str, role: str) -> None:
+    with pytest.raises(WorkerFailed, match=f"{role} made no progress for 4 s; it is stopped"):
+        run_troubled(f"{which}_worker_is_stopped", CELL, SIZED["mlp"], devices=2, steps=2000, timeout_seconds=4)
 
 
 def test_a_peer_that_never_starts_ends_the_run(run_troubled: RunTroubled) -> None:
@@ -83,8 +85,9 @@ def test_a_taken_port_is_told(run_troubled: RunTroubled, monkeypatch: pytest.Mon
     with socket.socket() as taken:
         taken.bind(("0.0.0.0", 0))
         taken.listen()
-        ports = [taken.getsockname()[1], *launcher_module.free_ports(1)]
-        monkeypatch.setattr(launcher_module, "free_ports", lambda count: ports)
+        ports = [taken.getsockname()[1], *network.free_ports(1)]
+        monkeypatch.setattr(network, "free_ports", lambda count: ports)
+        monkeypatch.setattr(ForkClient, "make_network", lambda self: "forbidden")  # where every port is free
         with pytest.raises(WorkerFailed, match=r"worker-0.*Could not start gRPC server"):
             run_troubled("", CELL, SIZED["mlp"], devices=2, timeout_seconds=8)
 

@@ -1,21 +1,18 @@
 """parameter_server: where the variables are, what travels, and that it is what was predicted."""
 
 import dataclasses
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from samestep.common.catalog import framework_info
 from samestep.common.errors import ConfigError
 from samestep.common.request import RunConfig, Techniques, launch_of
 from samestep.common.run import parse
-from samestep.common.runtime.parent import launcher
+from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
-from samestep.common.runtime.topology import chief_workers_and_servers, fill_in
-from tests.cells import SIZED
+from tests.cells import BATCH_SIZE, SIZED
 from tests.conftest import RunCell
 from tests.tf_impl.conftest import memory
 
@@ -40,7 +37,7 @@ def costs_what_was_predicted(result: RunResult) -> None:
 
 @pytest.mark.parametrize("model", ["transformer", "ranker"])
 def test_tables_are_cut_by_rows_and_cost_what_was_predicted(run_cell: RunCell, model: str) -> None:
-    sized = {"batch_size": 480 if model == "ranker" else 48, "dtype": "float64", "optimizer": "adamw", "steps": 5}
+    sized = {"batch_size": BATCH_SIZE.get(model, 48), "dtype": "float64", "optimizer": "adamw", "steps": 5}
     result = run_cell(CELL, SIZED[model], devices=2, **sized)
     assert result.parity.passed, result.parity.reason
     costs_what_was_predicted(result)
@@ -90,30 +87,22 @@ def test_an_unknown_consistency_is_refused() -> None:
         parse(RunConfig("tf", "parameter_server", SIZED["mlp"], devices=2, options={"consistency": "asink"}))
 
 
-def test_the_chief_prepares_for_each_workers_answers_in_its_own_thread(tmp_path: Path) -> None:
+def test_the_chief_prepares_for_each_workers_answers_in_its_own_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two threads that do so at once crash TensorFlow 2.21 now and then."""
-    asked = RunConfig(
-        "tf", "parameter_server", SIZED["mlp"], devices=2, batch_size=48, steps=2, out=str(tmp_path / "run")
-    )
-    asked = dataclasses.replace(asked, options={"consistency": "async"})
-    run = parse(asked)
-    launcher.prepare(run, launch_of(asked))
-    specs, log = chief_workers_and_servers(run), tmp_path / "chief.log"
-    addresses = [("127.0.0.1", port) for port in launcher.free_ports(len(specs))]
     verbose = {"TF_CPP_VMODULE": "cluster_function_library_runtime=1", "TF_CPP_MIN_LOG_LEVEL": "0"}
-    with log.open("w") as file:
-        command = [sys.executable, "-m", "samestep", "worker", str(asked.out)]
-        chief, *others = [
-            subprocess.Popen(command, env=os.environ | verbose | fill_in(spec, addresses), stdout=file, stderr=output)
-            for spec, output in zip(specs, [file, *[subprocess.DEVNULL] * (len(specs) - 1)], strict=True)
-        ]
-    try:
-        assert chief.wait(100) == 0, log.read_text()
-    finally:
-        for process in (chief, *others):
-            process.kill()
-            process.wait()
+    for name, value in verbose.items():
+        monkeypatch.setitem(framework_info("tf").environment, name, value)
+    out = str(tmp_path / "run")
+    asked = RunConfig("tf", "parameter_server", SIZED["mlp"], devices=2, batch_size=48, steps=2, parity=False, out=out)
+    asked = dataclasses.replace(asked, options={"consistency": "async"})
+    with Launcher() as launcher:
+        launcher.run(parse(asked), launch_of(asked))
+        (server,) = launcher._servers.values()
+        main_thread = server._process.pid  # the log keeps the number that a main thread had before the fork
     told = re.findall(
-        r" (\d+) \S+ CFLR::Instantiate: __wrapped__Identity\S* on /job:worker\S*/task:(\d)", log.read_text()
+        r" (\d+) \S+ CFLR::Instantiate: __wrapped__Identity\S* on /job:worker\S*/task:(\d)",
+        (tmp_path / "run" / "chief-0.log").read_text(),
     )
-    assert told == [(str(chief.pid), task) for task in "0011"]  # of each dtype: losses are float64, logits float32
+    assert told == [(str(main_thread), task) for task in "0011"]  # of each dtype: losses are float64, logits float32

@@ -13,9 +13,11 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.network import free_ports
 from samestep.experiments import tables
+from samestep.experiments.columns import cell
 from samestep.tf_impl.tpu import probe as tpu_probe
 from tests.cells import SIZED
 from tests.conftest import RunCell
+from tests.results import made
 from tests.tf_impl.conftest import RunTroubled, memory
 
 pytestmark = pytest.mark.tf
@@ -30,19 +32,15 @@ def test_emulation_costs_what_was_predicted_and_is_called_one(run_cell: RunCell)
     assert tuple(result.exchanges) == result.predicted.exchanges
     assert result.device_note.startswith(EMULATED)
     assert result.emulation == EMULATED
-    assert tables.cell(result) == f"tf:tpu+accumulation_steps=2+clip_norm=0.5 ({EMULATED})"
+    assert cell(result) == "tf:tpu+accumulation_steps=2+clip_norm=0.5 (emulated)"
+    assert "* tf:tpu is emulated: XLA on CPU" in tables.comparison([result])
 
 
-def test_emulation_is_not_ranked(run_cell: RunCell) -> None:
-    result = run_cell("tf:tpu", SIZED["mlp"], devices=2, steps=40)
-    slower = dataclasses.replace(result.examples_per_second, median=0.0)
-    others = [dataclasses.replace(result, strategy=name, examples_per_second=slower) for name in ("mirrored", "single")]
-    others = [dataclasses.replace(r, config=dataclasses.replace(r.config, options={}), emulation="") for r in others]
-    assert "fastest here: tf:mirrored" in tables.verdict([result, *others])
-    on_tpu = dataclasses.replace(result.config, options={"tpu": "local"})
-    real = dataclasses.replace(result, config=on_tpu, emulation="")
-    assert tables.cell(real) == "tf:tpu+tpu=local"
-    assert "fastest here: tf:tpu+tpu=local" in tables.verdict([real, *others])
+def test_only_an_emulation_is_called_one() -> None:
+    emulated = made("tf:tpu")
+    on_tpu = dataclasses.replace(emulated.config, options=emulated.config.options | {"tpu": "local"})
+    assert cell(emulated) == "tf:tpu (emulated)"
+    assert cell(dataclasses.replace(emulated, config=on_tpu, emulation="")) == "tf:tpu+tpu=local"
 
 
 def test_xla_really_compiles_it(run_troubled: RunTroubled, tmp_path: pathlib.Path) -> None:

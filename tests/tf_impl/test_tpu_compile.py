@@ -176,8 +176,11 @@ def test_a_table_ranks_no_compiled_row(left: tuple[RunResult, pathlib.Path]) -> 
     result, path = left
     assert load_result(path) == result
     assert "optimal_seconds" not in (path / "result.json").read_text()
-    row = next(line for line in tables.comparison([result]).splitlines() if "tf:tpu+tpu_topology=v5e:2x2" in line)
-    assert [cell.strip() for cell in row.strip("|").split("|")][1:] == ["4", "float32", "compiled", *[""] * 6]
+    row = next(
+        line for line in tables.comparison([result], width=200).splitlines() if "tf:tpu+tpu_topology=v5e:2x2" in line
+    )
+    assert [cell.strip() for cell in row.strip("|").split("|")][1:] == ["compiled", *[""] * 4]
+    assert "devices 4, dtype float32." in tables.caption([result], width=200)
     assert tables.verdict([result]) == "No run was judged."
     assert "| 1 all-reduce of " in compiled([result])
     assert "nothing ran" not in compiled([dataclasses.replace(result, compiled=None)])

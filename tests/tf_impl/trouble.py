@@ -35,8 +35,8 @@ def replicas_meet() -> None:
     LOSSES["cross_entropy"] = loss
 
 
-def _second_worker() -> bool:
-    return json.loads(os.environ["TF_CONFIG"])["task"] == {"type": "worker", "index": 1}
+def _is_worker(index: int) -> bool:
+    return json.loads(os.environ["TF_CONFIG"])["task"] == {"type": "worker", "index": index}
 
 
 def _at_step(step, happens) -> None:
@@ -54,17 +54,22 @@ def _at_step(step, happens) -> None:
 
 
 def second_worker_is_killed() -> None:
-    if _second_worker():
+    if _is_worker(1):
         _at_step(5, lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
 def second_worker_is_stopped() -> None:
-    if _second_worker():
+    if _is_worker(1):
+        _at_step(5, lambda: os.kill(os.getpid(), signal.SIGSTOP))
+
+
+def first_worker_is_stopped() -> None:
+    if _is_worker(0):
         _at_step(5, lambda: os.kill(os.getpid(), signal.SIGSTOP))
 
 
 def second_worker_never_starts() -> None:
-    if _second_worker():
+    if _is_worker(1):
         time.sleep(3600)
 
 

@@ -5,9 +5,10 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from samestep.common.runtime.worker import worker
+from samestep.common.batch import Batch
+from samestep.common.runtime.worker import loop, worker
 
 FREE_PORT_ONLY = ("127.0.0.1", 0)
 
@@ -68,6 +69,19 @@ def hangs() -> None:
 
 def stopped() -> None:
     at_step_3(lambda: os.kill(os.getpid(), signal.SIGSTOP))
+
+
+def stopped_between_steps() -> None:
+    """Whatever program it has: that of a rank that only serves calls, too."""
+    right = loop.batches
+
+    def batches(*arguments: object) -> Iterator[Batch]:
+        for batch in right(*arguments):
+            if batch.step == 3:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            yield batch
+
+    loop.batches = batches
 
 
 def killed() -> None:

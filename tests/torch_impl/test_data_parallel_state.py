@@ -17,7 +17,13 @@ SMALLEST = {
 @pytest.mark.parametrize("model", ["cnn", "ranker", pytest.param("transformer", marks=pytest.mark.slow)])
 def test_between_the_sharded_rows_with_every_model(run_cell: RunCell, tmp_path: Path, model: str) -> None:
     """Kernels of convolutions, tables and norms, gathered and placed again."""
-    shared = {"workload": SMALLEST[model], "optimizer": "adamw", "dtype": "float64", "batch_size": 960}
+    shared = {
+        "workload": SMALLEST[model],
+        "optimizer": "adamw",
+        "dtype": "float64",
+        "batch_size": 960,
+        "keep_state": True,
+    }
     run_cell("torch:fsdp", devices=3, steps=2, out=str(tmp_path / "0"), parity=False, **shared)
     hybrid = {"mesh": "data=2,shard=2"}
     for leg, (place, where) in enumerate([("zero1", {"devices": 3}), ("zero2", {"devices": 2}), ("fsdp", hybrid)]):

@@ -90,7 +90,7 @@ STEPS = 2
 
 @pytest.mark.parametrize("optimizer", ["adamw", pytest.param("sgd", marks=pytest.mark.slow)])
 def test_a_state_goes_from_anywhere_to_anywhere(run_cell: RunCell, tmp_path: Path, optimizer: str) -> None:
-    shared = {"workload": UNEVEN, "optimizer": optimizer, "parity": False}
+    shared = {"workload": UNEVEN, "optimizer": optimizer, "parity": False, "keep_state": True}
     last = STEPS * len(TOUR)
     oracle = str(tmp_path / "oracle")
     wanted = run_cell("numpy:oracle", steps=last, out=oracle, dtype="float64", **shared).losses
@@ -153,8 +153,9 @@ def test_without_the_package_a_run_is_unavailable() -> None:
 def test_without_the_package_a_comparison_says_so(tmp_path: Path) -> None:
     arguments = ["--strategies", "torch:deepspeed", "--steps", "2", "--out", str(tmp_path / "compared")]
     done = told("run_command(compare.main)", *arguments)
-    assert done.returncode == 0, done.stderr
-    assert f"torch:deepspeed is unavailable: {INSTALL}" in done.stdout
+    assert done.returncode == 3, done.stderr
+    assert f"torch:deepspeed was unavailable: {INSTALL}" in done.stdout
+    assert done.stderr.splitlines()[-1] == f"samestep: torch:deepspeed was unavailable: {INSTALL}"
 
 
 def test_without_the_package_the_overview_says_so() -> None:

@@ -1,11 +1,15 @@
 """Which device a rank takes, and what nn.DataParallel exchanges, without a GPU: what CUDA would answer is made up."""
 
 import copy
+import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from torch import nn
 
+from samestep.common.errors import WorkerFailed
 from samestep.common.ledger import Exchange
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
@@ -54,6 +58,29 @@ def test_ranks_report_the_backend_that_they_joined_with(
     hardware = devices.join_group(parse(RunConfig(strategy="ddp", devices=2)), torch.device("cuda", 0))
     assert (hardware.note, hardware.backend) == wanted
     assert joined == [hardware.backend]
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_rank_that_is_started_twice_is_told_by_both(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Both processes that call themselves rank 1 name each other, instead of the rank that is missing."""
+    server = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    environment = {"RANK": "1", "WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(server.port)}
+    for name, value in (environment | {"SAMESTEP_TIMEOUT_SECONDS": "2"}).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(devices, "_own_name", lambda: threading.current_thread().name)
+    run = parse(RunConfig(strategy="ddp", devices=count, batch_size=48))
+
+    def told() -> str:
+        with pytest.raises(WorkerFailed) as caught:
+            devices.meet(run)
+        return str(caught.value)
+
+    with ThreadPoolExecutor(2, thread_name_prefix="process") as pool:
+        heard = [future.result() for future in [pool.submit(told), pool.submit(told)]]
+    assert len(set(heard)) == 1
+    holder, other = sorted(re.findall(r"process_\d", heard[0]))
+    assert (holder, other) == ("process_0", "process_1")
+    assert heard[0].startswith("rank 1 was started twice, as process_")
 
 
 def test_data_parallel_has_five_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:

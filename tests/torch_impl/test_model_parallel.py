@@ -5,7 +5,7 @@ import pytest
 from samestep.common.request import Techniques
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.pipeline import SCHEDULES
-from tests.cells import SIZED
+from tests.cells import REGRESSION, SIZED
 from tests.conftest import RunCell
 from tests.torch_impl.ledgers import by_name, bytes_of, obeys_its_law
 
@@ -122,6 +122,15 @@ def test_tp_holds_a_part_of_the_parameters(run_cell: RunCell) -> None:
         for cell, devices in (("torch:single", 1), ("torch:tp", 2))
     )
     assert 0.5 < parts[0].params_bytes / whole[0].params_bytes < 0.55
+
+
+@pytest.mark.parametrize("cell", ["torch:pp", "torch:tp", "torch:rpc"])
+def test_a_regression_is_the_same_step_and_obeys_its_law(run_cell: RunCell, cell: str) -> None:
+    """Its targets are real, and as many for an example as it has outputs: layers are not applied as often."""
+    result = run_cell(cell, REGRESSION, devices=2, **QUICK)
+    is_the_same_step(result)
+    obeys_its_law(result)
+    assert result.metric_name == "root_mean_squared_error"
 
 
 # --- rpc --------------------------------------------------------------------------------------------------------------

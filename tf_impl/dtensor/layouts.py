@@ -17,7 +17,7 @@ class Layouts:
         """Takes a mesh with the axes `data` and `tensor`.
 
         Args:
-            mesh: Of all devices of all processes.
+            mesh: The mesh of all devices of all processes.
             split: Parameter name -> the dim that is cut along `tensor`; the others are replicated.
         """
         self.mesh = mesh
@@ -26,14 +26,24 @@ class Layouts:
         self.devices: list[str] = [str(device) for device in mesh.local_devices()]
 
     def of(self, name: str, rank: int) -> dtensor.Layout:
-        """The layout of a parameter, its gradient and its optimizer state."""
+        """Returns the layout of a parameter, its gradient and its optimizer state.
+
+        Args:
+            name: The neutral name of the parameter.
+            rank: The number of its dims.
+        """
         specs = [dtensor.UNSHARDED] * rank
         if name in self.split:
             specs[self.split[name]] = "tensor"
         return dtensor.Layout(specs, self.mesh)
 
     def shard(self, value: np.ndarray, layout: dtensor.Layout) -> tf.Tensor:
-        """Cuts a full array into the shards of this process's devices."""
+        """Cuts a full array into the shards of this process's devices.
+
+        Args:
+            value: The full array.
+            layout: The layout, which says how the array is cut.
+        """
         return dtensor.pack([tf.constant(self._shard(value, layout, each)) for each in self.coordinates], layout)
 
     def _shard(self, value: np.ndarray, layout: dtensor.Layout, coordinates: Mapping[str, int]) -> np.ndarray:
@@ -47,7 +57,7 @@ class Layouts:
 
         Args:
             batch: The global batch.
-            count: Into how many micro-batches each data shard is cut.
+            count: The number of micro-batches of each data shard.
 
         Returns:
             Inputs and targets of each, cut along the batch.

@@ -2,7 +2,7 @@
 
 The parts are those of `program.py`: gradients of each micro-batch, exchange, clip, update. There is no exchange to
 write, since every tensor means the full one. Gradients and update are two functions: in one, DTensor (tensorflow
-2.21) moves the all-reduce of a gradient behind AdamW's arithmetic, which is not linear, and trains something else.
+2.21) combines the all-reduces and then reads optimizer state from before its assignment.
 """
 
 from collections.abc import Mapping
@@ -69,8 +69,8 @@ class DTensorProgram:
         """Clips by the global norm, then updates every parameter.
 
         Args:
-            gradients: In the order of the parameters, each laid out as its parameter.
-            corrections: The optimizer's, on every device.
+            gradients: The gradients in the order of the parameters, each laid out as its parameter.
+            corrections: The bias corrections of the optimizer, on every device.
         """
         clipped = transform(gradients, self.run.techniques)
         for gradient, (name, variable) in zip(clipped, self.params.items(), strict=True):
@@ -80,6 +80,10 @@ class DTensorProgram:
         """The global losses since the last call; every device has them in full."""
         taken, self._losses = self._losses, []
         return [float(loss) for loss in taken]
+
+    def agree(self, value: float) -> float:
+        """Returns the value: every process has all losses, and asks no other."""
+        return value
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Computes logits and gathers them."""

@@ -11,5 +11,10 @@ MODELS = {"mlp": Mlp, "cnn": BabyCNN, "transformer": Transformer, "ranker": Rank
 
 
 def build_model(spec: ModelSpec, variable: VariableFactory) -> Mlp | BabyCNN | Transformer | Ranker:
-    """The model of a spec; the factory makes its variables by neutral name."""
+    """The model of a spec; the factory makes its variables by neutral name.
+
+    Args:
+        spec: The spec of the model.
+        variable: Makes the variables by neutral name.
+    """
     return MODELS[spec.name](spec, variable)

@@ -7,7 +7,7 @@ from samestep.tf_impl.models.layers import Convolution, Linear, VariableFactory,
 
 
 class BabyCNN:
-    """[batch, height, width, channels] -> logits [batch, classes]."""
+    """[batch, height, width, channels] -> [batch, outputs]."""
 
     def __init__(self, spec: CnnSpec, variable: VariableFactory) -> None:
         self.image = spec.image
@@ -16,7 +16,7 @@ class BabyCNN:
         self.output = Linear(variable, "output")
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        """Channels come last in the neutral layout and in TensorFlow's."""
+        """Computes logits; channels come last in the neutral layout and in TensorFlow's."""
         x = tf.reshape(x, (-1, *self.image))
         for block in self.blocks:
             x = average_pool(gelu(block(x)))

@@ -84,12 +84,12 @@ class Table:
 def average_pool(x: tf.Tensor) -> tf.Tensor:
     """2x2 with stride 2, on [batch, height, width, channels].
 
-    By reshaping: DTensor (tensorflow 2.21) has no layout for the gradient of tf.nn.avg_pool2d.
+    It reshapes, because DTensor (tensorflow 2.21) has no layout for the gradient of tf.nn.avg_pool2d.
     """
     _, height, width, channels = x.shape
     return tf.reduce_mean(tf.reshape(x, (-1, height // 2, 2, width // 2, 2, channels)), axis=(2, 4))
 
 
 def gelu(x: tf.Tensor) -> tf.Tensor:
-    """X * Phi(x). By hand: in float64, tf.nn.gelu is only as exact as float32, in which it keeps its constants."""
+    """X * Phi(x). Written by hand, because tf.nn.gelu keeps its constants in float32 even in a float64 run."""
     return 0.5 * x * (1 + tf.math.erf(x * (1 / math.sqrt(2))))

@@ -26,4 +26,18 @@ def binary_cross_entropy(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits))
 
 
-LOSSES = {"cross_entropy": cross_entropy, "binary_cross_entropy": binary_cross_entropy}
+def mean_squared_error(outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+    """Sum of (output - target)^2.
+
+    Args:
+        outputs: [batch, outputs].
+        targets: [batch, outputs], real numbers.
+    """
+    return tf.reduce_sum(tf.square(outputs - targets))
+
+
+LOSSES = {
+    "cross_entropy": cross_entropy,
+    "binary_cross_entropy": binary_cross_entropy,
+    "mean_squared_error": mean_squared_error,
+}

@@ -7,7 +7,7 @@ from samestep.tf_impl.models.layers import Linear, VariableFactory, gelu
 
 
 class Mlp:
-    """[batch, ...] -> logits [batch, classes]."""
+    """[batch, ...] -> [batch, outputs]."""
 
     def __init__(self, spec: MlpSpec, variable: VariableFactory) -> None:
         self.features = spec.features

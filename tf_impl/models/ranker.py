@@ -15,7 +15,7 @@ class Ranker:
         self.output = Linear(variable, "output")
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        """Looks up, concatenates, and climbs the tower."""
+        """Looks up and concatenates, then runs the layers above."""
         columns = tf.unstack(x, axis=1)
         x = tf.concat([table(ids) for table, ids in zip(self.tables, columns, strict=True)], axis=1)
         for layer in self.hidden:

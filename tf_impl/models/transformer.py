@@ -63,7 +63,7 @@ class Transformer:
         self.logits = Linear(variable, "head/logits", bias=False)
 
     def __call__(self, x_BT: tf.Tensor) -> tf.Tensor:
-        """Tokens plus positions, the blocks, then logits that are untied from the table of tokens."""
+        """Adds tokens and positions, runs the blocks, and computes logits that are not tied to the table of tokens."""
         x_BTD = self.tokens(x_BT) + self.positions.table
         for block in self.blocks:
             x_BTD = block(x_BTD)

@@ -23,7 +23,7 @@ class Updates:
         self._locks = {part.ref(): _lock(part, f"part-{number}") for number, part in enumerate(parts)}
 
     def version(self) -> tf.Tensor:
-        """How many updates have begun when a worker starts to read the parameters."""
+        """Returns the number of updates that have begun when a worker starts to read the parameters."""
         return self._begun.read_value()
 
     def begin(self, version: tf.Tensor, gradients: Sequence[tf.Tensor | tf.IndexedSlices]) -> tf.Tensor:
@@ -31,7 +31,7 @@ class Updates:
 
         Args:
             version: When the worker started to read the parameters.
-            gradients: The update's.
+            gradients: The gradients of the update.
 
         Returns:
             Its staleness: the updates of others since `version`.
@@ -43,7 +43,7 @@ class Updates:
         """Changes a part while nobody else does: an update reads what it writes, and must not overwrite another's.
 
         Args:
-            part: Of a variable.
+            part: A part of a variable.
             change: Assigns the part and its optimizer state.
         """
 
@@ -54,7 +54,7 @@ class Updates:
         self._locks[part.ref()].execute(changed)
 
     def begun(self) -> int:
-        """How many updates have begun so far."""
+        """Returns the number of updates that have begun so far."""
         return int(self._begun.numpy())
 
 

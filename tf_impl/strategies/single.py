@@ -1,7 +1,7 @@
-"""One process, one device: the plain step, against which every other row is read.
+"""One process, one device: the plain step, the baseline of every comparison.
 
 Replicated: nothing. Split: nothing. Sent: nothing.
-Use it whenever model and batch fit one device and it is fast enough.
+Use it whenever model and batch fit one device, which is fast enough.
 """
 
 import tensorflow as tf

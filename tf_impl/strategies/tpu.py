@@ -71,7 +71,7 @@ def compile_step(run: Run[TpuOptions], batch: Batch, directory: Path) -> Compile
 
     Args:
         run: What would be trained.
-        batch: For its shapes.
+        batch: A batch, of which only the shapes count.
         directory: The run directory; the lowered step stays there.
 
     Raises:

@@ -39,7 +39,7 @@ class Request:
     """What is to be compiled.
 
     Attributes:
-        topology: As in `Topology`.
+        topology: The name of the topology, as in `Topology`.
         replicas: Copies of the step, each with a shard of the batch.
         partitions: Cores that share a copy.
         splits: For each argument that is state, the dimension along which it is cut over the partitions, or None. The
@@ -56,7 +56,7 @@ def compile_stablehlo(request: Request, stablehlo: bytes) -> Compiled:
     """Compiles a step.
 
     Args:
-        request: For which cores, and how it is cut over them.
+        request: The cores to compile for, and how the step is split over them.
         stablehlo: The step, in MLIR's text or bytecode.
 
     Raises:
@@ -118,7 +118,12 @@ def _compile(module: ir.Module, request: Request, topology: Topology) -> xla_cli
 
 
 def annotate(step: ir.Operation, request: Request) -> None:
-    """Writes into a step how each argument and result is cut over the partitions, and whose memory a result takes over."""
+    """Writes into a step how each argument and result is cut over the partitions, and whose memory a result takes over.
+
+    Args:
+        step: The function to annotate, in place.
+        request: How the state is cut.
+    """
     with step.context:
         number = ir.IntegerType.get_signless(32)
         arguments, results = (_shardings(shapes, request) for shapes in (step.type.inputs, step.type.results))
@@ -129,7 +134,7 @@ def annotate(step: ir.Operation, request: Request) -> None:
 
 
 def _shardings(shapes: Sequence[ir.RankedTensorType], request: Request) -> list[dict[str, ir.Attribute]]:
-    """How each argument or result is cut: state as the request says, which comes first, and nothing else."""
+    """Returns how each argument or result is cut: the state, which comes first, as the request says, and nothing else."""
     shardings = []
     for shape, split in itertools.zip_longest(shapes, request.splits):
         parts = [request.partitions if dim == split else 1 for dim in range(shape.rank)]
@@ -140,7 +145,12 @@ def _shardings(shapes: Sequence[ir.RankedTensorType], request: Request) -> list[
 
 
 def argument_bytes(step: ir.Operation, request: Request) -> int:
-    """The bytes of one core's arguments, without the padding, which only a compiled program has."""
+    """The bytes of one core's arguments, without the padding, which only a compiled program has.
+
+    Args:
+        step: The function that takes the arguments.
+        request: How the state is cut.
+    """
     total = 0
     for each, split in itertools.zip_longest(step.type.inputs, request.splits):
         size = math.prod(each.shape) * each.element_type.width // 8

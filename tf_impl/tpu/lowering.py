@@ -66,7 +66,7 @@ class Step:
         """Accumulates this core's part of the loss and of the gradient of the global mean loss.
 
         Args:
-            params: In the model's order.
+            params: The parameters, in the model's order.
             x: Inputs of this core's shard.
             y: Its targets.
         """
@@ -87,7 +87,7 @@ class Step:
         Args:
             state: The parameters, then each kind of optimizer state in the same order.
             gradients: This core's, in the order of the parameters.
-            corrections: The optimizer's.
+            corrections: The bias corrections of the optimizer.
 
         Returns:
             The new state, like the old.
@@ -108,6 +108,11 @@ class Step:
 
 
 def lower(step: Step, batch: Batch) -> bytes:
-    """Lowers the step to StableHLO, in MLIR's bytecode: no newer MLIR can read truth values in tensorflow 2.21's text."""
+    """Lowers the step to StableHLO, in MLIR's bytecode: no newer MLIR can read truth values in tensorflow 2.21's text.
+
+    Args:
+        step: The step.
+        batch: A global batch, of which only the shapes count.
+    """
     function = tf.function(step, autograph=False, jit_compile=True)
     return function.experimental_get_compiler_ir(*step.specs(batch))(stage="stablehlo_serialized")

@@ -48,9 +48,9 @@ class Topology:
     """Chips of one generation in a grid.
 
     Attributes:
-        name: As the user spelled it, which is also how the compiler spells it.
-        generation: Of its chips.
-        chips: Along each dimension.
+        name: The name as the user and the compiler spell it.
+        generation: The generation of its chips.
+        chips: The number of chips along each dimension.
     """
 
     name: str

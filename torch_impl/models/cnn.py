@@ -9,7 +9,7 @@ from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 
 
 class BabyCNN(nn.Module):
-    """[batch, height, width, channels] -> logits [batch, classes]."""
+    """[batch, height, width, channels] -> [batch, outputs]."""
 
     def __init__(self, spec: CnnSpec) -> None:
         super().__init__()
@@ -17,7 +17,7 @@ class BabyCNN(nn.Module):
         sizes = (channels, spec.filters, 2 * spec.filters)
         self.blocks = nn.ModuleList(nn.Conv2d(sizes[i], sizes[i + 1], kernel_size=3, padding=1) for i in range(2))
         self.hidden = nn.Linear(height // 4 * (width // 4) * sizes[-1], spec.hidden)
-        self.output = nn.Linear(spec.hidden, spec.classes)
+        self.output = nn.Linear(spec.hidden, spec.outputs)
 
     def segments(self) -> dict[str, SegmentFunction]:
         """Two blocks and two linear layers; channels come last in the neutral layout, second in torch's."""
@@ -32,5 +32,5 @@ class BabyCNN(nn.Module):
         return functional.avg_pool2d(functional.gelu(self.blocks[i](x)), 2)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """All segments in order."""
+        """Runs all segments in order."""
         return run_segments(self.segments().values(), x)

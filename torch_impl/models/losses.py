@@ -24,4 +24,18 @@ def binary_cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.T
     return functional.binary_cross_entropy_with_logits(logits, targets.to(logits.dtype), reduction="sum")
 
 
-LOSSES = {"cross_entropy": cross_entropy, "binary_cross_entropy": binary_cross_entropy}
+def mean_squared_error(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Sum of (output - target)^2.
+
+    Args:
+        outputs: [batch, outputs].
+        targets: [batch, outputs], real numbers.
+    """
+    return functional.mse_loss(outputs, targets, reduction="sum")
+
+
+LOSSES = {
+    "cross_entropy": cross_entropy,
+    "binary_cross_entropy": binary_cross_entropy,
+    "mean_squared_error": mean_squared_error,
+}

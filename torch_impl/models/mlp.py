@@ -11,15 +11,15 @@ from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 
 
 class Mlp(nn.Module):
-    """[batch, ...] -> logits [batch, classes]."""
+    """[batch, ...] -> [batch, outputs]."""
 
     def __init__(self, spec: MlpSpec) -> None:
         super().__init__()
-        sizes = [spec.features, *[spec.width] * (spec.layers - 1), spec.classes]
+        sizes = [spec.features, *[spec.width] * (spec.layers - 1), spec.outputs]
         self.layers = nn.ModuleList(nn.Linear(sizes[i], sizes[i + 1]) for i in range(spec.layers))
 
     def segments(self) -> dict[str, SegmentFunction]:
-        """One segment a layer."""
+        """Makes one segment per layer."""
         return {f"layers/{i}": functools.partial(self._layer, i) for i in range(len(self.layers))}
 
     def _layer(self, i: int, x: torch.Tensor) -> torch.Tensor:
@@ -27,5 +27,5 @@ class Mlp(nn.Module):
         return functional.gelu(x) if i + 1 < len(self.layers) else x
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """All segments in order."""
+        """Runs all segments in order."""
         return run_segments(self.segments().values(), x)

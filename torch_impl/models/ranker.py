@@ -19,7 +19,7 @@ class Ranker(nn.Module):
         self.output = nn.Linear(sizes[-1], 1)
 
     def segments(self) -> dict[str, SegmentFunction]:
-        """Looks up and concatenates; then climbs the tower, one segment a layer."""
+        """Looks up and concatenates, then runs the layers above, one segment per layer."""
         return {
             "tables": lambda x: torch.cat([table(x[:, i]) for i, table in enumerate(self.tables)], dim=1),
             "hidden/0": lambda x: functional.gelu(self.hidden[0](x)),
@@ -28,5 +28,5 @@ class Ranker(nn.Module):
         }
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """All segments in order."""
+        """Runs all segments in order."""
         return run_segments(self.segments().values(), x)

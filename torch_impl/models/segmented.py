@@ -9,7 +9,7 @@ SegmentFunction = Callable[[torch.Tensor], torch.Tensor]
 
 
 class Segmented(Protocol):
-    """What every model here is."""
+    """A model whose forward pass is a sequence of segments; every model here is one."""
 
     def segments(self) -> dict[str, SegmentFunction]:
         """Its segments in order, named as in the spec; run one after the other they are its forward pass."""
@@ -19,8 +19,8 @@ def run_segments(segments: Iterable[SegmentFunction], x: torch.Tensor) -> torch.
     """Runs one segment after the other.
 
     Args:
-        segments: In order.
-        x: What the first one takes.
+        segments: The segments, in order.
+        x: The input of the first segment.
     """
     for segment in segments:
         x = segment(x)

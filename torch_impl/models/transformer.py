@@ -94,7 +94,7 @@ class Head(nn.Module):
         self.logits = nn.Linear(spec.width, spec.vocabulary, bias=False)
 
     def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
-        """Untied from the token table."""
+        """Computes logits with a kernel that is not tied to the token table."""
         return self.logits(self.norm(x_BTD))
 
 
@@ -108,12 +108,12 @@ class Transformer(nn.Module):
         self.head = Head(spec)
 
     def segments(self) -> dict[str, SegmentFunction]:
-        """Embedding, blocks, head."""
+        """Lists the embedding, the blocks and the head."""
         blocks = {f"blocks/{i}": block for i, block in enumerate(self.blocks)}
         return {"embedding": self.embedding, **blocks, "head": self.head}
 
     def forward(self, x_BT: torch.Tensor) -> torch.Tensor:
-        """All segments in order."""
+        """Runs all segments in order."""
         return run_segments(self.segments().values(), x_BT)
 
 

@@ -73,8 +73,8 @@ class Server:
         """Takes a worker's gradients.
 
         Args:
-            rank: The worker's.
-            pushed: Its gradients.
+            rank: The rank of the worker.
+            pushed: The gradients of the worker.
 
         Returns:
             Their staleness, once they have been applied: the number of updates since the worker pulled.
@@ -96,8 +96,8 @@ class Server:
         """Adds up the losses of all workers.
 
         Args:
-            rank: The worker's.
-            losses: Its own.
+            rank: The rank of the worker.
+            losses: The losses of the worker.
 
         Returns:
             The sums, once all workers' losses have come.

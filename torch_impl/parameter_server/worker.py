@@ -34,7 +34,7 @@ class PullEverything:
 
     Attributes:
         stage: The part of the model that the worker runs.
-        local_state: Of what stays on the workers: nothing does.
+        local_state: None, because nothing stays on the workers.
     """
 
     def __init__(self, stage: Stage) -> None:
@@ -43,7 +43,7 @@ class PullEverything:
         self._parameters = list(stage.parameters())
 
     def wanted(self, x: torch.Tensor) -> Wanted:
-        """Every parameter, whole."""
+        """Asks for every parameter as a whole."""
         return [None] * len(self._parameters)
 
     def accept(self, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -65,11 +65,11 @@ class PullEverything:
         return self.stage(x)
 
     def exchange(self, last: bool) -> contextlib.AbstractContextManager[None]:
-        """Nothing is exchanged among workers."""
+        """Makes an empty context, because workers exchange nothing among each other."""
         return contextlib.nullcontext()
 
     def update(self) -> None:
-        """Nothing: the server updates everything."""
+        """Does nothing, because the server updates everything."""
 
 
 class PullRows:
@@ -77,7 +77,7 @@ class PullRows:
 
     Attributes:
         stage: The part of the model that the worker runs.
-        local_state: Of what stays on the workers.
+        local_state: The local state of what stays on the workers.
     """
 
     def __init__(self, run: Run, stage: Stage, workers: dist.ProcessGroup) -> None:
@@ -88,7 +88,7 @@ class PullRows:
         self._above.register_comm_hook(workers, _sum)  # DDP's own would take the mean
 
     def wanted(self, x: torch.Tensor) -> Wanted:
-        """One row of each table per example."""
+        """Asks for one row of each table per example."""
         return list(x.T)
 
     def accept(self, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -107,7 +107,7 @@ class PullRows:
         return self._above(torch.cat([leaf[first : first + len(x)] for leaf in leaves], dim=1))
 
     def exchange(self, last: bool) -> contextlib.AbstractContextManager[None]:
-        """The gradients of the layers above are all-reduced on the last micro-batch."""
+        """All-reduces the gradients of the layers above, on the last micro-batch."""
         return contextlib.nullcontext() if last else self._above.no_sync()
 
     def update(self) -> None:
@@ -166,8 +166,14 @@ class WorkerProgram:
             return []
         return rpc.rpc_sync(self._server, server.add_losses, (self._rank, torch.stack(taken))).tolist()
 
+    def agree(self, value: float) -> float:
+        """Computes the mean over workers, as losses are summed."""
+        both = torch.tensor([value, 1.0], dtype=torch.float64)
+        total, count = rpc.rpc_sync(self._server, server.add_losses, (self._rank, both)).tolist()
+        return total / count
+
     def predict(self, inputs: np.ndarray) -> np.ndarray:
-        """Logits of rank 0, on what it pulls."""
+        """Computes logits on rank 0, with what it pulls."""
         if self._rank > 0:
             return inputs
         x = torch.from_numpy(inputs)
@@ -176,7 +182,7 @@ class WorkerProgram:
             return self._mode.logits(self._mode.accept(values), x).numpy()
 
     def state(self) -> TrainState:
-        """The server's part, and on rank 0 what stays on the workers."""
+        """Fetches the server's part on rank 0, and adds what stays on the workers."""
         parts = [rpc.rpc_sync(self._server, server.snapshot, (self._step,))] if self._rank == 0 else []
         if self._mode.local_state is not None:
             parts.append(self._mode.local_state.snapshot(self._step))
@@ -208,6 +214,6 @@ class WorkerProgram:
         """Returns at once: a step is over when its calls have returned."""
 
     def close(self) -> None:
-        """Leaves once all do."""
+        """Leaves the group when every process does."""
         leave_rpc()
         devices.leave_group()

@@ -13,7 +13,7 @@ from torch.distributed.pipelining.schedules import get_schedule_class
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.common.workload.pipeline import SCHEDULES
-from samestep.torch_impl.local_state import build_local_state, merge
+from samestep.torch_impl.local_state import build_local_state, gather_states, merge
 from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.options import PipelineOptions
 from samestep.torch_impl.pipeline.stages import Stage, build_stages
@@ -33,8 +33,8 @@ class Pipe:
     Attributes:
         stages: What this rank holds, by index.
         stage_ranks: The global rank that holds each stage.
-        device: Of this process.
-        dtype: Of activations.
+        device: The device of this process.
+        dtype: The dtype of activations.
         reports: Whether this rank's losses, norm and weights count: it is not a replica of another's.
     """
 
@@ -79,9 +79,7 @@ class Pipe:
 
     def gather(self, own: TrainState) -> TrainState:
         """Gathers every rank's parameters and optimizer state on rank 0."""
-        gathered = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
-        dist.gather_object(own if self.reports else None, gathered)
-        return merge(part for part in gathered or [own] if part is not None)
+        return merge(gather_states(own if self.reports else None, self.device) or [own])
 
     def parts(
         self, run: Run, hardware: Hardware, forward_backward: Loss, measures: Callable[[], Mapping[str, float]]
@@ -92,7 +90,7 @@ class Pipe:
             run: What is trained.
             hardware: What the program runs on.
             forward_backward: Takes the inputs and targets of a micro-batch through all stages and back.
-            measures: The strategy's own quantities.
+            measures: Returns the quantities that only this strategy has.
         """
         bare = nn.ModuleList(self.stages.values())
         optimizer = build_optimizer(run.optimizer, bare.parameters())
@@ -115,7 +113,7 @@ def build_pipe(run: Run, device: torch.device, stage_ranks: tuple[int, ...]) -> 
 
     Args:
         run: What is trained.
-        device: Of this process.
+        device: The device of this process.
         stage_ranks: The rank that holds each stage.
     """
     stages = build_stages(run, device, stage_ranks, dist.get_rank())
@@ -135,7 +133,7 @@ def scheduled_parts(
         run: What is trained.
         pipe: The stages of this rank.
         hardware: What the program runs on.
-        replicas: Over how many pipelines the stages average their gradients.
+        replicas: The number of pipelines over which the stages average their gradients.
         group: The ranks of the pipeline; all there are, unless given.
     """
     name, mean, timeline = run.options.schedule, mean_loss(run), Timeline()

@@ -39,7 +39,7 @@ class Stage(nn.Module):
 
         Args:
             model: The whole model.
-            segments: Those of the stage.
+            segments: The segments of the stage.
             contiguous: Whether activations and gradients leave the stage contiguous, as gloo requires.
         """
         super().__init__()
@@ -63,8 +63,8 @@ def build_stage(run: Run, device: torch.device, segments: Sequence[Segment], con
 
     Args:
         run: What is trained.
-        device: Of this process.
-        segments: Those of the stage.
+        device: The device of this process.
+        segments: The segments of the stage.
         contiguous: As in `Stage`.
     """
     with torch.device("meta"):  # the whole model may not fit
@@ -79,7 +79,7 @@ def build_stages(run: Run, device: torch.device, stage_ranks: Sequence[int], ran
 
     Args:
         run: What is trained.
-        device: Of this process.
+        device: The device of this process.
         stage_ranks: The rank that holds each stage.
         rank: This one's.
     """
@@ -93,7 +93,7 @@ def output_shapes(run: Run, num_stages: int, rows: int) -> tuple[torch.Size, ...
 
     Args:
         run: What is trained.
-        num_stages: Into how many stages the model is cut.
+        num_stages: The number of stages into which the model is split.
         rows: The number of examples.
     """
     model, shapes = run.workload.model, []

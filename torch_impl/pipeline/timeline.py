@@ -17,10 +17,10 @@ class Event:
 
     Attributes:
         kind: "F" forward, "B" whole backward, "I" the part for the inputs, "W" the part for the weights.
-        stage: Its index.
-        microbatch: Its number.
-        start: In seconds since the step's start.
-        end: Likewise.
+        stage: The index of the stage.
+        microbatch: The number of the micro-batch.
+        start: The start, in seconds since the step's start.
+        end: The end, in seconds since the step's start.
     """
 
     kind: str

@@ -27,9 +27,9 @@ class Served:
     """A stage's parameters with their optimizer, in the process that holds them.
 
     Attributes:
-        parameters: In the order of their neutral names.
-        optimizer: Over them.
-        local_state: Of both.
+        parameters: The parameters, in the order of their neutral names.
+        optimizer: The optimizer of these parameters.
+        local_state: The local state of parameters and optimizer.
         opened: Set once calls may use the parameters: a state that is continued has been restored.
         updated: Released after each update.
     """
@@ -64,21 +64,25 @@ class ServingProgram:
         self._updates_per_step = updates_per_step
 
     def step(self, batch: Batch) -> None:
-        """Opens for calls; over when the step's updates have been applied."""
+        """Opens for calls, and returns when the step's updates have been applied."""
         self._served.opened.set()
         for _ in range(self._updates_per_step):
             self._served.updated.acquire()
 
     def losses(self) -> list[float]:
-        """Nothing: the callers have them."""
+        """Returns nothing, because the callers have the losses."""
         return []
 
+    def agree(self, value: float) -> float:
+        """Returns the value: the losses are elsewhere."""
+        return value
+
     def predict(self, inputs: np.ndarray) -> np.ndarray:
-        """Nothing of use: the callers predict."""
+        """Returns its inputs, because the callers predict."""
         return inputs
 
     def state(self) -> TrainState:
-        """Nothing: rank 0 fetches this process's part by a call."""
+        """Returns an empty state, because rank 0 fetches this process's part by a call."""
         return TrainState(0, {}, {})
 
     def restore(self, state: TrainState) -> None:
@@ -95,14 +99,14 @@ class ServingProgram:
         return (self._served.footprint(),)
 
     def measures(self) -> Mapping[str, float]:
-        """Nothing: the callers have them."""
+        """Returns nothing, because the callers measure."""
         return {}
 
     def sync(self) -> None:
         """Returns at once: a step is over when its updates have been applied."""
 
     def close(self) -> None:
-        """Leaves once all do."""
+        """Leaves the group when every process does."""
         leave_rpc()
         devices.leave_group()
 
@@ -117,16 +121,22 @@ def own_rank() -> int:
     return int(os.environ["RANK"])
 
 
-def join_rpc() -> None:
-    """Joins the group that RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT describe; returns when all have come."""
-    if os.environ["MASTER_ADDR"] in ("127.0.0.1", "localhost"):
+def join_rpc(run: Run) -> None:
+    """Joins the group that RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT describe; returns when all have come.
+
+    Args:
+        run: The same in every process.
+    """
+    store = None if dist.is_initialized() else devices.meet(run)
+    if devices.meets_on_loopback():
         os.environ.setdefault("TP_SOCKET_IFNAME", "lo")  # else TensorPipe looks the host's name up
     rank, world_size = own_rank(), int(os.environ["WORLD_SIZE"])
     # Over TCP even on one machine, where it would pass by the wire through shared memory. (Private names, torch 2.13.)
     options = rpc.TensorPipeRpcBackendOptions(
-        num_worker_threads=8, rpc_timeout=devices.timeout_seconds(), _transports=["uv"], _channels=["basic"]
+        num_worker_threads=8, rpc_timeout=devices.peer_seconds(), _transports=["uv"], _channels=["basic"]
     )
     rpc.init_rpc(worker_name(rank), rank=rank, world_size=world_size, rpc_backend_options=options)
+    del store  # until here torch finds it at its port, and opens none of its own
 
 
 def leave_rpc() -> None:

@@ -47,7 +47,12 @@ def forward(x: rpc.RRef) -> torch.Tensor:
 
 
 def forward_loss(x: rpc.RRef, targets: torch.Tensor) -> torch.Tensor:
-    """Applies this worker's stage, the last, and takes the loss of its logits."""
+    """Applies this worker's stage, the last, and takes the loss of its logits.
+
+    Args:
+        x: The activations, on the worker that has them.
+        targets: The targets of the same examples.
+    """
     return _opened().loss(forward(x), targets)
 
 

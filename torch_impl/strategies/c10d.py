@@ -55,7 +55,7 @@ class FlatExchange:
 
     @contextlib.contextmanager
     def __call__(self, last: bool) -> Iterator[None]:
-        """Lets forward and backward pass, then exchanges if it was the last micro-batch."""
+        """Makes the context of a forward and backward pass; on the last micro-batch it ends with the exchange."""
         yield
         if last:
             synchronize(self._device)

@@ -1,8 +1,8 @@
 """DistributedDataParallel: one process per device, each with the whole model and a shard of the batch.
 
 Replicated: parameters, gradients, optimizer. Split: the batch.
-Sent: the gradients, all-reduced in buckets while the backward pass still runs: 2(N-1)/N of their bytes a rank.
-Use it when the model fits one device and there are several.
+Sent: the gradients, all-reduced in buckets while the backward pass still runs; a rank sends 2(N-1)/N of their bytes.
+Use it when the model fits one device and you have several.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ def exchange_on_last(model: DistributedDataParallel) -> Callable[[bool], context
 
 
 def measure_overlap(model: DistributedDataParallel) -> Mapping[str, float]:
-    """The seconds that the gradients were on their way, and how many of those overlapped the backward pass."""
+    """The seconds that gradients were in flight, and how many of them overlapped the backward pass."""
     logged = ddp_logging_data(model)  # without the times where no bucket was ever sent
     nanoseconds = {
         "communication_seconds": logged.get("avg_backward_comm_time", 0.0),

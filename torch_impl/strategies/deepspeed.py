@@ -28,7 +28,12 @@ from samestep.torch_impl.weights import named_weights
 
 
 def engine_config(model: ModelSpec, stage: int) -> dict[str, Any]:
-    """Configures the engine. It has a default for everything; some change the numbers, others split nothing."""
+    """Configures the engine. It has a default for everything; some change the numbers, others split nothing.
+
+    Args:
+        model: The spec, whose size sets the bucket's.
+        stage: The stage of ZeRO.
+    """
     return {
         "train_micro_batch_size_per_gpu": 1,  # it only counts examples by it
         "gradient_clipping": 0.0,  # by default it clips to 1.0

@@ -37,12 +37,18 @@ class MasterClock:
         self._together_seconds += self._replicas.together_seconds - together
 
     def measures(self) -> Mapping[str, float]:
-        """The master's share over all steps."""
+        """Computes the master's share over all steps."""
         return {"master_share": 1 - self._together_seconds / self._seconds}
 
 
 def build_on_threads(run: Run, model: nn.Module, device: torch.device) -> Parts:
-    """Builds the parts of the algorithm on threads, where nn.DataParallel would silently run one module."""
+    """Builds the parts of the algorithm on threads, where nn.DataParallel would silently run one module.
+
+    Args:
+        run: What is trained.
+        model: The master.
+        device: The device that all replicas share.
+    """
     replicas = Replicas(model, run.num_devices, run.threads)
     clock = MasterClock(replicas)
 
@@ -64,7 +70,12 @@ def build_on_threads(run: Run, model: nn.Module, device: torch.device) -> Parts:
 
 
 def build_on_gpus(run: Run, model: nn.Module) -> Parts:
-    """Builds the parts of nn.DataParallel itself; it needs two GPUs, and has never been run."""
+    """Builds the parts of nn.DataParallel itself; it needs two GPUs, and has never been run.
+
+    Args:
+        run: What is trained.
+        model: The master, on the first GPU.
+    """
     parallel = CountedDataParallel(model, list(range(run.num_devices)))
     hardware = Hardware(note="one process, a replica per GPU")
     return Parts(bare=model, hardware=hardware, model=parallel, take_exchanges=parallel.counts.take_exchanges)

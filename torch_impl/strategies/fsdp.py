@@ -22,14 +22,24 @@ from samestep.torch_impl.upstream import end_of_prediction
 
 
 def find_blocks(run: Run, model: nn.Module) -> list[list[nn.Module]]:
-    """Finds what is gathered together: the modules of each of the model's segments."""
+    """Finds what is gathered together: the modules of each of the model's segments.
+
+    Args:
+        run: What is trained; the spec has the segments.
+        model: The model, not yet sharded.
+    """
     modules = [model.get_submodule(segment.name.replace("/", ".")) for segment in run.workload.model.segments()]
     # A list of modules has no forward pass that could gather it; its members together have.
     return [list(module) if isinstance(module, nn.ModuleList) else [module] for module in modules]
 
 
 def build_device_mesh(run: Run, device: torch.device) -> DeviceMesh:
-    """Arranges the ranks along `shard`, and along `data` outside of it, if the mesh has that."""
+    """Arranges the ranks along `shard`, and along `data` outside of it, if the mesh has that.
+
+    Args:
+        run: What is trained; its mesh has the sizes of the axes.
+        device: The device of this process.
+    """
     axes = ("data", "shard") if run.mesh.axis("data") > 1 else ("shard",)
     return init_device_mesh(device.type, tuple(map(run.mesh.axis, axes)), mesh_dim_names=axes)
 
@@ -39,7 +49,7 @@ def shard(run: Run, model: nn.Module, device: torch.device, reshard: bool) -> FS
 
     Args:
         run: What is trained.
-        model: Whole, on every rank.
+        model: The full model, on every rank.
         device: Of this process.
         reshard: Whether a block is freed after its forward pass, and gathered again for its backward pass.
     """
@@ -51,7 +61,13 @@ def shard(run: Run, model: nn.Module, device: torch.device, reshard: bool) -> FS
 
 
 def free_after_prediction(model: FSDPModule, inputs: object, outputs: object) -> None:
-    """Frees what a prediction gathered: no backward pass will follow, which would have done it."""
+    """Frees what a prediction gathered: no backward pass will follow, which would have done it.
+
+    Args:
+        model: The sharded model.
+        inputs: Ignored; a forward hook is given them.
+        outputs: Ignored, likewise.
+    """
     if not torch.is_grad_enabled():
         end_of_prediction(model)
 

@@ -30,7 +30,12 @@ OUTER = ("data", "shard")
 
 
 def build_device_mesh(run: Run, device: torch.device) -> DeviceMesh:
-    """Arranges the ranks along every axis there is, the tensor axis innermost: neighbours share a machine."""
+    """Arranges the ranks along every axis there is, the tensor axis innermost: neighbours share a machine.
+
+    Args:
+        run: What is trained; its mesh has the sizes of the axes.
+        device: The device of this process.
+    """
     axes = ("pipe", *OUTER, "tensor")
     return init_device_mesh(device.type, tuple(map(run.mesh.axis, axes)), mesh_dim_names=axes)
 
@@ -40,7 +45,7 @@ def distribute(run: Run, stage: Stage, mesh: DeviceMesh) -> None:
 
     Args:
         run: What is trained.
-        stage: Whole.
+        stage: The full stage.
         mesh: All ranks.
     """
     if mesh["tensor"].size() > 1:

@@ -31,7 +31,7 @@ class VerticalPass:
         self.waited_seconds = 0.0
 
     def __call__(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Forward when the stage before is done, backward when the stage behind is."""
+        """Goes forward when the stage before is done, and backward when the stage behind is."""
         start = time.perf_counter()
         if not self.pipe.has_first:
             x = self._receive(self.shapes[self.index - 1], self.index - 1).requires_grad_()
@@ -55,7 +55,7 @@ class VerticalPass:
         return received
 
     def measures(self) -> Mapping[str, float]:
-        """The share of all its steps in which this rank waited for another."""
+        """Computes the share of all its steps in which this rank waited for another."""
         return {"idle_share": self.waited_seconds / self.seconds}
 
 

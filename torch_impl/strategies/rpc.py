@@ -42,7 +42,7 @@ class DriverProgram:
         self._losses: list[torch.Tensor] = []
 
     def step(self, batch: Batch) -> None:
-        """Forward from worker to worker, backward the same way, update everywhere."""
+        """Goes forward from worker to worker, backward the same way, and updates everywhere."""
         self._served.opened.set()
         losses: list[torch.Tensor] = []
         with dist_autograd.context() as context:
@@ -68,15 +68,19 @@ class DriverProgram:
         taken, self._losses = self._losses, []
         return torch.stack(taken).tolist() if taken else []
 
+    def agree(self, value: float) -> float:
+        """Returns the value: no other process has losses."""
+        return value
+
     def predict(self, inputs: np.ndarray) -> np.ndarray:
-        """Logits, stage by stage."""
+        """Computes logits, stage by stage."""
         x = torch.from_numpy(inputs)
         for worker in self._workers:
             x = rpc.rpc_sync(worker, stages.predict, (x,))
         return x.numpy()
 
     def state(self) -> TrainState:
-        """Every worker's part, fetched."""
+        """Fetches every worker's part."""
         return merge(rpc.rpc_sync(worker, stages.snapshot, (self._step,)) for worker in self._workers)
 
     def restore(self, state: TrainState) -> None:
@@ -94,14 +98,14 @@ class DriverProgram:
         return (self._served.footprint(),)
 
     def measures(self) -> Mapping[str, float]:
-        """None of its own."""
+        """Returns nothing: this strategy has no quantities of its own."""
         return {}
 
     def sync(self) -> None:
         """Returns at once: a step is over when its calls have returned."""
 
     def close(self) -> None:
-        """Leaves once all do."""
+        """Leaves the group when every process does."""
         leave_rpc()
 
 
@@ -112,5 +116,5 @@ def build(run: Run) -> DriverProgram | ServingProgram:
     stage = build_stage(run, CPU, segments, contiguous=False)
     served = Served(run, stage)
     stages.serve(stages.WorkerStage(stage, mean_loss(run), served))
-    join_rpc()
+    join_rpc(run)
     return ServingProgram(served, HARDWARE, updates_per_step=1) if own_rank() else DriverProgram(run, served)

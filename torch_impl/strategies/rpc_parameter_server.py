@@ -27,7 +27,7 @@ def build(run: Run[ServerOptions]) -> WorkerProgram | ServingProgram:
     join_group(run, CPU)
     among_workers = dist.new_group(range(run.num_devices))
     program = _build_server(run) if dist.get_rank() == run.num_devices else _build_worker(run, among_workers)
-    join_rpc()
+    join_rpc(run)
     return program
 
 

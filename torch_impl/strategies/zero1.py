@@ -30,11 +30,11 @@ class OwnedOptimizerState:
         self._owner = rank_of_parameter(optimizer)
 
     def local(self, parameter: nn.Parameter) -> dict[str, torch.Tensor] | None:
-        """The inner optimizer's state of what this rank updates."""
+        """Returns the inner optimizer's state of a parameter that this rank updates, else None."""
         return self._inner.state[parameter] if self._owner[parameter] == dist.get_rank() else None
 
     def full(self, parameter: nn.Parameter, key: str) -> torch.Tensor:
-        """One state tensor, broadcast by its owner."""
+        """Broadcasts one state tensor from its owner."""
         local = self.local(parameter)
         value = torch.empty_like(parameter) if local is None else local[key]
         dist.broadcast(value, self._owner[parameter])

@@ -34,7 +34,7 @@ def replicated(run: Run, backend: str) -> Ledger:
 
 
 def ddp(run: Run, backend: str) -> Ledger:
-    """One all-reduce a bucket; the option `bucket_bytes` caps each.
+    """Predicts one all-reduce per bucket; the option `bucket_bytes` caps each bucket.
 
     Args:
         run: What is trained.
@@ -48,7 +48,7 @@ def ddp(run: Run, backend: str) -> Ledger:
 
 
 def bucketed(run: Run, caps: tuple[int, ...], backend: str) -> Ledger:
-    """One all-reduce a bucket; their total does not depend on the buckets.
+    """Predicts one all-reduce per bucket; their total does not depend on the buckets.
 
     Args:
         run: What is trained.
@@ -65,7 +65,7 @@ def bucketed(run: Run, caps: tuple[int, ...], backend: str) -> Ledger:
 
 
 def _in_pieces(run: Run, pieces: int, backend: str) -> Ledger:
-    """As `replicated`, with the all-reduce in several pieces, each with its own framing."""
+    """Predicts what `replicated` does, with the all-reduce in several pieces, each with its own framing."""
     ledger, devices = replicated(run, backend), run.num_devices
     exchanges = (Exchange("all_reduce", pieces, ledger.footprints[0].params_bytes),)
     sent = ledger.sent_bytes_per_step + pieces * devices * framing_bytes("all_reduce", devices, backend)
@@ -73,7 +73,7 @@ def _in_pieces(run: Run, pieces: int, backend: str) -> Ledger:
 
 
 def c10d(run: Run, backend: str) -> Ledger:
-    """One all-reduce of the flat gradient by hand; with the option `ring` its 2(N-1) messages, each 1/N of it.
+    """Predicts one all-reduce of the flat gradient, or with the option `ring` its 2(N-1) messages, each 1/N of it.
 
     Args:
         run: What is trained.

@@ -24,7 +24,7 @@ from samestep.common.workload.models.spec import Param, layer
 
 
 def deepspeed(run: Run, backend: str) -> Ledger:
-    """Flat stretches of what the option `zero_stage` splits.
+    """Predicts flat stretches of what the option `zero_stage` splits.
 
     Args:
         run: What is trained.
@@ -46,7 +46,7 @@ def _num_norms(run: Run) -> int:
 
 
 def _end_to_end(run: Run) -> tuple[tuple[Footprint, ...], tuple[Exchange, ...]]:
-    """Stages 1 and 2; the first exchange takes more than one rank."""
+    """Predicts stages 1 and 2; the first exchange takes more than one rank."""
     devices, item, norms = run.num_devices, run.item_bytes, _num_norms(run)
     sizes = [param.size for param in run.workload.model.params().values()]
     total = sum(sizes)
@@ -69,7 +69,7 @@ def _gradient_elements(sizes: list[int], first: int, last: int) -> int:
 
 
 def _each_split(run: Run) -> tuple[tuple[Footprint, ...], tuple[Exchange, ...]]:
-    """Stage 3; the first exchange takes more than one rank."""
+    """Predicts stage 3; the first exchange takes more than one rank."""
     devices, item, micro, norms = run.num_devices, run.item_bytes, run.accumulation_steps, _num_norms(run)
     params = run.workload.model.params()
     held = holder(run, sum(-(-param.size // devices) for param in params.values()))

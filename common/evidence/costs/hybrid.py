@@ -36,7 +36,7 @@ class _Stage:
 
 
 def hybrid(run: Run, backend: str) -> Ledger:
-    """Ranks in the order of the mesh pipe x data (or shard) x tensor.
+    """Predicts each rank, in the order of the mesh pipe x data (or shard) x tensor.
 
     Args:
         run: What is trained.

@@ -31,7 +31,7 @@ asked for, answered, named in the call, locked and updated; for each slot of a p
 
 
 def rpc_parameter_server(run: Run, backend: str) -> Ledger:
-    """Workers and, last, their server.
+    """Predicts the workers and, last, their server.
 
     Args:
         run: What is trained.

@@ -23,7 +23,7 @@ _CALLS_BYTES = 5500
 
 
 def mp(run: Run, backend: str) -> Ledger:
-    """One stage a rank and one batch at a time: a pipeline with a single micro-batch per accumulation step.
+    """Predicts one stage per rank and one batch at a time: a pipeline with a single micro-batch per accumulation step.
 
     Args:
         run: What is trained.
@@ -36,7 +36,7 @@ def mp(run: Run, backend: str) -> Ledger:
 
 
 def pp(run: Run, backend: str) -> Ledger:
-    """One or more stages a rank; micro-batches go through them.
+    """Predicts one or more stages per rank, through which micro-batches go.
 
     Args:
         run: What is trained.
@@ -50,7 +50,7 @@ def pp(run: Run, backend: str) -> Ledger:
 
 
 def rpc(run: Run, backend: str) -> Ledger:
-    """What `mp` costs without collectives, the calls themselves on top; the targets go to the last worker.
+    """Predicts what `mp` costs without collectives, plus the calls themselves; the targets go to the last worker.
 
     Args:
         run: What is trained.
@@ -67,12 +67,12 @@ def rpc(run: Run, backend: str) -> Ledger:
 
 
 def _pipelined(run: Run, schedule: Schedule, microbatches: int, backend: str) -> Ledger:
-    """Stages along the axis `pipe`.
+    """Predicts stages along the axis `pipe`.
 
     Args:
         run: What is trained.
-        schedule: Where the stages are.
-        microbatches: Of a step.
+        schedule: The schedule, which says where the stages are.
+        microbatches: The number of micro-batches of a step.
         backend: A key of `MESSAGE_BYTES`.
     """
     model, pipe = run.workload.model, run.mesh.axis("pipe")

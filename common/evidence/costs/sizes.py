@@ -13,7 +13,7 @@ from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ArraySpec, Role
 
 ID_BYTES = 8
-"""Ids and targets are int64 in every framework."""
+"""Ids, and targets that are classes, are int64 in every framework."""
 
 MESSAGE_BYTES = {"memory": 0, "gloo": 144, "nccl": 0, "grpc": 0}
 """What a message costs on the wire beyond its tensor (gloo of torch 2.13: its own preambles), counted by the kernel."""
@@ -27,8 +27,8 @@ def holder(run: Run, elements: int, device: str = "each") -> Footprint:
 
     Args:
         run: What is trained.
-        elements: Of the parameters.
-        device: Its name.
+        elements: The number of elements of the parameters.
+        device: The name of the device.
     """
     held = elements * run.item_bytes
     return Footprint.uniform(device, held, len(run.optimizer.slots) * held)
@@ -38,7 +38,7 @@ def borrower(device: str, peak: int, gradients: int) -> Footprint:
     """The footprint of a device that has parameters only within a step.
 
     Args:
-        device: Its name.
+        device: The name of the device.
         peak: The bytes of the parameters.
         gradients: The bytes of the gradients.
     """
@@ -51,8 +51,8 @@ def shard_elements(shape: Sequence[int], role: Role, shards: int, shard: int) ->
     """The elements of one shard of a parameter that torch shards along its first dim, before padding.
 
     Args:
-        shape: In the neutral layout, where torch's first dim of a kernel is the last.
-        role: Of the parameter.
+        shape: The shape in the neutral layout, where torch's first dim of a kernel is the last.
+        role: The role of the parameter.
         shards: The number of shards; the first is the largest.
         shard: Which one, from 0.
     """
@@ -65,14 +65,19 @@ def example_bytes(array: ArraySpec, item_bytes: int) -> int:
     """The bytes of one example's array.
 
     Args:
-        array: Its spec.
-        item_bytes: Of a real number; ids have their own size.
+        array: The spec of the array.
+        item_bytes: The bytes of a real number; ids have their own size.
     """
     return math.prod(array.shape) * (item_bytes if array.ids is None else ID_BYTES)
 
 
 def all_reduce_bytes(size: float, ranks: int) -> float:
-    """An all-reduce of `size` bytes; the rings of gloo, NCCL and TensorFlow's collectives all reach the bound."""
+    """An all-reduce of `size` bytes; the rings of gloo, NCCL and TensorFlow's collectives all reach the bound.
+
+    Args:
+        size: The bytes that are summed.
+        ranks: The number of ranks that take part.
+    """
     return 2 * (ranks - 1) / ranks * size
 
 

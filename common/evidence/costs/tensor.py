@@ -29,7 +29,7 @@ from samestep.common.evidence.costs.sizes import ID_BYTES, all_reduce_bytes, hol
 from samestep.common.ledger import Exchange, Ledger
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import ModelSpec, Segment, layer, parameters_of
+from samestep.common.workload.models.spec import ModelSpec, Segment, layer, num_positions, parameters_of
 from samestep.common.workload.split import even_split_table
 
 _PACKED = 1024
@@ -90,7 +90,7 @@ class PartialSums:
 
     @property
     def every(self) -> list[int]:
-        """All of them."""
+        """Lists all sums: tables, pairs and loss."""
         return self.tables + self.pairs + self.loss
 
 
@@ -98,7 +98,7 @@ def partial_sums(model: ModelSpec, parts: int, segments: Sequence[Segment]) -> P
     """What is summed for some segments of a model.
 
     Args:
-        model: Its spec.
+        model: The spec of the model.
         parts: The size of the tensor axis.
         segments: The part of the model that is meant.
     """
@@ -106,11 +106,11 @@ def partial_sums(model: ModelSpec, parts: int, segments: Sequence[Segment]) -> P
     table = even_split_table(model, parts)
     split = {name: axis for name, axis in table.items() if name in meant and params[name].role != "bias"}
     first = "" if model.inputs().ids else next(iter(params))  # it reads data, whose gradient nobody needs
-    targets = math.prod(model.targets().shape)
+    positions = num_positions(model)
     kernels = {name: params[name] for name in split if not params[name].lookups}
-    rows = [targets * param.shape[1] for name, param in kernels.items() if split[name] == 0]
+    rows = [positions * param.shape[1] for name, param in kernels.items() if split[name] == 0]
     columns = [
-        targets * param.shape[0]
+        positions * param.shape[0]
         for name, param in kernels.items()
         if split[name] == 1 and name != first and not param.shares_input
     ]
@@ -119,12 +119,12 @@ def partial_sums(model: ModelSpec, parts: int, segments: Sequence[Segment]) -> P
     return PartialSums(
         tables=[params[name].lookups * params[name].shape[1] for name in split if name not in kernels],
         pairs=rows + columns,
-        loss=[targets] * (3 if splits_logits else 0),
+        loss=[positions] * (3 if splits_logits else 0),
     )
 
 
 def dtensor(run: Run, backend: str) -> Ledger:
-    """What a step costs on a mesh data x tensor.
+    """Predicts what a step costs on a mesh data x tensor.
 
     Args:
         run: What is trained; its option `clients` is the number of processes.
@@ -151,9 +151,9 @@ def _packed(sizes: list[int]) -> int:
 
 
 def _along_tensor(run: Run, split: Mapping[str, int]) -> list[int]:
-    """The bytes of each all-reduce along tensor."""
+    """Predicts the bytes of each all-reduce along tensor."""
     params = run.workload.model.params()
-    rows = run.batch_size // run.mesh.axis("data") * math.prod(run.workload.model.targets().shape)
+    rows = run.batch_size // run.mesh.axis("data") * num_positions(run.workload.model)
     tables = [params[name].size for name in split if params[name].lookups]
     sizes = [_packed(tables)] if tables else []
     inside = ""
@@ -173,7 +173,7 @@ def _along_tensor(run: Run, split: Mapping[str, int]) -> list[int]:
 
 
 def _along_data(run: Run, split: Mapping[str, int]) -> list[int]:
-    """The bytes of each all-reduce along data."""
+    """Predicts the bytes of each all-reduce along data."""
     model, parts = run.workload.model, run.mesh.axis("tensor")
     gradients = [
         param.size // (parts if name in split and not param.lookups else 1) for name, param in model.params().items()
@@ -189,7 +189,7 @@ def _leaving(mesh: Mesh, axis: str, size: int, clients: int) -> float:
 
     Args:
         mesh: The devices.
-        axis: Along which the rings lie.
+        axis: The axis along which the rings lie.
         size: The bytes of the all-reduce.
         clients: The number of processes.
     """
@@ -208,7 +208,7 @@ def tpu(run: Run, backend: str) -> Ledger:
 
     Args:
         run: What is trained or compiled.
-        backend: As for `replicated`.
+        backend: The backend, as for `replicated`.
 
     Returns:
         One footprint per core; exchanges only without the axis tensor.

@@ -77,7 +77,7 @@ def fsdp(run: Run, backend: str) -> Ledger:
 
 
 def _fully_sharded(run: Run, gathers: int, backend: str) -> Ledger:
-    """Shards along the axis `shard`, replicas of them along `data`.
+    """Predicts shards along the axis `shard`, and replicas of them along `data`.
 
     Args:
         run: What is trained.

@@ -5,6 +5,7 @@ from samestep.common.workload.models.cnn import CnnSpec
 
 
 def BabyCNN(spec: CnnSpec) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
-    """[batch, height, width, channels] -> logits [batch, classes]."""
-    blocks = [layer for block in range(2) for layer in (Convolution(f"blocks/{block}"), Gelu(), AveragePool())]
+    """[batch, height, width, channels] -> [batch, outputs]."""
+    convolutions = (Convolution("blocks/0", of_data=True), Convolution("blocks/1"))
+    blocks = [layer for convolution in convolutions for layer in (convolution, Gelu(), AveragePool())]
     return Sequential([*blocks, Flatten(), Linear("hidden"), Gelu(), Linear("output")])

@@ -19,10 +19,22 @@ class Layer(Protocol):
     """A differentiable function of an array and of named parameters."""
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
-        """Returns the output, and what the backward pass needs to see again."""
+        """Returns the output, and what the backward pass needs to see again.
+
+        Args:
+            params: All parameters of the model, by name.
+            x: The input.
+        """
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Puts the parameters' gradients into `gradients` and returns the input's."""
+        """Puts the parameters' gradients into `gradients` and returns the input's.
+
+        Args:
+            params: All parameters of the model, by name.
+            saved: What `forward` returned beside the output.
+            dy: The gradient of the output.
+            gradients: Takes the gradients of this layer's parameters, by name.
+        """
 
 
 def layers_below(root: Layer) -> Iterator[Layer]:
@@ -72,7 +84,12 @@ class Residual:
 
 
 def rows_times(x: np.ndarray, kernel: np.ndarray) -> np.ndarray:
-    """The product x @ kernel, made at once over all leading dimensions; NumPy would make many small ones."""
+    """The product x @ kernel, made at once over all leading dimensions; NumPy would make many small ones.
+
+    Args:
+        x: [..., in].
+        kernel: [in, out].
+    """
     return (x.reshape(-1, x.shape[-1]) @ kernel).reshape(*x.shape[:-1], kernel.shape[-1])
 
 
@@ -86,7 +103,9 @@ class Linear:
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """[..., in] -> [..., out]."""
         y = rows_times(x, params[f"{self.name}/kernel"])
-        return (y + params[f"{self.name}/bias"] if self.bias else y), x
+        if self.bias:
+            y += params[f"{self.name}/bias"]
+        return y, x
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
         """The kernel's gradient sums over every leading dimension."""
@@ -102,13 +121,19 @@ class Gelu:
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """Elementwise."""
-        phi = 0.5 * (1 + erf(x / math.sqrt(2)))
+        phi = erf(x / math.sqrt(2))
+        phi += 1
+        phi *= 0.5
         return x * phi, (x, phi)
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
         """Phi(x) + x * phi(x)."""
         x, phi = saved
-        return dy * (phi + x * np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi))
+        slope = np.exp(-0.5 * x * x)
+        slope *= x / math.sqrt(2 * math.pi)
+        slope += phi
+        slope *= dy
+        return slope
 
 
 @dataclasses.dataclass
@@ -120,9 +145,9 @@ class Norm:
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """(x - mean) / sqrt(variance + epsilon) * scale + bias."""
-        centred = x - x.mean(axis=-1, keepdims=True)
-        inverse = 1 / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + self.epsilon)
-        normal = centred * inverse
+        normal = x - x.mean(axis=-1, keepdims=True)
+        inverse = 1 / np.sqrt((normal * normal).mean(axis=-1, keepdims=True) + self.epsilon)
+        normal *= inverse
         return normal * params[f"{self.name}/scale"] + params[f"{self.name}/bias"], (normal, inverse)
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
@@ -150,37 +175,42 @@ class Flatten:
 
 @dataclasses.dataclass
 class Convolution:
-    """3x3, stride 1, same padding, on [batch, height, width, channels]."""
+    """3x3, stride 1, same padding, on [batch, height, width, channels].
+
+    Attributes:
+        name: The path of its parameters.
+        of_data: Whether its input is the data, whose gradient nobody needs.
+    """
 
     name: str
+    of_data: bool = False
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """Gathers the nine neighbours of every pixel, then multiplies once."""
-        padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
-        _, height, width, _ = x.shape
+        batch, height, width, channels = x.shape
+        padded = np.zeros((batch, height + 2, width + 2, channels))
+        padded[:, 1:-1, 1:-1] = x
         patches = np.concatenate(
             [padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)], axis=-1
         )
-        return Linear(self.name).forward(self._flat(params), patches)
+        kernel = params[f"{self.name}/kernel"]
+        y = rows_times(patches, kernel.reshape(-1, kernel.shape[-1]))
+        y += params[f"{self.name}/bias"]
+        return y, patches
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Scatters each neighbour's gradient back to where it was gathered."""
-        dpatches = Linear(self.name).backward(self._flat(params), saved, dy, gradients)
-        kernel = f"{self.name}/kernel"
-        gradients[kernel] = gradients[kernel].reshape(params[kernel].shape)
+        """Gives each neighbour its part back, where it was gathered."""
+        kernel, rows = params[f"{self.name}/kernel"], dy.reshape(-1, dy.shape[-1])
+        gradients[f"{self.name}/kernel"] = (saved.reshape(-1, saved.shape[-1]).T @ rows).reshape(kernel.shape)
+        gradients[f"{self.name}/bias"] = rows.sum(axis=0)
+        if self.of_data:
+            return dy
         batch, height, width, _ = dy.shape
-        channels = params[kernel].shape[2]
-        dpadded = np.zeros((batch, height + 2, width + 2, channels))
+        dpadded = np.zeros((batch, height + 2, width + 2, kernel.shape[2]))
         for i in range(3):
             for j in range(3):
-                part = (3 * i + j) * channels
-                dpadded[:, i : i + height, j : j + width] += dpatches[..., part : part + channels]
+                dpadded[:, i : i + height, j : j + width] += rows_times(dy, kernel[i, j].T)
         return dpadded[:, 1:-1, 1:-1]
-
-    def _flat(self, params: Arrays) -> Arrays:
-        """The parameters of the linear layer on patches that it is."""
-        kernel = params[f"{self.name}/kernel"]
-        return params | {f"{self.name}/kernel": kernel.reshape(-1, kernel.shape[-1])}
 
 
 class AveragePool:
@@ -188,8 +218,8 @@ class AveragePool:
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """Halves height and width."""
-        batch, height, width, channels = x.shape
-        return x.reshape(batch, height // 2, 2, width // 2, 2, channels).mean(axis=(2, 4)), None
+        rows = x[:, ::2] + x[:, 1::2]
+        return (rows[:, :, ::2] + rows[:, :, 1::2]) / 4, None
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
         """A quarter to each element of the window."""

@@ -20,10 +20,10 @@ def cross_entropy(logits: np.ndarray, targets: np.ndarray) -> tuple[float, np.nd
         The sum, and its gradient with respect to the logits.
     """
     shifted = logits - logits.max(axis=-1, keepdims=True)
-    exponentials = np.exp(shifted)
-    sums = exponentials.sum(axis=-1, keepdims=True)
     chosen = np.take_along_axis(shifted, targets[..., None], axis=-1)
-    gradient = exponentials / sums
+    gradient = np.exp(shifted)
+    sums = gradient.sum(axis=-1, keepdims=True)
+    gradient /= sums
     np.put_along_axis(gradient, targets[..., None], np.take_along_axis(gradient, targets[..., None], -1) - 1, axis=-1)
     return float((np.log(sums) - chosen).sum()), gradient
 
@@ -42,4 +42,22 @@ def binary_cross_entropy(logits: np.ndarray, targets: np.ndarray) -> tuple[float
     return float(loss.sum()), expit(logits) - targets
 
 
-LOSSES: Mapping[str, Loss] = {"cross_entropy": cross_entropy, "binary_cross_entropy": binary_cross_entropy}
+def mean_squared_error(outputs: np.ndarray, targets: np.ndarray) -> tuple[float, np.ndarray]:
+    """Sum of (output - target)^2.
+
+    Args:
+        outputs: [batch, outputs].
+        targets: [batch, outputs], real numbers.
+
+    Returns:
+        The sum, and its gradient with respect to the outputs.
+    """
+    error = outputs - targets
+    return float((error * error).sum()), 2 * error
+
+
+LOSSES: Mapping[str, Loss] = {
+    "cross_entropy": cross_entropy,
+    "binary_cross_entropy": binary_cross_entropy,
+    "mean_squared_error": mean_squared_error,
+}

@@ -5,7 +5,7 @@ from samestep.common.workload.models.mlp import MlpSpec
 
 
 def Mlp(spec: MlpSpec) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
-    """[batch, ...] -> logits [batch, classes]."""
+    """[batch, ...] -> [batch, outputs]."""
     layers: list[Layer] = [Flatten()]
     for layer in range(spec.layers):
         layers += [Linear(f"layers/{layer}"), Gelu()]

@@ -46,11 +46,12 @@ class Attention:
         """[B, T, D] -> [B, T, D]."""
         (q, x_BTD), (k, _), (v, _) = (part.forward(params, x) for part in (self.query, self.key, self.value))
         q_BHTK, k_BHTK, v_BHTK = (self._split(a) for a in (q, k, v))
-        scores_BHTT = q_BHTK @ k_BHTK.swapaxes(-1, -2) / math.sqrt(q_BHTK.shape[-1])
+        scores_BHTT = q_BHTK @ k_BHTK.swapaxes(-1, -2)
+        scores_BHTT /= math.sqrt(q_BHTK.shape[-1])
         if self.causal:
-            length = scores_BHTT.shape[-1]
-            scores_BHTT = np.where(np.tri(length, dtype=bool), scores_BHTT, -np.inf)
-        weights_BHTT = np.exp(scores_BHTT - scores_BHTT.max(axis=-1, keepdims=True))
+            scores_BHTT += np.where(np.tri(x.shape[1]), 0, -np.inf)
+        scores_BHTT -= scores_BHTT.max(axis=-1, keepdims=True)
+        weights_BHTT = np.exp(scores_BHTT, out=scores_BHTT)
         weights_BHTT /= weights_BHTT.sum(axis=-1, keepdims=True)
         mixed_BTD = self._merge(weights_BHTT @ v_BHTK)
         y, _ = self.output.forward(params, mixed_BTD)
@@ -62,8 +63,8 @@ class Attention:
         dmixed_BHTK = self._split(self.output.backward(params, mixed_BTD, dy, gradients))
         dweights_BHTT = dmixed_BHTK @ v_BHTK.swapaxes(-1, -2)
         dv_BHTK = weights_BHTT.swapaxes(-1, -2) @ dmixed_BHTK
-        dscores_BHTT = weights_BHTT * (dweights_BHTT - (dweights_BHTT * weights_BHTT).sum(axis=-1, keepdims=True))
-        dscores_BHTT /= math.sqrt(q_BHTK.shape[-1])
+        dweights_BHTT -= np.einsum("bhtu,bhtu->bht", dweights_BHTT, weights_BHTT)[..., None]
+        dscores_BHTT = weights_BHTT * dweights_BHTT / math.sqrt(q_BHTK.shape[-1])
         dq_BHTK = dscores_BHTT @ k_BHTK
         dk_BHTK = dscores_BHTT.swapaxes(-1, -2) @ q_BHTK
         parts = ((self.query, dq_BHTK), (self.key, dk_BHTK), (self.value, dv_BHTK))
@@ -79,7 +80,12 @@ class Attention:
 
 
 def Block(name: str, heads: int) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
-    """X + attention(norm(x)), then x + mlp(norm(x))."""
+    """X + attention(norm(x)), then x + mlp(norm(x)).
+
+    Args:
+        name: The path of the block's parameters.
+        heads: The number of attention heads.
+    """
     attention = Sequential([Norm(f"{name}/attention_norm"), Attention(f"{name}/attention", heads)])
     mlp = Sequential([Norm(f"{name}/mlp_norm"), Linear(f"{name}/mlp/up"), Gelu(), Linear(f"{name}/mlp/down")])
     return Sequential([Residual(attention), Residual(mlp)])

@@ -1,16 +1,23 @@
 """Whether a run can be started here, as asked: refused before any process starts."""
 
-from collections.abc import Mapping
+import dataclasses
+import os
 from pathlib import Path
 
-import numpy as np
-
 from samestep.common.catalog import require_row
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, Unavailable
+from samestep.common.files import memory_bytes
 from samestep.common.request import Launch
 from samestep.common.runtime.directory import refuse_taken
-from samestep.common.runtime.state_file import read_state
+from samestep.common.runtime.parent.limits import allow_open_files
+from samestep.common.runtime.parent.provenance import command
+from samestep.common.runtime.records import load_result
+from samestep.common.runtime.start import read_start
+from samestep.common.runtime.state_file import STATE
 from samestep.common.strategy import Run
+from samestep.common.workload.data.dataset import load
+from samestep.common.workload.data.user_notes import notes_on
+from samestep.common.workload.models.spec import num_params
 
 
 def check_launch(run: Run, launch: Launch) -> str:
@@ -27,13 +34,27 @@ def check_launch(run: Run, launch: Launch) -> str:
         ConfigError: The directory is taken, or the state to start from does not fit.
         Unavailable: The framework is not installed, or something else that the run needs is missing.
     """
-    note = _check_start(run, launch)
+    processes = len(run.strategy.topology(run))
+    notes = [] if launch.data is None else notes_on(launch.data, run.workload.model, load(run.workload.data))
+    notes.append(_check_start(run, launch))
     if launch.out is not None:
         refuse_taken(Path(launch.out))
     require_row(run.framework, run.strategy.name)  # late: a wrong request is wrong on every machine
     if not launch.prepare:
+        _check_memory(run)
+        allow_open_files(processes)
         run.strategy.available(run)
-    return note
+    return "\n".join(filter(None, notes))
+
+
+def _check_memory(run: Run) -> None:
+    """Refuses a run for whose weights this machine has too little memory."""
+    needed = 8 * num_params(run.workload.model)  # every process draws all initial weights, in float64
+    if needed > memory_bytes() and not run.strategy.compiled_cores(run.options):
+        raise Unavailable(
+            f"the weights of {run.workload.name} take {needed / 2**30:.3g} GiB when they are drawn, and this machine has "
+            f"{memory_bytes() / 2**30:.3g} GiB; choose smaller sizes, or --prepare the run for another machine."
+        )
 
 
 def _check_start(run: Run, launch: Launch) -> str:
@@ -42,31 +63,20 @@ def _check_start(run: Run, launch: Launch) -> str:
         return ""
     if run.strategy.compiled_cores(run.options):
         raise ConfigError(f"{run.name} compiles here and trains nothing to continue; leave out --start-from.")
-    state = read_state(Path(launch.start_from))
     given = f"--start-from {launch.start_from}"
-    if state.step >= run.steps:
-        raise ConfigError(f"{given} is at step {state.step}; --steps counts from zero, give more than {state.step}.")
-    held, wanted = _shapes(state.params), {name: param.shape for name, param in run.workload.model.params().items()}
-    for name in {**wanted, **held}:
-        if held.get(name) != wanted.get(name):
-            raise ConfigError(
-                f"{given} holds another model: its {name} is {_spell(held.get(name))}, that of {run.workload.name} is "
-                f"{_spell(wanted.get(name))}; give the --workload that its config.json names."
-            )
-    if set(state.slots) != set(run.optimizer.slots):
-        raise ConfigError(
-            f"{given} holds {', '.join(state.slots) or 'no slots'}, but {run.optimizer.name} continues from "
-            f"{', '.join(run.optimizer.slots)}; give the --optimizer that its config.json names."
-        )
+    _refuse_stateless(Path(launch.start_from), given)
+    state = read_start(run, launch.start_from)
     if state.local and len(state.local) != run.num_devices:
         kept = ", ".join(dict.fromkeys(name for arrays in state.local for name in arrays))
         return f"{given} has local state ({kept}) of {len(state.local)} devices; on {run.num_devices} it starts anew."
     return ""
 
 
-def _shapes(params: Mapping[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
-    return {name: value.shape for name, value in params.items()}
-
-
-def _spell(shape: tuple[int, ...] | None) -> str:
-    return "not there" if shape is None else str(list(shape))
+def _refuse_stateless(directory: Path, given: str) -> None:
+    """Refuses a run that trained but did not keep its state, with the line that keeps it."""
+    if os.path.exists(directory / STATE) or not os.path.exists(directory / "result.json"):  # no error for a long path
+        return
+    result = load_result(directory)
+    if result.status != "compiled":
+        again = command(dataclasses.replace(result.config, keep_state=True))
+        raise ConfigError(f"{given} holds a run that did not keep its state; repeat it and start from there: {again}")

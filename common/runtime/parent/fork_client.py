@@ -1,8 +1,10 @@
 """The parent's side of a fork server."""
 
+import contextlib
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,6 +15,8 @@ from pathlib import Path
 from samestep.common.catalog import framework_info, require
 from samestep.common.errors import WorkerFailed
 from samestep.common.runtime.fork_protocol import Answer, Command
+from samestep.common.runtime.parent.memory import MemoryKills
+from samestep.common.runtime.parent.obituary import ending
 
 START_SECONDS = 120.0
 
@@ -20,13 +24,14 @@ START_SECONDS = 120.0
 class ForkClient:
     """One framework, imported once, ready to fork workers."""
 
-    def __init__(self, framework: str, threads: int, worker: str) -> None:
+    def __init__(self, framework: str, threads: int, worker: str, scratch: str) -> None:
         """Starts the server and returns at once.
 
         Args:
             framework: A key of FRAMEWORKS.
             threads: For the libraries that read it when they are imported.
             worker: The module whose `main` each worker runs.
+            scratch: Where the frameworks put temporary files, which nobody else removes: workers end without clean-up.
 
         Raises:
             Unavailable: The framework is not installed.
@@ -39,7 +44,10 @@ class ForkClient:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env=os.environ | _thread_environment(threads) | dict(framework_info(framework).environment),
+            env=os.environ
+            | _thread_environment(threads)
+            | dict(framework_info(framework).environment)
+            | {"TMPDIR": scratch},
             start_new_session=True,  # Ctrl-C reaches the parent alone, which then stops everything in order
         )
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -48,6 +56,7 @@ class ForkClient:
         self._pending = b""
         self._count = 0
         self._ready = False
+        self._memory_kills = MemoryKills()
         self.pids: dict[int, int] = {}
 
     @property
@@ -61,17 +70,28 @@ class ForkClient:
         Raises:
             WorkerFailed: The import failed, or took too long.
         """
-        deadline = time.monotonic() + START_SECONDS
-        while not self._ready:
-            if time.monotonic() > deadline:
-                raise WorkerFailed(
-                    f"importing {self._framework} took more than {START_SECONDS:.0f} s{self._last_words()}"
-                )
-            for answer in self.poll(0.5):
-                self._ready |= "ready" in answer
+        if not self._ready:
+            self._wait_for("ready", f"importing {self._framework}")
+            self._ready = True
 
-    def start_worker(self, directory: Path, log: Path, environment: Mapping[str, str]) -> int:
+    def make_network(self) -> str:
+        """Makes a private network, in place of the last one, for the workers of a run.
+
+        Returns:
+            Why this machine allows none, or "": the workers will then be alone with each other.
+        """
+        self.wait_ready()
+        self._send({"network": True})
+        return self._wait_for("network", "making a private network")["network"]
+
+    def start_worker(self, directory: Path, log: Path, environment: Mapping[str, str], private: bool) -> int:
         """Forks a worker.
+
+        Args:
+            directory: Of the run.
+            log: Where its output goes.
+            environment: Added to the server's.
+            private: Whether it enters the private network that was last made, if there is one.
 
         Returns:
             Its number, by which `poll` reports its end.
@@ -79,12 +99,23 @@ class ForkClient:
         self.wait_ready()
         self._count += 1
         self._send(
-            {"start": self._count, "directory": str(directory), "log": str(log), "environment": dict(environment)}
+            {
+                "start": self._count,
+                "directory": str(directory.absolute()),  # the server may have been started elsewhere
+                "log": str(log.absolute()),
+                "environment": dict(environment),
+                "private": private,
+            }
         )
         return self._count
 
     def signal_worker(self, number: int, signal_number: int) -> None:
-        """Sends a signal to a worker that has not ended."""
+        """Sends a signal to a worker that has not ended.
+
+        Args:
+            number: The worker's number, as `start_worker` returned it.
+            signal_number: The signal to send.
+        """
         self._send({"signal": number, "number": int(signal_number)})
 
     def poll(self, seconds: float) -> list[Answer]:
@@ -96,8 +127,7 @@ class ForkClient:
         select.select([self._answers], [], [], seconds)
         chunk = self._answers.read()
         if chunk == b"":
-            self._process.wait()
-            raise WorkerFailed(f"the {self._framework} server ended unasked{self._last_words()}")
+            raise self._death()
         *lines, self._pending = (self._pending + (chunk or b"")).split(b"\n")
         answers: list[Answer] = [json.loads(line) for line in lines]
         for answer in answers:
@@ -105,9 +135,31 @@ class ForkClient:
                 self.pids[answer["started"]] = answer["pid"]
         return answers
 
+    def is_stopped(self, number: int) -> bool:
+        """Whether a worker is stopped, as SIGSTOP or a debugger does it."""
+        try:
+            state = Path(f"/proc/{self.pids[number]}/stat").read_text().rpartition(") ")[2][:1]
+        except (KeyError, OSError):
+            return False
+        return state in ("T", "t")
+
+    def ending(self, number: int, code: int) -> str:
+        """How a worker ended, in words.
+
+        Args:
+            number: The worker's number.
+            code: As the server reported it.
+        """
+        return self._ending(self.pids.get(number, 0), code)
+
+    def _ending(self, pid: int, code: int) -> str:
+        reason = self._memory_kills.explain(pid) if code == -signal.SIGKILL else ""
+        return f"was killed {reason}" if reason else ending(code)
+
     def close(self) -> None:
         """Ends the server and whatever it started."""
-        self._commands.close()
+        with contextlib.suppress(BrokenPipeError):  # of a server that was killed, with a command still unread
+            self._commands.close()
         try:
             self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
@@ -116,12 +168,28 @@ class ForkClient:
         self._answers.close()
         self._log.close()
 
+    def _wait_for(self, kind: str, what: str) -> Answer:
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            for answer in self.poll(0.5):
+                if kind in answer:
+                    return answer
+        raise WorkerFailed(f"{what} took more than {START_SECONDS:.0f} s{self._last_words()}")
+
     def _send(self, command: Command) -> None:
         try:
             self._commands.write(json.dumps(command).encode() + b"\n")
             self._commands.flush()
         except BrokenPipeError:
-            raise WorkerFailed(f"the {self._framework} server ended unasked{self._last_words()}") from None
+            raise self._death() from None
+
+    def _death(self) -> WorkerFailed:
+        """What is said of a server that ended although nobody asked it to; its workers die with it."""
+        self._process.wait()
+        words = self._last_words() or ": its log is empty"
+        return WorkerFailed(
+            f"the {self._framework} fork server {self._ending(self._process.pid, self._process.returncode)}{words}"
+        )
 
     def _last_words(self) -> str:
         self._log.seek(0)

@@ -1,10 +1,11 @@
 """Starts a run's processes, watches them, and turns what they leave into a result."""
 
+import contextlib
 import dataclasses
 import datetime
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,12 +16,13 @@ from samestep.common.request import Launch
 from samestep.common.run import as_config
 from samestep.common.runtime.directory import open_run, read_losses, refuse_taken, write_error
 from samestep.common.runtime.parent import verdict
+from samestep.common.runtime.parent.curves import Curve, read_curve
 from samestep.common.runtime.parent.fork_client import ForkClient
-from samestep.common.runtime.parent.network import HOST, free_ports
+from samestep.common.runtime.parent.network import HOST, bypass_proxies, isolate
 from samestep.common.runtime.parent.watch import Progress, Watch
 from samestep.common.runtime.records import Measured, RunResult, adapter
-from samestep.common.runtime.state_file import read_state
-from samestep.common.runtime.topology import LAUNCHED_AT, fill_in
+from samestep.common.runtime.state_file import read_state, write_state
+from samestep.common.runtime.topology import LAUNCHED_AT, UNEVALUATED, fill_in
 from samestep.common.strategy import Run
 
 WORKER = "samestep.common.runtime.worker.worker"
@@ -38,7 +40,7 @@ class Launcher:
         self._worker = worker
         self._servers: dict[tuple[str, int], ForkClient] = {}
         self.last_run: Path | None = None
-        self._scratch = tempfile.TemporaryDirectory(prefix="samestep-")
+        self._scratch = tempfile.TemporaryDirectory(prefix="samestep-", ignore_cleanup_errors=True)
 
     def __enter__(self) -> Self:
         return self
@@ -51,7 +53,12 @@ class Launcher:
         self._scratch.cleanup()
 
     def warm(self, frameworks: Iterable[str], threads: int = 1) -> None:
-        """Imports frameworks ahead of their first run, side by side, so that no run is timed beside an import."""
+        """Imports frameworks ahead of their first run, side by side, so that no run is timed beside an import.
+
+        Args:
+            frameworks: The frameworks to import.
+            threads: The number of threads per device of the runs to come.
+        """
         servers = [self._server(framework, threads) for framework in frameworks]
         for server in servers:
             server.wait_ready()
@@ -85,10 +92,11 @@ class Launcher:
         seconds = time.time() - launched_at
 
         def replay(steps: int) -> tuple[list[float], TrainState]:
-            again, shorter = self._scratch_directory(), dataclasses.replace(run, steps=steps)
-            open_run(again, as_config(shorter, launch))
-            self.execute(again, shorter, launch, environment=environment)
-            return read_losses(again), read_state(again)
+            shorter = dataclasses.replace(run, steps=steps)
+            with self._scratch_directory() as again:
+                open_run(again, as_config(shorter, launch))
+                self.execute(again, shorter, launch, environment={**(environment or {}), UNEVALUATED: "1"})
+                return read_losses(again), read_state(again)
 
         try:
             return verdict.finish(directory, run, launch, seconds, self.run_oracle, replay)
@@ -96,6 +104,9 @@ class Launcher:
             failure = WorkerFailed(f"the run in {directory} trained, but its result cannot be written: {error}")
             write_error(directory, "parent", failure)
             raise failure from None
+        except KeyboardInterrupt as interrupt:
+            write_error(directory, "parent", _interrupted(directory, interrupt))
+            raise
         except BaseException as error:
             write_error(directory, "parent", error)
             raise
@@ -123,21 +134,24 @@ class Launcher:
             SamestepError: A process failed; nothing is left running.
         """
         specs = run.strategy.topology(run)
-        addresses = [(HOST, port) for port in free_ports(len(specs))]
-        shared = {LAUNCHED_AT: str(launched_at or time.time()), **(environment or {})}
+        shared = {LAUNCHED_AT: str(launched_at or time.time()), **bypass_proxies(), **(environment or {})}
         try:
             server = self._server(run.framework, run.threads)
-            watch = Watch(directory, run.framework, launch.timeout_seconds, server, {}, progress)
+            meet = any(spec.environment for spec in specs)
+            private, ports = isolate(server, run.framework, len(specs)) if meet else (False, [])
+            independent = not run.strategy.synchronous(run.options)
+            watch = Watch(directory, run.framework, launch.timeout_seconds, server, {}, progress, independent)
             try:
                 for spec in specs:
-                    own = shared | fill_in(spec, addresses)
-                    watch.processes[server.start_worker(directory, directory / f"{spec.role}.log", own)] = spec
+                    own = shared | fill_in(spec, [(HOST, port) for port in ports])
+                    log = directory / f"{spec.role}.log"
+                    watch.processes[server.start_worker(directory, log, own, private)] = spec
             except BaseException:
                 watch.stop()
                 raise
             watch.wait()
-        except KeyboardInterrupt:
-            write_error(directory, "parent", WorkerFailed(f"the run in {directory} was interrupted"), first=False)
+        except KeyboardInterrupt as interrupt:
+            write_error(directory, "parent", _interrupted(directory, interrupt), first=False)
             raise
         except SamestepError as error:
             write_error(directory, "parent", error, first=False)
@@ -147,44 +161,35 @@ class Launcher:
         key = (framework, threads)
         if key not in self._servers or not self._servers[key].alive:
             worker = self._worker if framework != "numpy" else WORKER
-            self._servers[key] = ForkClient(framework, threads, worker)
+            self._servers[key] = ForkClient(framework, threads, worker, self._scratch.name)
             adapter(Measured)  # made while the server imports its framework
         return self._servers[key]
 
-    def _scratch_directory(self) -> Path:
-        return Path(tempfile.mkdtemp(dir=self._scratch.name))
+    @contextlib.contextmanager
+    def _scratch_directory(self) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory(dir=self._scratch.name) as directory:
+            yield Path(directory)
 
-    def run_oracle(self, run: Run, launch: Launch, budget_seconds: float | None) -> Path | None:
+    def run_oracle(self, run: Run, launch: Launch, state: TrainState | None) -> Curve:
         """Runs the oracle in a scratch directory.
 
         Args:
             run: The oracle's.
             launch: How to start it.
-            budget_seconds: How long it may take; None: as long as it needs.
-
-        Returns:
-            The directory; None if it would have taken longer than the budget.
+            state: What it continues; None: where the run itself starts.
         """
-        directory = open_run(self._scratch_directory(), as_config(run, launch))
-        started = time.monotonic()
-        trained, taken = 0.0, 0
-
-        def check_budget(step: int, losses: list[float], seconds: float) -> None:
-            nonlocal trained, taken
-            trained, taken = trained + seconds, taken + len(losses)
-            projected = time.monotonic() - started + trained / taken * (run.steps - step)
-            if budget_seconds is not None and taken > 1 and projected > budget_seconds:
-                raise _OverBudget
-
-        try:
-            self.execute(directory, run, launch, check_budget)
-        except _OverBudget:
-            return None
-        return directory
+        with self._scratch_directory() as directory:
+            if state is not None:
+                write_state(directory, state)
+                launch = dataclasses.replace(launch, start_from=str(directory))
+            open_run(directory, as_config(run, launch))
+            self.execute(directory, run, launch, environment={UNEVALUATED: "1"})
+            return read_curve(directory)
 
 
-class _OverBudget(Exception):
-    """The oracle would take longer than it may."""
+def _interrupted(directory: Path, interrupt: KeyboardInterrupt) -> WorkerFailed:
+    by = f" by {interrupt}" if interrupt.args else ""
+    return WorkerFailed(f"the run in {directory} was interrupted{by}")
 
 
 def prepare(run: Run, launch: Launch) -> Path:

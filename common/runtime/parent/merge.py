@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from samestep.common.evidence.metrics import METRICS
 from samestep.common.evidence.parity import Parity
-from samestep.common.evidence.statistics import median_interval
 from samestep.common.request import Launch
 from samestep.common.run import as_config
 from samestep.common.runtime.parent.provenance import command, git_commit, machine
@@ -72,9 +71,9 @@ def _time(run: Run, first: Measured) -> tuple[float | None, Throughput | None, f
     first_step, *timed = per_step or [0.0]
     if not timed:
         return None, None, None
-    median, low, high = median_interval([run.batch_size / seconds for seconds in timed])
-    step_median = statistics.median(timed)
-    return step_median, Throughput(median, low, high, len(timed)), first_step - step_median
+    step_median, rates = statistics.median(timed), [run.batch_size / seconds for seconds in timed]
+    throughput = Throughput(statistics.median(rates), min(rates), max(rates), len(rates))
+    return step_median, throughput, first_step - step_median
 
 
 def _device_rows(measured: Measured) -> list[DeviceRow]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,18 +13,16 @@ from samestep.common.evidence.parity import Parity, judge, not_judged
 from samestep.common.mesh import Mesh
 from samestep.common.program import TrainState
 from samestep.common.request import FRAMEWORKS, Launch
-from samestep.common.runtime.directory import read_losses, write_json
-from samestep.common.runtime.parent.curves import curve_path, keep_curve
+from samestep.common.runtime.directory import write_json
+from samestep.common.runtime.parent.curves import Curve, Oracle, curve_folder, keep_curve, reach_curve, read_curve
 from samestep.common.runtime.parent.merge import merge
 from samestep.common.runtime.process_file import DONE, read_life, read_measured
 from samestep.common.runtime.records import Measured, RunResult
-from samestep.common.runtime.state_file import read_state
+from samestep.common.runtime.state_file import read_state, remove_state
 from samestep.common.strategy import NoOptions, Run
 from samestep.common.workload.initial import init
 
 ORACLE = "numpy:oracle"
-Oracle = Callable[[Run, Launch, float | None], Path | None]
-"""Runs the oracle; None if it would take longer than so many seconds."""
 Replay = Callable[[int], tuple[list[float], TrainState]]
 """Repeats the run up to a step: its losses and its state there."""
 
@@ -46,8 +45,10 @@ def finish(
     result = merge(run, launch, measured, parity)
     write_json(directory / "result.json", result)
     (directory / "error.json").unlink(missing_ok=True)
-    if run.name == ORACLE:
-        keep_curve(directory, curve_path(run, launch, result.dataset_sha256))
+    if run.name == ORACLE and launch.needs_state:
+        keep_curve(read_curve(directory), run, launch, curve_folder(run, launch, result.dataset_sha256))
+    if not launch.keep_state and parity.passed is not False:  # a wrong state is evidence
+        remove_state(directory)
     return result
 
 
@@ -97,12 +98,11 @@ def _judge(
 ) -> Parity:
     if reason := _why_not_judged(run, launch):
         return not_judged(reason)
-    reference = _reference(run, launch, measured.dataset_sha256, None if launch.parity else seconds, oracle)
-    if reference is None:
-        return not_judged(f"the oracle would take longer than the run's own {seconds:.0f} s; --parity waits for it")
-    first, losses = measured.first_step, measured.losses
-    reached, wanted = read_state(directory).params, read_state(reference).params
-    parity = judge(ORACLE, run.dtype, first, losses, read_losses(reference), reached, wanted)
+    curve = _reference(run, launch, measured, seconds, oracle)
+    first, count = measured.first_step, min(len(measured.losses), len(curve.losses))
+    wanted = curve.state.params if curve.state.step == run.steps else None
+    reached, losses = read_state(directory).params, measured.losses[:count]
+    parity = judge(ORACLE, run.dtype, first, losses, curve.losses[:count], reached, wanted)
     if parity.passed or replay is None:
         return parity
     diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
@@ -123,17 +123,10 @@ def _why_not_judged(run: Run, launch: Launch) -> str:
     return ""
 
 
-def _reference(
-    run: Run, launch: Launch, dataset_sha256: str, budget_seconds: float | None, oracle: Oracle
-) -> Path | None:
-    path = curve_path(oracle_of(run), launch, dataset_sha256)
-    if (path / "state.npz").exists():
-        return path
+def _reference(run: Run, launch: Launch, measured: Measured, seconds: float, oracle: Oracle) -> Curve:
+    """The oracle's curve: to the run's end with `--parity`, otherwise as far as the run's own time allows."""
     patient = dataclasses.replace(launch, out=None, timeout_seconds=max(launch.timeout_seconds, 60.0))
-    directory = oracle(oracle_of(run), patient, budget_seconds)
-    if directory is not None:
-        keep_curve(directory, path)
-    return directory
+    return reach_curve(oracle_of(run), patient, measured, math.inf if launch.parity else seconds, oracle)
 
 
 def oracle_of(run: Run) -> Run:
@@ -150,7 +143,12 @@ def oracle_of(run: Run) -> Run:
 
 
 def initial_state(run: Run, launch: Launch) -> TrainState:
-    """The state that the run starts from."""
+    """The state that the run starts from.
+
+    Args:
+        run: What is trained.
+        launch: How it is started; it names the run to continue, if there is one.
+    """
     if launch.start_from is not None:
         return read_state(Path(launch.start_from))
     params = init(run.workload.model, run.seed)

@@ -12,11 +12,14 @@ from samestep.common.catalog import framework_info
 from samestep.common.errors import ERRORS, WorkerFailed
 from samestep.common.runtime.directory import read_error
 from samestep.common.runtime.parent.fork_client import ForkClient
-from samestep.common.runtime.process_file import DONE, Life, read_life
-from samestep.common.runtime.stack_dumps import CRASH, DUMP_SIGNAL, Frame, crash_frame, sole_straggler, worker_frame
+from samestep.common.runtime.parent.obituary import last_lines, obituary, read_log
+from samestep.common.runtime.parent.pulses import Pulse, Pulses
+from samestep.common.runtime.process_file import DONE, read_life
+from samestep.common.runtime.stack_dumps import DUMP_SIGNAL, Frame, Stack, sole_straggler, waits, worker_stack
 from samestep.common.strategy import ProcessSpec
 
-POLL_SECONDS = 0.05
+POLL_SECONDS = 0.2
+"""How often progress is looked at; the end of a process is told at once."""
 GRACE_SECONDS = 1.0
 """How long the other processes may still end once one has failed: the first cause may come second."""
 STOP_SECONDS = 2.0
@@ -42,6 +45,7 @@ class Watch:
         server: What started the processes.
         processes: Worker number -> its spec.
         progress: Called at every window's end.
+        independent: Whether ranks do not wait for each other, so that each has a deadline of its own.
     """
 
     directory: Path
@@ -50,12 +54,18 @@ class Watch:
     server: ForkClient
     processes: dict[int, ProcessSpec]
     progress: Progress | None = None
+    independent: bool = False
     codes: dict[int, int] = dataclasses.field(default_factory=dict)
     _stopping: bool = False
     _spared: set[int] = dataclasses.field(default_factory=set)
     _released: set[int] = dataclasses.field(default_factory=set)
+    _asked: set[tuple[int, float]] = dataclasses.field(default_factory=set)
+    _said: dict[int, str] = dataclasses.field(default_factory=dict)
     _read: int = 0
-    _changed: float = dataclasses.field(default_factory=time.time)
+
+    def __post_init__(self) -> None:
+        self._pulses = Pulses(self.directory)
+        self._module = framework_info(self.framework).module
 
     def wait(self) -> None:
         """Returns when every process that does not merely serve has ended well.
@@ -108,7 +118,7 @@ class Watch:
                 if code and not self._stopping and self._can_spare(worker):
                     self._spared.add(worker)
                     spec = self.processes[worker]
-                    what = f"{spec.role} {_ending(code)}; the run goes on without it (log: {self.directory / spec.role}.log)"
+                    what = f"{spec.role} {self._ending(worker)}; the run goes on without it (log: {self._log(worker)})"
                     print(f"samestep: {what}", file=sys.stderr)
 
     def _drain(self, seconds: float) -> None:
@@ -118,92 +128,100 @@ class Watch:
 
     def _tail(self) -> None:
         path = self.directory / "metrics.jsonl"
-        if not path.exists():
-            return
-        with path.open() as file:
-            file.seek(self._read)
-            while (line := file.readline()).endswith("\n"):
-                self._read = file.tell()
-                values = json.loads(line)
-                if self.progress is not None:
-                    self.progress(values["step"], values["losses"], values["seconds"])
+        try:
+            with path.open() as file:
+                file.seek(self._read)
+                while (line := file.readline()).endswith("\n"):
+                    self._read = file.tell()
+                    values = json.loads(line)
+                    if self.progress is not None:
+                        self.progress(values["step"], values["losses"], values["seconds"])
+        except FileNotFoundError:
+            return  # not there yet, or no longer
+        except (ValueError, KeyError, TypeError):
+            raise WorkerFailed(f"{path} is damaged; the run was at step {self._pulses.step}") from None
 
     def _failure(self) -> BaseException:
+        if not self.directory.exists():
+            return WorkerFailed(f"{self.directory} was removed while the run was at step {self._pulses.step}")
         failed = self._failed()
         role, left = read_error(self.directory) or ("", None)
         if left is not None and not isinstance(left, WorkerFailed):
             return left  # ours: its one line says it all, and no other's death brings it about
         for worker in failed:
             if self.codes[worker] not in _REPORTING_CODES:  # the errors of the others are consequences
-                return WorkerFailed(self._obituary(worker, _ending(self.codes[worker])))
+                return WorkerFailed(self._obituary(worker, self._ending(worker)))
+        for worker in self.processes:
+            if worker not in self.codes and self.server.is_stopped(worker):  # which its peers lost patience with
+                return WorkerFailed(self._obituary(worker, "is stopped, as by SIGSTOP"))
         worker = next((w for w in failed if self.processes[w].role == role), failed[0])
-        ending = _ending(self.codes[worker])
-        return WorkerFailed(self._obituary(worker, f"{ending}: {left}" if left is not None else ending))
+        end = self._ending(worker)
+        return WorkerFailed(self._obituary(worker, f"{end}: {left}" if left is not None else end))
 
     def _check_deadlines(self) -> None:
-        now = time.time()
-        lives = {worker: read_life(self.directory, spec.role) for worker, spec in self.processes.items()}
-        self._release(lives, now)
+        pulses = self._pulses.take({worker: spec.role for worker, spec in self.processes.items()})
+        self._release(pulses)
         working = [worker for worker, spec in self.processes.items() if not spec.serves]
-        changed = max([self._changed, *(lives[worker].seen for worker in working)])  # servers show life in any case
-        first_step = any(life.phase == "first step" for life in lives.values())
+        if all(worker in self.codes for worker in working):
+            return  # the last of them has just ended
+        first_step = any(pulse.life.phase == "first step" for pulse in pulses.values())
         limit = self.timeout_seconds * (FIRST_STEP_FACTOR if first_step else 1)
-        if now - changed > limit:
-            if all(worker in self.codes for worker in working):
-                return  # the last of them has just ended
-            silent = [w for w in lives if w not in self.codes and now - lives[w].seen > limit / 2]
-            logged = {worker: last_lines(_read(self._log(worker))) for worker in silent}
-            frames = self._dump_stacks(silent)
-            worker = sole_straggler(frames, framework_info(self.framework).module)
-            if worker is None:
-                # A server shows every second that it is alive: a silent one is what the others wait for.
-                worker = min(silent, key=lambda w: (not self.processes[w].serves, lives[w].seen))
-            what = f"made no progress for {limit:g} s" if lives[worker].seen else f"never started within {limit:g} s"
-            advice = f"{what}; give more time with --timeout-seconds"
-            raise WorkerFailed(self._obituary(worker, advice, frames[worker], logged[worker]))
+        silent = {w: p for w, p in pulses.items() if w not in self.codes and p.silent_seconds > limit / 2}
+        if min(pulses[worker].silent_seconds for worker in working) > limit:  # servers show life in any case
+            raise self._hang(silent, limit, self._dump_stacks(list(silent)))
+        overdue = [w for w in working if self.independent and w in silent and silent[w].silent_seconds > limit]
+        for worker in overdue:
+            if (moment := (worker, silent[worker].life.seen)) not in self._asked:
+                self._asked.add(moment)
+                stacks = self._dump_stacks([worker])
+                if not waits(stacks[worker], self._module):  # at a window's end, a rank may well wait for a slow one
+                    raise self._hang(silent, limit, stacks)
 
-    def _release(self, lives: Mapping[int, Life], now: float) -> None:
+    def _hang(self, silent: Mapping[int, Pulse], limit: float, stacks: Mapping[int, Stack]) -> WorkerFailed:
+        """The error that names the process which the others wait for.
+
+        Args:
+            silent: The processes that show no progress.
+            limit: For how many seconds.
+            stacks: Of those that may be named.
+        """
+        stopped = [worker for worker in stacks if self.server.is_stopped(worker)]
+        worker = stopped[0] if stopped else sole_straggler(stacks, self._module)
+        if worker is None:
+            # A server shows every second that it is alive: a silent one is what the others wait for.
+            worker = min(
+                stacks, key=lambda w: (bool(stacks[w]), not self.processes[w].serves, -silent[w].silent_seconds)
+            )
+        what = f"made no progress for {limit:g} s" if silent[worker].life.seen else f"never started within {limit:g} s"
+        advice = "it is stopped, as by SIGSTOP" if stopped else "give more time with --timeout-seconds"
+        at = stacks[worker][0] if stacks[worker] else None
+        return WorkerFailed(self._obituary(worker, f"{what}; {advice}", at, self._said[worker]))
+
+    def _release(self, pulses: Mapping[int, Pulse]) -> None:
         """Ends those that do not leave although all there is to measure has been written."""
         here = [w for w, spec in self.processes.items() if w not in self.codes and not spec.serves]
         patience = min(TEARDOWN_SECONDS, self.timeout_seconds / 2)
-        idle = all(lives[w].phase == DONE and now - lives[w].seen > patience for w in here)
+        idle = all(pulses[w].life.phase == DONE and pulses[w].silent_seconds > patience for w in here)
         if here and idle and not self._released:
             self._dump_stacks(here)
             self._released.update(here)
             for worker in here:
                 self.server.signal_worker(worker, signal.SIGKILL)
 
-    def _dump_stacks(self, workers: Sequence[int]) -> dict[int, Frame | None]:
-        """Has processes write the stacks of all their threads to their logs."""
+    def _dump_stacks(self, workers: Sequence[int]) -> dict[int, Stack]:
+        """Has processes write the stacks of all their threads to their logs; `_said` is how the logs ended before."""
         ends = {worker: log.stat().st_size if (log := self._log(worker)).exists() else 0 for worker in workers}
+        self._said |= {worker: last_lines(read_log(self._log(worker))) for worker in workers}
         for worker in workers:
             self.server.signal_worker(worker, DUMP_SIGNAL)
         self._drain(DUMP_SECONDS)
-        return {worker: worker_frame(_read(self._log(worker), end)) for worker, end in ends.items()}
+        return {worker: worker_stack(read_log(self._log(worker), end)) for worker, end in ends.items()}
+
+    def _ending(self, worker: int) -> str:
+        return self.server.ending(worker, self.codes[worker])
 
     def _log(self, worker: int) -> Path:
         return self.directory / f"{self.processes[worker].role}.log"
 
     def _obituary(self, worker: int, what: str, at: Frame | None = None, said: str | None = None) -> str:
-        spec, log = self.processes[worker], self._log(worker)
-        text, _, stacks = _read(log).partition(CRASH)
-        at = at or crash_frame(stacks)
-        life = read_life(self.directory, spec.role)
-        where = f" (phase: {life.phase}, step {life.step}{f', at {at}' if at else ''})" if life.phase else ""
-        return f"{spec.role} {what}{where}; log: {log}.{last_lines(text) if said is None else said}"
-
-
-def _ending(code: int) -> str:
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-
-
-def _read(log: Path, start: int = 0) -> str:
-    try:
-        return log.read_bytes()[start:].decode(errors="replace")
-    except OSError:
-        return ""
-
-
-def last_lines(text: str, count: int = 3) -> str:
-    """The last lines of a log, indented below the message they explain and cut at 300 characters; "" if there are none."""
-    return "".join(f"\n    {line[:300]}" for line in text.rstrip().splitlines()[-count:])
+        return obituary(self.directory, self.processes[worker].role, what, at, said)

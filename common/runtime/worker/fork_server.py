@@ -7,6 +7,7 @@ Nothing but imports happens before a fork: no tensor, no context, one thread. Wh
 what it started and ends; a worker whose server dies is killed by the kernel.
 """
 
+import contextlib
 import ctypes
 import gc
 import importlib
@@ -16,9 +17,11 @@ import selectors
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
 
 from samestep.common.catalog import framework_info
 from samestep.common.runtime.fork_protocol import Answer, Command
+from samestep.common.runtime.worker.private_network import NetworkMaker, enter_network
 
 _PR_SET_PDEATHSIG = 1
 
@@ -27,10 +30,12 @@ class ForkServer:
     """Forks workers on command, and reports how they end."""
 
     def __init__(self, worker: str) -> None:
+        self._maker = NetworkMaker()
         self._answers = os.fdopen(os.dup(1), "w", buffering=1)
         os.dup2(2, 1)  # whatever a library prints goes to the log
         self._worker = importlib.import_module(worker)
         self._pids: dict[int, int] = {}
+        self._network: Sequence[int] = ()
         self._libc = ctypes.CDLL(None)
         self._wakeup, write = os.pipe()
         os.set_blocking(self._wakeup, False)
@@ -68,8 +73,21 @@ class ForkServer:
                 self._become_worker(command)
             self._pids[command["start"]] = pid
             self._answer({"started": command["start"], "pid": pid})
+        elif "network" in command:
+            self._answer({"network": self._renew_network()})
         elif command["signal"] in self._pids:  # not yet reaped, so that the pid is still its own
             os.kill(self._pids[command["signal"]], command["number"])
+
+    def _renew_network(self) -> str:
+        """Makes a private network in the place of the last run's; returns why there is none, or ""."""
+        for descriptor in self._network:
+            os.close(descriptor)
+        self._network = ()
+        try:
+            self._network = self._maker.make()
+        except OSError as error:
+            return str(error)
+        return ""
 
     def _reap(self) -> None:
         for number, pid in list(self._pids.items()):
@@ -90,13 +108,16 @@ class ForkServer:
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(log, 1)
             os.dup2(log, 2)
+            if command["private"]:
+                enter_network(self._network)
             os.environ.update(command["environment"])
             code = self._worker.main([command["directory"]])
         except BaseException:
             traceback.print_exc()
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(OSError):  # a log on a disk that is full
+                    stream.flush()
             os._exit(code)
 
     def _answer(self, values: Answer) -> None:
@@ -104,7 +125,12 @@ class ForkServer:
 
 
 def main(framework: str, worker: str = "samestep.common.runtime.worker.worker") -> None:
-    """Imports the framework and serves."""
+    """Imports the framework and serves.
+
+    Args:
+        framework: The framework to import.
+        worker: The module whose `main` is each worker's.
+    """
     server = ForkServer(worker)
     for module in framework_info(framework).preload:
         importlib.import_module(module)

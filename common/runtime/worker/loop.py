@@ -1,29 +1,34 @@
 """The one training loop: the same code for every strategy of every framework, the oracle included."""
 
+import array
 import dataclasses
 import itertools
 import json
 import math
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from pathlib import Path
 
 import numpy as np
 
 from samestep.common.batch import Batch, batches
-from samestep.common.errors import ConfigError, Diverged
+from samestep.common.errors import Diverged
 from samestep.common.evidence.metrics import METRICS
 from samestep.common.program import Program
 from samestep.common.request import Launch
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.records import Measured
-from samestep.common.runtime.state_file import read_state, write_state
+from samestep.common.runtime.start import read_start
+from samestep.common.runtime.state_file import write_state
+from samestep.common.runtime.topology import UNEVALUATED
 from samestep.common.runtime.worker.traffic import Traffic
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import Split
 
 TIMED_WINDOWS = 20
+MOST_STEPS, MOST_SECONDS = 1000, 2.0
+"""A window that is longer is taken in parts: after each, its losses are looked at and reported."""
 
 
 @dataclasses.dataclass
@@ -32,11 +37,33 @@ class Windows:
 
     steps: list[int] = dataclasses.field(default_factory=list)
     seconds: list[float] = dataclasses.field(default_factory=list)
-    losses: list[float] = dataclasses.field(default_factory=list)
+    losses: "array.array[float]" = dataclasses.field(default_factory=lambda: array.array("d"))
+
+    def open(self) -> None:
+        """Starts the next window."""
+        self.steps.append(0)
+        self.seconds.append(0.0)
+
+    def add(self, seconds: float, steps: int, losses: Sequence[float]) -> None:
+        """Adds a part to the present window.
+
+        Args:
+            seconds: That it took.
+            steps: That it had.
+            losses: Of these steps, on the processes that have them.
+        """
+        self.steps[-1] += steps
+        self.seconds[-1] += seconds
+        self.losses.extend(losses)
 
 
 def in_dtype(split: Split, dtype: str) -> Split:
-    """Casts the real numbers of a data set to a dtype; ids stay int64."""
+    """Casts the real numbers of a data set to a dtype; ids stay int64.
+
+    Args:
+        split: The data set.
+        dtype: The name of the dtype.
+    """
     arrays = {field.name: getattr(split, field.name) for field in dataclasses.fields(split)}
     return Split(**{n: a.astype(dtype) if a.dtype.kind == "f" else a for n, a in arrays.items()})
 
@@ -52,7 +79,7 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
         file: The present process's; rank 0 also writes `metrics.jsonl` and `state.npz`.
 
     Raises:
-        ConfigError: The state to start from lies beyond the last step.
+        ConfigError: The state to start from is none that the run can continue.
         Diverged: The loss is not finite.
     """
     data = in_dtype(split, run.dtype)
@@ -65,9 +92,10 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
     windows = train(program, stream, first, run.steps, file, traffic)
     file.enter("evaluate")
     metric = evaluate(program, run, data, file)
-    state = program.state()
-    if file.rank == 0:
-        write_state(file.directory, state)
+    if launch.needs_state:
+        state = program.state()
+        if file.rank == 0:
+            write_state(file.directory, state)
     file.enter("finish")
     # After everything that counts, since it moves the weights once more.
     exchanges = program.observe(next(stream))
@@ -92,9 +120,7 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
 def _restore(program: Program, run: Run, start_from: str | None) -> int:
     if start_from is None:
         return 0
-    state = read_state(Path(start_from))
-    if state.step >= run.steps:
-        raise ConfigError(f"--start-from {start_from} is at step {state.step}; --steps counts from zero, give more.")
+    state = read_start(run, start_from)
     if len(state.local) != run.num_devices:  # the launcher announces that it starts anew
         state = dataclasses.replace(state, local=())
     program.restore(state)
@@ -104,7 +130,7 @@ def _restore(program: Program, run: Run, start_from: str | None) -> int:
 def train(
     program: Program, stream: Iterator[Batch], first: int, last: int, file: ProcessFile, traffic: Traffic
 ) -> Windows:
-    """Takes the steps from `first` up to `last`, in windows; reports nothing while a window's clock runs.
+    """Takes the steps from `first` up to `last`, in windows; reports nothing while the clock runs.
 
     Args:
         program: In training.
@@ -118,33 +144,40 @@ def train(
         Diverged: The loss is not finite.
     """
     windows = Windows()
-    step = first
+    step, most = first, 1
     file.enter("first step", step)
     program.sync()
     with (file.directory / "metrics.jsonl").open("a", buffering=1) if file.rank == 0 else nullcontext() as metrics:
         for number, size in enumerate([1, *_sizes(last - first - 1)]):
             if number == 1:
                 file.enter("train", step)
-            window = list(itertools.islice(stream, size))
-            before = traffic.read()
-            start = time.perf_counter()
-            for batch in window:
-                program.step(batch)
-                file.beat(batch.step + 1)
-            program.sync()
-            seconds = time.perf_counter() - start
-            if number > 0:
-                traffic.add(before, traffic.read(), size)
-            losses = program.losses()
-            step += size
-            windows.steps.append(size)
-            windows.seconds.append(seconds)
-            windows.losses += losses
-            file.beat(step)
-            if metrics is not None:
-                metrics.write(json.dumps({"step": step, "seconds": seconds, "losses": losses}) + "\n")
-                _check_finite(losses, step - size)
+            windows.open()
+            traffic.open(counts=number > 0)
+            while (left := size - windows.steps[-1]) > 0:
+                part = list(itertools.islice(stream, min(most, left)))
+                seconds = _take(program, part, file, traffic)
+                losses = program.losses()
+                most = max(1, min(MOST_STEPS, int(MOST_SECONDS * len(part) / program.agree(seconds))))
+                windows.add(seconds, len(part), losses)
+                step += len(part)
+                file.beat(step)
+                if metrics is not None:
+                    metrics.write(json.dumps({"step": step, "seconds": seconds, "losses": losses}) + "\n")
+                    _check_finite(losses, step - len(part))
     return windows
+
+
+def _take(program: Program, part: Sequence[Batch], file: ProcessFile, traffic: Traffic) -> float:
+    """Takes some steps; returns their seconds."""
+    before = traffic.read()
+    start = time.perf_counter()
+    for batch in part:
+        program.step(batch)
+        file.beat(batch.step + 1)
+    program.sync()
+    seconds = time.perf_counter() - start
+    traffic.add(before, traffic.read(), len(part))
+    return seconds
 
 
 def _sizes(steps: int) -> list[int]:
@@ -168,8 +201,10 @@ def evaluate(program: Program, run: Run, data: Split, file: ProcessFile) -> floa
         file: The present process's.
 
     Returns:
-        The metric on rank 0; None elsewhere, and where it is no number.
+        The metric on rank 0; None elsewhere, where it is no number, and where nobody asked for it.
     """
+    if os.environ.get(UNEVALUATED):
+        return None
     logits = []
     count = len(data.test_inputs)
     for start in range(0, count, run.batch_size):

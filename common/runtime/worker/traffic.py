@@ -28,20 +28,39 @@ class Traffic:
         """
         self._file, self._serving = file, serving
         self._windows: list[Window] = []
+        self._steps = 0
+        self._counts = False
 
     def read(self) -> Reading:
         """Reads the counters of all."""
         return {self._file.role: count()} | {role: ask(self._file.directory, role) for role in self._serving}
 
+    def open(self, counts: bool = True) -> None:
+        """Starts the next window.
+
+        Args:
+            counts: Whether what is sent in it counts.
+        """
+        self._counts, self._steps = counts, 0
+        if counts:
+            self._windows.append({})
+
     def add(self, before: Reading, after: Reading, steps: int) -> None:
-        """Adds a window; a process that did not answer at both its ends counts as silent.
+        """Adds a part to the present window; a process that did not answer at both its ends counts as silent.
 
         Args:
             before: Read at its start.
             after: Read at its end.
             steps: Taken within it.
         """
-        self._windows.append({role: _difference(first, after[role], steps) for role, first in before.items()})
+        if not self._counts:
+            return
+        window, share = self._windows[-1], steps / (self._steps + steps)
+        for role, first in before.items():
+            new, old = _difference(first, after[role], steps), window.get(role, (0.0, 0.0))
+            sent, received = (n * share + o * (1 - share) for n, o in zip(new, old, strict=True))
+            window[role] = sent, received
+        self._steps += steps
 
     def own(self) -> Usage:
         """Usage of the present process.

@@ -1,17 +1,20 @@
 """The usage endpoint of a process that only serves: it shows that it is alive, and answers rank 0 what it has sent.
 
-It answers on a Unix socket without a file, named after the run and its own role, so no answer counts as traffic. The
-socket does not reach other machines; what a process there sends is unknown.
+It answers on a Unix socket without a file, so no answer counts as traffic. The socket's name is random and stands in the
+process's file, so nobody can take it first, and only processes of the same user get an answer. The socket does not reach
+other machines; what a process there sends is unknown.
 """
 
-import hashlib
 import json
+import os
 import resource
+import secrets
 import socket
+import struct
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from samestep.common.runtime.process_file import ProcessFile
+from samestep.common.runtime.process_file import ProcessFile, read_life
 from samestep.common.runtime.worker.wire import tcp_bytes
 
 ANSWER_SECONDS = 1.0
@@ -39,17 +42,19 @@ def serve(file: ProcessFile, beat_seconds: float) -> NoReturn:
         file: The present process's.
         beat_seconds: How often it shows that it is alive.
     """
-    file.enter("serve")
     with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(_address(file.directory, file.role))
+        file.endpoint = f"samestep-{secrets.token_hex(16)}"
+        listening.bind(_address(file.endpoint))
         listening.listen()
         listening.settimeout(beat_seconds)
+        file.enter("serve")
         while True:
             file.beat(0)
             try:
                 asking, _ = listening.accept()
                 with asking:
-                    asking.sendall(json.dumps(count()).encode())
+                    if _uid_of(asking) == os.geteuid():
+                        asking.sendall(json.dumps(count()).encode())
             except OSError:
                 continue  # nobody asked, or nobody waited for the answer
 
@@ -61,17 +66,31 @@ def count() -> Counters:
 
 
 def ask(directory: Path, role: str) -> Counters | None:
-    """Asks a process that serves for its counters; None if it does not answer."""
+    """Asks a process that serves for its counters; None if it does not answer.
+
+    Args:
+        directory: The run directory.
+        role: The role of the process.
+    """
+    endpoint = read_life(directory, role).endpoint
+    if not endpoint:
+        return None
     try:
         with socket.socket(socket.AF_UNIX) as asking:
             asking.settimeout(ANSWER_SECONDS)
-            asking.connect(_address(directory, role))
+            asking.connect(_address(endpoint))
             with asking.makefile() as answer:
                 return Counters(*json.load(answer))
     except (OSError, ValueError, TypeError):
         return None
 
 
-def _address(directory: Path, role: str) -> str:
+def _address(endpoint: str) -> str:
     """In Linux's abstract namespace, which a leading zero byte selects: nothing is left in the run directory."""
-    return "\0samestep-" + hashlib.sha256(f"{directory.resolve()} {role}".encode()).hexdigest()
+    return f"\0{endpoint}"
+
+
+def _uid_of(asking: socket.socket) -> int:
+    """The user at the other end, as the kernel has it (`struct ucred`: pid, uid, gid)."""
+    _, uid, _ = struct.unpack("iII", asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return uid

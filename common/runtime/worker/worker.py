@@ -3,6 +3,7 @@
 Its identity and the others' addresses come from the environment alone (`RANK`, ..., as torchrun sets them).
 """
 
+import contextlib
 import dataclasses
 import importlib
 import importlib.metadata
@@ -18,17 +19,18 @@ from samestep.common.catalog import framework_info
 from samestep.common.errors import ConfigError, SamestepError
 from samestep.common.program import Program
 from samestep.common.request import FRAMEWORKS, Launch, launch_of
-from samestep.common.run import parse
+from samestep.common.run import as_config, parse
 from samestep.common.runtime.directory import read_config, write_error
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.stack_dumps import enable_stack_dumps
-from samestep.common.runtime.topology import LAUNCHED_AT, TIMEOUT, own_index
+from samestep.common.runtime.topology import LAUNCHED_AT, TIMEOUT, own_index, read_whole
 from samestep.common.runtime.worker.compiling import compile_and_measure
 from samestep.common.runtime.worker.loop import train_and_measure
 from samestep.common.runtime.worker.usage import serve
 from samestep.common.strategy import ProcessSpec, Run
 from samestep.common.workload.data.dataset import load
 
+_RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 _KEPT: list[Program] = []
 """Programs are never released: once in some hundred runs the destructors behind a DDP program do not return (torch 2.13).
 The process ends without destructors."""
@@ -51,8 +53,7 @@ def main(arguments: list[str], finish: Finish | None = None) -> int:
     role = "worker"
     try:
         directory = _run_directory(arguments)
-        config = read_config(directory)
-        run, launch = parse(config), launch_of(config)
+        run, launch = read_run(directory)
         specs = run.strategy.topology(run)
         index = own_index(specs, os.environ)
         role = specs[index].role
@@ -60,26 +61,51 @@ def main(arguments: list[str], finish: Finish | None = None) -> int:
         if finish is not None and index == 0:
             finish(directory, run, launch)
     except Exception as error:
-        if isinstance(error, SamestepError):
-            print(f"samestep: {error}", file=sys.stderr)  # its one line is enough
-        else:
-            traceback.print_exc()
-        if arguments and (Path(arguments[0]) / "error.json").exists():
+        if arguments and os.path.exists(Path(arguments[0], "config.json")):
             write_error(Path(arguments[0]), role, error)
+        with contextlib.suppress(OSError):  # a log on a disk that is full
+            _print_error(error)
         return error.exit_code if isinstance(error, SamestepError) else 1
     return 0
+
+
+def _print_error(error: Exception) -> None:
+    if isinstance(error, SamestepError):
+        print(f"samestep: {error}", file=sys.stderr)  # its one line is enough
+    else:
+        traceback.print_exception(error)
 
 
 def _run_directory(arguments: list[str]) -> Path:
     if len(arguments) != 1:
         raise ConfigError("samestep worker takes one argument: a directory from samestep run --prepare.")
     directory = Path(arguments[0])
-    if (directory / "result.json").exists():
+    if os.path.exists(directory / "result.json"):
         raise ConfigError(f"{directory} holds a finished run; nothing was overwritten: prepare another directory.")
     return directory
 
 
+def read_run(directory: Path) -> tuple[Run, Launch]:
+    """Reads the request of a run directory as strictly as a command line is read.
+
+    Raises:
+        ConfigError: It is wrong, or not complete as `--prepare` writes it.
+        Unavailable: As for `parse`.
+    """
+    config = read_config(directory)
+    run, launch = parse(config), launch_of(config)
+    complete = as_config(run, launch)
+    for field in dataclasses.fields(config):
+        given, wanted = getattr(config, field.name), getattr(complete, field.name)
+        if given != wanted:
+            raise ConfigError(
+                f"{directory / 'config.json'}: {field.name} is {given!r}, and the run would have {wanted!r}; prepare it again."
+            )
+    return run, launch
+
+
 def _work(directory: Path, run: Run, launch: Launch, spec: ProcessSpec, index: int, launched_at: float) -> None:
+    attempt = read_whole({_RESTARTS: "0", **os.environ}, _RESTARTS, 0, 10**9) + 1
     os.environ[TIMEOUT] = str(launch.timeout_seconds)  # for strategies that wait for other processes
     beat_seconds = min(1.0, launch.timeout_seconds / 4)
     file = ProcessFile(directory, spec.role, index, beat_seconds)
@@ -99,7 +125,6 @@ def _work(directory: Path, run: Run, launch: Launch, spec: ProcessSpec, index: i
         _KEPT.append(program)
         startup_seconds = time.time() - launched_at
         measured = train_and_measure(program, run, launch, split, file)
-    attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) + 1
     about = {"startup_seconds": startup_seconds, "cores": cores, "attempt": attempt, "versions": _versions(run)}
     file.finish(dataclasses.replace(measured, **about))
     if program is not None:

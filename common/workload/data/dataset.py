@@ -8,8 +8,6 @@ import importlib.util
 import inspect
 import os
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +15,7 @@ import numpy as np
 import platformdirs
 
 from samestep.common.errors import Unavailable
+from samestep.common.files import Unreadable, read_arrays
 from samestep.common.workload.data.spec import DataSpec
 
 ARRAYS = ("train_inputs", "train_targets", "test_inputs", "test_targets")
@@ -28,7 +27,7 @@ class Split:
 
     Attributes:
         train_inputs: [examples, ...]; float64 or int64.
-        train_targets: [examples, ...]; int64.
+        train_targets: [examples, ...]; int64, or float64 for a regression.
         test_inputs: [held-out examples, ...].
         test_targets: [held-out examples, ...].
     """
@@ -60,6 +59,15 @@ def cache_directory() -> Path:
     return Path(platformdirs.user_cache_dir("samestep", appauthor=False))
 
 
+def make_cache_directory() -> None:
+    """Makes the cache, for its user alone.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    cache_directory().mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
 def package_file(package: str, path: str, lacking: str = "") -> Path:
     """Finds a data file inside an installed package, without importing the package.
 
@@ -81,7 +89,13 @@ def package_file(package: str, path: str, lacking: str = "") -> Path:
 
 
 def held_out(inputs: np.ndarray, targets: np.ndarray, test: np.ndarray) -> Split:
-    """Splits arrays by a boolean mask of the held-out examples."""
+    """Splits arrays by a boolean mask of the held-out examples.
+
+    Args:
+        inputs: [examples, ...].
+        targets: [examples, ...].
+        test: [examples], true where an example is held out.
+    """
     return Split(inputs[~test], targets[~test], inputs[test], targets[test])
 
 
@@ -101,13 +115,13 @@ def cached(source: bytes, decode: Callable[..., Split], *arguments: int) -> Spli
     key = hashlib.sha256(source + _code(decode) + repr(arguments).encode()).hexdigest()[:24]
     path = cache_directory() / "data" / f"{key}.npz"
     try:
-        # Opened here: numpy 2.4 leaves the file open where a zip's directory is missing.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return Split(**{name: arrays[name] for name in ARRAYS})
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
+        arrays = read_arrays(path, ARRAYS)
+        return Split(**{name: arrays[name] for name in ARRAYS})
+    except (Unreadable, KeyError):
         split = decode(source, *arguments)  # not there yet, or damaged
     # A cache that cannot be written costs time only.
     with contextlib.suppress(OSError):
+        make_cache_directory()
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
             whole = Path(scratch, path.name)

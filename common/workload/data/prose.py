@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from samestep.common.workload.data.dataset import Split, cached, package_file
+from samestep.common.workload.data.dataset import Split, cached, load, package_file
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import DataSizes, ModelSpec
 
@@ -26,6 +26,10 @@ class ProseSpec:
     def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
         """The model follows the data."""
         return model.fitted(DataSizes((self.context,), VOCABULARY)), self
+
+    def num_examples(self) -> int:
+        """As many as there are in the data."""
+        return len(load(self).train_inputs)
 
     def load(self) -> Split:
         """Reads `pydoc_data/topics.py`; every fifth topic is held out, repeated paragraphs are dropped."""

@@ -20,6 +20,13 @@ class DataSpec(Protocol):
     def fit(self, model: ModelSpec) -> "tuple[ModelSpec, DataSpec]":
         """Makes model and data agree on their sizes: a model follows real data, synthetic data follow the model."""
 
+    def num_examples(self) -> int:
+        """The number of examples to train on.
+
+        Raises:
+            Unavailable: As for `load`.
+        """
+
     def load(self) -> "Split":
         """Reads the arrays.
 

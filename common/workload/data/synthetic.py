@@ -1,10 +1,13 @@
 """Drawn data of any size, for throughput: the shapes follow the model, the targets can be learned only by heart."""
 
 import dataclasses
+import math
 from typing import ClassVar
 
 import numpy as np
 
+from samestep.common.errors import Unavailable
+from samestep.common.files import memory_bytes
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import ArraySpec, ModelSpec
@@ -23,8 +26,23 @@ class SyntheticSpec:
     targets: ArraySpec = _UNSET
 
     def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
-        """The data follow the model."""
-        return model, dataclasses.replace(self, inputs=model.inputs(), targets=model.targets())
+        """The data follow the model.
+
+        Raises:
+            Unavailable: They are larger than this machine's memory.
+        """
+        inputs, targets = model.inputs(), model.targets()
+        needed = 8 * self.examples * (math.prod(inputs.shape) + math.prod(targets.shape))
+        if needed > memory_bytes():
+            raise Unavailable(
+                f"{self.examples} examples of shape {list(inputs.shape)} take {needed / 2**30:.3g} GiB, and this machine "
+                f"has {memory_bytes() / 2**30:.3g} GiB; give fewer or smaller ones."
+            )
+        return model, dataclasses.replace(self, inputs=inputs, targets=targets)
+
+    def num_examples(self) -> int:
+        """None has to be drawn to count them."""
+        return self.examples
 
     def load(self) -> Split:
         """Draws the arrays; real numbers are float32-representable."""

@@ -12,18 +12,21 @@ from typing import ClassVar
 from samestep.common.errors import ConfigError
 from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment, linear
 
+_MOST_CHANNELS = 4
+"""Of an image that is stored channels first: grey, red-green-blue, with or without transparency."""
+
 
 @dataclasses.dataclass(frozen=True)
 class CnnSpec:
     """Each block: 3x3 convolution (same padding), GELU, 2x2 average pooling; then linear, GELU, linear."""
 
     name: ClassVar[str] = "cnn"
-    loss: ClassVar[str] = "cross_entropy"
 
     image: tuple[int, int, int] = (28, 28, 1)
     filters: int = 8
     hidden: int = 64
-    classes: int = 10
+    outputs: int = 10
+    loss: str = "cross_entropy"
 
     def _features(self) -> int:
         return (self.image[0] // 4) * (self.image[1] // 4) * 2 * self.filters
@@ -35,7 +38,7 @@ class CnnSpec:
             table[f"blocks/{block}/kernel"] = Param((3, 3, fan_in, fan_out), "kernel", std=math.sqrt(2 / (9 * fan_in)))
             table[f"blocks/{block}/bias"] = Param((fan_out,), "bias")
         table |= linear("hidden", self._features(), self.hidden, "column", gain=math.sqrt(2))
-        table |= linear("output", self.hidden, self.classes, "row")
+        table |= linear("output", self.hidden, self.outputs, "row")
         return table
 
     def segments(self) -> tuple[Segment, ...]:
@@ -48,7 +51,7 @@ class CnnSpec:
                 "blocks/1", 2 * math.prod(half) * 9 * self.filters * 2 * self.filters, (*quarter, 2 * self.filters)
             ),
             Segment("hidden", 2 * self._features() * self.hidden, (self.hidden,)),
-            Segment("output", 2 * self.hidden * self.classes, (self.classes,)),
+            Segment("output", 2 * self.hidden * self.outputs, (self.outputs,)),
         )
 
     def inputs(self) -> ArraySpec:
@@ -56,15 +59,20 @@ class CnnSpec:
         return ArraySpec(self.image)
 
     def targets(self) -> ArraySpec:
-        """One class."""
-        return ArraySpec((), self.classes)
+        """One class, or of a regression as many real numbers as there are outputs."""
+        return ArraySpec((self.outputs,)) if self.loss == "mean_squared_error" else ArraySpec((), self.outputs)
 
     def fitted(self, sizes: DataSizes) -> "CnnSpec":
         """Grey images may come without their channel."""
         shape = sizes.input_shape if len(sizes.input_shape) == 3 else (*sizes.input_shape, 1)
+        if len(shape) == 3 and shape[0] <= _MOST_CHANNELS < min(shape[1:]):
+            raise ConfigError(
+                f"the cnn takes images [height, width, channels], and {list(shape)} looks like [channels, height, width]; "
+                f"transpose them: `train_inputs.transpose(0, 2, 3, 1)`, `test_inputs.transpose(0, 2, 3, 1)`."
+            )
         if len(shape) != 3 or shape[0] % 4 or shape[1] % 4:
             raise ConfigError(
                 f"the cnn takes images [height, width, channels] whose height and width are multiples of 4, not "
                 f"{list(sizes.input_shape)}; pad them, or choose an mlp workload."
             )
-        return dataclasses.replace(self, image=(shape[0], shape[1], shape[2]), classes=sizes.num_classes)
+        return dataclasses.replace(self, image=(shape[0], shape[1], shape[2]), outputs=sizes.outputs, loss=sizes.loss)

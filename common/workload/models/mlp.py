@@ -4,23 +4,24 @@ import dataclasses
 import math
 from typing import ClassVar
 
+from samestep.common.errors import ConfigError
 from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment, linear
 
 
 @dataclasses.dataclass(frozen=True)
 class MlpSpec:
-    """`layers` linear layers: features -> width -> ... -> width -> classes."""
+    """`layers` linear layers: features -> width -> ... -> width -> outputs, which are classes or real numbers."""
 
     name: ClassVar[str] = "mlp"
-    loss: ClassVar[str] = "cross_entropy"
 
     features: int = 64
     width: int = 128
     layers: int = 4
-    classes: int = 10
+    outputs: int = 10
+    loss: str = "cross_entropy"
 
     def _sizes(self) -> list[int]:
-        return [self.features, *[self.width] * (self.layers - 1), self.classes]
+        return [self.features, *[self.width] * (self.layers - 1), self.outputs]
 
     def params(self) -> dict[str, Param]:
         """Column and row cuts alternate, so that each pair of layers needs one exchange; an odd last layer is whole."""
@@ -42,9 +43,14 @@ class MlpSpec:
         return ArraySpec((self.features,))
 
     def targets(self) -> ArraySpec:
-        """One class."""
-        return ArraySpec((), self.classes)
+        """One class, or of a regression as many real numbers as there are outputs."""
+        return ArraySpec((self.outputs,)) if self.loss == "mean_squared_error" else ArraySpec((), self.outputs)
 
     def fitted(self, sizes: DataSizes) -> "MlpSpec":
         """Any shape of real inputs is flattened."""
-        return dataclasses.replace(self, features=math.prod(sizes.input_shape), classes=sizes.num_classes)
+        if not sizes.input_shape:
+            raise ConfigError(
+                "the mlp takes real numbers [examples, features], not one number an example; for one feature give "
+                "`train_inputs[:, None]`, `test_inputs[:, None]`."
+            )
+        return dataclasses.replace(self, features=math.prod(sizes.input_shape), outputs=sizes.outputs, loss=sizes.loss)

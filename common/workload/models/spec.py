@@ -73,15 +73,17 @@ class DataSizes:
 
     Attributes:
         input_shape: One example's inputs.
-        num_classes: The number of distinct targets.
+        outputs: The number of distinct targets; of real targets, how many numbers one example has.
         cardinalities: For tables of ids: the number of distinct ids of each column.
         hash_buckets: For tables of ids: the number of ids of a last, crossed column; 0 if there is none.
+        loss: What fits the targets: "mean_squared_error" if they are real numbers, else "cross_entropy".
     """
 
     input_shape: tuple[int, ...]
-    num_classes: int
+    outputs: int
     cardinalities: tuple[int, ...] = ()
     hash_buckets: int = 0
+    loss: str = "cross_entropy"
 
 
 class ModelSpec(Protocol):
@@ -89,12 +91,18 @@ class ModelSpec(Protocol):
 
     Attributes:
         name: The name of its file in all three mirrors.
-        loss: "cross_entropy" (logits [..., classes], integer targets [...]) or "binary_cross_entropy" (logits [batch],
-            targets [batch] of 0 and 1). Always the mean over every target of the GLOBAL batch.
     """
 
     name: ClassVar[str]
-    loss: ClassVar[str]
+
+    @property
+    def loss(self) -> str:
+        """Its loss: always the mean over every target of the GLOBAL batch.
+
+        "cross_entropy" (logits [..., classes], integer targets [...]), "binary_cross_entropy" (logits [batch], targets
+        [batch] of 0 and 1) or "mean_squared_error" (outputs and real targets, both [batch, outputs]: the mean of their
+        squared differences over examples and outputs).
+        """
 
     def params(self) -> dict[str, Param]:
         """Its parameters by neutral name, in order."""
@@ -147,13 +155,23 @@ def linear(
 
 
 def norm(name: str, width: int) -> dict[str, Param]:
-    """The parameters of a layer normalisation over `width` features."""
+    """The parameters of a layer normalisation over `width` features.
+
+    Args:
+        name: The path of the layer.
+        width: The number of features.
+    """
     return {f"{name}/scale": Param((width,), "scale", constant=1.0), f"{name}/bias": Param((width,), "bias")}
 
 
 def num_params(model: ModelSpec) -> int:
     """The number of parameters."""
     return sum(param.size for param in model.params().values())
+
+
+def num_positions(model: ModelSpec) -> int:
+    """How often a layer is applied to one example: once to each token, once to anything else."""
+    return math.prod(model.segments()[-1].outputs[:-1])
 
 
 def layer(name: str) -> str:

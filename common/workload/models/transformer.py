@@ -25,9 +25,11 @@ class TransformerSpec:
     heads: int = 4
     width: int = 96
     context: int = 64
-    vocabulary: int = 256
+    vocabulary: int = dataclasses.field(default=256, metadata={"may_exceed_data": True})
 
     def __post_init__(self) -> None:
+        if self.heads > self.width:
+            raise ConfigError(f"{self.heads} heads are more than the width {self.width}; give fewer.")
         if self.width % self.heads:
             raise ConfigError(
                 f"width {self.width} does not divide into {self.heads} heads; give a multiple of {self.heads}."
@@ -80,4 +82,4 @@ class TransformerSpec:
             raise ConfigError(
                 f"the transformer takes token ids [examples, context], not examples of shape {list(sizes.input_shape)}."
             )
-        return dataclasses.replace(self, context=sizes.input_shape[0], vocabulary=sizes.num_classes)
+        return dataclasses.replace(self, context=sizes.input_shape[0], vocabulary=sizes.outputs)

@@ -59,6 +59,21 @@ def test_float32_weights_are_not_bounded_but_must_be_numbers():
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_without_the_references_weights_the_losses_are_judged_and_weights_must_be_numbers(dtype):
+    assert held_against(LOSSES, reference_params=None, dtype=dtype) == Parity("numpy:oracle", 4, 0.0, None, True)
+    assert held_against([*LOSSES[:3], 1.1], reference_params=None, dtype=dtype).first_bad_step == 3
+    for bad in (math.nan, math.inf):
+        found = held_against(LOSSES, params=moved(bad), reference_params=None, dtype=dtype)
+        assert (found.passed, found.max_absolute_weight, found.first_bad_step) == (False, None, None)
+        assert found.reason.startswith("after the last step output/bias is off by nan")
+
+
+def test_two_losses_that_differ_are_spelled_so_that_it_shows():
+    reason = held_against([2.0, 1.5 * (1 + 2e-12), 1.25, 1.0]).reason
+    assert reason.startswith("the loss of step 1 is 1.500000000003 instead of 1.5 (relative deviation 2.0e-12")
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_a_loss_that_is_not_finite_never_passes(dtype, bad):
     assert held_against([2.0, bad, 1.25, 1.0], dtype=dtype).first_bad_step == 1

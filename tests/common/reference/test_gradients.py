@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from samestep.common.reference.models.losses import LOSSES, binary_cross_entropy, cross_entropy
+from samestep.common.reference.models.losses import LOSSES, binary_cross_entropy, cross_entropy, mean_squared_error
 from samestep.common.workload.models.cnn import CnnSpec
 from samestep.common.workload.models.mlp import MlpSpec
 from samestep.common.workload.models.ranker import RankerSpec
@@ -30,9 +30,10 @@ STEPS = (1e-5, 1e-6, 1e-7)
 
 some = settings(derandomize=True, deadline=None, max_examples=30)
 size = st.integers(1, 6)
-mlps = st.builds(MlpSpec, features=size, width=size, layers=st.integers(1, 4), classes=st.integers(2, 5))
+losses = st.sampled_from(["cross_entropy", "mean_squared_error"])
+mlps = st.builds(MlpSpec, features=size, width=size, layers=st.integers(1, 4), outputs=st.integers(2, 5), loss=losses)
 images = st.tuples(st.sampled_from([4, 8]), st.sampled_from([4, 8]), st.integers(1, 2))
-cnns = st.builds(CnnSpec, image=images, filters=st.integers(1, 3), hidden=size, classes=st.integers(2, 5))
+cnns = st.builds(CnnSpec, image=images, filters=st.integers(1, 3), hidden=size, outputs=st.integers(2, 5), loss=losses)
 transformers = st.builds(
     lambda heads, per_head, **sizes: TransformerSpec(heads=heads, width=heads * per_head, **sizes),
     heads=st.integers(1, 3),
@@ -49,10 +50,11 @@ rankers = st.builds(
     hidden=st.integers(2, 6),
 )
 SMALL = [
-    MlpSpec(features=3, width=5, layers=3, classes=3),
-    CnnSpec(image=(4, 8, 2), filters=2, hidden=4, classes=3),
+    MlpSpec(features=3, width=5, layers=3, outputs=3),
+    CnnSpec(image=(4, 8, 2), filters=2, hidden=4, outputs=3),
     TransformerSpec(layers=2, heads=2, width=8, context=3, vocabulary=5),
     RankerSpec((3, 2), 4, embedding=2, hidden=4),
+    MlpSpec(features=3, width=5, layers=3, outputs=2, loss="mean_squared_error"),
 ]
 
 
@@ -139,7 +141,7 @@ def test_the_ranker_s_gradients_are_its_finite_differences(shaken, model, seed):
     check(shaken, model, seed)
 
 
-@pytest.mark.parametrize("model", SMALL, ids=lambda model: model.name)
+@pytest.mark.parametrize("model", SMALL, ids=lambda model: f"{model.name}-{model.loss}")
 def test_a_gradient_off_by_a_hundredth_would_be_noticed_in_every_parameter(shaken, model):
     program, batch, stream = shaken(model, 1)
     gradients = {name: 1.01 * value for name, value in program.gradients(batch)[1].items()}
@@ -147,7 +149,7 @@ def test_a_gradient_off_by_a_hundredth_would_be_noticed_in_every_parameter(shake
     assert min(found.values()) > 10, found
 
 
-@pytest.mark.parametrize("model", SMALL, ids=lambda model: model.name)
+@pytest.mark.parametrize("model", SMALL, ids=lambda model: f"{model.name}-{model.loss}")
 def test_one_wrong_element_would_be_noticed(shaken, model):
     program, batch, stream = shaken(model, 1)
     gradients = program.gradients(batch)[1]
@@ -159,9 +161,12 @@ def test_one_wrong_element_would_be_noticed(shaken, model):
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_loss_is_the_sum_over_its_targets(name):
-    shape, classes = {"cross_entropy": ((5, 3), 3), "binary_cross_entropy": ((5,), 2)}[name]
     stream = np.random.default_rng(0)
-    logits, targets = stream.normal(size=shape), stream.integers(0, classes, size=5)
+    logits, targets = {
+        "cross_entropy": (stream.normal(size=(5, 3)), stream.integers(0, 3, size=5)),
+        "binary_cross_entropy": (stream.normal(size=5), stream.integers(0, 2, size=5)),
+        "mean_squared_error": (stream.normal(size=(5, 3)), stream.normal(size=(5, 3))),
+    }[name]
     single = [LOSSES[name](logits[i : i + 1], targets[i : i + 1]) for i in range(5)]
     loss, gradient = LOSSES[name](logits, targets)
     assert loss == pytest.approx(sum(each for each, _ in single), rel=2e-15)  # five roundings, in another order
@@ -186,6 +191,12 @@ def test_binary_cross_entropy_is_cross_entropy_against_a_logit_of_zero():
     expected, two = cross_entropy(np.stack([np.zeros(3), logits], axis=1), targets)
     assert loss == pytest.approx(expected, rel=1e-15)
     np.testing.assert_allclose(gradient, two[:, 1], rtol=1e-15, atol=2.3e-16)  # a difference of numbers of order 1
+
+
+def test_mean_squared_error_is_the_squared_length_of_the_error_and_its_gradient_twice_the_error():
+    loss, gradient = mean_squared_error(np.array([[1.0, 2.0], [0.0, -1.0]]), np.array([[0.0, 0.0], [3.0, -1.0]]))
+    assert loss == 1 + 4 + 9
+    assert gradient.tolist() == [[2, 4], [-6, 0]]
 
 
 def test_binary_cross_entropy_stays_finite_and_silent_at_any_logits():

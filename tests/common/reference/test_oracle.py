@@ -14,13 +14,14 @@ from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.models.transformer import TransformerSpec
 
 MODELS = [
-    MlpSpec(features=4, width=6, layers=3, classes=3),
-    CnnSpec(image=(8, 4, 1), filters=2, hidden=4, classes=3),
+    MlpSpec(features=4, width=6, layers=3, outputs=3),
+    CnnSpec(image=(8, 4, 1), filters=2, hidden=4, outputs=3),
     TransformerSpec(layers=1, heads=2, width=8, context=4, vocabulary=6),
     RankerSpec((3, 4), 5, embedding=2, hidden=4),
+    MlpSpec(features=4, width=6, layers=3, outputs=2, loss="mean_squared_error"),
 ]
 
-all_models = pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+all_models = pytest.mark.parametrize("model", MODELS, ids=lambda model: f"{model.name}-{model.loss}")
 both_optimizers = pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
 
 
@@ -151,7 +152,7 @@ def test_a_program_starts_from_the_spec_s_weights_and_predicts_a_logit_row_per_t
     for name, value in init(model, 4).items():
         np.testing.assert_array_equal(program.params[name], value)
     logits = program.predict(batch.rows(0, 1)[0])
-    classes = () if model.loss == "binary_cross_entropy" else (model.targets().ids,)
+    classes = (model.targets().ids,) if model.loss == "cross_entropy" else ()
     assert logits.shape == (6, *model.targets().shape, *classes)
     assert logits.dtype == np.float64
 

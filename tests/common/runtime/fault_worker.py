@@ -132,6 +132,14 @@ def full_at_everything() -> None:
     _full(lambda path, mode: mode[0] in "wax")
 
 
+def full_log_too() -> None:
+    """Neither a file nor the log has room; `error.json` has been given its own."""
+    full = os.open("/dev/full", os.O_WRONLY)
+    os.dup2(full, 1)
+    os.dup2(full, 2)
+    full_at_everything()
+
+
 def full_in_place() -> None:
     """Not even `error.json` can be written over."""
 

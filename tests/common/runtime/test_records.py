@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import statistics
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +24,7 @@ from samestep.common.runtime.directory import (
     write_json,
 )
 from samestep.common.runtime.parent.check import check_launch
-from samestep.common.runtime.records import RunResult, load_result
+from samestep.common.runtime.records import RunResult, Throughput, load_result
 from samestep.common.runtime.state_file import read_state, write_state
 from samestep.common.runtime.worker import loop
 from samestep.common.workload.initial import init
@@ -31,7 +32,8 @@ from tests.cells import SIZED
 from tests.conftest import RunCell
 
 SIZED_MLP = RunConfig(workload=SIZED["mlp"], optimizer="sgd", batch_size=48, steps=12)
-VERSION_1 = Path(__file__).parents[2] / "data" / "version_1"
+DATA = Path(__file__).parents[2] / "data"
+VERSION_1, VERSION_2 = DATA / "version_1", DATA / "version_2"
 
 # fmt: off
 PROMISED = [
@@ -43,7 +45,7 @@ PROMISED = [
 ]
 PROMISED_WITHIN = {
     "examples_per_second": [
-        "median", "low", "high", "windows",
+        "median", "slowest_window", "fastest_window", "windows",
     ],
     "parity": [
         "reference", "steps", "max_relative_loss", "max_absolute_weight", "passed", "reason",
@@ -95,14 +97,44 @@ def test_a_result_has_every_field_that_reports_read(left: tuple[RunResult, Path]
     assert len(values["losses"]) == values["steps"] == 12
 
 
+def test_a_speed_is_the_median_of_the_windows_with_the_slowest_and_the_fastest(left: tuple[RunResult, Path]) -> None:
+    result, path = left
+    windows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    rates = [result.global_batch_size * len(window["losses"]) / window["seconds"] for window in windows[1:]]
+    assert len(rates) == 11
+    assert result.examples_per_second == Throughput(statistics.median(rates), min(rates), max(rates), 11)
+
+
 def test_a_run_leaves_the_files_that_were_promised(left: tuple[RunResult, Path]) -> None:
     result, path = left
     roles = {row.role for row in result.processes}
-    names = {"config.json", "metrics.jsonl", "state.npz", "result.json"}
+    names = {"config.json", "metrics.jsonl", "result.json"}
     names |= {f"{role}.log" for role in roles} | {f"process-{role}.json" for role in roles}
     assert {file.name for file in path.iterdir()} == names
     assert tuple(read_losses(path)) == result.losses
     assert not any(file.stat().st_mode & 0o111 for file in path.iterdir())
+
+
+def test_the_weights_were_judged_before_the_state_was_removed(left: tuple[RunResult, Path]) -> None:
+    result, path = left
+    assert (result.parity.max_absolute_weight is not None) is (result.framework != "numpy")
+    assert not (path / "state.npz").exists()
+
+
+@pytest.mark.parametrize("parity", [True, False])
+def test_a_state_is_kept_for_whoever_asks(run_cell: RunCell, tmp_path: Path, parity: bool) -> None:
+    path = tmp_path / "run"
+    fields = {"dtype": "float64", "steps": 3, "out": str(path), "parity": parity, "keep_state": True}
+    result = run_cell("numpy:oracle", SIZED["mlp"], **fields)
+    assert read_state(path).step == 3
+    assert "--keep-state" in result.command
+
+
+@pytest.mark.parametrize(
+    ("fields", "needed"), [({}, True), ({"parity": False}, False), ({"parity": False, "keep_state": True}, True)]
+)
+def test_a_state_that_nobody_reads_is_not_even_written(fields: dict[str, bool], needed: bool) -> None:
+    assert launch_of(RunConfig(**fields)).needs_state is needed
 
 
 @pytest.fixture
@@ -165,7 +197,7 @@ def test_a_result_of_version_1_is_read(strategy: str, backend: str, emulation: s
     assert old["schema_version"] == 1
     assert not {"backend", "emulation"} & set(old)
     result = load_result(VERSION_1 / strategy)
-    assert result.schema_version == records.SCHEMA_VERSION == 2
+    assert result.schema_version == records.SCHEMA_VERSION == 3
     assert (result.backend, result.emulation) == (backend, emulation)
     assert result.config.techniques == Techniques(accumulation_steps=1, clip_norm=None)
     assert parse(result.config).name == f"torch:{strategy}"
@@ -173,6 +205,24 @@ def test_a_result_of_version_1_is_read(strategy: str, backend: str, emulation: s
     assert {footprint.source for footprint in result.predicted.footprints} == {"predicted"}
     assert [row.source for row in result.processes] == ["tensors", "tensors"]
     assert (result.parity.passed, result.device_note) == (True, old["device_note"])
+
+
+def test_the_interval_of_version_2_is_read_as_no_spread() -> None:
+    """A real result of the last commit that wrote version 2."""
+    old = json.loads((VERSION_2 / "ddp" / "result.json").read_text())
+    assert old["schema_version"] == 2
+    assert set(old["examples_per_second"]) == {"median", "low", "high", "windows"}
+    result = load_result(VERSION_2 / "ddp")
+    assert result.schema_version == records.SCHEMA_VERSION == 3
+    assert result.examples_per_second == Throughput(old["examples_per_second"]["median"], None, None, 20)
+    assert result.losses == tuple(old["losses"])
+
+
+@pytest.mark.parametrize("version", [VERSION_1 / "ddp", VERSION_2 / "ddp"])
+def test_an_older_result_without_a_speed_has_none(tmp_path: Path, version: Path) -> None:
+    values = json.loads((version / "result.json").read_text()) | {"examples_per_second": None}
+    (tmp_path / "result.json").write_text(json.dumps(values))
+    assert load_result(tmp_path).examples_per_second is None
 
 
 def upgraded(path: Path, change: Callable[[dict], object]) -> RunResult:

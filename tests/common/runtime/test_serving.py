@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from samestep.common.runtime.process_file import ProcessFile
+from samestep.common.runtime.process_file import ProcessFile, read_life
 from samestep.common.runtime.worker.traffic import Traffic
 from samestep.common.runtime.worker.usage import ANSWER_SECONDS, Counters, ask
+from tests.children import become_nobody, in_child
 
 SERVES = """
 import pathlib, sys
@@ -39,6 +41,36 @@ def test_it_answers_for_itself(serving: subprocess.Popen[bytes], tmp_path: Path)
     assert isinstance(answer, Counters)
     assert answer.sent_bytes == answer.received_bytes == 0, "asking is no traffic"
     assert answer.peak_rss_bytes > 2**20
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be somebody else")
+def test_it_answers_its_own_user_only(serving: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    endpoint = read_life(tmp_path, "worker-0").endpoint
+
+    def attack() -> int:
+        become_nobody()
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.connect(f"\0{endpoint}")
+            return len(asking.recv(100))
+
+    assert in_child(attack) == 0
+    assert ask(tmp_path, "worker-0") is not None
+
+
+def test_its_name_cannot_be_taken_first(tmp_path: Path) -> None:
+    """It is another one each time."""
+    names = []
+    for _ in range(2):
+        process = subprocess.Popen([sys.executable, "-c", SERVES, str(tmp_path)])
+        deadline = time.monotonic() + 30
+        while not (life := read_life(tmp_path, "worker-0")).endpoint and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.kill()
+        process.wait()
+        (tmp_path / "process-worker-0.json").unlink()
+        names.append(life.endpoint)
+    assert all(names)
+    assert names[0] != names[1]
 
 
 def test_it_shows_that_it_is_alive(serving: subprocess.Popen[bytes], tmp_path: Path) -> None:
@@ -67,6 +99,7 @@ def test_a_first_call_is_not_usual_traffic_and_one_that_died_is_silent(tmp_path:
     for chief, one, other in [(10, 100, 900), (10, 200, 0), (10, 0, 200), (10, 50, 150), (10, 202, None)]:
         sent = {"chief-0": chief, "worker-0": one, "worker-1": other}
         after = {role: None if count is None else none._replace(sent_bytes=count) for role, count in sent.items()}
+        traffic.open()
         traffic.add(dict.fromkeys(sent, none), after, 2)
     assert traffic.own().sent_bytes_per_step == 5
     served = traffic.served()

@@ -5,7 +5,7 @@ import tempfile
 
 import pytest
 
-from samestep.common.runtime.stack_dumps import Frame, crash_frame, sole_straggler, worker_frame
+from samestep.common.runtime.stack_dumps import Frame, Stack, crash_frame, sole_straggler, waits, worker_stack
 
 DUMP = """the last thing it said
 Thread 0x00007f46f12fe6c0 (most recent call first):
@@ -27,7 +27,7 @@ READS = Frame("/repo/common/workload/data/dataset.py", 12, "load")
 
 
 def test_the_working_threads_innermost_frame() -> None:
-    assert worker_frame(DUMP) == WAITS
+    assert worker_stack(DUMP)[0] == WAITS
     assert str(WAITS) == "graph.py:870 _engine_run_backward"
 
 
@@ -36,9 +36,9 @@ def test_what_python_writes_is_read() -> None:
         faulthandler.dump_traceback(file)
         file.seek(0)
         written = file.read()
-    assert worker_frame(written) is None  # no worker
+    assert worker_stack(written) == ()  # no worker
     as_a_worker = written.replace(__file__, "/repo/common/runtime/worker/worker.py")
-    assert worker_frame(as_a_worker).function == "test_what_python_writes_is_read"
+    assert worker_stack(as_a_worker)[0].function == "test_what_python_writes_is_read"
 
 
 def test_the_thread_that_crashed_need_not_be_the_workers() -> None:
@@ -49,15 +49,39 @@ def test_the_thread_that_crashed_need_not_be_the_workers() -> None:
     assert crash_frame("") is None
 
 
+LOCK = Frame("/usr/lib/python3.11/threading.py", 327, "wait")
+COPIES = Frame("/usr/lib/python3.11/copy.py", 128, "deepcopy")
+ATTENDS = Frame("/repo/torch_impl/rpc/group.py", 70, "step")
+MODEL = Frame("/repo/torch_impl/models/layers.py", 30, "forward")
+
+
 @pytest.mark.parametrize(
-    ("frames", "named"),
+    ("stack", "does"),
     [
-        ({0: WAITS, 1: READS}, 1),
-        ({0: WAITS, 1: None}, 1),  # stopped: it cannot answer
-        ({0: WAITS, 1: WAITS}, None),
-        ({0: READS, 1: None, 2: WAITS}, None),
-        ({0: READS}, 0),
+        ((WAITS,), True),
+        ((READS,), False),
+        ((LOCK, ATTENDS), True),  # a served rank, for the calls of the others
+        ((COPIES, WAITS), True),  # the framework, by way of Python's library
+        ((COPIES, READS), False),
+        ((MODEL, WAITS), False),  # the framework called something of ours, which hangs
+        ((), False),
     ],
 )
-def test_the_one_that_does_not_wait(frames: dict[int, Frame | None], named: int | None) -> None:
-    assert sole_straggler(frames, "torch") == named
+def test_a_process_that_waits(stack: Stack, does: bool) -> None:
+    assert waits(stack, "torch") is does
+
+
+@pytest.mark.parametrize(
+    ("stacks", "named"),
+    [
+        ({0: (WAITS,), 1: (READS,)}, 1),
+        ({0: (WAITS,), 1: ()}, 1),  # stopped: it cannot answer
+        ({0: (WAITS,), 1: (WAITS,)}, None),
+        ({0: (READS,), 1: (), 2: (WAITS,)}, 1),  # what does not answer outranks what is busy
+        ({0: (), 1: (), 2: (READS,)}, None),
+        ({0: (LOCK, ATTENDS), 1: (READS,)}, 1),
+        ({0: (READS,)}, 0),
+    ],
+)
+def test_the_one_that_does_not_wait(stacks: dict[int, Stack], named: int | None) -> None:
+    assert sole_straggler(stacks, "torch") == named

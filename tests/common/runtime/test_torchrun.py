@@ -2,14 +2,19 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from samestep.common.errors import ConfigError
 from samestep.common.runtime.parent.network import HOST, free_ports
 from samestep.common.runtime.records import RunResult, load_result
+from samestep.common.runtime.state_file import read_state
+from samestep.common.runtime.topology import own_index, tf_cluster
+from samestep.common.strategy import ProcessSpec
 from samestep.experiments import run
 
 ROOT = str(Path(__file__).parents[3])
@@ -50,7 +55,7 @@ def is_the_same_step(path: Path, devices: int) -> RunResult:
     assert result.parity.passed, result.parity.reason
     assert result.parity.steps == len(result.losses) == 12
     assert [row.rank for row in result.processes] == list(range(devices))
-    assert not (path / "error.json").exists()
+    assert sorted(file.suffix for file in path.iterdir()) == [".json"] * (devices + 2) + [".jsonl"], "and no state"
     return result
 
 
@@ -86,11 +91,12 @@ def test_a_prepared_run_is_started_by_hand(tmp_path: Path, capsys: pytest.Captur
 
 def test_a_run_of_one_process_needs_no_environment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "run"
-    lines = prepared(capsys, path, "--framework", "numpy", "--strategy", "oracle")
+    lines = prepared(capsys, path, "--framework", "numpy", "--strategy", "oracle", "--keep-state")
     assert "torchrun:" not in lines
-    assert lines[-2:] == ["by hand, one line a process:", f"  python -m samestep worker {path}"]
+    assert lines[-2:] == ["by hand, one line per process:", f"  python -m samestep worker {path}"]
     ended(lines[-1])
     assert load_result(path).status == "trained"
+    assert read_state(path).step == 12
 
 
 @pytest.mark.torch
@@ -114,3 +120,29 @@ def test_an_environment_that_is_not_the_runs_is_refused(tmp_path: Path, capsys: 
     left = json.loads((path / "error.json").read_text())
     assert (left["type"], left["role"]) == ("ConfigError", "worker")
     assert left["message"].startswith(("RANK, ", "WORLD_SIZE is 3"))
+
+
+RANKS = [ProcessSpec(f"rank-{r}", 0, {"RANK": str(r), "WORLD_SIZE": "2", "MASTER_PORT": "${port0}"}) for r in (0, 1)]
+TASKS = tf_cluster({"worker": 2})
+
+
+@pytest.mark.parametrize(
+    ("specs", "environment", "told"),
+    [
+        (RANKS, {"RANK": "x"}, "RANK is 'x'; give a whole number from 0 to 1."),
+        (RANKS, {"RANK": "-1"}, "RANK is '-1'; give a whole number from 0 to 1."),
+        (RANKS, {"RANK": "9"}, "RANK is '9'; give a whole number from 0 to 1."),
+        (RANKS, {"RANK": "9" * 5000}, "RANK is '9999"),
+        (RANKS, {"WORLD_SIZE": "two"}, "WORLD_SIZE is two, but the run was prepared for 2 processes"),
+        (RANKS, {"MASTER_PORT": "port"}, "MASTER_PORT is 'port'; give a whole number from 1 to 65535."),
+        (RANKS, {"MASTER_PORT": "65536"}, "MASTER_PORT is '65536'; give a whole number from 1 to 65535."),
+        (TASKS, {"TF_CONFIG": "{"}, "TF_CONFIG is '{', which is no task of this run"),
+        (TASKS, {"TF_CONFIG": "[]"}, "TF_CONFIG is '[]', which is no task of this run"),
+        (TASKS, {"TF_CONFIG": '{"task": {"type": "ps", "index": 0}}'}, "which is no task of this run"),
+    ],
+)
+def test_an_environment_that_names_no_process(specs: list[ProcessSpec], environment: dict[str, str], told: str) -> None:
+    good = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": "29500"}
+    with pytest.raises(ConfigError, match=re.escape(told)) as caught:
+        own_index(specs, good | environment)
+    assert len(str(caught.value)) < 400

@@ -187,9 +187,15 @@ FULL = os.strerror(errno.ENOSPC)
     [("full_at_metrics", "phase: first step"), ("full_at_state", "phase: evaluate"), ("full_at_everything", FULL)],
 )
 def test_a_disk_that_is_full(befallen: Callable[..., Trouble], fault: str, phase: str) -> None:
-    trouble = befallen(fault)
+    trouble = befallen(fault, keep_state=True)
     tells(trouble, "rank-0", "exit code 1", f"OSError: [Errno 28] {FULL}", phase)
     assert trouble.seconds < 10
+
+
+def test_a_disk_so_full_that_the_log_stays_empty(befallen: Callable[..., Trouble]) -> None:
+    trouble = befallen("full_log_too")
+    tells(trouble, "rank-0", "exit code 1", f"OSError: [Errno 28] {FULL}")
+    assert (trouble.run / "rank-0.log").read_text() == ""
 
 
 def test_a_disk_so_full_that_the_worker_cannot_say_so(befallen: Callable[..., Trouble]) -> None:
@@ -263,17 +269,42 @@ def test_a_diverging_loss_stops_the_run_and_names_its_step(
     assert json.loads((path / "error.json").read_text())["type"] == "Diverged"
 
 
+# --- the fork server --------------------------------------------------------------------------------------------------
+
+
+def test_a_fork_server_that_is_killed_is_named(tmp_path: Path) -> None:
+    asked = RunConfig(
+        framework="numpy", strategy="oracle", dtype="float64", workload="digits-mlp+width=32", steps=100_000
+    )
+    asked = dataclasses.replace(asked, batch_size=48, parity=False, out=str(tmp_path / "run"))
+    before = descendants()
+
+    def killed() -> None:
+        with Launcher() as launcher:
+
+            def kill(*_: object) -> None:
+                os.kill(next(iter(launcher._servers.values()))._process.pid, signal.SIGKILL)
+
+            launcher.run(parse(asked), launch_of(asked), kill)
+
+    with pytest.raises(WorkerFailed, match="the numpy fork server was killed by SIGKILL: its log is empty") as caught:
+        killed()
+    assert descendants() == before
+    assert json.loads((tmp_path / "run" / "error.json").read_text())["message"] == str(caught.value)
+
+
 # --- the parent -------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def endless(path: Path) -> Iterator[tuple[subprocess.Popen[str], set[int]]]:
+def endless(path: Path, cell: str = "ddp --devices 2") -> Iterator[tuple[subprocess.Popen[str], set[int]]]:
     """A command in the middle of its training, and every process it has started."""
-    arguments = (
-        "--strategy ddp --devices 2 --workload digits-mlp+width=32 --batch-size 48 --steps 100000000 --no-parity"
-    )
+    arguments = f"{cell} --workload digits-mlp+width=32 --batch-size 48 --steps 100000000 --no-parity"
     line = [sys.executable, "-m", "samestep", "run", *arguments.split(), "--out", str(path)]
-    with subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as command:
+    environment = os.environ | {"TMPDIR": str(path.parent)}
+    with subprocess.Popen(
+        line, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as command:
         try:
             deadline = time.monotonic() + 60
             while not (path / "metrics.jsonl").exists():
@@ -281,7 +312,7 @@ def endless(path: Path) -> Iterator[tuple[subprocess.Popen[str], set[int]]]:
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
             started = descendants(command.pid)
-            assert len(started) == 3  # the warm server and two ranks
+            assert len(started) >= 2  # the fork server and a rank
             yield command, started
         finally:
             command.kill()
@@ -298,6 +329,39 @@ def test_control_c_leaves_no_process(tmp_path: Path) -> None:
     assert "Traceback" not in told
     assert json.loads((path / "error.json").read_text())["message"] == f"the run in {path} was interrupted"
     assert not (path / "result.json").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT], ids=lambda number: number.name)
+def test_a_signal_ends_a_run_in_order(tmp_path: Path, number: signal.Signals) -> None:
+    path = tmp_path / "run"
+    with endless(path, "oracle --dtype float64") as (command, started):
+        command.send_signal(number)
+        command.send_signal(signal.SIGTERM)  # whoever is impatient
+        _, told = command.communicate(timeout=10)
+        assert all_end(started, 1) == set()
+        assert command.returncode == 128 + number
+    assert told.splitlines()[-1] == f"samestep: ended by {number.name}; nothing is left running."
+    assert "Traceback" not in told
+    left = json.loads((path / "error.json").read_text())["message"]
+    assert left == f"the run in {path} was interrupted by {number.name}"
+    assert [each.name for each in tmp_path.iterdir()] == ["run"]  # and no scratch
+
+
+def test_a_machine_that_is_suspended_for_longer_than_the_timeout_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    with endless(path, "ddp --devices 2 --timeout-seconds 3") as (command, started):
+        everyone = [command.pid, *started]
+        for number, seconds in ((signal.SIGSTOP, 5.0), (signal.SIGCONT, 1.0)):
+            for pid in everyone:
+                os.kill(pid, number)
+            time.sleep(seconds)
+        before = (path / "metrics.jsonl").stat().st_size
+        time.sleep(4.5)  # for whoever has lost patience to say so
+        assert command.poll() is None, command.communicate()
+        assert (path / "metrics.jsonl").stat().st_size > before
+        command.send_signal(signal.SIGINT)
+        command.communicate(timeout=10)
+        assert command.returncode == 130
 
 
 def test_killing_the_parent_leaves_no_process(tmp_path: Path) -> None:

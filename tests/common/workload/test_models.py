@@ -38,9 +38,9 @@ all_models = pytest.mark.parametrize("model", MODELS, ids=repr)
 @pytest.mark.parametrize(
     ("model", "expected"),
     [
-        (MlpSpec(features=3, width=5, layers=3, classes=2), (3 * 5 + 5) + (5 * 5 + 5) + (5 * 2 + 2)),
+        (MlpSpec(features=3, width=5, layers=3, outputs=2), (3 * 5 + 5) + (5 * 5 + 5) + (5 * 2 + 2)),
         (
-            CnnSpec(image=(8, 4, 3), filters=2, hidden=5, classes=6),
+            CnnSpec(image=(8, 4, 3), filters=2, hidden=5, outputs=6),
             (27 * 2 + 2) + (18 * 4 + 4) + (8 * 5 + 5) + (5 * 6 + 6),
         ),
         (RankerSpec((3, 4), 5, embedding=2, hidden=6), 12 * 2 + (6 * 6 + 6) + (6 * 3 + 3) + (3 + 1)),
@@ -152,10 +152,10 @@ def test_every_parameter_belongs_to_exactly_one_segment_and_segments_follow_the_
 @pytest.mark.parametrize(
     ("model", "flops"),
     [
-        (MlpSpec(features=3, width=5, layers=4, classes=2), [2 * 3 * 5, 2 * 5 * 5, 2 * 5 * 5, 2 * 5 * 2]),
+        (MlpSpec(features=3, width=5, layers=4, outputs=2), [2 * 3 * 5, 2 * 5 * 5, 2 * 5 * 5, 2 * 5 * 2]),
         # A convolution multiplies and adds once per element of its kernel and pixel of its output.
         (
-            CnnSpec(image=(8, 4, 3), filters=2, hidden=5, classes=6),
+            CnnSpec(image=(8, 4, 3), filters=2, hidden=5, outputs=6),
             [2 * 27 * 2 * 32, 2 * 18 * 4 * 8, 2 * 8 * 5, 2 * 5 * 6],
         ),
         (RankerSpec((3, 4), 5, embedding=2, hidden=6), [6, 2 * 6 * 6, 2 * 6 * 3, 2 * 3]),
@@ -213,9 +213,9 @@ def test_a_large_model_is_cut_into_stages_at_once():
 
 
 def test_a_model_takes_the_sizes_of_its_data():
-    assert MlpSpec().fitted(DataSizes((8, 8, 1), 3)) == MlpSpec(features=64, classes=3)
-    assert CnnSpec().fitted(DataSizes((8, 12), 3)) == CnnSpec(image=(8, 12, 1), classes=3)
-    assert CnnSpec().fitted(DataSizes((32, 32, 3), 7)) == CnnSpec(image=(32, 32, 3), classes=7)
+    assert MlpSpec().fitted(DataSizes((8, 8, 1), 3)) == MlpSpec(features=64, outputs=3)
+    assert CnnSpec().fitted(DataSizes((8, 12), 3)) == CnnSpec(image=(8, 12, 1), outputs=3)
+    assert CnnSpec().fitted(DataSizes((32, 32, 3), 7)) == CnnSpec(image=(32, 32, 3), outputs=7)
     assert TransformerSpec().fitted(DataSizes((16,), 97)) == TransformerSpec(context=16, vocabulary=97)
     assert RankerSpec().fitted(DataSizes((2,), 2, (5, 6))) == RankerSpec((5, 6), hash_buckets=0)
 

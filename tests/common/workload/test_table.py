@@ -26,9 +26,10 @@ def refusal(spelling):
     return str(caught.value)
 
 
-def test_the_issue_s_eight_workloads_are_there_and_digits_mlp_is_the_default():
+def test_every_model_is_there_on_real_and_on_drawn_data_and_digits_mlp_is_the_default():
     kinds = ("digits-mlp", "mnist-cnn", "prose-gpt", "flights-ranker")
-    assert tuple(WORKLOADS) == (*kinds, *(f"synthetic-{kind.split('-')[1]}" for kind in kinds))
+    drawn = (f"synthetic-{kind.split('-')[1]}" for kind in kinds)
+    assert tuple(WORKLOADS) == (*kinds, *drawn, "synthetic-regression")
     assert chosen().workload.name == "digits-mlp"
 
 
@@ -62,12 +63,12 @@ def test_an_unknown_workload_is_answered_with_the_nearest_and_the_list():
 def test_an_unknown_field_is_answered_with_the_nearest_and_the_list():
     message = refusal("digits-mlp+widht=64")
     assert message.startswith("unknown field of digits-mlp 'widht'. Did you mean 'width'? Choose from: ")
-    assert message.endswith("classes, features, layers, width.")
+    assert message.endswith("features, layers, outputs, width.")
 
 
 def test_fields_that_are_no_numbers_are_not_offered():
-    assert refusal("mnist-cnn+image=8").endswith("Choose from: classes, filters, hidden.")
-    assert refusal("synthetic-mlp+inputs=8").endswith("Choose from: classes, examples, features, layers, width.")
+    assert refusal("mnist-cnn+image=8").endswith("Choose from: filters, hidden, outputs.")
+    assert refusal("synthetic-mlp+inputs=8").endswith("Choose from: examples, features, layers, outputs, width.")
     assert refusal("flights-ranker+cardinalities=8").endswith("Choose from: embedding, hash_buckets, hidden.")
 
 
@@ -84,7 +85,7 @@ def test_a_size_that_is_no_positive_whole_number_is_named(value):
     [
         "synthetic-mlp+layers=0",
         "synthetic-mlp+examples=0",
-        "synthetic-mlp+classes=-3",
+        "synthetic-mlp+outputs=-3",
         "synthetic-ranker+hash_buckets=-1",
     ],
 )
@@ -112,8 +113,8 @@ def test_a_drawn_ranker_may_leave_its_hashed_table_out():
 
 
 def test_drawn_data_follow_the_model():
-    workload = resolve("synthetic-mlp+features=3+classes=7+examples=64+layers=2")
-    assert workload.model == MlpSpec(features=3, layers=2, classes=7)
+    workload = resolve("synthetic-mlp+features=3+outputs=7+examples=64+layers=2")
+    assert workload.model == MlpSpec(features=3, layers=2, outputs=7)
     assert dataclasses.replace(
         workload.data, inputs=SyntheticSpec().inputs, targets=SyntheticSpec().targets
     ) == SyntheticSpec(64)
@@ -177,7 +178,7 @@ def test_heads_that_do_not_divide_the_width_are_refused():
         "flights-ranker+hash_buckets=0",
         "synthetic-ranker+hidden=1",
         "digits-mlp+features=32",
-        "digits-mlp+classes=5",
+        "digits-mlp+outputs=5",
         "prose-gpt+vocabulary=100",
     ],
 )

@@ -1,0 +1,84 @@
+"""Whether the kernel killed a process for want of memory, from the counters of its control group or the kernel's log.
+
+References:
+    docs.kernel.org/admin-guide/cgroup-v2.html (memory.events, memory.max), docs.kernel.org/admin-guide/cgroup-v1/memory.html
+    (memory.oom_control, memory.limit_in_bytes).
+"""
+
+import os
+import re
+from pathlib import Path
+
+_CGROUPS = Path("/sys/fs/cgroup")
+_KERNEL_LOG = Path("/dev/kmsg")
+_MEBIBYTE = 2**20
+
+
+class MemoryKills:
+    """The kills for want of memory among the processes that this one starts."""
+
+    def __init__(self, cgroup: Path | None = None, kernel_log: Path = _KERNEL_LOG) -> None:
+        """Remembers how many there have been.
+
+        Args:
+            cgroup: The folder of the control group; the present process's, unless given.
+            kernel_log: Where the kernel reports each kill.
+        """
+        self._cgroup = cgroup or _own_cgroup()
+        self._kernel_log = kernel_log
+        self._counted = self._count()
+
+    def explain(self, pid: int) -> str:
+        """Says how much memory there was when a process was killed for want of it; "" if it was not.
+
+        Args:
+            pid: Of a process that SIGKILL ended.
+        """
+        before, self._counted = self._counted, self._count()
+        if self._counted > before:
+            limit = self._number("memory.max") or self._number("memory.limit_in_bytes")
+            return f"for want of memory at {limit // _MEBIBYTE} MiB" if limit else "for want of memory"
+        found = re.search(rf"Killed process {pid} \(.*anon-rss:(\d+)kB", self._reported())
+        return f"for want of memory at {int(found[1]) // 1024} MiB" if found else ""
+
+    def _count(self) -> int:
+        return self._number("memory.events", "oom_kill ") + self._number("memory.oom_control", "oom_kill ")
+
+    def _number(self, name: str, label: str = "") -> int:
+        """Reads a number of the control group; 0 if there is none."""
+        try:
+            found = re.search(rf"^{label}(\d+)$", (self._cgroup / name).read_text(), re.MULTILINE)
+        except OSError:
+            return 0
+        return int(found[1]) if found else 0
+
+    def _reported(self) -> str:
+        """The kernel's log as far as this user may read it; a read returns one message, and fails at the end."""
+        messages = []
+        try:
+            descriptor = os.open(self._kernel_log, os.O_RDONLY | os.O_NONBLOCK)
+        except OSError:
+            return ""
+        try:
+            while message := os.read(descriptor, 8192):
+                messages.append(message)
+        except OSError:
+            pass
+        finally:
+            os.close(descriptor)
+        return b"".join(messages).decode(errors="replace")
+
+
+def _own_cgroup() -> Path:
+    """The folder of this process's control group with a memory controller, as far as it can be seen from here."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return _CGROUPS
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers in ("", "memory"):
+            folder = _CGROUPS / controllers
+            own = folder / path.lstrip("/")
+            return own if own.exists() else folder  # in a container, whose own group is the root it sees
+    return _CGROUPS

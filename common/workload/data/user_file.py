@@ -1,0 +1,108 @@
+"""Reads the user's `.npz` file, and refuses what no model could train on with the line that mends it."""
+
+import functools
+import os
+
+import numpy as np
+
+from samestep.common.errors import ConfigError
+from samestep.common.files import Unreadable, open_plain, read_arrays
+from samestep.common.workload.data.dataset import ARRAYS, Split
+
+LARGE = 16
+"""The initial weights suit inputs of about 1, and the loss starts as much higher as these are larger."""
+
+_NEEDED = f"a .npz file with the arrays {', '.join(ARRAYS)}"
+
+
+def read(path: str, real: bool) -> Split:
+    """Reads and checks the four arrays.
+
+    Args:
+        path: The file.
+        real: Whether the model takes real inputs.
+
+    Raises:
+        ConfigError: The file is missing or malformed, or holds what cannot be trained on.
+    """
+    try:
+        with open_plain(path) as file:
+            about = os.fstat(file.fileno())
+        return _read(path, real, (about.st_ino, about.st_size, about.st_mtime_ns))
+    except Unreadable as error:
+        raise ConfigError(f"--data {path} cannot be read: {error}; give {_NEEDED}.") from None
+
+
+@functools.lru_cache(maxsize=2)
+def _read(path: str, real: bool, version: tuple[int, int, int]) -> Split:
+    """Reads a file once a process, and again when it has changed.
+
+    Args:
+        path: As for `read`.
+        real: Likewise.
+        version: What changes when the file is written again.
+    """
+    arrays = read_arrays(path, ARRAYS)
+    if missing := [name for name in ARRAYS if name not in arrays]:
+        raise ConfigError(f"--data {path} lacks {', '.join(missing)}; give {_NEEDED}.")
+    arrays = {name: _clean(path, name, arrays[name], real) for name in ARRAYS}
+    for part in ("train", "test"):
+        inputs, targets = arrays[f"{part}_inputs"], arrays[f"{part}_targets"]
+        if not inputs.ndim or not targets.ndim or len(inputs) != len(targets) or not inputs.size or not targets.size:
+            raise ConfigError(
+                f"--data {path}: {part}_inputs {list(inputs.shape)} and {part}_targets {list(targets.shape)} do not hold "
+                f"the same, positive number of examples."
+            )
+    return Split(**arrays)
+
+
+def _clean(path: str, name: str, array: np.ndarray, real: bool) -> np.ndarray:
+    """An array as int64 from 0 up, or as finite float32-representable float64."""
+    where = f"--data {path}: {name}"
+    if array.dtype.kind not in "iubf":
+        raise ConfigError(f"{where} is {array.dtype}; give real or whole numbers.")
+    if name.endswith("targets"):
+        _check_targets(where, name, array, real)
+    elif real:
+        _check_real_inputs(where, array)
+    if array.dtype.kind == "f" or (real and name.endswith("inputs")):
+        return _rounded(where, name, array, real)
+    if array.size and (array.min() < 0 or array.max() >= 2**31):
+        wrong = array.min() if array.min() < 0 else array.max()
+        raise ConfigError(f"{where} holds {wrong}; whole numbers run from 0 up, to less than 2^31.")
+    return array.astype(np.int64)
+
+
+def _check_targets(where: str, name: str, array: np.ndarray, real: bool) -> None:
+    if array.dtype.kind == "f" and not real:
+        raise ConfigError(
+            f"{where} must be whole numbers from 0 up, not {array.dtype}; give `{name}.astype(int)`, or for a "
+            f"regression choose an mlp or cnn workload."
+        )
+    if real and array.ndim == 2 and array.shape[1] > 1:
+        ones = array == 1
+        if (ones.sum(axis=1) == 1).all() and (ones | (array == 0)).all():
+            raise ConfigError(f"{where} {list(array.shape)} is one-hot; give the classes: `{name}.argmax(axis=1)`.")
+
+
+def _check_real_inputs(where: str, array: np.ndarray) -> None:
+    """Refuses bytes and their like; of real numbers that are as large a note is made, for they may be meant."""
+    if array.dtype.kind == "f" or not array.size:
+        return
+    largest = max(int(array.max()), -int(array.min()))
+    if largest > LARGE:
+        scale = 255 if array.dtype == np.uint8 else largest
+        raise ConfigError(
+            f"{where} are whole numbers ({array.dtype}) up to {largest}, and the model takes real numbers of about 1; "
+            f"scale both: `train_inputs, test_inputs = train_inputs / {scale}, test_inputs / {scale}`."
+        )
+
+
+def _rounded(where: str, name: str, array: np.ndarray, real: bool) -> np.ndarray:
+    """Real numbers, rounded once to float32; grey images get their channel, and a single target its dimension."""
+    with np.errstate(over="ignore"):
+        rounded = array.astype(np.float32)
+    if not np.isfinite(rounded).all():
+        raise ConfigError(f"{where} holds numbers that are not finite in float32; clean or scale them first.")
+    lacks_last = real and array.ndim == (1 if name.endswith("targets") else 3)
+    return (rounded[..., None] if lacks_last else rounded).astype(np.float64)

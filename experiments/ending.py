@@ -1,0 +1,92 @@
+"""How a command ends: by an error of ours, by a signal, or where nobody can read what it prints."""
+
+import contextlib
+import errno
+import io
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import TextIO
+
+from samestep.common.errors import SamestepError, signal_exit_code
+
+SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""End a command in order, as Ctrl-C does: `docker stop`, a scheduler, a terminal that is closed, Ctrl-\\\\."""
+
+
+@contextlib.contextmanager
+def report_errors() -> Iterator[list[int]]:
+    """Makes one line and an exit code of whatever ends a command; yields the list that holds the code."""
+    code = [0]
+    _open_streams()
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    for number, handler in handlers.items():
+        if handler == signal.SIG_DFL:  # else somebody wants it ignored, as nohup does
+            signal.signal(number, _interrupt)
+    try:
+        yield code
+        sys.stdout.flush()
+    except SamestepError as error:
+        print(f"samestep: {error}", file=sys.stderr)
+        code[0] = error.exit_code
+    except KeyboardInterrupt as interrupt:
+        how = f"ended by {interrupt}" if interrupt.args else "interrupted"
+        print(f"samestep: {how}; nothing is left running.", file=sys.stderr)
+        code[0] = signal_exit_code(interrupt)
+    except _Unprintable as error:
+        if error.errno != errno.EPIPE:  # `| head` has read all it wants
+            print(f"samestep: what was found cannot be printed: {error.strerror}", file=sys.stderr)
+        code[0] = 1
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Ends the command where it is; one signal is enough, and those that follow do not disturb its tidying up."""
+    for each in SIGNALS:
+        signal.signal(each, lambda *_: None)  # SIG_IGN would print a complaint about one that has just come
+    raise KeyboardInterrupt(signal.Signals(number).name)
+
+
+class _Unprintable(OSError):
+    """Stdout takes no more."""
+
+
+class _Stdout(io.FileIO):
+    """Where the result of a command goes; if that fails it is given up, and Python does not try once more when it ends."""
+
+    def write(self, data: object) -> int | None:
+        try:
+            return super().write(data)
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            raise _Unprintable(error.errno, error.strerror) from None
+
+
+class _Stderr(io.FileIO):
+    """Where the progress of a run goes. A run is no worse for nobody being able to read it."""
+
+    def write(self, data: object) -> int | None:
+        with contextlib.suppress(OSError):
+            return super().write(data)
+        return memoryview(data).nbytes
+
+
+def _open_streams() -> None:
+    """Makes the standard streams safe to print to: none is closed, and none knows a character that it cannot print."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # it takes the place of the first that is closed
+        pass
+    os.close(descriptor)
+    if sys.stdout is sys.__stdout__:
+        sys.stdout = _text(_Stdout(1, "w", closefd=False), sys.stdout)
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = _text(_Stderr(2, "w", closefd=False), sys.stderr)
+
+
+def _text(raw: io.FileIO, replaced: TextIO | None) -> TextIO:
+    encoding = replaced.encoding if replaced else "utf-8"
+    lines = raw.isatty() or raw.fileno() == 2
+    return io.TextIOWrapper(io.BufferedWriter(raw), encoding, errors="backslashreplace", line_buffering=lines)

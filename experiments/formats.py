@@ -1,0 +1,129 @@
+"""One writer for what commands print: GitHub's tables for people, JSON, CSV and JUnit's XML for programs."""
+
+import csv
+import dataclasses
+import io
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+from xml.etree import ElementTree
+
+from samestep.common.errors import unknown
+from samestep.common.flags import Scalar
+
+Outcome = Literal["passed", "failure", "error", "skipped"]
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What an XML file cannot hold, such as the colours in a log."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One row, as a report of tests has it.
+
+    Attributes:
+        name: Of the row.
+        outcome: "failure" is a wrong result, "error" is none, "skipped" was not tried or not judged.
+        reason: Why it did not pass.
+        seconds: What it took.
+    """
+
+    name: str
+    outcome: Outcome = "passed"
+    reason: str = ""
+    seconds: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Document:
+    """What a command prints, in every format.
+
+    Attributes:
+        name: Of the command.
+        text: Makes what people read.
+        record: Everything, as dataclasses and plain values: JSON has it whole.
+        rows: One for each row, with the same columns: raw numbers, their units in the names.
+        cases: One for each row.
+    """
+
+    name: str
+    text: Callable[[], str]
+    record: Mapping[str, object]
+    rows: Sequence[Mapping[str, Scalar]]
+    cases: Sequence[Case]
+
+
+def check_format(name: str) -> None:
+    """Refuses a format that is not there.
+
+    Raises:
+        ConfigError: The name is not one of `FORMATS`.
+    """
+    if name not in FORMATS:
+        raise unknown("format", name, FORMATS)
+
+
+def write(document: Document, name: str) -> str:
+    """Writes a document.
+
+    Args:
+        document: What to write.
+        name: One of `FORMATS`.
+
+    Raises:
+        ConfigError: There is no such format.
+    """
+    check_format(name)
+    return FORMATS[name](document)
+
+
+def _json(document: Document) -> str:
+    return json.dumps(_plain(document.record), indent=1, allow_nan=False)
+
+
+def _plain(value: object) -> object:
+    """A value as JSON can hold it; null stands for a number that is not finite."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _csv(document: Document) -> str:
+    """Comma-separated values; an empty one was not measured."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(document.rows[0])
+    for row in document.rows:
+        writer.writerow([str(value).lower() if isinstance(value, bool) else value for value in row.values()])
+    return file.getvalue().rstrip("\n")
+
+
+def _junit(document: Document) -> str:
+    """A suite with a test case for each row, as CI systems read it."""
+    totals = {"tests": str(len(document.cases)), "time": f"{sum(case.seconds for case in document.cases):.3f}"}
+    for outcome, plural in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+        totals[plural] = str(sum(case.outcome == outcome for case in document.cases))
+    whole = ElementTree.Element("testsuites", totals)
+    suite = ElementTree.SubElement(whole, "testsuite", {"name": document.name, **totals})
+    for case in document.cases:
+        about = {"classname": document.name, "name": _NOT_XML.sub("?", case.name), "time": f"{case.seconds:.3f}"}
+        element = ElementTree.SubElement(suite, "testcase", about)
+        if case.outcome != "passed":
+            reason = _NOT_XML.sub("?", case.reason)
+            ElementTree.SubElement(element, case.outcome, {"message": reason}).text = reason
+    ElementTree.indent(whole)
+    return ElementTree.tostring(whole, encoding="us-ascii", xml_declaration=True).decode()
+
+
+FORMATS: Mapping[str, Callable[[Document], str]] = {
+    "github": lambda document: document.text(),
+    "json": _json,
+    "csv": _csv,
+    "junit": _junit,
+}
+"""How each format is written."""

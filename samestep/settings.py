@@ -1,0 +1,46 @@
+"""The keyword arguments of `samestep.run` and `samestep.compare`: the flags of the commands, by their fields' names.
+
+Written out for type checkers and editors, which cannot read them off the dataclasses; a test holds the two together.
+"""
+
+from typing import TypedDict
+
+
+class CompareSettings(TypedDict, total=False):
+    """What all rows of a comparison share; `samestep compare --help` explains each."""
+
+    workload: str
+    devices: int | None
+    steps: int | None
+    batch_size: int | None
+    optimizer: str | None
+    learning_rate: float | None
+    dtype: str
+    seed: int
+    threads: int
+    out: str | None
+    data: str | None
+    timeout_seconds: float
+    parity: bool | None
+    keep_state: bool
+    accumulation_steps: int
+    clip_norm: float | None
+
+
+class RunSettings(CompareSettings, total=False):
+    """What one run takes: also its mesh, where it starts, and the options of its strategy."""
+
+    mesh: str | None
+    start_from: str | None
+    ring: bool
+    bucket_bytes: int | None
+    zero_stage: int
+    schedule: str
+    microbatches: int
+    sequence_parallel: bool
+    consistency: str
+    reduce: str
+    clients: int
+    parameter_servers: int
+    tpu: str | None
+    tpu_topology: str | None

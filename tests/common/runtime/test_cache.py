@@ -1,0 +1,103 @@
+"""The cache of the oracle's curves: what it evicts, and what it never does."""
+
+import functools
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from samestep.common.request import RunConfig, launch_of
+from samestep.common.run import parse
+from samestep.common.runtime.parent import curves
+from samestep.common.runtime.parent.cache import evict, find_entries, hold
+from samestep.common.runtime.parent.verdict import initial_state
+
+Kept = Callable[[str, int, float], Path]
+
+
+@pytest.fixture(autouse=True)
+def held_by_nobody() -> Iterator[None]:
+    yield
+    hold(Path("nowhere"))
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    """Makes an entry of a size, last used so many seconds after the epoch."""
+
+    def kept(name: str, size: int, used: float) -> Path:
+        path = tmp_path / name
+        path.mkdir()
+        (path / "state.npz").write_bytes(b"x" * (size // 2))
+        (path / "metrics.jsonl").write_bytes(b"x" * (size - size // 2))
+        os.utime(path, (used, used))
+        return path
+
+    return kept
+
+
+def left(folder: Path) -> list[str]:
+    """The entries of a cache."""
+    return sorted(path.name for path in folder.iterdir() if path.is_dir())
+
+
+def test_the_least_recently_used_go_first_and_no_more_than_need_to(kept: Kept, tmp_path: Path) -> None:
+    for name, size, used in (("b", 100, 2), ("a", 100, 1), ("d", 50, 4), ("c", 100, 3)):
+        kept(name, size, used)
+    assert evict(tmp_path, 350) == []
+    assert [entry.path.name for entry in evict(tmp_path, 249)] == ["a", "b"]
+    assert left(tmp_path) == ["c", "d"]
+
+
+def test_a_use_counts(kept: Kept, tmp_path: Path) -> None:
+    first, _, _ = kept("a", 100, 1), kept("b", 100, 2), kept("c", 100, 3)
+    assert hold(first)
+    assert hold(tmp_path / "c")
+    assert [entry.path.name for entry in evict(tmp_path, 200)] == ["b"]
+
+
+def test_what_is_in_use_stays_whatever_the_limit(kept: Kept, tmp_path: Path) -> None:
+    kept("a", 100, 1)
+    hold(kept("b", 100, 2))
+    assert [entry.path.name for entry in evict(tmp_path, 0)] == ["a"]
+    hold(tmp_path / "a")  # lets go
+    assert [entry.path.name for entry in evict(tmp_path, 0)] == ["b"]
+    assert left(tmp_path) == []
+
+
+def test_what_another_process_uses_stays_until_that_ends(kept: Kept, tmp_path: Path) -> None:
+    path = kept("a", 100, 1)
+    lines = f"import pathlib; from samestep.common.runtime.parent.cache import hold; print(hold(pathlib.Path({str(path)!r})))"
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{lines}; import sys; sys.stdout.flush(); input()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[3],
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "True\n"
+        assert evict(tmp_path, 0) == []
+        other.communicate("\n", timeout=20)
+    assert len(evict(tmp_path, 0)) == 1
+
+
+def test_an_entry_that_is_gone_is_not_there(tmp_path: Path) -> None:
+    assert not hold(tmp_path / "a")
+    assert evict(tmp_path / "no-such-cache", 0) == []
+    assert find_entries([tmp_path / "a"]) == []
+
+
+def test_a_kept_curve_makes_room_but_stays_itself(kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(curves, "curves_directory", lambda: tmp_path)
+    monkeypatch.setattr(curves, "evict", functools.partial(evict, limit=100))
+    asked = RunConfig("numpy", "oracle", "synthetic-mlp+width=8", steps=3, dtype="float64")
+    run, launch = parse(asked), launch_of(asked)
+    folder = curves.curve_folder(run, launch, "0")
+    kept("old", 200, 1)
+    curves.keep_curve(curves.Curve((1.0, 0.5, 0.25), 0.1, initial_state(run, launch)), run, launch, folder)
+    assert left(tmp_path) == [folder.name]
+    assert {path.name for path in folder.iterdir()} == {"0.cut", "lock"}

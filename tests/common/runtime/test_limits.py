@@ -1,0 +1,87 @@
+"""What the system lacks is named before anything starts, or at once."""
+
+import ctypes
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from samestep.common.errors import Unavailable
+from samestep.common.runtime.parent import network
+from samestep.common.runtime.parent.limits import allow_open_files
+from tests.children import in_child
+
+ROOT = str(Path(__file__).parents[3])
+NEW_USER_AND_NETWORK = 0x50000000
+
+
+def ports_where_the_loopback_is_down() -> str:
+    if ctypes.CDLL(None).unshare(NEW_USER_AND_NETWORK) != 0:
+        return "forbidden"
+    try:
+        return str(network.free_ports(2))
+    except Unavailable as error:
+        return str(error)
+
+
+def test_a_loopback_that_is_down_is_named() -> None:
+    told = in_child(ports_where_the_loopback_is_down)
+    if told == "forbidden":
+        pytest.skip("this system allows no network namespace in which the loopback would be down")
+    assert told.startswith("processes cannot meet at 127.0.0.1 (Network is unreachable); the loopback must be up")
+
+
+def test_a_loopback_with_another_address_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "HOST", "192.0.2.1")  # which is nobody's
+    with pytest.raises(Unavailable, match=r"cannot meet at 192.0.2.1 \(Cannot assign requested address\)"):
+        network.free_ports(2)
+
+
+def test_a_private_network_needs_no_loopback_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Allows:
+        def make_network(self) -> str:
+            return ""
+
+    monkeypatch.setattr(network, "HOST", "192.0.2.1")
+    private, ports = network.isolate(Allows(), "torch", 3)
+    assert private
+    assert len(set(ports)) == 3
+
+
+def limits(soft: int, hard: int) -> str:
+    """What is said where so many open files are allowed, or the limit that is then set."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    try:
+        allow_open_files(4)
+    except Unavailable as error:
+        return str(error)
+    return str(resource.getrlimit(resource.RLIMIT_NOFILE))
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "said"),
+    [
+        (500, 600, "(500, 600)"),
+        (50, 600, "(128, 600)"),  # the shell's, which a process may raise
+        (
+            50,
+            100,
+            "4 processes may need 128 open files each, and this system allows 100; allow more with: ulimit -n 128",
+        ),
+    ],
+)
+def test_too_few_open_files_are_raised_or_named(soft: int, hard: int, said: str) -> None:
+    assert in_child(lambda: limits(soft, hard)) == said
+
+
+def test_a_command_names_them_before_it_starts(tmp_path: Path) -> None:
+    line = f"ulimit -n 20; {sys.executable} -m samestep run single --steps 3 --out {tmp_path}/run"
+    done = subprocess.run(
+        line, shell=True, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == Unavailable.exit_code
+    assert done.stderr.startswith("samestep: 1 process may need 80 open files each, and this system allows 20")
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,52 @@
+"""Comparisons whose runs are made up: a real result of long ago, renamed, so that no process is started."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from samestep.common.evidence.parity import Parity, not_judged
+from samestep.common.request import Launch
+from samestep.common.run import as_config
+from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.records import RunResult, load_result
+from samestep.common.strategy import Run
+
+TRAINED = load_result(Path(__file__).parents[1] / "data" / "version_1" / "ddp")
+PASSED = TRAINED.parity
+MISSED = dataclasses.replace(
+    PASSED, passed=False, reason="step 3: every gradient is 2.000 x the oracle's", first_bad_step=3
+)
+UNJUDGED = not_judged("the oracle would take longer than the run's own 6 s; --parity waits for it")
+Outcome = Parity | BaseException
+
+
+def result_of(run: Run, launch: Launch, parity: Parity) -> RunResult:
+    """A result as this run could have left it."""
+    asked = {"framework": run.framework, "strategy": run.strategy.name, "mesh": str(run.mesh), "dtype": run.dtype}
+    return dataclasses.replace(TRAINED, **asked, config=as_config(run, launch), parity=parity)
+
+
+def make_up(monkeypatch: pytest.MonkeyPatch, outcomes: dict[str, Outcome]) -> list[tuple[Run, Launch]]:
+    """Has every run of a launcher end as it is told.
+
+    Args:
+        monkeypatch: Of the test.
+        outcomes: By framework:strategy; a strategy that is not there takes the same step.
+
+    Returns:
+        What was run, as it is run.
+    """
+    started = []
+
+    def end(launcher: Launcher, run: Run, launch: Launch, *rest: object) -> RunResult:
+        started.append((run, launch))
+        usual = not_judged("the oracle is the reference") if run.framework == "numpy" else PASSED
+        outcome = outcomes.get(run.name, usual)
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return result_of(run, launch, outcome)
+
+    monkeypatch.setattr(Launcher, "run", end)
+    monkeypatch.setattr(Launcher, "warm", lambda *_: None)
+    return started

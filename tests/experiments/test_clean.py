@@ -1,0 +1,139 @@
+"""`samestep clean`: what it shows, what it frees, and what it leaves alone."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from samestep.common.request import RunConfig, launch_of
+from samestep.common.run import parse
+from samestep.common.runtime.directory import open_run, write_error, write_json
+from samestep.common.runtime.parent.cache import hold
+from samestep.common.runtime.parent.curves import Curve, curve_folder, keep_curve
+from samestep.common.runtime.parent.verdict import initial_state
+from samestep.experiments import clean
+
+LONG_AGO = time.time() - 2 * clean.QUIET_SECONDS
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to be in, with an empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "here"
+
+
+def a_run(path: Path, result: bool = True, state: bool = False, used: float | None = None, **fields: object) -> Path:
+    """A directory as a run leaves it."""
+    open_run(path, RunConfig(**fields))
+    for name in ("metrics.jsonl", "process-rank-0.json", "rank-0.log", *(["state.npz"] if state else [])):
+        (path / name).write_text("x" * 100)
+    if result:
+        (path / "error.json").unlink()
+        write_json(path / "result.json", {})
+    for file in path.iterdir():
+        os.utime(file, None if used is None else (used, used))
+    return path
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert clean.main(arguments) == 0
+    return capsys.readouterr().out
+
+
+def row(printed: str, kind: str) -> list[str]:
+    (line,) = [line for line in printed.splitlines() if line.startswith(f"| {kind}")]
+    return [part.strip() for part in line.split("|")[1:-1]]
+
+
+def caches(here: Path) -> tuple[Path, Path]:
+    """A curve of 300 bytes, and a data set of 50."""
+    curve, data = here.parent / "cache/samestep/oracle/ab12", here.parent / "cache/samestep/data/cd34.npz"
+    (curve / "20.cut").mkdir(parents=True)
+    data.parent.mkdir()
+    for name in ("config.json", "metrics.jsonl", "state.npz"):
+        (curve / "20.cut" / name).write_bytes(b"x" * 100)
+    data.write_bytes(b"x" * 50)
+    return curve, data
+
+
+def test_it_shows_what_there_is_and_frees_nothing_unasked(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    curve, data = caches(here)
+    run = a_run(here / "runs" / "one")
+    os.utime(curve, (1e9, 1e9))
+    printed = told(capsys)
+    assert row(printed, "curves of the oracle") == ["curves of the oracle", "1", "300 B", "2001-09-09", "--oracle"]
+    assert row(printed, "decoded data sets")[1:3] == ["1", "50 B"]
+    assert row(printed, "run directories")[1] == "1"
+    assert str(curve.parent) in printed
+    assert "at most 1.0 GiB" in printed
+    assert all(path.exists() for path in (curve / "20.cut" / "state.npz", data, run / "result.json"))
+
+
+def test_it_finds_the_curves_that_judgements_keep(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = RunConfig("numpy", "oracle", "synthetic-mlp+width=8", steps=3, dtype="float64")
+    run, launch = parse(asked), launch_of(asked)
+    for seed in ("0", "1"):
+        folder = curve_folder(run, launch, seed)
+        keep_curve(Curve((1.0, 0.5, 0.25), 0.1, initial_state(run, launch)), run, launch, folder)
+    assert row(told(capsys), "curves of the oracle")[1] == "2"
+    hold(Path("nowhere"))  # the last one was in use
+    assert "(curves of the oracle: 2)." in told(capsys, "--oracle")
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("name", ["oracle", "data", "runs"])
+def test_it_frees_what_is_named_and_nothing_else(here: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    curve, data = caches(here)
+    held = {"oracle": curve, "data": data, "runs": a_run(here / "runs" / "one")}
+    printed = told(capsys, f"--{name}")
+    assert printed.startswith("Freed ")
+    assert f"({clean.KINDS[name]}: 1)." in printed
+    assert row(printed, clean.KINDS[name])[1] == "0"
+    assert [kind for kind, path in held.items() if path.exists()] == [kind for kind in held if kind != name]
+
+
+def test_all_is_all_three(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    held = [*caches(here), a_run(here / "runs" / "one"), a_run(here / "runs" / "night" / "torch-ddp")]
+    told(capsys, "--all")
+    assert [path for path in held if path.exists()] == []
+
+
+def test_a_state_that_was_kept_on_purpose_stays(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    on_purpose = a_run(here / "runs" / "kept", state=True, keep_state=True)
+    wrong_step = a_run(here / "runs" / "wrong", state=True)
+    printed = told(capsys, "--runs")
+    assert (on_purpose / "state.npz").exists()
+    assert not wrong_step.exists()
+    assert "--runs leaves alone: 1 whose state was kept by --keep-state;" in printed
+
+
+def test_a_run_without_a_result_stays_until_nothing_in_it_changes(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running, died = a_run(here / "runs" / "a", result=False), a_run(here / "runs" / "b", result=False, used=LONG_AGO)
+    failed = a_run(here / "runs" / "c", result=False)
+    write_error(failed, "rank-0", ValueError("no"))
+    for file in failed.iterdir():
+        os.utime(file, (LONG_AGO, LONG_AGO))
+    printed = told(capsys, "--runs")
+    assert (running.exists(), died.exists(), failed.exists()) == (True, False, False)
+    assert "1 without a result" in printed
+
+
+def test_what_is_not_ours_stays(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = a_run(here / "runs" / "one")
+    (run / "notes.md").write_text("mine")
+    elsewhere = a_run(here / "elsewhere")
+    foreign = here / "runs" / "another-tool"
+    foreign.mkdir()
+    for name, content in (("config.json", {"strategy": "mine"}), ("result.json", {})):
+        (foreign / name).write_text(json.dumps(content))
+    told(capsys, "--all")
+    assert [path.name for path in run.iterdir()] == ["notes.md"]
+    assert (elsewhere / "result.json").exists()
+    assert (foreign / "config.json").exists()

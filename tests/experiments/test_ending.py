@@ -1,0 +1,71 @@
+"""How a command ends where what it prints cannot be read, or hardly."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from samestep.common.errors import signal_exit_code
+
+ROOT = str(Path(__file__).parents[2])
+TRAIN = "run oracle --dtype float64 --workload digits-mlp+width=32 --batch-size 48 --steps 3 --no-parity"
+
+
+def given(line: str, redirected: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    """Gives a command to a shell, with its streams redirected."""
+    return subprocess.run(
+        f"{sys.executable} -m samestep {line} {redirected}",
+        shell=True,
+        cwd=ROOT,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("redirected", ["2>&-", "2>/dev/full", ">&-", "<&- >&- 2>&-"])
+def test_a_good_run_is_no_worse_for_what_nobody_reads(tmp_path: Path, redirected: str) -> None:
+    done = given(f"{TRAIN} --out {tmp_path}/run", redirected)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "result.json").exists()
+    assert "Traceback" not in done.stderr
+
+
+def test_a_path_that_a_terminal_cannot_spell(tmp_path: Path) -> None:
+    done = given(f"{TRAIN} --out {tmp_path}/ünï", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert f"Run: {tmp_path}/\\xfcn\\xef" in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("line", ["strategies", f"{TRAIN} --out RUN"])
+def test_a_stdout_without_room_is_told_once(tmp_path: Path, line: str) -> None:
+    done = given(line.replace("RUN", f"{tmp_path}/run"), ">/dev/full")
+    assert done.returncode == 1
+    assert done.stderr == "samestep: what was found cannot be printed: No space left on device\n"
+    assert not (tmp_path / "run").exists(), "nothing was started"
+
+
+def test_a_reader_that_leaves_early_is_told_nothing() -> None:
+    assert given("strategies", "| head -1").stderr == ""
+
+
+def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
+    """As nohup starts a command that outlives its terminal."""
+    line = (
+        "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN);"
+        "from samestep.experiments.arguments import run_command;"
+        "run_command(lambda given: os.kill(os.getpid(), signal.SIGHUP) or 0, [])"
+    )
+    assert subprocess.run([sys.executable, "-c", line], cwd=ROOT, timeout=60, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("name", "code"), [("", 130), ("SIGTERM", 143), ("SIGHUP", 129), ("SIGQUIT", 131)])
+def test_the_exit_code_of_a_signal_is_that_of_shells(name: str, code: int) -> None:
+    assert signal_exit_code(KeyboardInterrupt(*[name] if name else [])) == code
+    assert code == 128 + signal.Signals[name or "SIGINT"]

@@ -1,0 +1,190 @@
+"""`import samestep`: the commands as functions, silent, typed, and as docs/api.md says."""
+
+import contextlib
+import re
+import subprocess
+import sys
+import typing
+from pathlib import Path
+
+import pytest
+
+import samestep
+from samestep.common.catalog import catalogue
+from samestep.common.flags import flags
+from samestep.common.request import RunConfig, Techniques
+from samestep.common.runtime.parent.launcher import Launcher
+from samestep.experiments import api, rows
+from samestep.settings import CompareSettings, RunSettings
+from tests.experiments.comparisons import MISSED, UNJUDGED, make_up
+from tests.processes import descendants
+
+DOC = (Path(__file__).parents[1] / "docs" / "api.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", DOC, re.DOTALL)
+SMALL = {"workload": "synthetic-mlp+width=8", "dtype": "float64", "steps": 3}
+IMPORT = (
+    "import sys; before = set(sys.modules); import samestep; dir(samestep); samestep.ConfigError\n"
+    "print({name.partition('.')[0] for name in set(sys.modules) - before} - set(sys.stdlib_module_names))"
+)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Runs leave their directories here."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# --- what there is ----------------------------------------------------------------------------------------------------
+
+
+def test_the_import_needs_the_standard_library_only() -> None:
+    line = [sys.executable, "-c", IMPORT]
+    done = subprocess.run(line, cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "{'samestep'}\n", done.stderr
+
+
+def test_everything_offered_is_there_and_documented() -> None:
+    for name in samestep.__all__:
+        assert getattr(samestep, name).__doc__
+        assert name in dir(samestep)
+    with pytest.raises(AttributeError, match=r"it offers .*run"):
+        samestep.rnu  # noqa: B018 (looked up for its error)
+
+
+def test_the_settings_are_the_flags() -> None:
+    """A field of a request, a technique or an option of a strategy that is new belongs into samestep/settings.py."""
+    owners = {row.options for _, row in catalogue()}
+    fields = {name: kind for owner in (RunConfig, Techniques, *owners) for name, kind in fields_of(owner).items()}
+    in_the_cell_or_of_no_use = {"framework", "strategy", "prepare"}
+    wanted = {name: kind for name, kind in fields.items() if name not in in_the_cell_or_of_no_use}
+    assert typing.get_type_hints(RunSettings) == wanted
+    shared = {name for name, field in flags(RunConfig).items() if field.metadata["compared"]} | set(flags(Techniques))
+    assert typing.get_type_hints(CompareSettings) == {name: kind for name, kind in wanted.items() if name in shared}
+
+
+def fields_of(owner: type) -> dict[str, object]:
+    hints = typing.get_type_hints(owner)
+    return {name: hints[name] for name in flags(owner)}
+
+
+# --- a run ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_prints_nothing_and_can_be_loaded(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    before = descendants()
+    result = samestep.run("numpy:oracle", **SMALL, out="run")
+    assert capfd.readouterr() == ("", "")
+    assert result.losses[0] > 0
+    assert samestep.load("run") == samestep.load(here / "run") == result
+    assert descendants() == before
+
+
+@pytest.mark.parametrize(
+    ("cell", "settings", "told"),
+    [
+        ("torch:ddp", {"divices": 2}, "unknown setting 'divices'. Did you mean 'devices'?"),
+        ("torch:ddp", {"prepare": True}, "unknown setting 'prepare'"),
+        ("torch:ddp", {"framework": "tf"}, "unknown setting 'framework'"),
+        ("torch:ddp", {"steps": 0}, "--steps is 0; give a whole number from 1 up."),
+        ("torch:ddp", {"steps": "many"}, "--steps is 'many'; give a whole number."),
+        ("torch:ddp", {"steps": [3]}, "--steps is [3]; give a whole number."),
+        ("torch:ddp", {"reduce": "ring"}, "--reduce is an option of tf:mirrored, not of torch:ddp."),
+        ("torch:ddp+clip_norm=1", {"clip_norm": 2.0}, "both set clip_norm; give it once."),
+        ("fdsp", {}, "unknown strategy 'fdsp'. Did you mean 'fsdp'?"),
+    ],
+)
+def test_a_wrong_request_is_one_line(cell: str, settings: dict, told: str, here: Path) -> None:
+    with pytest.raises(samestep.ConfigError) as caught:
+        samestep.run(cell, **settings)
+    assert told in str(caught.value)
+    assert list(here.iterdir()) == []
+
+
+def test_a_run_that_missed_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_up(monkeypatch, {"torch:ddp": MISSED})
+    with pytest.raises(samestep.ParityFailed, match="torch:ddp did not take the same step: step 3"):
+        samestep.run("ddp", devices=2)
+
+
+def test_what_is_no_run_cannot_be_loaded(here: Path) -> None:
+    with pytest.raises(samestep.ConfigError, match=r"holds no readable result\.json"):
+        samestep.load(here)
+
+
+# --- a comparison -----------------------------------------------------------------------------------------------------
+
+
+def test_a_comparison_prints_nothing_unless_asked(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    started = make_up(monkeypatch, {"tf:mirrored": UNJUDGED})
+    settings = {"batch_size": 48, "clip_norm": 1.0, "parity": True}
+    comparison = samestep.compare(["ddp", "torch:hybrid+mesh=pipe=2,data=2"], require=["mirrored"], **settings)
+    assert capfd.readouterr() == ("", "")
+    assert [row.cell for row in comparison.rows] == [
+        "numpy:oracle",
+        "torch:ddp",
+        "torch:hybrid+mesh=pipe=2,data=2",
+        "tf:mirrored",
+    ]
+    assert [run.mesh.size for run, _ in started] == [1, 2, 4, 2]
+    assert {(run.batch_size, run.techniques.clip_norm) for run, _ in started} == {(48, 1.0)}
+    assert comparison.exit_code == 3
+    with pytest.raises(samestep.Unavailable, match="tf:mirrored, which must be judged, was not judged"):
+        comparison.require()
+    assert "| torch:ddp" in comparison.table()
+    samestep.compare(["ddp"], progress=True)
+    told = capfd.readouterr()
+    assert told.out == ""
+    assert "torch:ddp: " in told.err
+
+
+def test_without_cells_it_takes_every_strategy(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_up(monkeypatch, {})
+    assert [row.cell for row in samestep.compare().rows] == [
+        f"{framework}:{row.name}" for framework, row in catalogue()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"cells": []}, "cells '' has an empty cell"),
+        ({"cells": ["torch:ddpp"]}, "Did you mean 'ddp'?"),
+        ({"cells": ["ddp"], "mesh": "data=2"}, "unknown setting 'mesh'"),
+        ({"require": ["ddp"], "parity": False}, "--require judges what --no-parity leaves unjudged"),
+    ],
+)
+def test_a_wrong_comparison_is_one_line(arguments: dict, told: str) -> None:
+    with pytest.raises(samestep.ConfigError) as caught:
+        samestep.compare(**arguments)
+    assert told in str(caught.value)
+
+
+def test_an_interrupted_comparison_is_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_up(monkeypatch, {"torch:ddp": KeyboardInterrupt()})
+    with pytest.raises(KeyboardInterrupt):
+        samestep.compare(["ddp"])
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.torch
+@pytest.mark.tf
+def test_every_block_of_the_page_runs(
+    launcher: Launcher, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for module in (api, rows):  # the tests' own launcher has imported the frameworks already
+        monkeypatch.setattr(module, "Launcher", lambda: contextlib.nullcontext(launcher))
+    assert len(BLOCKS) == 6
+    names: dict[str, object] = {}
+    for number, block in enumerate(BLOCKS):
+        exec(compile(block, f"docs/api.md, block {number + 1}", "exec"), names)
+    told = capfd.readouterr()
+    assert told.err == ""
+    for line in (line.partition("  # ")[2] for line in DOC.splitlines() if "print(error)" in line):
+        assert line in told.out
+    for row in names["comparison"].rows:
+        assert f"{row.cell} {row.status}" in told.out
