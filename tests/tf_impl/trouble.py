@@ -101,14 +101,14 @@ def both_workers_die() -> None:
     _the_chief_strikes("worker-1", signal.SIGKILL, at_step=8)
 
 
-def updates_count_themselves(rows: int = 150) -> None:
+def updates_count_themselves() -> None:
     """Each adds 1 to what it read of every weight, which takes a while: two at once would lose one."""
     import tensorflow as tf
 
     from samestep.tf_impl.optimizers import UPDATES
 
     def update(spec, w, g, slots, corrections):
-        slow = tf.fill([rows, rows], tf.reduce_mean(w) / rows)
+        slow = tf.fill([150, 150], tf.reduce_mean(w) / 150)
         for _ in range(4):
             slow = slow @ slow
         w.assign(w + tf.sign(1 + slow[0, 0] ** 2) + 0 * g)  # 1, but nobody knows before it is computed
@@ -117,19 +117,42 @@ def updates_count_themselves(rows: int = 150) -> None:
 
 
 def worker_dies_in_an_update() -> None:
+    """At step 5 both workers begin an update, which waits; the chief kills one of them and lets the updates go on."""
     from samestep.tf_impl.parameter_server.program import ParameterServerProgram
+    from samestep.tf_impl.parameter_server.updates import Updates
 
-    updates_count_themselves(rows=400)
-    plain = ParameterServerProgram.step
+    updates_count_themselves()
+    build, plain, begin = ParameterServerProgram.__init__, ParameterServerProgram.step, Updates.begin
+    gates = []
+
+    def init(self, *arguments):
+        import tensorflow as tf
+
+        build(self, *arguments)
+        with self.strategy.scope():
+            gates.append(tf.Variable(True, trainable=False))
+
+    def begin_and_wait(self, version, gradients):
+        import tensorflow as tf
+
+        staleness = begin(self, version, gradients)
+        with tf.control_dependencies([staleness]):
+            turns = tf.while_loop(lambda _: tf.logical_not(gates[0].read_value()), lambda turn: turn + 1, [0])
+        with tf.control_dependencies(turns):
+            return tf.identity(staleness)
 
     def step(self, batch):
+        if batch.step == 5:
+            self.sync()
+            gates[0].assign(False)
         plain(self, batch)
         if batch.step == 5:
             while self.updates.begun() < self._scheduled:
                 time.sleep(0.001)
             _strike("worker-0", signal.SIGKILL)
+            gates[0].assign(True)
 
-    ParameterServerProgram.step = step
+    ParameterServerProgram.__init__, ParameterServerProgram.step, Updates.begin = init, step, begin_and_wait
 
 
 def dtensor_in_one_function() -> None:
