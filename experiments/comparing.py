@@ -21,7 +21,7 @@ from samestep.experiments.arguments import apply_cell
 from samestep.experiments.asked import SHARED, ComparisonConfig, Given, describe, merge
 from samestep.experiments.comparison import Comparison
 from samestep.experiments.plan import Plan, is_oracle, make_plan
-from samestep.experiments.rows import Ready, measure, tell
+from samestep.experiments.rounds import Ready, measure, tell
 from samestep.experiments.stored import Found, compose, find, read_asked, run_directory
 
 Checked = Mapping[str, Ready | SamestepError]
@@ -79,9 +79,10 @@ def _conduct(
 ) -> Comparison:
     ready = {cell: each for cell, each in checked.items() if not isinstance(each, SamestepError)}
     for cell, why in checked.items():
-        if isinstance(why, SamestepError):
+        missing = [number for number in range(1, plan.rounds(cell) + 1) if number not in found[cell].results]
+        if isinstance(why, SamestepError) and missing:
             found[cell].error = why
-            _record(run_directory(directory, cell, 1), why)
+            _record(run_directory(directory, cell, missing[0]), why)
     interrupt = measure(plan, ready, found, directory, quiet)
     return compose(asked, plan, directory, found, interrupt)
 
