@@ -11,6 +11,8 @@ from samestep.experiments.text import Column, common_unit, in_unit, short, spell
 
 Row = RunResult | tuple[str, str]
 """A run; or the cell and the status of one that left no result."""
+Name = Callable[[RunResult], str]
+"""How a row is called."""
 
 
 def cell(result: RunResult) -> str:
@@ -22,6 +24,21 @@ def cell(result: RunResult) -> str:
     given += [f"+mesh={config.mesh}"] if config.mesh != f"{(*info.axes, 'data')[0]}={config.devices}" else []
     emulated = " (emulated)" if result.emulation else ""
     return f"{result.framework}:{result.strategy}{''.join(given)}{emulated}"
+
+
+def named(results: Sequence[RunResult], names: Sequence[str]) -> Name:
+    """How the rows of a table are called: by names that were given, else as their results are.
+
+    Args:
+        results: The rows.
+        names: One for each, or none.
+    """
+    given = {id(result): name for result, name in zip(results, names, strict=False)}
+
+    def name(result: RunResult) -> str:
+        return given[id(result)] + (" (emulated)" if result.emulation else "") if given else cell(result)
+
+    return name
 
 
 def devices(result: RunResult) -> str:
@@ -84,7 +101,7 @@ def often_the_same(results: Sequence[RunResult]) -> tuple[Column[RunResult], ...
 
 
 def columns(
-    varying: Sequence[Column[RunResult]], results: Sequence[RunResult], startup: str
+    varying: Sequence[Column[RunResult]], results: Sequence[RunResult], startup: str, name: Name = cell
 ) -> tuple[Column[Row], ...]:
     """The columns of a table, bytes in one unit for all rows.
 
@@ -92,9 +109,10 @@ def columns(
         varying: Those of `often_the_same` that are columns here.
         results: The rows.
         startup: What is part of the start-up.
+        name: How a row is called.
     """
     return (
-        Column("strategy", lambda row: row[0] if isinstance(row, tuple) else cell(row)),
+        Column("strategy", lambda row: row[0] if isinstance(row, tuple) else name(row)),
         *(dataclasses.replace(column, value=_of_a_run(column.value)) for column in varying),
         Column(
             "same step",

@@ -52,6 +52,10 @@ class Comparison:
         return [row.result for row in self.rows if row.result is not None]
 
     @property
+    def _names(self) -> list[str]:
+        return [row.cell for row in self.rows if row.result is not None]
+
+    @property
     def failure(self) -> SamestepError | None:
         """The error that the comparison ends with: missed parity, then failed rows, then what was not there or not judged."""
         if missed := [row.cell for row in self.rows if row.status == MISSED]:
@@ -118,7 +122,7 @@ class Comparison:
             wide: Whether it shows every column, however wide the screen is.
         """
         failures = [(row.cell, row.status) for row in self.rows if row.result is None]
-        return tables.comparison(self.results, failures, wide=wide)
+        return tables.comparison(self.results, failures, wide=wide, names=self._names)
 
     def to_json(self) -> str:
         """The comparison as `samestep compare --format json` prints it: every row with its whole result."""
@@ -165,7 +169,7 @@ class Comparison:
             wide: Whether its table shows every column.
         """
         parts = [
-            tables.caption(self.results) if self.results else "",
+            tables.caption(self.results, names=self._names) if self.results else "",
             self.table(wide),
             compiled(self.results),
             self._notes(),
