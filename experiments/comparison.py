@@ -18,6 +18,8 @@ from samestep.experiments.compiled import compiled
 from samestep.experiments.figures import figures
 from samestep.experiments.formats import Case, Document, Outcome, write
 from samestep.experiments.ranking import ranking
+from samestep.experiments.speeds import Speed, judge_rows, speed_figures, unseparated
+from samestep.experiments.text import fill, screen_width
 
 SAME, MISSED, NOT_JUDGED, REFERENCE, COMPILED = "same step", "not the same step", "not judged", "reference", "compiled"
 """The statuses of rows that have a result."""
@@ -108,6 +110,11 @@ class Comparison:
         return [row.result for row in self.rows if row.result is not None]
 
     @property
+    def speeds(self) -> dict[str, Speed]:
+        """The speeds of the rows that have a result, judged against that of the reference row."""
+        return judge_rows({row.cell: row.results for row in self.rows if row.results}, self.reference)
+
+    @property
     def failure(self) -> SamestepError | None:
         """The error that the comparison ends with: missed parity, then failed rows, then what was not there or not judged."""
         if missed := [row.cell for row in self.rows if row.status == MISSED]:
@@ -166,7 +173,9 @@ class Comparison:
             wide: Whether it shows every column, however wide the screen is.
         """
         failures = [(row.cell, row.status) for row in self.rows if row.result is None]
-        return tables.comparison(self.results, failures, wide=wide)
+        speeds = self.speeds
+        reference = next((name for name, speed in speeds.items() if speed.is_reference), "")
+        return tables.comparison(self.results, failures, None, wide, list(speeds.values()), reference)
 
     def to_json(self) -> str:
         """The comparison as `samestep compare --format json` prints it: every row with its whole result."""
@@ -179,6 +188,7 @@ class Comparison:
             command: The line that repeats it.
             wide: Whether the table for people shows every column.
         """
+        speeds = self.speeds
         cases = [row.case() for row in self.rows]
         if self.interrupt or isinstance(self.failure, Unavailable):  # no row of it is wrong, and yet it does not pass
             cases.append(Case("the comparison", "error", self.exit_reason))
@@ -190,7 +200,7 @@ class Comparison:
                 "exit_reason": self.exit_reason,
                 "repeats": self.repeats,
                 "reference": self.reference,
-                "rows": [_fields(row) for row in self.rows],
+                "rows": [_fields(row) | {"speed": speeds.get(row.cell)} for row in self.rows],
             },
             rows=[
                 {
@@ -199,6 +209,7 @@ class Comparison:
                     "reason": row.reason,
                     "seconds": row.seconds,
                     **figures(row.result),
+                    **speed_figures(speeds.get(row.cell)),
                 }
                 for row in self.rows
             ],
@@ -215,11 +226,12 @@ class Comparison:
         parts = [
             tables.caption(self.results) if self.results else "",
             self.table(wide),
+            unseparated(self.speeds, self.reference),
             compiled(self.results),
             self._notes(),
             f"Again: {command}",
-            tables.verdict(self.results),
-            ranking(self.results),
+            fill(tables.verdict(self.results), screen_width()),
+            ranking([row.results for row in self.rows if row.results]),
         ]
         return "\n\n".join(filter(None, parts))
 
