@@ -9,8 +9,8 @@ from samestep.common.catalog import strategy_info
 from samestep.common.evidence.comparison import FASTER, LEAST_ROUNDS, SLOWER
 from samestep.common.runtime.records import RunResult
 from samestep.common.strategy import Textbook
-from samestep.experiments.columns import cell, rate
-from samestep.experiments.speeds import Rounds, compare_rounds, speed_of
+from samestep.experiments.columns import rate
+from samestep.experiments.speeds import Confounds, Rounds, compare_rounds, no_confounds, speed_of
 from samestep.experiments.text import fill, screen_width, size
 
 EQUAL = 0.05
@@ -20,7 +20,7 @@ UNCLEAR = "~"
 
 
 _SIGNS = {FASTER: ">", SLOWER: "<"}
-_TURNED = {">": "<", "<": ">", UNCLEAR: UNCLEAR}
+_TURNED = {">": "<", "<": ">", "=": "=", UNCLEAR: UNCLEAR}
 Signs = Callable[[Rounds, Rounds], str]
 """How two rows compare: >, <, = or ~."""
 
@@ -34,14 +34,14 @@ class Quantity:
         place: The field of `Textbook` that ranks it.
         measure: What a row measured of it.
         write: That as text.
-        signs: Makes what compares two of the rows of a family.
+        signs: Makes what compares two of the rows of a family, given what forbids to rank them by speed.
     """
 
     title: str
     place: str
     measure: Callable[[Rounds], float]
     write: Callable[[Rounds], str]
-    signs: Callable[[Sequence[Rounds]], Signs]
+    signs: Callable[[Sequence[Rounds], Confounds], Signs]
 
 
 def _sign(a: float, b: float, equal: float = 0.0) -> str:
@@ -55,14 +55,15 @@ def _speed(rounds: Rounds) -> float:
     return predicted.median if predicted else 0.0
 
 
-def _signs_of_speeds(members: Sequence[Rounds]) -> Signs:
+def _signs_of_speeds(members: Sequence[Rounds], confounds: Confounds) -> Signs:
     """What compares the speeds of a family's rows: over their rounds, all pairs judged together, or by their windows."""
+    pairs = {(id(a), id(b)): (a, b) for a, b in itertools.combinations(members, 2) if not confounds(a, b)}
     if min(map(len, members)) < 2:
-        return _sign_by_windows
-    judged = compare_rounds({(cell(a[0]), cell(b[0])): (a, b) for a, b in itertools.combinations(members, 2)})
-    signs = {pair: _SIGNS.get(difference.verdict, UNCLEAR) for pair, difference in judged.items()}
+        signs = {key: _sign_by_windows(*pair) for key, pair in pairs.items()}
+    else:
+        signs = {key: _SIGNS.get(found.verdict, UNCLEAR) for key, found in compare_rounds(pairs).items()}
     signs |= {(b, a): _TURNED[sign] for (a, b), sign in signs.items()}
-    return lambda a, b: signs.get((cell(a[0]), cell(b[0])), UNCLEAR)
+    return lambda a, b: signs.get((id(a), id(b)), UNCLEAR)
 
 
 def _sign_by_windows(a: Rounds, b: Rounds) -> str:
@@ -86,7 +87,7 @@ def _counted(title: str, place: str, measure: Callable[[RunResult], float]) -> Q
     def sign(a: Rounds, b: Rounds) -> str:
         return _sign(measure(a[0]), measure(b[0]), EQUAL)
 
-    return Quantity(title, place, lambda r: measure(r[0]), lambda r: size(measure(r[0])), lambda _: sign)
+    return Quantity(title, place, lambda r: measure(r[0]), lambda r: size(measure(r[0])), lambda *_: sign)
 
 
 QUANTITIES: Mapping[str, Quantity] = {
@@ -106,8 +107,13 @@ QUANTITIES: Mapping[str, Quantity] = {
 """By the name under which a `Family` says why a measurement may differ."""
 
 
-def ranking(rows: Sequence[Rounds]) -> str:
-    """One sentence for each quantity of each family that has at least two strategies among the rows; "" if none has."""
+def ranking(rows: Sequence[Rounds], confounds: Confounds = no_confounds) -> str:
+    """One sentence for each quantity of each family that has at least two strategies among the rows; "" if none has.
+
+    Args:
+        rows: Their results, one a round.
+        confounds: Asked for each two rows of a family; those for which it names something are not ranked by speed.
+    """
     families: dict[str, list[Rounds]] = {}
     for rounds in rows:
         if book := _textbook(rounds):
@@ -116,7 +122,7 @@ def ranking(rows: Sequence[Rounds]) -> str:
     for name, members in families.items():
         if len({_name(member) for member in members}) > 1:
             lines.append(f"The textbooks' ranking of {name}, and what was measured here:")
-            lines += [f"* {_compare(each, members)}" for each in QUANTITIES]
+            lines += [f"* {_compare(each, members, confounds)}" for each in QUANTITIES]
     return "\n".join(fill(line, screen_width(), "  ") for line in lines)
 
 
@@ -128,7 +134,7 @@ def _textbook(rounds: Rounds) -> Textbook | None:
     return strategy_info(rounds[0].framework, rounds[0].strategy).textbook
 
 
-def _compare(name: str, members: Sequence[Rounds]) -> str:
+def _compare(name: str, members: Sequence[Rounds], confounds: Confounds) -> str:
     quantity = QUANTITIES[name]
     places = {_name(member): getattr(_textbook(member), quantity.place) for member in members}
 
@@ -137,14 +143,19 @@ def _compare(name: str, members: Sequence[Rounds]) -> str:
 
     by_book = sorted(members, key=lambda member: places[_name(member)])
     here = sorted(members, key=quantity.measure, reverse=True)
-    sign = quantity.signs(members)
+    sign = quantity.signs(members, confounds)
     textbook = _chain(by_book, lambda member: _name(member), said)
     measured = _chain(here, lambda member: f"{_name(member)} {quantity.write(member)}", sign)
     pairs = [(a, sign(a, b), said(a, b), b) for a, b in itertools.combinations(by_book, 2)]
     against = [f"{_name(a)} {found} {_name(b)}" for a, found, book, b in pairs if found not in (book, UNCLEAR)]
-    unclear = [f"{_name(a)} and {_name(b)}" for a, found, _, b in pairs if found == UNCLEAR]
+    unclear = [
+        (f"{_name(a)} and {_name(b)}", ", ".join(confounds(a, b))) for a, found, _, b in pairs if found == UNCLEAR
+    ]
     outcome = [f"differs: {', '.join(against)} ({_why(name, by_book[0])})"] if against else []
-    outcome += [f"{_unseparated(members)}: {', '.join(unclear)}"] if unclear else []
+    close = [both for both, why in unclear if not why]
+    unequal = [f"{both} ({why})" for both, why in unclear if why]
+    outcome += [f"{_unseparated(members)}: {', '.join(close)}"] if close else []
+    outcome += [f"not ranked, since more than the strategy differs: {', '.join(unequal)}"] if unequal else []
     return f"{quantity.title}: {textbook}; here {measured}: {'; '.join(outcome) or 'agrees'}."
 
 

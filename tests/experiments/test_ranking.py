@@ -120,6 +120,15 @@ def test_nothing_is_said_of_a_row_alone() -> None:
     assert ranking([[alone]]) == ranking([[alone], [alone]]) == ranking([[made("torch:ddp")], [alone]]) == ""
 
 
+def test_rows_that_are_confounded_are_not_ranked_by_speed() -> None:
+    family = [[made(name, rate)] for name, rate in zip(NAMES, (FAST, MIDDLE, SLOW), strict=True)]
+    said = ranking(family, lambda a, b: ["dtype"] if "fsdp" in (a[0].strategy, b[0].strategy) else [])
+    speed, *counted = said.splitlines()[1:]
+    assert "here zero1 300 [280..330] > zero2 200 [180..220] ~ fsdp 100 [90.0..110]: not ranked" in speed
+    assert speed.endswith(": zero1 and fsdp (dtype), zero2 and fsdp (dtype).")
+    assert counted == ranking(family).splitlines()[2:], "bytes are counted alike"
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_sentences_fit(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
