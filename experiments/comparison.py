@@ -59,6 +59,10 @@ class Comparison:
         return judge_rows({row.cell: row.results for row in self.rows if row.results}, self.reference)
 
     @property
+    def _names(self) -> list[str]:
+        return [row.cell for row in self.rows if row.result is not None]
+
+    @property
     def failure(self) -> SamestepError | None:
         """The error that the comparison ends with: missed parity, then failed rows, then what was not there or not judged."""
         if missed := [row.cell for row in self.rows if row.status == MISSED]:
@@ -125,9 +129,7 @@ class Comparison:
             wide: Whether it shows every column, however wide the screen is.
         """
         failures = [(row.cell, row.status) for row in self.rows if row.result is None]
-        speeds = self.speeds
-        reference = next((name for name, speed in speeds.items() if speed.is_reference), "")
-        return tables.comparison(self.results, failures, None, wide, list(speeds.values()), reference)
+        return tables.comparison(self.results, failures, None, wide, self._names, self.speeds)
 
     def to_json(self) -> str:
         """The comparison as `samestep compare --format json` prints it: every row with its whole result."""
@@ -176,7 +178,7 @@ class Comparison:
             wide: Whether its table shows every column.
         """
         parts = [
-            tables.caption(self.results) if self.results else "",
+            tables.caption(self.results, names=self._names) if self.results else "",
             self.table(wide),
             unseparated(self.speeds, self.reference),
             compiled(self.results),
