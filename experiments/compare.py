@@ -16,9 +16,11 @@ _DESCRIPTION = """Train one workload under many strategies and print one table, 
 first that applies: 130 after Ctrl-C; 143, 129 or 131 after SIGTERM, SIGHUP or SIGQUIT; 4 if a row is not the same step; 1 if a
 row failed; 3 if a row that you named is unavailable, if a required row was not judged, or if --parity was given and no row was
 judged; 0 otherwise. The rows that were done before an interrupt are printed, and --resume goes on from there."""
-_VARY = """run each row once with each value of an option, a technique, a size of the workload, or one of devices, batch_size,
-optimizer, learning_rate, dtype, seed and threads, as in microbatches=2,4 or width=64,128; a row that has no such thing, or whose
-cell sets it, stays one row; may be given several times; --devices 1,2,4 is short for --vary devices=1,2,4"""
+_VARY = """run each row with each value of an option, a technique, a size of the workload, or of devices, batch_size, optimizer,
+learning_rate, dtype, seed or threads, as in microbatches=2,4 or width=64,128; a row that does not have it, or sets it in its
+cell, stays one row; may be given several times; --devices 1,2,4 is short for --vary devices=1,2,4"""
+_RESUME = """go on with the comparison in this directory: what has a result is not run again; --repeats may ask for more rounds
+than before, and everything else is as it was"""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -55,18 +57,16 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parser() -> Parser:
     parser = Parser(prog="samestep compare", allow_abbrev=False, description=_DESCRIPTION)
-    parser.add_argument("--file", help="read the flags from this file; those that are given as well count more")
-    parser.add_argument(
-        "--resume",
-        metavar="DIRECTORY",
-        help="go on with the comparison in this directory: runs that have a result are not repeated; --repeats may be larger",
-    )
     parser.add_argument(
         "--wide", action="store_true", help="show every column, one line per row, even if wider than the screen"
     )
     add_format(parser)
-    add_flags(parser, "comparison", ComparisonConfig)
-    parser.add_argument("--vary", action="append", default=[], metavar="NAME=VALUE,VALUE", help=_VARY)
+    group = add_flags(parser, "comparison", ComparisonConfig)
+    group.add_argument("--vary", action="append", default=[], metavar="NAME=VALUE,VALUE", help=_VARY)
+    group.add_argument(
+        "--file", help="take from this file what is not given here; --out writes such a file, compare.toml"
+    )
+    group.add_argument("--resume", metavar="DIRECTORY", help=_RESUME)
     add_flags(parser, "runs", RunConfig, [name for name in flags(RunConfig) if name not in (*SHARED, "out")])
     add_flags(parser, "techniques", Techniques)
     parser.add_argument("--mesh", help=argparse.SUPPRESS)

@@ -118,16 +118,16 @@ def _bar(timetable: Timetable) -> Iterator[Begin]:
     from rich.console import Console  # here: only a terminal needs it
     from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Bar
-    from rich.table import Column
 
-    bar_column = BarColumn(_BAR_WIDTH, table_column=Column(min_width=_BAR_WIDTH))
-    layout = (bar_column, TextColumn("{task.description}"))  # what has no room is cut off at the end
-    with Bar(*layout, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    layout = (BarColumn(_BAR_WIDTH), TextColumn("{task.description}", markup=False))
+    with Bar(*layout, console=console, transient=True) as bar:
         task = bar.add_task("", total=timetable.total)
 
         def show(label: str, share: float, what: str) -> None:
             said = "; ".join(filter(None, (timetable.describe(share), f"{label}: {what}")))
-            bar.update(task, description=said, completed=timetable.done + share)
+            room = max(0, console.width - _BAR_WIDTH - 1)  # else the bar would shrink
+            bar.update(task, description=said[:room], completed=timetable.done + share)
 
         def begin(run: Run, label: str) -> Progress:
             show(label, 0.0, "starting")
