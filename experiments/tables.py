@@ -2,14 +2,15 @@
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from samestep.common.catalog import strategy_info
 from samestep.common.flags import split_spelling
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import resize, title
-from samestep.experiments.columns import Name, Row, cell, columns, named, often_the_same
+from samestep.experiments.columns import Name, Row, Timed, cell, columns, named, often_the_same
 from samestep.experiments.compiled import compiled
+from samestep.experiments.speeds import Speed, speed_of
 from samestep.experiments.text import Column, bullets, cells, explain_emulation, fill, fit, github, joined, screen_width
 
 EXCEPTIONS = 3
@@ -24,6 +25,7 @@ def comparison(
     width: int | None = None,
     wide: bool = False,
     names: Sequence[str] = (),
+    speeds: Mapping[str, Speed] | None = None,
 ) -> str:
     """The table of a comparison, and what its columns mean.
 
@@ -33,11 +35,13 @@ def comparison(
         width: What it has to fit into; the screen, unless given.
         wide: Whether to show every column in one line a row, however wide that is.
         names: Of the results; as their runs are called, unless given.
+        speeds: By these names; without one, a result is the only round of its row.
     """
     width, name = width or screen_width(), named(results, names)
     varying = [column for column in often_the_same(results) if _in_common(column, results, name) is None]
-    rows: list[Row] = [*results, *failures]
-    every = columns(varying, results, IMPORTED_BEFORE, name)
+    timed = [Timed(result, (speeds or {}).get(name(result)) or speed_of([result])) for result in results]
+    rows: list[Row] = [*timed, *failures]
+    every = columns(varying, timed, IMPORTED_BEFORE, name)
     shown = fit(every, rows, None if wide else width)
     lines = _meanings(shown, results)
     left_out = dict.fromkeys(column.header for column in every if column not in shown)
@@ -143,9 +147,10 @@ def report(result: RunResult) -> str:
 
 def _alone(result: RunResult) -> str:
     """The table of one run, a row for each quantity, and what they mean."""
-    every = columns(often_the_same([result]), [result], IMPORT_INCLUDED)[1:]
+    alone = Timed(result, speed_of([result]))
+    every = columns(often_the_same([result]), [alone], IMPORT_INCLUDED)[1:]
     own = measures(result)
-    rows = [[column.header, column.value(result)] for column in joined(every)] + [[name, said] for name, said, _ in own]
+    rows = [[column.header, column.value(alone)] for column in joined(every)] + [[name, said] for name, said, _ in own]
     lines = _meanings(every, [result]) + [f"{name}: {meaning}" for name, _, meaning in own]
     return f"{github([cell(result), ''], rows, screen_width())}\n\n{bullets(lines, screen_width())}"
 
