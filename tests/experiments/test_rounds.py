@@ -128,8 +128,8 @@ def test_it_says_what_is_missing_and_how_to_go_on(monkeypatch: pytest.MonkeyPatc
     loaded = load(Path("Nightly"))
     assert [len(row.results) for row in loaded.rows] == [1, 2, 1, 1]
     assert loaded.exit_code == 3
-    assert loaded.exit_reason == "5 of 10 runs are missing; samestep compare --resume Nightly"
-    assert "5 of 10 runs are missing; samestep compare --resume Nightly\n" in loaded.report("")
+    assert loaded.exit_reason == "5 of 10 runs are missing; go on with: samestep compare --resume Nightly"
+    assert "5 of 10 runs are missing; go on with: samestep compare --resume Nightly\n" in loaded.report("")
 
 
 # --- going on ---------------------------------------------------------------------------------------------------------
