@@ -1,9 +1,14 @@
 """Which examples a step trains on: the same sequence of global batches for every strategy and number of devices."""
 
 import dataclasses
-from collections.abc import Iterator
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator
 
 import numpy as np
+
+DIGESTED_BATCHES = 20
+"""So that runs of any length can be compared. Another seed, start or way to draw shows in the first batch."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -59,3 +64,11 @@ def batches(inputs: np.ndarray, targets: np.ndarray, size: int, seed: int, start
         for position in range(first, steps_per_epoch):
             yield Batch(step, order[position * size : (position + 1) * size], inputs, targets)
             step += 1
+
+
+def digest_order(stream: Iterable[Batch]) -> str:
+    """sha256 over which examples the first batches hold, and in which order."""
+    digest = hashlib.sha256()
+    for batch in itertools.islice(stream, DIGESTED_BATCHES):
+        digest.update(batch.indices.astype("<i8").tobytes())
+    return digest.hexdigest()

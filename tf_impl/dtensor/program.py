@@ -120,6 +120,7 @@ class DTensorProgram:
                 gradients_bytes=gradients,
                 optimizer_bytes=slots,
                 source="tensors",
+                optimizer_dtype=weights.dtype_names(v for slot in self.slots.values() for v in slot.values()),
             )
             for device, params, gradients, slots in rows
         )

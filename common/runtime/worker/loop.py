@@ -2,6 +2,7 @@
 
 import array
 import dataclasses
+import importlib
 import itertools
 import json
 import math
@@ -12,16 +13,17 @@ from contextlib import nullcontext
 
 import numpy as np
 
-from samestep.common.batch import Batch, batches
+from samestep.common.batch import Batch, batches, digest_order
 from samestep.common.errors import Diverged
 from samestep.common.evidence.metrics import METRICS
 from samestep.common.program import Program
-from samestep.common.request import Launch
+from samestep.common.request import FRAMEWORKS, Launch
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.records import Measured
 from samestep.common.runtime.start import read_start
 from samestep.common.runtime.state_file import write_state
-from samestep.common.runtime.topology import UNEVALUATED
+from samestep.common.runtime.topology import LAUNCHED_AT, UNEVALUATED
+from samestep.common.runtime.worker.disturbances import Disturbances
 from samestep.common.runtime.worker.traffic import Traffic
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import Split
@@ -86,9 +88,14 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
     first = _restore(program, run, launch.start_from)
     if file.rank == 0:
         (file.directory / "metrics.jsonl").unlink(missing_ok=True)  # of an earlier attempt, where something restarts us
-    stream = batches(data.train_inputs, data.train_targets, run.batch_size, run.seed, first)
+    drawn = data.train_inputs, data.train_targets, run.batch_size, run.seed, first
+    stream, order = batches(*drawn), digest_order(batches(*drawn))
     specs = run.strategy.topology(run)
-    traffic = Traffic(file, {spec.role: rank for rank, spec in enumerate(specs) if spec.serves and file.rank == 0})
+    mirror = importlib.import_module(FRAMEWORKS[run.framework] + ".program")
+    here = LAUNCHED_AT in os.environ  # our launcher started all processes, on this machine
+    disturbances = Disturbances(mirror.num_compilations, watches_cores=here and file.rank == 0)
+    serving = {spec.role: rank for rank, spec in enumerate(specs) if spec.serves and file.rank == 0}
+    traffic = Traffic(file, serving, disturbances)
     windows = train(program, stream, first, run.steps, file, traffic)
     file.enter("evaluate")
     metric = evaluate(program, run, data, file)
@@ -114,6 +121,7 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
         device_note=program.hardware.note,
         backend=program.hardware.backend,
         emulation=program.hardware.emulation,
+        watched=dataclasses.replace(disturbances.watched, order_sha256=order),
     )
 
 
