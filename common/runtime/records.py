@@ -109,7 +109,7 @@ class Measured(Usage):
     cores: int = 1
     attempt: int = 1
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
-    watched: Watched = Watched()
+    watched: Watched = dataclasses.field(default_factory=Watched)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -170,7 +170,7 @@ class RunResult:
     emulation: str
     compiled: Compiled | None = None
     uncounted: tuple[str, ...] = ()
-    conditions: Conditions = Conditions()
+    conditions: Conditions = dataclasses.field(default_factory=Conditions)
 
 
 @functools.cache
