@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from samestep.common.errors import (
     ConfigError,
@@ -33,28 +34,37 @@ class Row:
         status: "same step", "not the same step", "not judged", "reference" (the oracle's own row) or "compiled"; without
             a result "unavailable", "not possible", "failed" or "not run".
         reason: Why it has no result, was not judged, or is not the same step; "" otherwise.
-        result: What the run left, if it trained.
-        seconds: What it took, its judgement included.
+        results: What its runs left, one a round, in the order of the rounds; none unless all of them trained. The oracle
+            runs once, and a row that missed parity runs no further round.
+        seconds: What its runs took, their judgement included.
     """
 
     cell: str
     status: str
     reason: str = ""
-    result: RunResult | None = None
+    results: tuple[RunResult, ...] = ()
     seconds: float = 0.0
 
+    @property
+    def result(self) -> RunResult | None:
+        """The first result, or the one that missed parity; None if the row has none."""
+        missed = (result for result in self.results if result.parity.passed is False)
+        return next(missed, self.results[0] if self.results else None)
+
     @classmethod
-    def of(cls, cell: str, result: RunResult, seconds: float = 0.0) -> "Row":
-        """Makes the row of a run that has a result.
+    def of(cls, cell: str, *results: RunResult, seconds: float = 0.0) -> "Row":
+        """Makes the row of runs that have results.
 
         Args:
             cell: What was run.
-            result: What it left.
-            seconds: What it took.
+            *results: What it left, one a round.
+            seconds: What they took together.
         """
+        result = cls(cell, "", results=results).result
+        assert result is not None
         passed = result.parity.passed
         unjudged = REFERENCE if result.framework == "numpy" else COMPILED if result.compiled else NOT_JUDGED
-        return cls(cell, {True: SAME, False: MISSED, None: unjudged}[passed], result.parity.reason, result, seconds)
+        return cls(cell, {True: SAME, False: MISSED, None: unjudged}[passed], result.parity.reason, results, seconds)
 
     def case(self) -> Case:
         """The row as a test case: missed parity fails it, a run that failed is an error, what was not judged is skipped."""
@@ -78,6 +88,9 @@ class Comparison:
         required: The cells that must be judged.
         parity: Whether parity was asked for, so that something must be judged.
         interrupt: What ended it before its last row: Ctrl-C, or another signal, which it names.
+        repeats: The rounds that were asked for.
+        reference: The row that the others are compared with; None if no row can be it.
+        directory: Where its runs are.
     """
 
     rows: tuple[Row, ...]
@@ -85,6 +98,9 @@ class Comparison:
     required: tuple[str, ...] = ()
     parity: bool = False
     interrupt: KeyboardInterrupt | None = None
+    repeats: int = 1
+    reference: str | None = None
+    directory: Path | None = None
 
     @property
     def results(self) -> list[RunResult]:
@@ -169,7 +185,13 @@ class Comparison:
         return Document(
             name="samestep compare",
             text=lambda: self.report(command, wide),
-            record={"exit_code": self.exit_code, "exit_reason": self.exit_reason, "rows": self.rows},
+            record={
+                "exit_code": self.exit_code,
+                "exit_reason": self.exit_reason,
+                "repeats": self.repeats,
+                "reference": self.reference,
+                "rows": [_fields(row) for row in self.rows],
+            },
             rows=[
                 {
                     "cell": row.cell,
@@ -208,6 +230,11 @@ class Comparison:
             if row.reason and row.status not in (REFERENCE, COMPILED):
                 sharing.setdefault((row.status, row.reason), []).append(row.cell)
         return "\n".join(_sentence(cells, status, reason) for (status, reason), cells in sharing.items())
+
+
+def _fields(row: Row) -> dict[str, object]:
+    """A row as JSON has it."""
+    return {field.name: getattr(row, field.name) for field in dataclasses.fields(row)} | {"result": row.result}
 
 
 def _sentence(cells: Sequence[str], status: str, reason: str) -> str:

@@ -106,7 +106,7 @@ def _take(cell: str, run: Run, launch: Launch, launcher: Launcher, quiet: bool) 
         return Row(cell, UNAVAILABLE, str(error), seconds=time.time() - started)
     except SamestepError as error:
         return Row(cell, FAILED, str(error), seconds=time.time() - started)
-    return Row.of(cell, result, time.time() - started)
+    return Row.of(cell, result, seconds=time.time() - started)
 
 
 def _tell(line: str, quiet: bool) -> None:

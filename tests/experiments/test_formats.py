@@ -21,7 +21,7 @@ from tests.experiments.comparisons import MISSED, TRAINED, UNJUDGED, make_up
 DIED = "rank-1 died:\n\x1b[31mboom\x1b[0m \x00 <&> \ud800"
 ROWS = (
     Row.of("numpy:oracle", dataclasses.replace(TRAINED, framework="numpy", strategy="oracle", parity=UNJUDGED)),
-    Row.of("torch:ddp", TRAINED, 1.5),
+    Row.of("torch:ddp", TRAINED, seconds=1.5),
     Row.of("torch:ddp+clip_norm=1", dataclasses.replace(TRAINED, parity=MISSED)),
     Row.of("torch:zero2", dataclasses.replace(TRAINED, parity=UNJUDGED)),
     Row("torch:hybrid+mesh=pipe=2,tensor=2", "failed", DIED),
