@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -66,9 +66,17 @@ def batches(inputs: np.ndarray, targets: np.ndarray, size: int, seed: int, start
             step += 1
 
 
-def digest_order(stream: Iterable[Batch]) -> str:
-    """sha256 over which examples the first batches hold, and in which order."""
+def digest_order(num_examples: int, size: int, seed: int, start: int = 0) -> str:
+    """sha256 over which examples the first batches hold, and in which order.
+
+    Args:
+        num_examples: Of the data set.
+        size: Global batch size.
+        seed: The run's seed.
+        start: The first step.
+    """
     digest = hashlib.sha256()
-    for batch in itertools.islice(stream, DIGESTED_BATCHES):
+    nothing = np.empty((num_examples, 0))
+    for batch in itertools.islice(batches(nothing, nothing, size, seed, start), DIGESTED_BATCHES):
         digest.update(batch.indices.astype("<i8").tobytes())
     return digest.hexdigest()

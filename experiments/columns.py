@@ -7,7 +7,7 @@ from samestep.common.catalog import strategy_info
 from samestep.common.flags import flags
 from samestep.common.request import Techniques
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.text import Column, common_unit, in_unit, short, spell
+from samestep.experiments.text import Column, common_unit, count, in_unit, short, spell
 
 Row = RunResult | tuple[str, str]
 """A run; or the cell and the status of one that left no result."""
@@ -26,10 +26,14 @@ def cell(result: RunResult) -> str:
 
 def devices(result: RunResult) -> str:
     """How many, and on how many cores if they are of a CPU and have to share: their speed then says nothing."""
-    count, cores = result.config.devices or 1, result.cores
+    number = str(result.config.devices or 1)
+    return f"{number} on {count(result.cores, 'core')}" if share_cores(result) else number
+
+
+def share_cores(result: RunResult) -> bool:
+    """Whether its devices are of a CPU that has fewer cores than they have threads."""
     on_cpu = all("cpu" in row.device.lower() for row in result.processes)
-    shared = on_cpu and not result.compiled and cores < count * result.config.threads
-    return f"{count} on {cores} core{'s' if cores > 1 else ''}" if shared else str(count)
+    return on_cpu and not result.compiled and result.cores < (result.config.devices or 1) * result.config.threads
 
 
 def same_step(result: RunResult) -> str:

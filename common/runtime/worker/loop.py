@@ -88,8 +88,7 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
     first = _restore(program, run, launch.start_from)
     if file.rank == 0:
         (file.directory / "metrics.jsonl").unlink(missing_ok=True)  # of an earlier attempt, where something restarts us
-    drawn = data.train_inputs, data.train_targets, run.batch_size, run.seed, first
-    stream, order = batches(*drawn), digest_order(batches(*drawn))
+    stream = batches(data.train_inputs, data.train_targets, run.batch_size, run.seed, first)
     specs = run.strategy.topology(run)
     mirror = importlib.import_module(FRAMEWORKS[run.framework] + ".program")
     here = LAUNCHED_AT in os.environ  # our launcher started all processes, on this machine
@@ -106,6 +105,7 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
     file.enter("finish")
     # After everything that counts, since it moves the weights once more.
     exchanges = program.observe(next(stream))
+    order = digest_order(len(data.train_inputs), run.batch_size, run.seed, first)
     return Measured(
         **dataclasses.asdict(traffic.own()),
         first_step=first,
