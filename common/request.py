@@ -7,6 +7,9 @@ from samestep.common.flags import Scalar, flag
 FRAMEWORKS = {"numpy": "samestep.common.reference", "torch": "samestep.torch_impl", "tf": "samestep.tf_impl"}
 """Framework -> package. The only place that maps one to the other; `importlib` does the rest."""
 
+ORACLE = "numpy:oracle"
+"""The strategy that every run is compared with."""
+
 MAX_DEVICES = 2**14
 """The largest TPUs have 9,216 chips; everything else that has so many devices is a typing error."""
 MAX_PROCESSES = 1000
