@@ -61,13 +61,20 @@ class Circumstances:
 
 @dataclasses.dataclass(frozen=True)
 class Confound:
-    """One reason not to rank two runs: its name among `CONFOUNDS`, and what was found."""
+    """One reason not to rank two runs.
+
+    Attributes:
+        name: Among `CONFOUNDS`.
+        differs: What one run has and what the other; "" if a single run is at fault.
+        at_fault: Those runs, by how messages call them, and what is wrong with each.
+    """
 
     name: str
-    found: str
+    differs: str = ""
+    at_fault: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.found})"
+        return f"{self.name} ({self.differs or '; '.join(f'{run}: {how}' for run, how in self.at_fault.items())})"
 
 
 def check_allowed(names: Iterable[str]) -> frozenset[str]:
@@ -90,16 +97,19 @@ def find_confounds(one: Circumstances, other: Circumstances, is_same_strategy: b
         other: The run to rank it against.
         is_same_strategy: Whether both are runs of one strategy: then what distorts both alike does not count.
     """
-    found = _differences(one, other)
+    found = {name: Confound(name, differs) for name, differs in _differences(one, other).items()}
+    at_fault = {
+        name: {run.label: run.distorted[name] for run in (one, other) if name in run.distorted} for name in DISTORTED
+    }
     for name in DISTORTED:
-        ways = {run.label: run.distorted[name] for run in (one, other) if name in run.distorted}
-        if ways and not (is_same_strategy and one.distorted.get(name) == other.distorted.get(name)):
-            found[name] = _of_each(ways)
-    if compiling := {run.label: f"{run.compilations} in timed windows" for run in (one, other) if run.compilations}:
-        found["compilation"] = _of_each(compiling)
-    if busy := {run.label: text for run in (one, other) if (text := _taken(run))}:
-        found["busy"] = _of_each(busy)
-    return [Confound(name, found[name]) for name in CONFOUNDS if name in found]
+        if is_same_strategy and one.distorted.get(name) == other.distorted.get(name):
+            at_fault[name] = {}
+    at_fault["compilation"] = {
+        run.label: f"{run.compilations} in timed windows" for run in (one, other) if run.compilations
+    }
+    at_fault["busy"] = {run.label: taken for run in (one, other) if (taken := _taken(run))}
+    found |= {name: Confound(name, at_fault=runs) for name, runs in at_fault.items() if runs}
+    return [found[name] for name in CONFOUNDS if name in found]
 
 
 def find_in_rounds(
@@ -111,13 +121,23 @@ def find_in_rounds(
         pairs: The runs of both rows in each round.
         is_same_strategy: As for `find_confounds`.
     """
-    rounds = [{each.name: each for each in find_confounds(*pair, is_same_strategy)} for pair in pairs]
-    confounds = []
-    for name in CONFOUNDS:
-        hits = [found[name] for found in rounds if name in found]
-        seldom = f", in {len(hits)} of {len(rounds)} rounds" if len(hits) < len(rounds) else ""
-        confounds += [Confound(name, hits[0].found + seldom)] if hits else []
-    return confounds
+    seen: dict[str, list[str]] = {}
+    seen_at: dict[str, dict[str, list[str]]] = {}
+    for pair in pairs:
+        for each in find_confounds(*pair, is_same_strategy):
+            seen.setdefault(each.name, []).extend([each.differs] if each.differs else [])
+            for run, how in each.at_fault.items():
+                seen_at.setdefault(each.name, {}).setdefault(run, []).append(how)
+
+    def say(texts: Sequence[str]) -> str:
+        seldom = f", in {len(texts)} of {len(pairs)} rounds" if len(texts) < len(pairs) else ""
+        return texts[0] + seldom if texts else ""
+
+    return [
+        Confound(name, say(seen[name]), {run: say(texts) for run, texts in seen_at.get(name, {}).items()})
+        for name in CONFOUNDS
+        if name in seen
+    ]
 
 
 def split_allowed(confounds: Iterable[Confound], allowed: Collection[str]) -> tuple[list[Confound], list[Confound]]:
@@ -148,11 +168,5 @@ def _taken(run: Circumstances) -> str:
     others, stolen = run.others_share or 0.0, run.stolen_share or 0.0
     if others + stolen <= MOST_TAKEN:
         return ""
-    takers = [
-        f"{share:.0%} to {who}" for share, who in ((others, "other processes"), (stolen, "other machines")) if share
-    ]
-    return f"{' and '.join(takers)}"
-
-
-def _of_each(ways: Mapping[str, str]) -> str:
-    return "; ".join(f"{label}: {how}" for label, how in ways.items())
+    takers = {"other processes": others, "other machines": stolen}
+    return " and ".join(f"{share:.0%} to {who}" for who, share in takers.items() if share)

@@ -13,7 +13,7 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.circumstances import circumstances
+from samestep.experiments.lint import circumstances
 from tests.processes import descendants
 
 pytestmark = pytest.mark.torch

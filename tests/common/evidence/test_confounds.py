@@ -83,7 +83,7 @@ def test_what_was_found_in_some_rounds_says_in_how_many() -> None:
 
 
 def test_what_is_allowed_is_set_apart() -> None:
-    batch, busy = Confound("batch", "48 and 96"), Confound("busy", "much")
+    batch, busy = Confound("batch", "48 and 96"), Confound("busy", at_fault={"torch:ddp": "much"})
     assert split_allowed([batch, busy], {"busy", "machine"}) == ([batch], [busy])
 
 

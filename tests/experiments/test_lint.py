@@ -9,7 +9,7 @@ from samestep.common.evidence.confounds import CONFOUNDS, find_confounds
 from samestep.common.request import Techniques
 from samestep.common.runtime.conditions import Conditions
 from samestep.common.runtime.records import DeviceRow, RunResult
-from samestep.experiments.circumstances import circumstances
+from samestep.experiments.lint import circumstances, explain_confounds
 from tests.results import made
 
 CONDITIONS = Conditions(num_parameters=6_922, order_sha256="11" * 32, others_share=0.02, stolen_share=0.0)
@@ -52,7 +52,7 @@ PLANTED: dict[str, tuple[Callable[[], RunResult], str]] = {
     "optimizer": (lambda: replaced(optimizer="adamw"), "optimizer (sgd at rate 0.03125 and adamw at rate 0.03125)"),
     "batch": (lambda: replaced(global_batch_size=96), "batch (48 and 96)"),
     "data": (lambda: replaced(dataset_sha256="ab" * 32), " and abababab)"),
-    "order": (lambda: watched(order_sha256="22" * 32), "order (11111111 and 22222222)"),
+    "order": (lambda: watched(order_sha256="22" * 32), "order (drawn 11111111 and 22222222)"),
     "parameters": (lambda: watched(num_parameters=12_345), "parameters (6,922 and 12,345)"),
     "workload": (lambda: replaced(workload_digest="cd" * 32), "[cdcdcdcd])"),
     "techniques": (lambda: asked(techniques=Techniques(clip_norm=1.0)), "techniques (clip_norm None and 1.0)"),
@@ -101,3 +101,37 @@ def test_the_packages_that_only_one_framework_has_are_no_confound() -> None:
     assert said(replaced(git_commit="ab" * 20), dataclasses.replace(REFERENCE, git_commit="cd" * 20)) == [
         "versions (commit cdcdcdcd and abababab)"
     ]
+
+
+# --- what is printed --------------------------------------------------------------------------------------------------
+
+
+def explained(allowed: tuple[str, ...] = (), **rows: RunResult) -> list[str]:
+    every = {"torch:ddp": [REFERENCE], **{f"torch:{name}": [row] for name, row in rows.items()}}
+    return explain_confounds(every, "torch:ddp", allowed).splitlines()
+
+
+def test_what_stops_a_ranking_is_said_once_for_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    noisy = watched(others_share=0.34)
+    assert explained(zero1=replaced(cores=4), zero2=replaced(cores=4), fsdp=noisy, tp=FAIR) == [
+        "Not ranked against torch:ddp, unless --allow NAME says so:",
+        "* cores: torch:zero1, torch:zero2 (4 and 2)",
+        "* busy: torch:fsdp (34% to other processes)",
+    ]
+    assert explained(("cores",), zero1=replaced(cores=4), fsdp=FAIR) == [
+        "Ranked against torch:ddp in spite of it, as --allow says:",
+        "* cores: torch:zero1 (4 and 2)",
+    ]
+    assert explained(zero1=FAIR) == explain_confounds({"torch:ddp": [REFERENCE]}, None, ()).splitlines() == []
+
+
+def test_the_oracle_and_compiled_rows_are_not_ranked_and_not_explained() -> None:
+    assert explained(oracle=made("numpy:oracle")) == []
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_explanation_fits(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    rows = {f"zero{n}": watched(others_share=n / 10, compilations=n) for n in range(2, 10)}
+    assert max(map(len, explained(**rows))) <= width
