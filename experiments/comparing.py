@@ -10,18 +10,18 @@ from pathlib import Path
 
 from samestep.common.catalog import strategy_info
 from samestep.common.errors import ConfigError, SamestepError, Unavailable
-from samestep.common.flags import flags, split_spelling
-from samestep.common.request import RunConfig, Techniques, launch_of
+from samestep.common.flags import spell_flag, split_spelling
+from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import as_config, parse
 from samestep.common.runtime.directory import refuse_taken, write_error
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.launcher import new_directory
 from samestep.experiments import comparison_file
 from samestep.experiments.arguments import apply_cell
-from samestep.experiments.asked import SHARED, ComparisonConfig, Given, describe, merge
+from samestep.experiments.asked import ComparisonConfig, Given, describe, merge
 from samestep.experiments.comparison import Comparison
 from samestep.experiments.plan import Plan, is_oracle, make_plan
-from samestep.experiments.rows import Ready, measure, tell
+from samestep.experiments.rounds import Ready, measure, tell
 from samestep.experiments.stored import Found, compose, find, read_asked, run_directory
 
 Checked = Mapping[str, Ready | SamestepError]
@@ -79,9 +79,10 @@ def _conduct(
 ) -> Comparison:
     ready = {cell: each for cell, each in checked.items() if not isinstance(each, SamestepError)}
     for cell, why in checked.items():
-        if isinstance(why, SamestepError):
+        missing = [number for number in range(1, plan.rounds(cell) + 1) if number not in found[cell].results]
+        if isinstance(why, SamestepError) and missing:
             found[cell].error = why
-            _record(run_directory(directory, cell, 1), why)
+            _record(run_directory(directory, cell, missing[0]), why)
     interrupt = measure(plan, ready, found, directory, quiet)
     return compose(asked, plan, directory, found, interrupt)
 
@@ -148,17 +149,21 @@ def _refuse_taken(directory: Path, plan: Plan) -> None:
 
 def _refuse_another(directory: Path, stored: ComparisonConfig, asked: ComparisonConfig) -> None:
     """Refuses to go on with a comparison as if it were another one; more rounds of it are welcome."""
-    owners = [(stored, asked, (*flags(ComparisonConfig), "vary")), (stored.base, asked.base, SHARED)]
-    owners.append((stored.base.techniques, asked.base.techniques, tuple(flags(Techniques))))
-    for before, now, names in owners:
-        for name in names:
-            was, wanted = getattr(before, name), getattr(now, name)
-            if was != wanted and not (name == "repeats" and wanted > was):
-                hint = "; give as many or more" if name == "repeats" else ""
-                raise ConfigError(
-                    f"--resume {directory} holds another comparison: its {name} is {was}, not {wanted}{hint}; leave it out to "
-                    "continue, or start another comparison with --out."
-                )
+    before, now = comparison_file.settings(stored), comparison_file.settings(asked)
+    for name in {**before, **now}:
+        was, wanted = before.get(name), now.get(name)
+        if was != wanted and not (name == "repeats" and asked.repeats > stored.repeats):
+            raise ConfigError(
+                f"--resume {directory} is another comparison: {spell_flag(name)} is {_spell(was)} there, and {_spell(wanted)} "
+                f"here; leave out {spell_flag(name)} to go on with it, or start another one with --out."
+            )
+
+
+def _spell(value: object) -> str:
+    """A setting as it is given on the command line."""
+    if isinstance(value, Mapping):
+        return " ".join(f"{name}={','.join(values)}" for name, values in value.items())
+    return "not given" if value is None else str(value)
 
 
 def _refuse_other_results(directory: Path, cell: str, found: Found, checked: Ready | SamestepError) -> None:

@@ -1,7 +1,7 @@
 """What a comparison found: a row for each cell, what it prints, and how it ends."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.errors import (
@@ -16,66 +16,10 @@ from samestep.common.runtime.records import RunResult
 from samestep.experiments import tables
 from samestep.experiments.compiled import compiled
 from samestep.experiments.figures import figures
-from samestep.experiments.formats import Case, Document, Outcome, write
+from samestep.experiments.formats import Case, Document, write
+from samestep.experiments.plan import is_oracle
 from samestep.experiments.ranking import ranking
-
-SAME, MISSED, NOT_JUDGED, REFERENCE, COMPILED = "same step", "not the same step", "not judged", "reference", "compiled"
-"""The statuses of rows that have a result."""
-UNAVAILABLE, IMPOSSIBLE, FAILED, NOT_RUN = "unavailable", "not possible", "failed", "not run"
-"""The statuses of rows that have none."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """One cell of a comparison and what became of it.
-
-    Attributes:
-        cell: As in `torch:ddp+clip_norm=1`.
-        status: "same step", "not the same step", "not judged", "reference" (the oracle's own row) or "compiled"; without
-            a result "unavailable", "not possible", "failed" or "not run".
-        reason: Why it has no result, was not judged, or is not the same step; "" otherwise.
-        results: What its runs left, one a round, in the order of the rounds; none unless all of them trained. The oracle
-            runs once, and a row that missed parity runs no further round.
-        seconds: What its runs took, their judgement included.
-    """
-
-    cell: str
-    status: str
-    reason: str = ""
-    results: tuple[RunResult, ...] = ()
-    seconds: float = 0.0
-
-    @property
-    def result(self) -> RunResult | None:
-        """The first result, or the one that missed parity; None if the row has none."""
-        missed = (result for result in self.results if result.parity.passed is False)
-        return next(missed, self.results[0] if self.results else None)
-
-    @classmethod
-    def of(cls, cell: str, *results: RunResult, seconds: float = 0.0) -> "Row":
-        """Makes the row of runs that have results.
-
-        Args:
-            cell: What was run.
-            *results: What it left, one a round.
-            seconds: What they took together.
-        """
-        result = cls(cell, "", results=results).result
-        assert result is not None
-        passed = result.parity.passed
-        unjudged = REFERENCE if result.framework == "numpy" else COMPILED if result.compiled else NOT_JUDGED
-        return cls(cell, {True: SAME, False: MISSED, None: unjudged}[passed], result.parity.reason, results, seconds)
-
-    def case(self) -> Case:
-        """The row as a test case: missed parity fails it, a run that failed is an error, what was not judged is skipped."""
-        outcomes: Mapping[str, Outcome] = {SAME: "passed", MISSED: "failure", FAILED: "error"}
-        outcome = outcomes.get(self.status, "skipped")
-        return Case(self.cell, outcome, "" if outcome == "passed" else f"{self.status}: {self.reason}", self.seconds)
-
-    @property
-    def is_judged(self) -> bool:
-        """Whether it was held against the oracle, with whatever outcome."""
-        return self.status in (SAME, MISSED)
+from samestep.experiments.row import COMPILED, FAILED, MISSED, NOT_RUN, REFERENCE, UNAVAILABLE, Row
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +58,7 @@ class Comparison:
             return ParityFailed(f"{', '.join(missed)} did not take the same step.")
         if failed := [row.cell for row in self.rows if row.status == FAILED]:
             return WorkerFailed(f"{', '.join(failed)} failed.")
-        if lacking := [self._lack(row) for row in self.rows if self._lack(row)]:
+        if lacking := [lack for lack in (*map(self._lack, self.rows), self.missing) if lack]:
             return Unavailable("; ".join(lacking))
         if self.parity and not any(row.is_judged for row in self.rows):
             return Unavailable("parity was asked for, but no row was judged.")
@@ -127,6 +71,14 @@ class Comparison:
         if row.cell in self.named and row.status == UNAVAILABLE:
             return _sentence([row.cell], row.status, row.reason)
         return ""
+
+    @property
+    def missing(self) -> str:
+        """How many runs are still to be done, and how; "" if none is."""
+        open_rows = [row for row in self.rows if row.results or row.status == NOT_RUN if row.status != MISSED]
+        wanted = sum(1 if is_oracle(row.cell) else self.repeats for row in open_rows)
+        missing = wanted - sum(len(row.results) for row in open_rows)
+        return f"{missing} of {wanted} runs are missing; samestep compare --resume {self.directory}" if missing else ""
 
     @property
     def exit_code(self) -> int:
@@ -217,7 +169,8 @@ class Comparison:
             self.table(wide),
             compiled(self.results),
             self._notes(),
-            f"Again: {command}",
+            self.missing.capitalize(),
+            "\n".join([f"Again: {command}", *([f"Runs: {self.directory}"] if self.directory else [])]),
             tables.verdict(self.results),
             ranking(self.results),
         ]

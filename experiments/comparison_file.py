@@ -53,7 +53,7 @@ def write_file(path: Path, asked: ComparisonConfig) -> None:
         asked: The comparison.
     """
     lines = ["# A comparison of samestep: `samestep compare --help` explains each key."]
-    lines += [f"{name} = {_value(name, value)}" for name, value in _given(asked)]
+    lines += [f"{name} = {_value(name, value)}" for name, value in settings(asked).items() if name != "vary"]
     if asked.vary:
         lines += ["", "[vary]", *(f"{name} = {_value(name, values)}" for name, values in asked.vary.items())]
     temporary = path.with_name(path.name + f".{os.getpid()}.tmp")
@@ -61,20 +61,20 @@ def write_file(path: Path, asked: ComparisonConfig) -> None:
     os.replace(temporary, path)
 
 
-def _given(asked: ComparisonConfig) -> list[tuple[str, object]]:
-    """The names that are not at their defaults, and the workload, with their values."""
+def settings(asked: ComparisonConfig) -> dict[str, object]:
+    """What is not at its default, and the workload, by the names of the flags."""
     usual = describe({})
     parts = [
-        (flags(ComparisonConfig), asked, usual),
+        ((*flags(ComparisonConfig), "vary"), asked, usual),
         (SHARED, asked.base, usual.base),
         (flags(Techniques), asked.base.techniques, usual.base.techniques),
     ]
-    return [
-        (name, getattr(values, name))
+    return {
+        name: getattr(values, name)
         for names, values, defaults in parts
         for name in names
         if name == "workload" or getattr(values, name) != getattr(defaults, name)
-    ]
+    }
 
 
 def _value(name: str, value: object) -> str:

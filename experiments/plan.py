@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from samestep.common.catalog import catalogue, strategy_info
 from samestep.common.errors import ConfigError, unknown
-from samestep.common.flags import flags, split_spelling
+from samestep.common.flags import flags, spell_flag, split_spelling
 from samestep.common.request import ORACLE, RunConfig, Techniques
 from samestep.experiments.arguments import CELL_FIELDS
 from samestep.experiments.asked import ComparisonConfig, every_cell, named_cells, required_cells
@@ -101,11 +101,17 @@ def _check_names(asked: ComparisonConfig, cells: Sequence[str]) -> None:
     for name in asked.vary:
         if any(_has(cell, name, asked.base) for cell in cells):
             continue
-        owners = [f"{framework}:{row.name}" for framework, row in catalogue() if name in flags(row.options)]
-        hint = f"It is an option of {', '.join(owners)}." if owners else ""
+        if name in flags(RunConfig) and name not in CELL_FIELDS:
+            where = "write it into cells" if name == "mesh" else f"give one {spell_flag(name)}"
+            raise ConfigError(f"--vary {name}: rows do not differ in it; {where}.")
+        if owners := [f"{framework}:{row.name}" for framework, row in catalogue() if name in flags(row.options)]:
+            raise ConfigError(f"--vary {name}: it is an option of {', '.join(owners)}, and of no row here.")
         infos = [strategy_info(*cell.partition("+")[0].split(":")) for cell in cells]
         options = dict.fromkeys(option for info in infos for option in flags(info.options))
-        raise unknown("name in --vary", name, [*CELL_FIELDS, *flags(Techniques), *options, *_sizes(asked.base)], hint)
+        known = [*CELL_FIELDS, *flags(Techniques), *_sizes(asked.base), *options]
+        if name not in known:
+            raise unknown("name in --vary", name, known)
+        raise ConfigError(f"--vary {name}: no row can differ in it; each sets it in its cell, or has one value only.")
 
 
 def _sizes(base: RunConfig) -> list[str]:

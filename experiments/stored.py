@@ -11,8 +11,9 @@ from samestep.common.runtime.directory import read_error
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.experiments import comparison_file
 from samestep.experiments.asked import ComparisonConfig, Given, describe
-from samestep.experiments.comparison import FAILED, IMPOSSIBLE, NOT_RUN, UNAVAILABLE, Comparison, Row
+from samestep.experiments.comparison import Comparison
 from samestep.experiments.plan import Plan, is_oracle, make_plan
+from samestep.experiments.row import FAILED, IMPOSSIBLE, NOT_RUN, UNAVAILABLE, Row
 
 
 def run_directory(directory: Path, cell: str, number: int) -> Path:
@@ -34,7 +35,7 @@ class Found:
     Attributes:
         results: By the number of the round, from 1.
         error: What ended a round, or kept the cell from being run.
-        seconds: What each run took.
+        seconds: What each run took, its judgement included.
     """
 
     results: dict[int, RunResult] = dataclasses.field(default_factory=dict)
