@@ -72,6 +72,8 @@ class Measured(Usage):
         first_step: The number of the first step.
         window_steps: The steps of each window; the first window is the first step alone.
         window_seconds: Their seconds.
+        step_times: How many steps after the first one took how long, as `evidence.percentiles` counts them; nothing where
+            the call that takes a step does not wait for it.
         losses: One per step.
         metric_value: On the held-out examples; None elsewhere than on rank 0.
         exchanges: What one step exchanged.
@@ -94,6 +96,7 @@ class Measured(Usage):
     first_step: int = 0
     window_steps: tuple[int, ...] = ()
     window_seconds: tuple[float, ...] = ()
+    step_times: dict[int, int] = dataclasses.field(default_factory=dict)
     losses: tuple[float, ...] = ()
     metric_value: float | None = None
     exchanges: tuple[Exchange, ...] = ()
@@ -171,6 +174,7 @@ class RunResult:
     compiled: Compiled | None = None
     uncounted: tuple[str, ...] = ()
     conditions: Conditions = dataclasses.field(default_factory=Conditions)
+    step_times: dict[int, int] = dataclasses.field(default_factory=dict)
 
 
 @functools.cache

@@ -16,6 +16,7 @@ import numpy as np
 from samestep.common.batch import Batch, batches, digest_order
 from samestep.common.errors import Diverged
 from samestep.common.evidence.metrics import METRICS
+from samestep.common.evidence.percentiles import count_seconds
 from samestep.common.program import Program
 from samestep.common.request import FRAMEWORKS, Launch
 from samestep.common.runtime.process_file import ProcessFile
@@ -40,6 +41,8 @@ class Windows:
     steps: list[int] = dataclasses.field(default_factory=list)
     seconds: list[float] = dataclasses.field(default_factory=list)
     losses: "array.array[float]" = dataclasses.field(default_factory=lambda: array.array("d"))
+    step_times: dict[int, int] = dataclasses.field(default_factory=dict)
+    parts_ahead: int = 0
 
     def open(self) -> None:
         """Starts the next window."""
@@ -57,6 +60,24 @@ class Windows:
         self.steps[-1] += steps
         self.seconds[-1] += seconds
         self.losses.extend(losses)
+
+    def time_steps(self, ticks: Sequence[float]) -> None:
+        """Counts the seconds of each step of a part: from the return of the call before it to that of its own.
+
+        A call may return ahead of its step, as on a GPU: then more than a step is left to wait for at the part's end. Where
+        most parts are like this, the returns say nothing of single steps, and none are counted.
+
+        Args:
+            ticks: As from `_take`.
+        """
+        began, *returns, done = ticks
+        self.parts_ahead += 1 if done - returns[-1] > (done - began) / len(returns) else -1
+        count_seconds(self.step_times, (end - start for start, end in itertools.pairwise(ticks[:-1])))
+
+    @property
+    def awaited_step_times(self) -> dict[int, int]:
+        """How many steps took how long; nothing if their calls do not wait for them."""
+        return {} if self.parts_ahead > 0 else self.step_times
 
 
 def in_dtype(split: Split, dtype: str) -> Split:
@@ -111,6 +132,7 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
         first_step=first,
         window_steps=tuple(windows.steps),
         window_seconds=tuple(windows.seconds),
+        step_times=windows.awaited_step_times,
         losses=tuple(windows.losses),
         metric_value=metric,
         exchanges=exchanges,
@@ -163,10 +185,13 @@ def train(
             traffic.open(counts=number > 0)
             while (left := size - windows.steps[-1]) > 0:
                 part = list(itertools.islice(stream, min(most, left)))
-                seconds = _take(program, part, file, traffic)
+                ticks = _take(program, part, file, traffic)
+                seconds = ticks[-1] - ticks[0]
                 losses = program.losses()
                 most = max(1, min(MOST_STEPS, int(MOST_SECONDS * len(part) / program.agree(seconds))))
                 windows.add(seconds, len(part), losses)
+                if number > 0:
+                    windows.time_steps(ticks)
                 step += len(part)
                 file.beat(step)
                 if metrics is not None:
@@ -175,17 +200,18 @@ def train(
     return windows
 
 
-def _take(program: Program, part: Sequence[Batch], file: ProcessFile, traffic: Traffic) -> float:
-    """Takes some steps; returns their seconds."""
+def _take(program: Program, part: Sequence[Batch], file: ProcessFile, traffic: Traffic) -> list[float]:
+    """Takes some steps; returns when they began, when the call of each returned, and when all were done."""
     before = traffic.read()
-    start = time.perf_counter()
+    ticks = [time.perf_counter()]
     for batch in part:
         program.step(batch)
+        ticks.append(time.perf_counter())
         file.beat(batch.step + 1)
     program.sync()
-    seconds = time.perf_counter() - start
+    ticks.append(time.perf_counter())
     traffic.add(before, traffic.read(), len(part))
-    return seconds
+    return ticks
 
 
 def _sizes(steps: int) -> list[int]:
