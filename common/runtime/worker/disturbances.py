@@ -1,11 +1,16 @@
 """What disturbs the timed windows of a run: other processes on its cores, and what is compiled while the clock runs."""
 
+import importlib
 import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import NamedTuple
 
+from samestep.common.request import FRAMEWORKS
 from samestep.common.runtime.conditions import Watched
+from samestep.common.runtime.process_file import ProcessFile
+from samestep.common.runtime.topology import LAUNCHED_AT
+from samestep.common.strategy import Run
 
 _ACCOUNTS = Path("/proc/stat")
 
@@ -82,3 +87,14 @@ class Disturbances:
             busy_core_seconds=spent.busy,
             stolen_core_seconds=spent.stolen,
         )
+
+
+def watch_for(run: Run, file: ProcessFile) -> Disturbances:
+    """Makes what watches the present process; rank 0 also watches the cores if our launcher started all processes here.
+
+    Args:
+        run: What is trained.
+        file: The present process's.
+    """
+    mirror = importlib.import_module(FRAMEWORKS[run.framework] + ".program")
+    return Disturbances(mirror.num_compilations, watches_cores=file.rank == 0 and LAUNCHED_AT in os.environ)

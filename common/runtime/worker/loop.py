@@ -2,7 +2,6 @@
 
 import array
 import dataclasses
-import importlib
 import itertools
 import json
 import math
@@ -18,13 +17,13 @@ from samestep.common.errors import Diverged
 from samestep.common.evidence.metrics import METRICS
 from samestep.common.evidence.percentiles import count_seconds
 from samestep.common.program import Program
-from samestep.common.request import FRAMEWORKS, Launch
+from samestep.common.request import Launch
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.records import Measured
 from samestep.common.runtime.start import read_start
 from samestep.common.runtime.state_file import write_state
-from samestep.common.runtime.topology import LAUNCHED_AT, UNEVALUATED
-from samestep.common.runtime.worker.disturbances import Disturbances
+from samestep.common.runtime.topology import UNEVALUATED
+from samestep.common.runtime.worker.disturbances import watch_for
 from samestep.common.runtime.worker.traffic import Traffic
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import Split
@@ -110,11 +109,8 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
     if file.rank == 0:
         (file.directory / "metrics.jsonl").unlink(missing_ok=True)  # of an earlier attempt, where something restarts us
     stream = batches(data.train_inputs, data.train_targets, run.batch_size, run.seed, first)
-    specs = run.strategy.topology(run)
-    mirror = importlib.import_module(FRAMEWORKS[run.framework] + ".program")
-    here = LAUNCHED_AT in os.environ  # our launcher started all processes, on this machine
-    disturbances = Disturbances(mirror.num_compilations, watches_cores=here and file.rank == 0)
-    serving = {spec.role: rank for rank, spec in enumerate(specs) if spec.serves and file.rank == 0}
+    disturbances = watch_for(run, file)
+    serving = {s.role: rank for rank, s in enumerate(run.strategy.topology(run)) if s.serves and file.rank == 0}
     traffic = Traffic(file, serving, disturbances)
     windows = train(program, stream, first, run.steps, file, traffic)
     file.enter("evaluate")
