@@ -20,6 +20,8 @@ from samestep.experiments.formats import Case, Document, write
 from samestep.experiments.plan import is_oracle
 from samestep.experiments.ranking import ranking
 from samestep.experiments.row import COMPILED, FAILED, MISSED, NOT_RUN, REFERENCE, UNAVAILABLE, Row
+from samestep.experiments.speeds import Speed, judge_rows, speed_figures, unseparated
+from samestep.experiments.text import fill, screen_width
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +52,11 @@ class Comparison:
     def results(self) -> list[RunResult]:
         """The results of the rows that have one."""
         return [row.result for row in self.rows if row.result is not None]
+
+    @property
+    def speeds(self) -> dict[str, Speed]:
+        """The speeds of the rows that have a result, judged against that of the reference row."""
+        return judge_rows({row.cell: row.results for row in self.rows if row.results}, self.reference)
 
     @property
     def failure(self) -> SamestepError | None:
@@ -118,7 +125,9 @@ class Comparison:
             wide: Whether it shows every column, however wide the screen is.
         """
         failures = [(row.cell, row.status) for row in self.rows if row.result is None]
-        return tables.comparison(self.results, failures, wide=wide)
+        speeds = self.speeds
+        reference = next((name for name, speed in speeds.items() if speed.is_reference), "")
+        return tables.comparison(self.results, failures, None, wide, list(speeds.values()), reference)
 
     def to_json(self) -> str:
         """The comparison as `samestep compare --format json` prints it: every row with its whole result."""
@@ -131,6 +140,7 @@ class Comparison:
             command: The line that repeats it.
             wide: Whether the table for people shows every column.
         """
+        speeds = self.speeds
         cases = [row.case() for row in self.rows]
         if self.interrupt or isinstance(self.failure, Unavailable):  # no row of it is wrong, and yet it does not pass
             cases.append(Case("the comparison", "error", self.exit_reason))
@@ -142,7 +152,7 @@ class Comparison:
                 "exit_reason": self.exit_reason,
                 "repeats": self.repeats,
                 "reference": self.reference,
-                "rows": [_fields(row) for row in self.rows],
+                "rows": [_fields(row) | {"speed": speeds.get(row.cell)} for row in self.rows],
             },
             rows=[
                 {
@@ -151,6 +161,7 @@ class Comparison:
                     "reason": row.reason,
                     "seconds": row.seconds,
                     **figures(row.result),
+                    **speed_figures(speeds.get(row.cell)),
                 }
                 for row in self.rows
             ],
@@ -167,12 +178,13 @@ class Comparison:
         parts = [
             tables.caption(self.results) if self.results else "",
             self.table(wide),
+            unseparated(self.speeds, self.reference),
             compiled(self.results),
             self._notes(),
             self.missing.capitalize(),
             "\n".join([f"Again: {command}", *([f"Runs: {self.directory}"] if self.directory else [])]),
-            tables.verdict(self.results),
-            ranking(self.results),
+            fill(tables.verdict(self.results), screen_width()),
+            ranking([row.results for row in self.rows if row.results]),
         ]
         return "\n\n".join(filter(None, parts))
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from samestep.common.catalog import strategy_info
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import title
-from samestep.experiments.columns import Row, cell, columns, often_the_same
+from samestep.experiments.columns import Row, Timed, cell, columns, often_the_same
 from samestep.experiments.compiled import compiled
+from samestep.experiments.speeds import Speed, speed_of
 from samestep.experiments.text import Column, bullets, cells, explain_emulation, fill, fit, github, joined, screen_width
 
 EXCEPTIONS = 3
@@ -22,6 +23,8 @@ def comparison(
     failures: Sequence[tuple[str, str]] = (),
     width: int | None = None,
     wide: bool = False,
+    speeds: Sequence[Speed] = (),
+    reference: str = "",
 ) -> str:
     """The table of a comparison, and what its columns mean.
 
@@ -30,16 +33,23 @@ def comparison(
         failures: Cell and status of what left no result; they get a row each.
         width: What it has to fit into; the screen, unless given.
         wide: Whether to show every column in one line a row, however wide that is.
+        speeds: Of the rows that have a result; without them, each result is its row's only round.
+        reference: The name of the row that speeds are compared with; "" compares none.
     """
     width = width or screen_width()
+    timed = _timed(results, speeds)
     varying = [column for column in often_the_same(results) if _in_common(column, results) is None]
-    rows: list[Row] = [*results, *failures]
-    every = columns(varying, results, IMPORTED_BEFORE)
+    rows: list[Row] = [*timed, *failures]
+    every = columns(varying, timed, IMPORTED_BEFORE, reference)
     shown = fit(every, rows, None if wide else width)
     lines = _meanings(shown, results)
     left_out = dict.fromkeys(column.header for column in every if column not in shown)
     lines += [f"not shown in {width} columns: {', '.join(left_out)}; --wide shows all"] if left_out else []
     return f"{github(*cells(shown, rows), None if wide else width)}\n\n{bullets(lines, width)}"
+
+
+def _timed(results: Sequence[RunResult], speeds: Sequence[Speed] = ()) -> list[Timed]:
+    return [Timed(*each) for each in zip(results, speeds or [speed_of([result]) for result in results], strict=True)]
 
 
 def _meanings(shown: Sequence[Column[Row]], results: Sequence[RunResult]) -> list[str]:
@@ -121,9 +131,12 @@ def report(result: RunResult) -> str:
 
 def _alone(result: RunResult) -> str:
     """The table of one run, a row for each quantity, and what they mean."""
-    every = columns(often_the_same([result]), [result], IMPORT_INCLUDED)[1:]
+    alone = _timed([result])
+    every = columns(often_the_same([result]), alone, IMPORT_INCLUDED)[1:]
     own = measures(result)
-    rows = [[column.header, column.value(result)] for column in joined(every)] + [[name, said] for name, said, _ in own]
+    rows = [[column.header, column.value(alone[0])] for column in joined(every)] + [
+        [name, said] for name, said, _ in own
+    ]
     lines = _meanings(every, [result]) + [f"{name}: {meaning}" for name, _, meaning in own]
     return f"{github([cell(result), ''], rows, screen_width())}\n\n{bullets(lines, screen_width())}"
 

@@ -3,7 +3,8 @@
 import dataclasses
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeVar
 
 from samestep.common.evidence.statistics import (
     detectable,
@@ -18,6 +19,7 @@ LEVEL = 0.05
 """The chance that a comparison calls any pair of equal rows different."""
 LEAST_ROUNDS = 5
 """With fewer there is no verdict: the spread of the rounds is hardly known."""
+Key = TypeVar("Key", bound=Hashable)
 FASTER, SLOWER, NOT_SEPARATED, NO_VERDICT = "faster", "slower", "not separated", ""
 
 
@@ -86,27 +88,27 @@ def predict_speed(speeds: Speeds) -> Prediction | None:
     return Prediction(math.exp(median), math.exp(low), math.exp(high), len(logs))
 
 
-def compare_speeds(speeds: Mapping[str, Speeds], reference: Speeds) -> dict[str, Difference]:
-    """Judges the speeds of several rows against that of a reference row.
+def compare_speeds(pairs: Mapping[Key, tuple[Speeds, Speeds]]) -> dict[Key, Difference]:
+    """Judges the speeds of pairs of rows together.
 
     A difference is taken within a round, where both runs found the machine in nearly the same state, and tested over the
-    rounds (`statistics.p_value` has the reasons for the test). Holm's correction covers all rows that are judged.
+    rounds (`statistics.p_value` has the reasons for the test). Holm's correction covers all pairs that are judged.
 
     Args:
-        speeds: By row; only rows that may be ranked against the reference.
-        reference: Of the reference row, in the same rounds.
+        pairs: By name, a row and what it is compared with. Only pairs that may be ranked; rounds that one of two rows does
+            not have are left out.
 
     Returns:
-        By row; those that share no round with the reference are left out.
+        By name; pairs that share no round are left out.
 
     Raises:
-        ValueError: A speed is not a positive number, or the rows differ in their number of rounds.
+        ValueError: A speed is not a positive number.
     """
-    logs = {name: _log_ratios(row, reference) for name, row in speeds.items()}
-    return judge({name: ratios for name, ratios in logs.items() if ratios})
+    ratios = {name: _log_ratios(*pair) for name, pair in pairs.items()}
+    return judge({name: logs for name, logs in ratios.items() if logs})
 
 
-def judge(log_ratios: Mapping[str, Sequence[float]]) -> dict[str, Difference]:
+def judge(log_ratios: Mapping[Key, Sequence[float]]) -> dict[Key, Difference]:
     """Judges several pairs of rows together.
 
     Args:
@@ -151,8 +153,8 @@ def _with_verdict(difference: Difference, corrected: float, level: float) -> Dif
 
 
 def _log_ratios(row: Speeds, reference: Speeds) -> list[float]:
-    pairs = zip(row, reference, strict=True)
-    return [_log(speed) - _log(other) for speed, other in pairs if speed is not None and other is not None]
+    rounds = zip(row, reference, strict=False)
+    return [_log(speed) - _log(other) for speed, other in rounds if speed is not None and other is not None]
 
 
 def _log(speed: float) -> float:

@@ -158,9 +158,9 @@ def test_no_table_claims_an_interval_or_a_winner() -> None:
 
 
 def test_one_window_has_no_spread() -> None:
-    assert rate(made("torch:ddp", examples_per_second=Throughput(2.0, 2.0, 2.0, 1))) == "2.00 [1 window]"
-    assert rate(made("torch:ddp", examples_per_second=Throughput(2.0, None, None, 20))) == "2.00"
-    assert rate(made("torch:ddp", rate=None)) == ""
+    assert rate([made("torch:ddp", examples_per_second=Throughput(2.0, 2.0, 2.0, 1))]) == "2.00 [1 window]"
+    assert rate([made("torch:ddp", examples_per_second=Throughput(2.0, None, None, 20))]) == "2.00"
+    assert rate([made("torch:ddp", rate=None)]) == ""
 
 
 # --- the verdict ------------------------------------------------------------------------------------------------------
