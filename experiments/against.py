@@ -5,15 +5,16 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.catalog import read_options, strategy_info
-from samestep.common.errors import ParityFailed, SamestepError, Unavailable
+from samestep.common.evidence.comparison import Difference, compare_apart
 from samestep.common.evidence.confounds import Confound, split_allowed
 from samestep.common.evidence.parity import spell_apart
 from samestep.common.evidence.repetition import CHANGED, Repetition, compare_losses
 from samestep.common.ledger import Footprint
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.earlier import Rounds, load_earlier, match
 from samestep.experiments.formats import Case
 from samestep.experiments.lint import confounds
+from samestep.experiments.matching import match
+from samestep.experiments.speeds import Rounds, examples_per_second
 from samestep.experiments.text import size
 
 SENT_TOLERANCE = 0.01
@@ -36,6 +37,7 @@ class Held:
         confounds: What keeps the speeds from being compared.
         allowed: What would, had the user not allowed it.
         differs: The versions that differ.
+        speed: Today's speed as a multiple of the earlier one; None where confounds forbid it, or nothing was timed.
     """
 
     cell: str
@@ -45,6 +47,7 @@ class Held:
     confounds: tuple[Confound, ...] = ()
     allowed: tuple[Confound, ...] = ()
     differs: str = ""
+    speed: Difference | None = None
 
     @property
     def is_changed(self) -> bool:
@@ -88,17 +91,27 @@ class Against:
     only_then: tuple[str, ...]
 
     @property
-    def failure(self) -> SamestepError | None:
-        """The error that the comparison ends with: a step that changed, or nothing that could be compared."""
-        if changed := [row.cell for row in self.rows if row.is_changed]:
-            return ParityFailed(f"{', '.join(changed)} did not take the step that {self.directory} has.")
-        if not any(row.losses for row in self.rows):
-            reasons = dict.fromkeys(row.reason for row in self.rows)
-            return Unavailable(f"nothing could be held against {self.directory}: {'; '.join(reasons) or 'no row is in both'}")
-        return None
+    def changed(self) -> str:
+        """Which rows did not take the step that they had taken, in a sentence; "" if all did."""
+        rows = [row.cell for row in self.rows if row.is_changed]
+        return f"{', '.join(rows)} did not take the step that {self.directory} has." if rows else ""
+
+    @property
+    def lacking(self) -> str:
+        """Why nothing could be held against the earlier comparison; "" if something could."""
+        if any(row.losses for row in self.rows):
+            return ""
+        reasons = dict.fromkeys(row.reason for row in self.rows)
+        return f"nothing could be held against {self.directory}: {'; '.join(reasons) or 'no row is in both'}."
+
+    def cases(self) -> list[Case]:
+        """Each row as a test case."""
+        return [row.case() for row in self.rows]
 
 
-def hold(rows: Mapping[str, Rounds], directory: Path, earlier: Mapping[str, Rounds], allowed: Collection[str]) -> Against:
+def hold(
+    rows: Mapping[str, Rounds], directory: Path, earlier: Mapping[str, Rounds], allowed: Collection[str]
+) -> Against:
     """Holds today's rows against earlier ones.
 
     Args:
@@ -109,13 +122,13 @@ def hold(rows: Mapping[str, Rounds], directory: Path, earlier: Mapping[str, Roun
     """
     pairs = match(rows, earlier)
     held = [_hold(cell, rows[cell], earlier[other], allowed) for cell, other in pairs.items()]
+    timed = {
+        each.cell: (rows[each.cell], earlier[pairs[each.cell]]) for each in held if not (each.reason or each.confounds)
+    }
+    speeds = compare_apart({cell: tuple(map(examples_per_second, both)) for cell, both in timed.items()})
+    held = [dataclasses.replace(each, speed=speeds.get(each.cell)) for each in held]
     only_then = [cell for cell in earlier if cell not in pairs.values()]
     return Against(directory, tuple(held), tuple(cell for cell in rows if cell not in pairs), tuple(only_then))
-
-
-def hold_against(rows: Mapping[str, Rounds], directory: Path, allowed: Collection[str]) -> Against:
-    """Reads an earlier comparison and holds today's rows against it; the arguments are those of `hold`."""
-    return hold(rows, directory, load_earlier(directory), allowed)
 
 
 def _hold(cell: str, now: Rounds, then: Rounds, allowed: Collection[str]) -> Held:
@@ -164,7 +177,8 @@ def _changed_bytes(now: RunResult, then: RunResult) -> list[str]:
         one, two = mine.get(name), theirs.get(name)
         if one != two:
             one_said, two_said = (
-                f"{each.count_per_step} x {name} of {size(each.bytes_per_step)}" if each else f"no {name}" for each in (one, two)
+                f"{each.count_per_step} x {name} of {size(each.bytes_per_step)}" if each else f"no {name}"
+                for each in (one, two)
             )
             changed.append(f"a step has {one_said} and had {two_said}")
     sent, was_sent = (sum(row.sent_bytes_per_step for row in run.processes) for run in (now, then))
@@ -179,10 +193,5 @@ def _of_class(name: str, field: str, now: Sequence[Footprint], then: Sequence[Fo
         return ""
     if len(mine) != len(theirs):
         return f"{name} on {len(mine)} devices, and were on {len(theirs)}"
-    device, one, two = max(enumerate_pairs(mine, theirs), key=lambda each: abs(each[1] - each[2]))
+    device, (one, two) = max(enumerate(zip(mine, theirs, strict=True)), key=lambda each: abs(each[1][0] - each[1][1]))
     return f"{name}: {size(one)} on device {device}, and were {size(two)}"
-
-
-def enumerate_pairs(mine: Sequence[int], theirs: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Numbers the devices of two runs."""
-    return [(device, *pair) for device, pair in enumerate(zip(mine, theirs, strict=True))]

@@ -14,13 +14,16 @@ from samestep.common.errors import (
 )
 from samestep.common.runtime.records import RunResult
 from samestep.experiments import tables
+from samestep.experiments.against import Against
+from samestep.experiments.against_report import write_report
 from samestep.experiments.compiled import compiled
 from samestep.experiments.figures import figures
 from samestep.experiments.formats import Case, Document, write
+from samestep.experiments.lint import explain_confounds, find_stops
 from samestep.experiments.plan import is_oracle
 from samestep.experiments.ranking import ranking
 from samestep.experiments.row import COMPILED, FAILED, MISSED, NOT_RUN, REFERENCE, UNAVAILABLE, Row
-from samestep.experiments.speeds import Speed, judge_rows, speed_figures, unseparated
+from samestep.experiments.speeds import Rounds, Speed, judge_rows, speed_figures, unseparated
 from samestep.experiments.text import fill, screen_width
 
 
@@ -37,6 +40,8 @@ class Comparison:
         repeats: The rounds that were asked for.
         reference: The row that the others are compared with; None if no row can be it.
         directory: Where its runs are.
+        allowed: The confounds in spite of which rows are ranked.
+        against: What holding it against an earlier comparison found, if that was asked for.
     """
 
     rows: tuple[Row, ...]
@@ -47,6 +52,8 @@ class Comparison:
     repeats: int = 1
     reference: str | None = None
     directory: Path | None = None
+    allowed: frozenset[str] = frozenset()
+    against: Against | None = None
 
     @property
     def results(self) -> list[RunResult]:
@@ -56,19 +63,28 @@ class Comparison:
     @property
     def speeds(self) -> dict[str, Speed]:
         """The speeds of the rows that have a result, judged against that of the reference row."""
-        return judge_rows({row.cell: row.results for row in self.rows if row.results}, self.reference)
+        return judge_rows(self.rounds, self.reference, find_stops(self.allowed))
+
+    @property
+    def rounds(self) -> dict[str, Rounds]:
+        """The results of the rows that have any, one a round."""
+        return {row.cell: row.results for row in self.rows if row.results}
 
     @property
     def failure(self) -> SamestepError | None:
         """The error that the comparison ends with: missed parity, then failed rows, then what was not there or not judged."""
         if missed := [row.cell for row in self.rows if row.status == MISSED]:
             return ParityFailed(f"{', '.join(missed)} did not take the same step.")
+        if self.against and self.against.changed:
+            return ParityFailed(self.against.changed)
         if failed := [row.cell for row in self.rows if row.status == FAILED]:
             return WorkerFailed(f"{', '.join(failed)} failed.")
         if lacking := [lack for lack in (*map(self._lack, self.rows), self.missing) if lack]:
             return Unavailable("; ".join(lacking))
         if self.parity and not any(row.is_judged for row in self.rows):
             return Unavailable("parity was asked for, but no row was judged.")
+        if self.against and self.against.lacking:
+            return Unavailable(self.against.lacking)
         return None
 
     def _lack(self, row: Row) -> str:
@@ -142,6 +158,7 @@ class Comparison:
         """
         speeds = self.speeds
         cases = [row.case() for row in self.rows]
+        cases += self.against.cases() if self.against else []
         if self.interrupt or isinstance(self.failure, Unavailable):  # no row of it is wrong, and yet it does not pass
             cases.append(Case("the comparison", "error", self.exit_reason))
         return Document(
@@ -152,6 +169,8 @@ class Comparison:
                 "exit_reason": self.exit_reason,
                 "repeats": self.repeats,
                 "reference": self.reference,
+                "allowed": sorted(self.allowed),
+                "against": self.against,
                 "rows": [_fields(row) | {"speed": speeds.get(row.cell)} for row in self.rows],
             },
             rows=[
@@ -179,12 +198,14 @@ class Comparison:
             tables.caption(self.results) if self.results else "",
             self.table(wide),
             unseparated(self.speeds, self.reference),
+            explain_confounds(self.rounds, self.reference, self.allowed),
             compiled(self.results),
             self._notes(),
             self.missing.capitalize(),
             "\n".join([f"Again: {command}", *([f"Runs: {self.directory}"] if self.directory else [])]),
             fill(tables.verdict(self.results), screen_width()),
-            ranking([row.results for row in self.rows if row.results]),
+            ranking(list(self.rounds.values()), find_stops(self.allowed)),
+            write_report(self.against) if self.against else "",
         ]
         return "\n\n".join(filter(None, parts))
 

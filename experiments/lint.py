@@ -6,10 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from samestep.common.evidence.confounds import CONFOUNDS, Circumstances, Confound, find_in_rounds, split_allowed
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.columns import cell, share_cores
+from samestep.experiments.speeds import Confounds, Rounds
 from samestep.experiments.text import count, fill, screen_width
 
-Rounds = Sequence[RunResult]
-"""The results of one row, one a round."""
+LEAST_RANKED = 2
+"""Rounds. With one, a table ranks nothing."""
 _DIGITS = 8
 """Of a digest, in messages."""
 _MACHINE = {"host": "host", "system": "system", "cpu": "CPU", "memory_bytes": "memory", "cores": "cores"}
@@ -33,6 +34,15 @@ def confounds(
     return find_in_rounds(pairs, is_same_strategy)
 
 
+def find_stops(allowed: Collection[str]) -> Confounds:
+    """Makes what names the confounds that stop a ranking.
+
+    Args:
+        allowed: Those that the user allowed.
+    """
+    return lambda row, other: [each.name for each in split_allowed(confounds(row, other), allowed)[0]]
+
+
 def explain_confounds(rows: Mapping[str, Rounds], reference: str | None, allowed: Collection[str]) -> str:
     """Which rows are not ranked against the reference, and why; which are in spite of what was found. "" if all is well.
 
@@ -41,7 +51,7 @@ def explain_confounds(rows: Mapping[str, Rounds], reference: str | None, allowed
         reference: The cell that the others are compared with.
         allowed: The confounds that the user allowed.
     """
-    if reference not in rows:
+    if reference not in rows or len(rows[reference]) < LEAST_RANKED:
         return ""
     found = {
         cell: confounds(row, rows[reference], (cell, reference))
