@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.catalog import read_options, strategy_info
-from samestep.common.evidence.comparison import Difference, compare_apart
+from samestep.common.evidence.comparison import Difference, compare_apart, predict_speed
 from samestep.common.evidence.confounds import Confound, split_allowed
 from samestep.common.evidence.parity import spell_apart
 from samestep.common.evidence.repetition import CHANGED, Repetition, compare_losses
@@ -26,6 +26,19 @@ LOOKED_FOR = ("versions",)
 
 
 @dataclasses.dataclass(frozen=True)
+class Earlier:
+    """An earlier comparison.
+
+    Attributes:
+        directory: Where it is.
+        rows: Those that have a result, by their cells.
+    """
+
+    directory: Path
+    rows: Mapping[str, Rounds]
+
+
+@dataclasses.dataclass(frozen=True)
 class Held:
     """A row of today, held against its earlier self.
 
@@ -37,6 +50,7 @@ class Held:
         confounds: What keeps the speeds from being compared.
         allowed: What would, had the user not allowed it.
         differs: The versions that differ.
+        rates: Examples per second today and then, the median over the rounds; None where nothing was timed.
         speed: Today's speed as a multiple of the earlier one; None where confounds forbid it, or nothing was timed.
     """
 
@@ -47,6 +61,7 @@ class Held:
     confounds: tuple[Confound, ...] = ()
     allowed: tuple[Confound, ...] = ()
     differs: str = ""
+    rates: tuple[float | None, float | None] = (None, None)
     speed: Difference | None = None
 
     @property
@@ -79,13 +94,13 @@ class Against:
     """A comparison, held against an earlier one.
 
     Attributes:
-        directory: Of the earlier one.
+        directory: Where the earlier one is.
         rows: Those that both have.
         only_now: The cells that the earlier one lacks.
         only_then: Its cells that are missing today.
     """
 
-    directory: Path
+    directory: str
     rows: tuple[Held, ...]
     only_now: tuple[str, ...]
     only_then: tuple[str, ...]
@@ -109,26 +124,27 @@ class Against:
         return [row.case() for row in self.rows]
 
 
-def hold(
-    rows: Mapping[str, Rounds], directory: Path, earlier: Mapping[str, Rounds], allowed: Collection[str]
-) -> Against:
+def hold(rows: Mapping[str, Rounds], earlier: Earlier, allowed: Collection[str]) -> Against:
     """Holds today's rows against earlier ones.
 
     Args:
         rows: Today's rows that have a result, by their cells.
-        directory: Where the earlier ones are from.
-        earlier: By their cells.
+        earlier: What to hold them against.
         allowed: The confounds that the user allowed.
     """
-    pairs = match(rows, earlier)
-    held = [_hold(cell, rows[cell], earlier[other], allowed) for cell, other in pairs.items()]
+    pairs = match(rows, earlier.rows)
+    held = [_hold(cell, rows[cell], earlier.rows[other], allowed) for cell, other in pairs.items()]
     timed = {
-        each.cell: (rows[each.cell], earlier[pairs[each.cell]]) for each in held if not (each.reason or each.confounds)
+        each.cell: (rows[each.cell], earlier.rows[pairs[each.cell]])
+        for each in held
+        if not (each.reason or each.confounds)
     }
     speeds = compare_apart({cell: tuple(map(examples_per_second, both)) for cell, both in timed.items()})
     held = [dataclasses.replace(each, speed=speeds.get(each.cell)) for each in held]
-    only_then = [cell for cell in earlier if cell not in pairs.values()]
-    return Against(directory, tuple(held), tuple(cell for cell in rows if cell not in pairs), tuple(only_then))
+    only_then = [cell for cell in earlier.rows if cell not in pairs.values()]
+    return Against(
+        str(earlier.directory), tuple(held), tuple(cell for cell in rows if cell not in pairs), tuple(only_then)
+    )
 
 
 def _hold(cell: str, now: Rounds, then: Rounds, allowed: Collection[str]) -> Held:
@@ -137,7 +153,13 @@ def _hold(cell: str, now: Rounds, then: Rounds, allowed: Collection[str]) -> Hel
     found = confounds(*whole, labels=("today", "then"), is_same_strategy=True)
     looked_for = [each for each in found if each.name in LOOKED_FOR]
     stops, allows = split_allowed([each for each in found if each.name not in LOOKED_FOR], allowed)
-    about = {"confounds": tuple(stops), "allowed": tuple(allows), "differs": ", ".join(e.differs for e in looked_for)}
+    rates = tuple(speed.median if (speed := predict_speed(examples_per_second(row))) else None for row in (now, then))
+    about = {
+        "rates": rates,
+        "confounds": tuple(stops),
+        "allowed": tuple(allows),
+        "differs": ", ".join(e.differs for e in looked_for),
+    }
     if reason := _why_not(now[0], then[0], found):
         return Held(cell, reason, **about)
     losses = [compare_losses(one.dtype, one.first_step, one.losses, two.losses) for one in now for two in then]

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from samestep.common.evidence.repetition import CHANGED, EQUAL
 from samestep.experiments.against import Against, Held
 from samestep.experiments.speeds import spell_ratio
-from samestep.experiments.text import Column, bullets, cells, fill, github, screen_width
+from samestep.experiments.text import Column, bullets, cells, fill, github, screen_width, short
 
 COLUMNS = (
     Column("strategy", lambda row: row.cell),
     Column("losses", lambda row: _losses(row)),
     Column("bytes", lambda row: "" if row.losses is None else "CHANGED" if row.bytes else "equal"),
-    Column("speed", lambda row: _speed(row)),
+    Column("examples/s (then)", lambda row: _rates(row)),
+    Column("ratio", lambda row: _speed(row)),
 )
 
 
@@ -40,9 +41,14 @@ def _losses(row: Held) -> str:
     return f"CHANGED at step {found.step}" if found.verdict == CHANGED else f"{found.verdict}, from step {found.step}"
 
 
+def _rates(row: Held) -> str:
+    now, then = ("" if rate is None else short(rate) for rate in row.rates)
+    return f"{now} ({then})" if now or then else ""
+
+
 def _speed(row: Held) -> str:
     """The ratio of the speeds with its verdict, or what forbids one."""
-    if row.confounds:
+    if row.confounds and not row.reason:
         more = f" +{len(row.confounds) - 1}" if row.confounds[1:] else ""
         return f"({row.confounds[0].name}{more})"
     if row.speed is None:
@@ -52,12 +58,14 @@ def _speed(row: Held) -> str:
 
 def _notes(against: Against) -> list[str]:
     """Why something was not compared, and what only one side has."""
+    compared = [row for row in against.rows if not row.reason]
     lines = _grouped("not compared", {row.cell: row.reason for row in against.rows if row.reason})
-    lines += _grouped("no speeds", {r.cell: ", ".join(map(str, r.confounds)) for r in against.rows if r.confounds})
-    lines += _grouped("speeds in spite of", {r.cell: ", ".join(map(str, r.allowed)) for r in against.rows if r.allowed})
-    for where, names in (("today", against.only_now), (str(against.directory), against.only_then)):
-        lines += [f"only {'in ' if where != 'today' else ''}{where}: {', '.join(names)}"] if names else []
-    return lines
+    stops = {row.cell: ", ".join(map(str, row.confounds)) for row in compared if row.confounds}
+    lines += _grouped("speeds not compared", stops)
+    spite = "speeds compared in spite of it (--allow)"
+    lines += _grouped(spite, {row.cell: ", ".join(map(str, row.allowed)) for row in compared if row.allowed})
+    only = {"only today": against.only_now, f"only in {against.directory}": against.only_then}
+    return lines + [f"{where}: {', '.join(names)}" for where, names in only.items() if names]
 
 
 def _grouped(what: str, reasons: Mapping[str, str]) -> list[str]:

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 from samestep.common.errors import (
     ConfigError,
@@ -14,7 +15,7 @@ from samestep.common.errors import (
 )
 from samestep.common.runtime.records import RunResult
 from samestep.experiments import tables
-from samestep.experiments.against import Against
+from samestep.experiments.against import Against, Earlier, hold
 from samestep.experiments.against_report import write_report
 from samestep.experiments.compiled import compiled
 from samestep.experiments.figures import figures
@@ -69,6 +70,16 @@ class Comparison:
     def rounds(self) -> dict[str, Rounds]:
         """The results of the rows that have any, one a round."""
         return {row.cell: row.results for row in self.rows if row.results}
+
+    def judge(self, allowed: frozenset[str], earlier: Earlier | None = None) -> Self:
+        """Ranks its rows, and holds them against an earlier comparison.
+
+        Args:
+            allowed: The confounds in spite of which rows are ranked.
+            earlier: What to hold it against, if anything.
+        """
+        against = earlier and hold(self.rounds, earlier, allowed)
+        return dataclasses.replace(self, allowed=allowed, against=against)
 
     @property
     def failure(self) -> SamestepError | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from samestep.common.errors import ConfigError
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.experiments import comparison_file, stored
+from samestep.experiments.against import Earlier
 from samestep.experiments.columns import cell
 from samestep.experiments.matching import request_of
 from samestep.experiments.speeds import Rounds
@@ -14,8 +15,8 @@ _DEEPEST = 2
 """A comparison of one round has run directories below it, one of several rounds has a folder for each cell between."""
 
 
-def load_earlier(directory: Path) -> dict[str, Rounds]:
-    """Reads the rows of an earlier comparison that have a result, by their cells.
+def load_earlier(directory: Path) -> Earlier:
+    """Reads an earlier comparison.
 
     Args:
         directory: Of a comparison, of one run, or of several.
@@ -33,7 +34,7 @@ def load_earlier(directory: Path) -> dict[str, Rounds]:
         raise ConfigError(
             f"--against {directory} holds no finished run; name the directory of a comparison, of a run, or of several."
         )
-    return rows
+    return Earlier(directory, rows)
 
 
 def _group(results: Sequence[RunResult]) -> dict[str, Rounds]:

@@ -111,7 +111,6 @@ def _facts(result: RunResult) -> dict[str, dict[str, str]]:
         "batch": str(result.global_batch_size),
         "data": result.dataset_sha256[:_DIGITS],
         "parameters": "" if recorded.num_parameters is None else f"{recorded.num_parameters:,}",
-        "workload": f"{result.workload} [{result.workload_digest[:_DIGITS]}]",
         "threads": str(config.threads),
         "cores": _compute(result),
     }
@@ -120,6 +119,7 @@ def _facts(result: RunResult) -> dict[str, dict[str, str]]:
     versions = result.versions | {"commit": (result.git_commit or "")[:_DIGITS]}
     return {
         **{name: {"": value} for name, value in single.items() if value},
+        "workload": {"": result.workload, "digest": result.workload_digest[:_DIGITS]},
         "order": {"seed": str(result.seed), "first step": str(result.first_step), **drawn},
         "techniques": {name: str(value) for name, value in dataclasses.asdict(config.techniques).items()},
         "versions": {name: version for name, version in versions.items() if version},

@@ -47,7 +47,7 @@ def request_of(result: RunResult) -> tuple[object, ...]:
         tuple(sorted(config.options.items())),
         config.techniques,
         result.mesh,
-        result.workload_digest,
+        result.workload,
         result.optimizer,
         config.learning_rate,
         result.global_batch_size,

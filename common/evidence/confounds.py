@@ -26,7 +26,7 @@ CONFOUNDS: Mapping[str, str] = {
     "data": "the examples, by their sha256",
     "order": "the order in which the examples come, by the sha256 of the first batches",
     "parameters": "the number of parameters of the model",
-    "workload": "the workload, where its data and its number of parameters are the same",
+    "workload": "another workload, by name and digest, whose data and number of parameters are the same",
     "techniques": "accumulation, clipping and what else may be done to a step",
     "threads": "threads per device",
     "cores": "the cores, and the accelerators if there are any",
@@ -156,6 +156,8 @@ def _differences(one: Circumstances, other: Circumstances) -> dict[str, str]:
     for name in CONFOUNDS:
         mine, theirs = one.facts.get(name, {}), other.facts.get(name, {})
         apart = [part for part in mine if part in theirs and mine[part] != theirs[part]]
+        if name == "workload" and len(apart) < len(mine):  # spelled or described in another way
+            continue
         if apart:
             found[name] = ", ".join(f"{part} {mine[part]} and {theirs[part]}".strip() for part in apart)
     if "data" in found or "parameters" in found:
@@ -169,4 +171,4 @@ def _taken(run: Circumstances) -> str:
     if others + stolen <= MOST_TAKEN:
         return ""
     takers = {"other processes": others, "other machines": stolen}
-    return " and ".join(f"{share:.0%} to {who}" for who, share in takers.items() if share)
+    return " and ".join(f"{share:.0%} to {who}" for who, share in takers.items() if share >= 0.005)

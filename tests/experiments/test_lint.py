@@ -54,7 +54,7 @@ PLANTED: dict[str, tuple[Callable[[], RunResult], str]] = {
     "data": (lambda: replaced(dataset_sha256="ab" * 32), " and abababab)"),
     "order": (lambda: watched(order_sha256="22" * 32), "order (drawn 11111111 and 22222222)"),
     "parameters": (lambda: watched(num_parameters=12_345), "parameters (6,922 and 12,345)"),
-    "workload": (lambda: replaced(workload_digest="cd" * 32), "[cdcdcdcd])"),
+    "workload": (lambda: replaced(workload_digest="cd" * 32, workload="other"), " and cdcdcdcd)"),
     "techniques": (lambda: asked(techniques=Techniques(clip_norm=1.0)), "techniques (clip_norm None and 1.0)"),
     "threads": (lambda: asked(devices=1, mesh="shard=1", threads=2), "threads (1 and 2)"),
     "cores": (lambda: replaced(cores=3), "cores (2 and 3)"),

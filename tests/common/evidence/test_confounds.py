@@ -37,6 +37,15 @@ def test_what_only_one_of_them_recorded_says_nothing() -> None:
     assert said(QUIET, older) == said(older, QUIET) == []
 
 
+def test_a_workload_that_is_spelled_or_described_in_another_way_is_the_same() -> None:
+    one, two, three = (
+        dataclasses.replace(QUIET, facts={"workload": {"": name, "digest": digest}})
+        for name, digest in (("a", "11"), ("b", "11"), ("b", "22"))
+    )
+    assert said(one, two) == said(two, three) == []
+    assert said(one, three) == ["workload (a and b, digest 11 and 22)"]
+
+
 def test_a_workload_that_differs_is_not_named_beside_the_reason() -> None:
     one, other = (
         dataclasses.replace(QUIET, facts={"workload": {"": name}, "parameters": {"": count}})
