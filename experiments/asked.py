@@ -125,6 +125,9 @@ def _values(name: str, text: str) -> tuple[str, ...]:
     values = tuple(value.strip() for value in text.split(","))
     if not all(values):
         raise ConfigError(f"--vary '{name}={text}' has an empty value; list its values, as in {name}=2,4.")
+    for value in values:
+        if values.count(value) > 1:
+            raise ConfigError(f"--vary {name} lists {value} twice; list each value once.")
     return values
 
 

@@ -27,6 +27,8 @@ class Timed:
 
 Row = Timed | tuple[str, str]
 """One with a result; or the cell and the status of one that has none."""
+Name = Callable[[RunResult], str]
+"""How a row is called."""
 
 
 def cell(result: RunResult) -> str:
@@ -38,6 +40,21 @@ def cell(result: RunResult) -> str:
     given += [f"+mesh={config.mesh}"] if config.mesh != f"{(*info.axes, 'data')[0]}={config.devices}" else []
     emulated = " (emulated)" if result.emulation else ""
     return f"{result.framework}:{result.strategy}{''.join(given)}{emulated}"
+
+
+def named(results: Sequence[RunResult], names: Sequence[str]) -> Name:
+    """How the rows of a table are called: by names that were given, else as their results are.
+
+    Args:
+        results: The rows.
+        names: One for each, or none.
+    """
+    given = {id(result): name for result, name in zip(results, names, strict=False)}
+
+    def name(result: RunResult) -> str:
+        return given[id(result)] + (" (emulated)" if result.emulation else "") if given else cell(result)
+
+    return name
 
 
 def devices(result: RunResult) -> str:
@@ -121,7 +138,7 @@ def often_the_same(results: Sequence[RunResult]) -> tuple[Column[RunResult], ...
 
 
 def columns(
-    varying: Sequence[Column[RunResult]], rows: Sequence[Timed], startup: str, reference: str = ""
+    varying: Sequence[Column[RunResult]], rows: Sequence[Timed], startup: str, name: Name = cell
 ) -> tuple[Column[Row], ...]:
     """The columns of a table, bytes in one unit for all rows.
 
@@ -129,11 +146,12 @@ def columns(
         varying: Those of `often_the_same` that are columns here.
         rows: The rows that have a result.
         startup: What is part of the start-up.
-        reference: The name of the row that the others are compared with.
+        name: How a row is called.
     """
     results = [row.result for row in rows]
+    reference = next((name(row.result) for row in rows if row.speed.is_reference), "")
     return (
-        Column("strategy", lambda row: row[0] if isinstance(row, tuple) else cell(row.result)),
+        Column("strategy", lambda row: row[0] if isinstance(row, tuple) else name(row.result)),
         *(dataclasses.replace(column, value=_of_a_run(column.value)) for column in varying),
         Column(
             "same step",

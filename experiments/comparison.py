@@ -82,6 +82,10 @@ class Comparison:
         return dataclasses.replace(self, allowed=allowed, against=against)
 
     @property
+    def _names(self) -> list[str]:
+        return [row.cell for row in self.rows if row.result is not None]
+
+    @property
     def failure(self) -> SamestepError | None:
         """The error that the comparison ends with: missed parity, then failed rows, then what was not there or not judged."""
         if missed := [row.cell for row in self.rows if row.status == MISSED]:
@@ -152,9 +156,7 @@ class Comparison:
             wide: Whether it shows every column, however wide the screen is.
         """
         failures = [(row.cell, row.status) for row in self.rows if row.result is None]
-        speeds = self.speeds
-        reference = next((name for name, speed in speeds.items() if speed.is_reference), "")
-        return tables.comparison(self.results, failures, None, wide, list(speeds.values()), reference)
+        return tables.comparison(self.results, failures, None, wide, self._names, self.speeds)
 
     def to_json(self) -> str:
         """The comparison as `samestep compare --format json` prints it: every row with its whole result."""
@@ -206,7 +208,7 @@ class Comparison:
             wide: Whether its table shows every column.
         """
         parts = [
-            tables.caption(self.results) if self.results else "",
+            tables.caption(self.results, names=self._names) if self.results else "",
             self.table(wide),
             unseparated(self.speeds, self.reference),
             explain_confounds(self.rounds, self.reference, self.allowed),

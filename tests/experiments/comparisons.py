@@ -9,7 +9,7 @@ import pytest
 from samestep.common.evidence.parity import Parity, not_judged
 from samestep.common.request import Launch
 from samestep.common.run import as_config
-from samestep.common.runtime.directory import write_json
+from samestep.common.runtime.directory import open_run, write_error, write_json
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.common.strategy import Run
@@ -53,12 +53,15 @@ def keep(directory: Path, rows: Mapping[str, Sequence[RunResult]], **given: obje
     return directory
 
 
-def make_up(monkeypatch: pytest.MonkeyPatch, outcomes: dict[str, Outcome]) -> list[tuple[Run, Launch]]:
-    """Has every run of a launcher end as it is told.
+def make_up(
+    monkeypatch: pytest.MonkeyPatch, outcomes: Mapping[str, Outcome | Sequence[Outcome]]
+) -> list[tuple[Run, Launch]]:
+    """Has every run of a launcher end as it is told, and leave its result in its directory.
 
     Args:
         monkeypatch: Of the test.
-        outcomes: By framework:strategy; a strategy that is not there takes the same step.
+        outcomes: By framework:strategy, one for all its runs or one for each; a strategy that is not there takes the same
+            step.
 
     Returns:
         What was run, as it is run.
@@ -68,10 +71,17 @@ def make_up(monkeypatch: pytest.MonkeyPatch, outcomes: dict[str, Outcome]) -> li
     def end(launcher: Launcher, run: Run, launch: Launch, *rest: object) -> RunResult:
         started.append((run, launch))
         usual = not_judged("the oracle is the reference") if run.framework == "numpy" else PASSED
-        outcome = outcomes.get(run.name, usual)
+        told = outcomes.get(run.name, usual)
+        outcome = told[sum(run.name == each.name for each, _ in started) - 1] if isinstance(told, Sequence) else told
+        directory = open_run(Path(launch.out), as_config(run, launch)) if launch.out else None
         if isinstance(outcome, BaseException):
+            if directory:
+                write_error(directory, "parent", outcome)
             raise outcome
-        return result_of(run, launch, outcome)
+        result = result_of(run, launch, outcome)
+        if directory:
+            write_json(directory / "result.json", result)
+        return result
 
     monkeypatch.setattr(Launcher, "run", end)
     monkeypatch.setattr(Launcher, "warm", lambda *_: None)
