@@ -107,7 +107,7 @@ def test_the_packages_that_only_one_framework_has_are_no_confound() -> None:
 
 
 def explained(allowed: tuple[str, ...] = (), **rows: RunResult) -> list[str]:
-    every = {"torch:ddp": [REFERENCE], **{f"torch:{name}": [row] for name, row in rows.items()}}
+    every = {"torch:ddp": [REFERENCE] * 2, **{f"torch:{name}": [row] * 2 for name, row in rows.items()}}
     return explain_confounds(every, "torch:ddp", allowed).splitlines()
 
 
@@ -124,6 +124,10 @@ def test_what_stops_a_ranking_is_said_once_for_all_rows(monkeypatch: pytest.Monk
         "* cores: torch:zero1 (4 and 2)",
     ]
     assert explained(zero1=FAIR) == explain_confounds({"torch:ddp": [REFERENCE]}, None, ()).splitlines() == []
+
+
+def test_one_round_ranks_nothing_and_explains_nothing() -> None:
+    assert explain_confounds({"torch:ddp": [REFERENCE], "torch:tp": [replaced(cores=4)]}, "torch:ddp", ()) == ""
 
 
 def test_the_oracle_and_compiled_rows_are_not_ranked_and_not_explained() -> None:
