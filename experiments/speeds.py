@@ -59,7 +59,9 @@ class Speed:
 
 def spell_ratio(ratio: float) -> str:
     """A ratio of two speeds: 1.12x."""
-    return f"{ratio:#.3g}x" if ratio < 100 else f"{ratio:.0f}x"
+    if ratio < 0.1:
+        return f"{ratio:.2g}x"
+    return f"{ratio:.{2 if ratio < 10 else 1 if ratio < 100 else 0}f}x"
 
 
 def examples_per_second(rounds: Rounds) -> list[float | None]:

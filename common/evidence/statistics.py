@@ -74,7 +74,7 @@ def prediction_interval(values: Sequence[float], confidence: float = 0.95) -> tu
     _check(values)
     count, middle = len(values), statistics.median(values)
     quantile = float(stdtrit(count - 1, (1 + confidence) / 2))
-    half = quantile * statistics.stdev(values) * math.sqrt(2 * math.pi / 2 / count)
+    half = quantile * statistics.stdev(values) * math.sqrt(math.pi / count)
     return middle, middle - half, middle + half
 
 
