@@ -150,8 +150,8 @@ def _refuse_taken(directory: Path, plan: Plan) -> None:
 def _refuse_another(directory: Path, stored: ComparisonConfig, asked: ComparisonConfig) -> None:
     """Refuses to go on with a comparison as if it were another one; more rounds of it are welcome."""
     before, now = comparison_file.settings(stored), comparison_file.settings(asked)
-    for name in {**before, **now}:
-        was, wanted = before.get(name), now.get(name)
+    for name, was in before.items():
+        wanted = now[name]
         if was != wanted and not (name == "repeats" and asked.repeats > stored.repeats):
             raise ConfigError(
                 f"--resume {directory} is another comparison: {spell_flag(name)} is {_spell(was)} there, and {_spell(wanted)} "
@@ -161,9 +161,11 @@ def _refuse_another(directory: Path, stored: ComparisonConfig, asked: Comparison
 
 def _spell(value: object) -> str:
     """A setting as it is given on the command line."""
+    if value is None or value == {}:
+        return "not given"
     if isinstance(value, Mapping):
         return " ".join(f"{name}={','.join(values)}" for name, values in value.items())
-    return "not given" if value is None else str(value)
+    return str(value)
 
 
 def _refuse_other_results(directory: Path, cell: str, found: Found, checked: Ready | SamestepError) -> None:

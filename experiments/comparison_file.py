@@ -46,14 +46,16 @@ def read_file(path: Path) -> Given:
 
 
 def write_file(path: Path, asked: ComparisonConfig) -> None:
-    """Writes a file that asks for a comparison; whole or not at all.
+    """Writes a file that asks for a comparison, without what is at its default; whole or not at all.
 
     Args:
         path: The file.
         asked: The comparison.
     """
     lines = ["# A comparison of samestep: `samestep compare --help` explains each key."]
-    lines += [f"{name} = {_value(name, value)}" for name, value in settings(asked).items() if name != "vary"]
+    usual = settings(describe({})) | {"workload": None, "vary": asked.vary}
+    told = {name: value for name, value in settings(asked).items() if value != usual[name]}
+    lines += [f"{name} = {_value(name, value)}" for name, value in told.items()]
     if asked.vary:
         lines += ["", "[vary]", *(f"{name} = {_value(name, values)}" for name, values in asked.vary.items())]
     temporary = path.with_name(path.name + f".{os.getpid()}.tmp")
@@ -62,19 +64,13 @@ def write_file(path: Path, asked: ComparisonConfig) -> None:
 
 
 def settings(asked: ComparisonConfig) -> dict[str, object]:
-    """What is not at its default, and the workload, by the names of the flags."""
-    usual = describe({})
+    """Everything that was asked, by the names of the flags."""
     parts = [
-        ((*flags(ComparisonConfig), "vary"), asked, usual),
-        (SHARED, asked.base, usual.base),
-        (flags(Techniques), asked.base.techniques, usual.base.techniques),
+        ((*flags(ComparisonConfig), "vary"), asked),
+        (SHARED, asked.base),
+        (flags(Techniques), asked.base.techniques),
     ]
-    return {
-        name: getattr(values, name)
-        for names, values, defaults in parts
-        for name in names
-        if name == "workload" or getattr(values, name) != getattr(defaults, name)
-    }
+    return {name: getattr(values, name) for names, values in parts for name in names}
 
 
 def _value(name: str, value: object) -> str:

@@ -108,7 +108,7 @@ def test_the_rows_that_a_user_named_or_requires_are_all_that_come_of_them() -> N
         ({"strategies": "ddp", "reference": ORACLE}, "unknown reference 'numpy:oracle'"),
         (
             {"strategies": "ddp,pp", "reference": "ddp", "devices": "2,4"},
-            "Choose from: torch:ddp+devices=2, torch:ddp+devices=4,",
+            "Choose from: torch:ddp+devices=2, ",
         ),
         (
             {"strategies": "pp", "vary": {"microbatchs": [2]}},
