@@ -1,7 +1,6 @@
 """What a comparison found: a row for each cell, what it prints, and how it ends."""
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -23,7 +22,9 @@ from samestep.experiments.formats import Case, Document, write
 from samestep.experiments.lint import explain_confounds, find_stops
 from samestep.experiments.plan import is_oracle
 from samestep.experiments.ranking import ranking
-from samestep.experiments.row import COMPILED, FAILED, MISSED, NOT_RUN, REFERENCE, UNAVAILABLE, Row
+from samestep.experiments.row import FAILED, MISSED, NOT_RUN, UNAVAILABLE, Row, explain_rows, say_status
+from samestep.experiments.scaling import Scaling, find_scaling
+from samestep.experiments.scaling_report import write_scaling
 from samestep.experiments.speeds import Rounds, Speed, judge_rows, speed_figures, unseparated
 from samestep.experiments.text import fill, screen_width
 
@@ -67,6 +68,11 @@ class Comparison:
         return judge_rows(self.rounds, self.reference, find_stops(self.allowed))
 
     @property
+    def scaling(self) -> tuple[Scaling, ...]:
+        """How the rows scale that have several numbers of devices."""
+        return find_scaling(self.rounds, self.allowed)
+
+    @property
     def rounds(self) -> dict[str, Rounds]:
         """The results of the rows that have any, one a round."""
         return {row.cell: row.results for row in self.rows if row.results}
@@ -105,9 +111,9 @@ class Comparison:
     def _lack(self, row: Row) -> str:
         """What a row that the user named or required lacks; "" if nothing."""
         if row.cell in self.required and not row.is_judged:
-            return _sentence([f"{row.cell}, which must be judged,"], row.status, row.reason)
+            return say_status([f"{row.cell}, which must be judged,"], row.status, row.reason)
         if row.cell in self.named and row.status == UNAVAILABLE:
-            return _sentence([row.cell], row.status, row.reason)
+            return say_status([row.cell], row.status, row.reason)
         return ""
 
     @property
@@ -184,6 +190,7 @@ class Comparison:
                 "reference": self.reference,
                 "allowed": sorted(self.allowed),
                 "against": self.against,
+                "scaling": self.scaling,
                 "rows": [_fields(row) | {"speed": speeds.get(row.cell)} for row in self.rows],
             },
             rows=[
@@ -213,32 +220,17 @@ class Comparison:
             unseparated(self.speeds, self.reference),
             explain_confounds(self.rounds, self.reference, self.allowed),
             compiled(self.results),
-            self._notes(),
+            explain_rows(self.rows),
             self.missing.capitalize(),
             "\n".join([f"Again: {command}", *([f"Runs: {self.directory}"] if self.directory else [])]),
             fill(tables.verdict(self.results), screen_width()),
             ranking(list(self.rounds.values()), find_stops(self.allowed)),
+            write_scaling(self.scaling),
             write_report(self.against) if self.against else "",
         ]
         return "\n\n".join(filter(None, parts))
-
-    def _notes(self) -> str:
-        """Why rows have no result, were not judged or missed: a line for each reason, with all the rows that share it."""
-        sharing: dict[tuple[str, str], list[str]] = {}
-        for row in self.rows:
-            if row.reason and row.status not in (REFERENCE, COMPILED):
-                sharing.setdefault((row.status, row.reason), []).append(row.cell)
-        return "\n".join(_sentence(cells, status, reason) for (status, reason), cells in sharing.items())
 
 
 def _fields(row: Row) -> dict[str, object]:
     """A row as JSON has it."""
     return {field.name: getattr(row, field.name) for field in dataclasses.fields(row)} | {"result": row.result}
-
-
-def _sentence(cells: Sequence[str], status: str, reason: str) -> str:
-    """What became of some rows, and why."""
-    was = "were" if len(cells) > 1 else "was"
-    verbs = {FAILED: "failed", MISSED: "did not take the same step", REFERENCE: "cannot be judged"}
-    verb = verbs.get(status, f"{was} {status}")
-    return f"{', '.join(cells)} {verb}: {reason}"

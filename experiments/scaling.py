@@ -1,16 +1,14 @@
 """How rows scale with their number of devices: speed-up, efficiency, what stays serial, and what the textbook says."""
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from samestep.common.evidence.comparison import Difference, predict_speed
 from samestep.common.evidence.confounds import split_allowed
-from samestep.common.evidence.scaling import TEXTBOOK, amdahl_limit, amdahl_share, gustafson_share
+from samestep.common.evidence.scaling import TEXTBOOK, amdahl_share, gustafson_share
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.columns import share_cores
 from samestep.experiments.lint import confounds
-from samestep.experiments.speeds import Rounds, compare_rounds, examples_per_second, spell_ratio
-from samestep.experiments.text import Column, bullets, cells, count, fill, github, screen_width, short, spell
+from samestep.experiments.speeds import Rounds, compare_rounds, examples_per_second
 
 EXPECTED = {"strong": ("cores",), "weak": ("cores", "batch", "order")}
 """What differs by intention between two numbers of devices."""
@@ -87,7 +85,11 @@ def find_scaling(rows: Mapping[str, Rounds], allowed: Collection[str]) -> tuple[
             found.append((cell, "weak", family))
         else:
             found += [
-                (cell + (f"+batch_size={batch}" if batches[1:] else ""), "strong", {k: v for k, v in family.items() if k[1] == batch})
+                (
+                    cell + (f"+batch_size={batch}" if batches[1:] else ""),
+                    "strong",
+                    {k: v for k, v in family.items() if k[1] == batch},
+                )
                 for batch in batches
             ]
     return tuple(_scaling(cell, kind, family, allowed) for cell, kind, family in found if len(family) > 1)
@@ -103,7 +105,7 @@ def _scaling(cell: str, kind: str, family: Mapping[tuple[int, int], Rounds], all
     rows = [family[sizes] for sizes in sorted(family)]
     base, *more = rows
     passes = {*allowed, *EXPECTED[kind]}
-    stops = {id(row): tuple(e.name for e in split_allowed(confounds(row, base, is_same_strategy=False), passes)[0]) for row in more}
+    stops = {id(row): tuple(e.name for e in split_allowed(confounds(row, base), passes)[0]) for row in more}
     speedups = compare_rounds({id(row): (row, base) for row in more if not stops[id(row)]})
     points = tuple(
         _point(row, speedups.get(id(row)), stops.get(id(row), ()), base[0].config.devices == 1) for row in rows
