@@ -7,6 +7,9 @@ from samestep.common.flags import Scalar, flag
 FRAMEWORKS = {"numpy": "samestep.common.reference", "torch": "samestep.torch_impl", "tf": "samestep.tf_impl"}
 """Framework -> package. The only place that maps one to the other; `importlib` does the rest."""
 
+ORACLE = "numpy:oracle"
+"""The strategy that every run is compared with."""
+
 MAX_DEVICES = 2**14
 """The largest TPUs have 9,216 chips; everything else that has so many devices is a typing error."""
 MAX_PROCESSES = 1000
@@ -68,6 +71,7 @@ class RunConfig:
         "number of devices, along the strategy's first mesh axis (default: 1; in a comparison 2)",
         least=1,
         most=MAX_DEVICES,
+        in_cell=True,
     )
     mesh: str | None = flag(None, "named axis sizes instead of --devices, as in data=2,tensor=2", compared=False)
     steps: int | None = flag(
@@ -76,14 +80,24 @@ class RunConfig:
         least=1,
         most=MAX_STEPS,
     )
-    batch_size: int | None = flag(None, "GLOBAL batch size, over all devices (default: the workload's)", least=1)
-    optimizer: str | None = flag(None, "how weights are updated (default: the workload's)", choices=OPTIMIZERS)
-    learning_rate: float | None = flag(
-        None, "step size of the optimizer (default: the workload's for this optimizer)", above=0, most=MAX_FACTOR
+    batch_size: int | None = flag(
+        None, "GLOBAL batch size, over all devices (default: the workload's)", least=1, in_cell=True
     )
-    dtype: str = flag("float32", "the type of parameters, activations and gradients", choices=DTYPES)
-    seed: int = flag(0, "determines the initial weights and the order of the examples", least=0, most=MAX_SEED)
-    threads: int = flag(1, "threads per device", least=1, most=MAX_THREADS)
+    optimizer: str | None = flag(
+        None, "how weights are updated (default: the workload's)", choices=OPTIMIZERS, in_cell=True
+    )
+    learning_rate: float | None = flag(
+        None,
+        "step size of the optimizer (default: the workload's for this optimizer)",
+        above=0,
+        most=MAX_FACTOR,
+        in_cell=True,
+    )
+    dtype: str = flag("float32", "the type of parameters, activations and gradients", choices=DTYPES, in_cell=True)
+    seed: int = flag(
+        0, "determines the initial weights and the order of the examples", least=0, most=MAX_SEED, in_cell=True
+    )
+    threads: int = flag(1, "threads per device", least=1, most=MAX_THREADS, in_cell=True)
     out: str | None = flag(
         None,
         "directory of the run, or in a comparison of its runs; must not hold a run already (default: new ones under runs/)",

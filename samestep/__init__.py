@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     )
     from samestep.common.runtime.records import RunResult
     from samestep.experiments.api import compare, load, run
-    from samestep.experiments.comparison import Comparison, Row
+    from samestep.experiments.comparison import Comparison
+    from samestep.experiments.row import Row
 
 _HOMES = {
     "samestep.common.errors": (
@@ -31,7 +32,8 @@ _HOMES = {
     ),
     "samestep.common.runtime.records": ("RunResult",),
     "samestep.experiments.api": ("compare", "load", "run"),
-    "samestep.experiments.comparison": ("Comparison", "Row"),
+    "samestep.experiments.comparison": ("Comparison",),
+    "samestep.experiments.row": ("Row",),
 }
 """Module -> what this package offers of it, imported when it is first used."""
 

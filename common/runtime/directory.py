@@ -9,6 +9,7 @@ ROLE.log            everything the process printed
 result.json         the RunResult; or error.json: what stopped the run
 """
 
+import contextlib
 import dataclasses
 import fcntl
 import json
@@ -22,6 +23,17 @@ from samestep.common.files import Unreadable, read_json
 from samestep.common.request import RunConfig, Techniques
 
 _ERROR_BYTES = 2048
+_WRITTEN = (
+    "config.json",
+    "result.json",
+    "error.json",
+    "metrics.jsonl",
+    "process-*.json",
+    "state.npz",
+    "*.log",
+    "*.tmp",
+)
+"""What samestep writes into a run directory; nothing else is removed from one."""
 
 
 def refuse_taken(directory: Path) -> None:
@@ -66,6 +78,14 @@ def open_run(directory: Path, config: RunConfig) -> Path:
     reserve_error(directory)
     write_json(directory / "config.json", config)
     return directory
+
+
+def discard_run(directory: Path) -> None:
+    """Removes what samestep wrote into a run directory, and the directory unless it holds something else."""
+    for file in (file for pattern in _WRITTEN for file in directory.glob(pattern)):
+        file.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # what someone else put there stays
+        directory.rmdir()
 
 
 def read_config(directory: Path) -> RunConfig:

@@ -11,6 +11,7 @@ from samestep.common.files import Unreadable, read_json
 from samestep.common.flags import Scalar
 from samestep.common.ledger import Compiled, Exchange, Footprint, Ledger
 from samestep.common.request import RunConfig
+from samestep.common.runtime.conditions import Conditions, Watched
 from samestep.common.runtime.upgrades import UPGRADES
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Usage:
         sent_bytes_per_step: Over TCP.
         received_bytes_per_step: Over TCP.
         peak_rss_bytes: The most memory it has had.
+        cpu_seconds: The time that its threads had a core, from the first timed window to the end of the last.
     """
 
     role: str
@@ -59,6 +61,7 @@ class Usage:
     sent_bytes_per_step: float = 0.0
     received_bytes_per_step: float = 0.0
     peak_rss_bytes: int = 0
+    cpu_seconds: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,6 +72,8 @@ class Measured(Usage):
         first_step: The number of the first step.
         window_steps: The steps of each window; the first window is the first step alone.
         window_seconds: Their seconds.
+        step_times: How many steps after the first one took how long, as `evidence.percentiles` counts them; nothing where
+            the call that takes a step does not wait for it.
         losses: One per step.
         metric_value: On the held-out examples; None elsewhere than on rank 0.
         exchanges: What one step exchanged.
@@ -85,11 +90,13 @@ class Measured(Usage):
         cores: The CPU cores that the process was bound to.
         attempt: Counted from 1 where something restarts the process.
         versions: Of Python and the packages that decide numbers.
+        watched: What disturbed the timed windows.
     """
 
     first_step: int = 0
     window_steps: tuple[int, ...] = ()
     window_seconds: tuple[float, ...] = ()
+    step_times: dict[int, int] = dataclasses.field(default_factory=dict)
     losses: tuple[float, ...] = ()
     metric_value: float | None = None
     exchanges: tuple[Exchange, ...] = ()
@@ -105,6 +112,7 @@ class Measured(Usage):
     cores: int = 1
     attempt: int = 1
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
+    watched: Watched = dataclasses.field(default_factory=Watched)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -165,6 +173,8 @@ class RunResult:
     emulation: str
     compiled: Compiled | None = None
     uncounted: tuple[str, ...] = ()
+    conditions: Conditions = dataclasses.field(default_factory=Conditions)
+    step_times: dict[int, int] = dataclasses.field(default_factory=dict)
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 """The workloads by name, and the one resolver from a name to a Workload."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -74,11 +75,9 @@ def resolve(spelling: str, path: str | None = None) -> Workload:
         ConfigError: There is no such workload or field, or model and data do not fit.
     """
     name, fields = split_spelling(spelling)
-    if name not in WORKLOADS:
-        raise unknown("workload", name, WORKLOADS)
+    settable = size_names(spelling, path)
     workload = WORKLOADS[name]
     model, data = workload.model, workload.data if path is None else UserSpec(path)
-    settable = sorted({*_settable(model), *_settable(data)})
     for field in fields:
         if field not in settable:
             raise unknown(f"field of {name}", field, settable)
@@ -95,6 +94,34 @@ def resolve(spelling: str, path: str | None = None) -> Workload:
     if path is not None:
         workload = _for_targets(workload, model)
     return dataclasses.replace(workload, name=spelling, model=model, data=data)
+
+
+def size_names(spelling: str, path: str | None = None) -> list[str]:
+    """The sizes of a workload's model and data that can be set.
+
+    Args:
+        spelling: As for `resolve`, like the next one.
+        path: The user's own arrays.
+
+    Raises:
+        ConfigError: There is no such workload.
+    """
+    name = split_spelling(spelling)[0]
+    if name not in WORKLOADS:
+        raise unknown("workload", name, WORKLOADS)
+    workload = WORKLOADS[name]
+    return sorted({*_settable(workload.model), *_settable(workload.data if path is None else UserSpec(path))})
+
+
+def resize(spelling: str, sizes: Mapping[str, str]) -> str:
+    """Spells a workload with other sizes.
+
+    Args:
+        spelling: As for `resolve`.
+        sizes: The sizes to set, as the user wrote them.
+    """
+    name, fields = split_spelling(spelling)
+    return "+".join([name, *(f"{field}={size}" for field, size in {**fields, **sizes}.items())])
 
 
 def title(spelling: str, path: str | None) -> str:

@@ -203,9 +203,7 @@ def prepare(run: Run, launch: Launch) -> Path:
         ConfigError: `--out` already holds a run, or cannot be written.
     """
     if launch.out is None:
-        stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-        name = f"{stamp}-{run.framework}-{run.strategy.name}-{run.workload.name.partition('+')[0]}"
-        path = _fresh(Path("runs") / name)
+        path = new_directory(f"{run.framework}-{run.strategy.name}-{run.workload.name.partition('+')[0]}")
     else:
         path = Path(launch.out)
     try:
@@ -215,8 +213,11 @@ def prepare(run: Run, launch: Launch) -> Path:
         raise ConfigError(f"--out {path} cannot be written ({error.strerror}); name another directory.") from None
 
 
-def _fresh(path: Path) -> Path:
-    candidate, number = path, 1
+def new_directory(name: str) -> Path:
+    """A path below `runs/` that is not taken yet, with the time in front of its name."""
+    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    path, number = Path("runs") / f"{stamp}-{name}", 1
+    candidate = path
     while candidate.exists():
         number += 1
         candidate = path.with_name(f"{path.name}-{number}")

@@ -12,7 +12,7 @@ from samestep.common.errors import ParityFailed, WorkerFailed
 from samestep.common.evidence.parity import Parity, judge, not_judged
 from samestep.common.mesh import Mesh
 from samestep.common.program import TrainState
-from samestep.common.request import FRAMEWORKS, Launch
+from samestep.common.request import FRAMEWORKS, ORACLE, Launch
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.parent.curves import Curve, Oracle, curve_folder, keep_curve, reach_curve, read_curve
 from samestep.common.runtime.parent.merge import merge
@@ -22,7 +22,6 @@ from samestep.common.runtime.state_file import read_state, remove_state
 from samestep.common.strategy import NoOptions, Run
 from samestep.common.workload.initial import init
 
-ORACLE = "numpy:oracle"
 Replay = Callable[[int], tuple[list[float], TrainState]]
 """Repeats the run up to a step: its losses and its state there."""
 
