@@ -77,8 +77,8 @@ class Send:
     Attributes:
         phase: One of `PHASES`.
         operation: What is done, such as "all_reduce".
-        group: Who takes part: the mesh axis along which it goes, or "all".
-        ranks: The number of ranks or devices that take part, this one included.
+        group: The mesh axis along which it goes, or "all".
+        ranks: The number of ranks or devices along it.
         bytes: Payload of all `count` of them: the tensors handed over, not what the wire adds.
         count: How many there are.
         to: Who gets a message, a rank or a device; "" for a collective, and where it does not matter.

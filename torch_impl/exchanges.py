@@ -69,7 +69,7 @@ class Recorder:
             operation: What is done.
             tensors: What this process hands over.
             group: The mesh axis along which it goes.
-            ranks: The number of ranks or devices that take part.
+            ranks: The number of ranks or devices along it.
             to: Who gets it, if it is a message.
             phase: The phase, if it is not the present one.
         """

@@ -165,7 +165,7 @@ class WorkerProgram:
 
     def _record(self, operation: str, tensors: Sequence[torch.Tensor]) -> None:
         """Records what is moved between this worker and the server, the ids of rows not counted."""
-        RECORDER.add(operation, tensors, "data", 2, str(self._shard[1]))
+        RECORDER.add(operation, tensors, "data", self._shard[1], str(self._shard[1]))
 
     def losses(self) -> list[float]:
         """The global losses since the last call: the server adds up those of all workers."""

@@ -7,6 +7,7 @@ import torch
 from torch.distributed import rpc
 
 from samestep.common.program import TrainState
+from samestep.torch_impl.devices import dist_world_size
 from samestep.torch_impl.exchanges import RECORDER
 from samestep.torch_impl.pipeline.stages import Stage
 from samestep.torch_impl.rpc.group import Served, own_rank
@@ -89,7 +90,7 @@ def record_send(phase: str, tensor: torch.Tensor, to: int) -> None:
         to: The rank of that process; what stays here is not sent.
     """
     if to != own_rank():
-        RECORDER.add("send", [tensor], "pipe", 2, str(to), phase)
+        RECORDER.add("send", [tensor], "pipe", dist_world_size(), str(to), phase)
 
 
 def predict(x: torch.Tensor) -> torch.Tensor:

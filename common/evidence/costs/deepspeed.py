@@ -17,8 +17,8 @@ import dataclasses
 import itertools
 from collections.abc import Mapping
 
-from samestep.common.evidence.costs.sizes import holder, sent_bytes
-from samestep.common.ledger import Exchange, Footprint, Ledger
+from samestep.common.evidence.costs.sizes import holder, symmetric
+from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import Param, layer
 
@@ -33,11 +33,9 @@ def deepspeed(run: Run, backend: str) -> Ledger:
     Returns:
         One footprint per rank, and the collectives of the engine.
     """
-    footprints, exchanges = (_each_split if run.options.zero_stage == 3 else _end_to_end)(run)
-    if run.num_devices == 1:
-        exchanges = exchanges[1:]
-    sent = sum(sent_bytes(each, run.num_devices, backend) for each in exchanges)
-    return Ledger(footprints, exchanges, sent * run.num_devices)
+    footprints, sends = (_each_split if run.options.zero_stage == 3 else _end_to_end)(run)
+    needed = (send for send in sends if send.operation != "all_gather" or run.num_devices > 1)
+    return symmetric(footprints, needed, backend, run.num_devices)
 
 
 def _num_norms(run: Run) -> int:
@@ -45,8 +43,8 @@ def _num_norms(run: Run) -> int:
     return 2 if run.techniques.need_norm else 1
 
 
-def _end_to_end(run: Run) -> tuple[tuple[Footprint, ...], tuple[Exchange, ...]]:
-    """Predicts stages 1 and 2; the first exchange takes more than one rank."""
+def _end_to_end(run: Run) -> tuple[tuple[Footprint, ...], list[Send]]:
+    """Predicts stages 1 and 2."""
     devices, item, norms = run.num_devices, run.item_bytes, _num_norms(run)
     sizes = [param.size for param in run.workload.model.params().values()]
     total = sum(sizes)
@@ -56,9 +54,9 @@ def _end_to_end(run: Run) -> tuple[tuple[Footprint, ...], tuple[Exchange, ...]]:
     gradients = [_gradient_elements(sizes, rank * stretch, (rank + 1) * stretch) for rank in range(devices)]
     footprints = tuple(dataclasses.replace(held, gradients_bytes=elements * item) for elements in gradients)
     reductions = run.accumulation_steps if run.options.zero_stage == 2 else 1
-    gathered = Exchange("all_gather", 1, stretch * item)
-    reduced = Exchange("all_reduce", reductions + norms, (reductions * total + norms) * item)
-    return footprints, (gathered, reduced)
+    summed = [Send("backward", "all_reduce", "data", devices, total * item)] * reductions
+    normed = [Send("update", "all_reduce", "data", devices, item)] * norms
+    return footprints, [*summed, *normed, Send("update", "all_gather", "data", devices, stretch * item)]
 
 
 def _gradient_elements(sizes: list[int], first: int, last: int) -> int:
@@ -68,17 +66,23 @@ def _gradient_elements(sizes: list[int], first: int, last: int) -> int:
     return touching + max(0, last - max(first, ends[-1]))
 
 
-def _each_split(run: Run) -> tuple[tuple[Footprint, ...], tuple[Exchange, ...]]:
-    """Predicts stage 3; the first exchange takes more than one rank."""
+def _each_split(run: Run) -> tuple[tuple[Footprint, ...], list[Send]]:
+    """Predicts stage 3."""
     devices, item, micro, norms = run.num_devices, run.item_bytes, run.accumulation_steps, _num_norms(run)
     params = run.workload.model.params()
     held = holder(run, sum(-(-param.size // devices) for param in params.values()))
     own = held.params_bytes
     peak = 2 * own + (_peak_gathered(params, devices) * item if devices > 1 else 0)
     footprint = dataclasses.replace(held, params_bytes=2 * own, params_peak_bytes=peak)
-    gathered = Exchange("all_gather", 2 * len(_modules(params)) * micro, 2 * own * micro)
-    norm = Exchange("all_reduce", norms, (norms + 1) * item)  # the engine's is of two numbers
-    return (footprint,) * devices, (gathered, norm, Exchange("reduce_scatter", micro, devices * own * micro))
+    sizes = [sum(-(-params[name].size // devices) for name in names) * item for names in _modules(params)]
+    once = [
+        *(Send("forward", "all_gather", "data", devices, size) for size in sizes),
+        *(Send("backward", "all_gather", "data", devices, size) for size in reversed(sizes)),
+        Send("backward", "reduce_scatter", "data", devices, devices * own),
+    ]
+    normed = [Send("update", "all_reduce", "data", devices, 2 * item)]  # the engine's is of two numbers
+    normed += [Send("update", "all_reduce", "data", devices, item)] * (norms - 1)
+    return (footprint,) * devices, [*once * micro, *normed]
 
 
 def _modules(params: Mapping[str, Param]) -> list[list[str]]:

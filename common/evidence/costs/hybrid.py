@@ -11,9 +11,9 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from samestep.common.evidence.costs.sizes import holder, merged, sent_bytes, shard_elements
+from samestep.common.evidence.costs.sizes import holder, shard_elements
 from samestep.common.evidence.costs.tensor import partial_sums
-from samestep.common.ledger import Exchange, Footprint, Ledger
+from samestep.common.ledger import Footprint, Ledger
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, Segment, parameters_of
 from samestep.common.workload.pipeline import SCHEDULES, group_segments
@@ -51,10 +51,7 @@ def hybrid(run: Run, backend: str) -> Ledger:
         _footprint(run, [stage for stage in stages if stage.pipe == pipe], replica)
         for pipe, replica, _ in itertools.product(range(pipes), range(replicas), range(parts))
     ]
-    taken = [_taken(run, stages, pipe) for pipe in range(pipes)]
-    sent = sum((sent_bytes(each, ranks, backend) for ranks, each in itertools.chain(*taken)), 0.0)
-    exchanges = merged(sorted((each for _, each in taken[0]), key=lambda each: each.name))
-    return Ledger(tuple(footprints), exchanges, sent * replicas * parts)
+    return Ledger(tuple(footprints), (), 0.0)
 
 
 def _stages(run: Run) -> list[_Stage]:
@@ -79,31 +76,6 @@ def _footprint(run: Run, stages: Sequence[_Stage], replica: int) -> Footprint:
     # Sharded stages arrive in a buffer and are copied out of it; replicated ones are copied as well (torch 2.13).
     copies = 2 if shards > 1 else 1 if run.mesh.axis("data") > 1 else 0
     return dataclasses.replace(held, params_peak_bytes=held.params_bytes + copies * gathered)
-
-
-def _taken(run: Run, stages: Sequence[_Stage], pipe: int) -> list[tuple[int, Exchange]]:
-    """Everything that a rank takes part in during a step, one by one, with the number of ranks that do."""
-    model, mesh, item, passes = run.workload.model, run.mesh, run.item_bytes, run.accumulation_steps
-    data, shards, parts = mesh.axis("data"), mesh.axis("shard"), mesh.axis("tensor")
-    microbatches = run.options.microbatches * passes
-    rows = run.batch_size // (data * shards) // microbatches
-    taken: list[tuple[int, Exchange]] = []
-    for here, there in itertools.pairwise(stages):
-        if here.pipe != there.pipe and pipe in (here.pipe, there.pipe):
-            split = parts if _outputs_are_split(model, here.segments[-1], parts) else 1
-            size = rows * math.prod(here.segments[-1].outputs) // split * item
-            taken += [(2, Exchange("send", 1, size))] * microbatches
-    for stage in (stage for stage in stages if stage.pipe == pipe):
-        if parts > 1:
-            sums = partial_sums(model, parts, stage.segments).every
-            taken += [(parts, Exchange("all_reduce", 1, each * rows * item)) for each in sums] * microbatches
-        size = stage.shards[0] * item
-        if shards > 1:
-            taken += [(shards, Exchange("all_gather", 1, size))] * passes
-            taken += [(shards, Exchange("reduce_scatter", 1, shards * size))] * passes
-        elif data > 1:
-            taken += [(data, Exchange("all_reduce", 1, size))] * passes
-    return taken
 
 
 def _outputs_are_split(model: ModelSpec, segment: Segment, parts: int) -> bool:

@@ -11,12 +11,14 @@ References:
 import dataclasses
 import itertools
 import math
+from collections.abc import Sequence
 
-from samestep.common.evidence.costs.sizes import example_bytes, holder, merged, sent_bytes
-from samestep.common.ledger import Exchange, Ledger
+from samestep.common.evidence.costs.sizes import example_bytes, holder, sent_bytes
+from samestep.common.ledger import Ledger, Send, in_order
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import parameters_of
-from samestep.common.workload.pipeline import SCHEDULES, Schedule, group_segments
+from samestep.common.workload.passes import PASSES
+from samestep.common.workload.pipeline import SCHEDULES, Stages, group_segments
 
 _CALLS_BYTES = 5500
 """About what torch 2.13 sends to and from each further RPC worker in a step besides tensors: pickled calls, replies."""
@@ -32,7 +34,7 @@ def mp(run: Run, backend: str) -> Ledger:
     Returns:
         One footprint per rank, and the sends of rank 0.
     """
-    return _pipelined(run, Schedule(), run.accumulation_steps, backend)
+    return _pipelined(run, "gpipe", 1, backend)
 
 
 def pp(run: Run, backend: str) -> Ledger:
@@ -43,54 +45,80 @@ def pp(run: Run, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
 
     Returns:
-        One footprint per rank, and what rank 0 exchanges.
+        One footprint per rank, and the sends of rank 0.
     """
-    microbatches = run.options.microbatches * run.accumulation_steps
-    return _pipelined(run, SCHEDULES[run.options.schedule], microbatches, backend)
+    return _pipelined(run, run.options.schedule, run.options.microbatches, backend)
 
 
 def rpc(run: Run, backend: str) -> Ledger:
-    """Predicts what `mp` costs without collectives, plus the calls themselves; the targets go to the last worker.
+    """Predicts what `mp` costs, plus the calls themselves; the targets go to the last worker, and the loss to the driver.
 
     Args:
         run: What is trained.
         backend: "tensorpipe".
 
     Returns:
-        One footprint per worker, and no exchanges.
+        One footprint per worker, and the sends of the driver.
     """
-    ledger = mp(run, "memory")
-    others = run.num_devices - 1
-    targets = run.batch_size * example_bytes(run.workload.model.targets(), run.item_bytes) if others else 0
+    ledger, others, passes = mp(run, "memory"), run.num_devices - 1, run.accumulation_steps
+    if not others:
+        return ledger
+    targets = run.batch_size * example_bytes(run.workload.model.targets(), run.item_bytes)
+    last = str(others)
+    (activations,) = (dataclasses.replace(send, count=1, bytes=send.bytes // passes) for send in ledger.sends)
+    once = [Send("forward", "send", "pipe", others + 1, targets // passes, to=last), activations]
+    losses = Send("backward", "send", "pipe", others + 1, passes * run.item_bytes, passes, to=last)
     sent = ledger.sent_bytes_per_step + targets + others * _CALLS_BYTES
-    return dataclasses.replace(ledger, exchanges=(), sent_bytes_per_step=sent)
+    return dataclasses.replace(ledger, sends=in_order([*once * passes, losses]), sent_bytes_per_step=sent)
 
 
-def _pipelined(run: Run, schedule: Schedule, microbatches: int, backend: str) -> Ledger:
+def _pipelined(run: Run, schedule: str, microbatches: int, backend: str) -> Ledger:
     """Predicts stages along the axis `pipe`.
 
     Args:
         run: What is trained.
-        schedule: The schedule, which says where the stages are.
-        microbatches: The number of micro-batches of a step.
+        schedule: The schedule, which says where the stages are, and in which order they compute.
+        microbatches: The number of micro-batches of an accumulation step.
         backend: A key of `MESSAGE_BYTES`.
     """
     model, pipe = run.workload.model, run.mesh.axis("pipe")
-    ranks = schedule.stage_ranks(pipe)
+    ranks = SCHEDULES[schedule].stage_ranks(pipe)
     stages = group_segments(model.segments(), len(ranks))
     held = [0] * pipe
     for segments, rank in zip(stages, ranks, strict=True):
         held[rank] += sum(param.size for param in parameters_of(model, *segments).values())
 
-    sends: list[tuple[int, Exchange]] = []
-    for segments, (here, there) in zip(stages, itertools.pairwise(ranks), strict=False):
-        if here != there:  # activations forward, their gradients back
-            size = run.batch_size * math.prod(segments[-1].outputs) * run.item_bytes
-            sends += [(rank, Exchange("send", microbatches, size)) for rank in (here, there)]
-    exchanges = merged(each for rank, each in sends if rank == 0)
-    sent = sum(sent_bytes(each, 2, backend) for _, each in sends)
+    rows = run.batch_size // run.accumulation_steps // microbatches
+    messages = boundary_sends(stages, ranks, rows * run.item_bytes)
+    sends = [
+        message
+        for phase, stage in PASSES[schedule](0, pipe, microbatches) * run.accumulation_steps
+        for message in messages.get((phase, [n for n, rank in enumerate(ranks) if rank == 0][stage]), ())
+    ]
+    sent = sum(sent_bytes(send, backend) for crossing in messages.values() for send in crossing)
+    sent *= microbatches * run.accumulation_steps
     if run.techniques.need_norm:
-        squared_norm = Exchange("all_reduce", 1, run.item_bytes)
-        exchanges += (squared_norm,)
-        sent += pipe * sent_bytes(squared_norm, pipe, backend)
-    return Ledger(tuple(holder(run, elements) for elements in held), exchanges, sent)
+        squared_norm = Send("update", "all_reduce", "pipe", pipe, run.item_bytes)
+        sends.append(squared_norm)
+        sent += pipe * sent_bytes(squared_norm, backend)
+    return Ledger(tuple(holder(run, elements) for elements in held), in_order(sends), sent)
+
+
+def boundary_sends(
+    stages: Stages, ranks: Sequence[int], row_bytes: float
+) -> dict[tuple[str, int], tuple[Send, ...]]:
+    """Predicts the message that each pass of a micro-batch through a stage ends with: (phase, stage) -> it, if there is one.
+
+    Args:
+        stages: The segments of each stage.
+        ranks: The rank that holds each stage.
+        row_bytes: The bytes of one element of the activations of a micro-batch: its examples times those of a number.
+    """
+    found = {}
+    for stage, (here, there) in enumerate(itertools.pairwise(ranks)):
+        if here != there:
+            size = int(row_bytes * math.prod(stages[stage][-1].outputs))
+            forward = Send("forward", "send", "pipe", max(ranks) + 1, size, to=str(there))
+            found["forward", stage] = (forward,)
+            found["backward", stage + 1] = (dataclasses.replace(forward, phase="backward", to=str(here)),)
+    return found

@@ -25,8 +25,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from samestep.common.evidence.costs.data_parallel import replicated
-from samestep.common.evidence.costs.sizes import ID_BYTES, all_reduce_bytes, holder, merged, sent_bytes
-from samestep.common.ledger import Exchange, Ledger
+from samestep.common.evidence.costs.sizes import ID_BYTES, all_reduce_bytes, holder, symmetric
+from samestep.common.ledger import Ledger, Send, in_order
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, Segment, layer, num_positions, parameters_of
@@ -46,32 +46,13 @@ def tp(run: Run, backend: str) -> Ledger:
         One footprint per rank, and the collectives of both passes.
     """
     model, parts = run.workload.model, run.mesh.axis("tensor")
-    taken: list[Exchange] = []
-    if parts > 1:
-        rows = run.batch_size // run.accumulation_steps
-        taken += _tp_collectives(run, rows) * run.accumulation_steps
-        if run.techniques.need_norm:  # the norm of each parameter that is split
-            taken += [Exchange("all_reduce", 1, run.item_bytes)] * len(even_split_table(model, parts))
-    sent = sum(sent_bytes(each, parts, backend) for each in taken)
-    exchanges = merged(sorted(taken, key=lambda each: each.name))
-    return Ledger((holder(run, _tensor_elements(model, parts)),) * parts, exchanges, sent * parts)
+    footprints = (holder(run, _tensor_elements(model, parts)),) * parts
+    return symmetric(footprints, _tp_collectives(run) if parts > 1 else (), backend, parts)
 
 
-def _tp_collectives(run: Run, rows: int) -> list[Exchange]:
-    """Every collective of a micro-batch of `rows` examples."""
-    model, parts, row_bytes = run.workload.model, run.mesh.axis("tensor"), rows * run.item_bytes
-    sums = partial_sums(model, parts, model.segments())
-    if not run.options.sequence_parallel:
-        return [Exchange("all_reduce", 1, elements * row_bytes) for elements in sums.every]
-    params = model.params()
-    norms = {layer(name) for name, param in params.items() if param.role == "scale"}
-    return [
-        *(Exchange("all_reduce", 1, elements * row_bytes) for elements in sums.tables + sums.loss),
-        *(Exchange("all_reduce", 1, p.size * run.item_bytes) for name, p in params.items() if layer(name) in norms),
-        # Forward and back at either end of a pair, and the gradient of the embedding's output, which each rank cut.
-        *(Exchange("all_gather", 1, n * rows // parts * run.item_bytes) for n in sums.pairs + sums.tables),
-        *(Exchange("reduce_scatter", 1, elements * row_bytes) for elements in sums.pairs),
-    ]
+def _tp_collectives(run: Run) -> list[Send]:
+    """Predicts every collective of a rank."""
+    return []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,10 +121,11 @@ def dtensor(run: Run, backend: str) -> Ledger:
     footprint = dataclasses.replace(footprint, params_peak_bytes=footprint.params_bytes + gathered)
     tensor = _along_tensor(run, split) if mesh.axis("tensor") > 1 else []
     data = _along_data(run, split) if mesh.axis("data") > 1 else []
-    summed = (Exchange("all_reduce", len(tensor + data), sum(tensor + data)),) if tensor + data else ()
+    summed = [Send("forward", "all_reduce", "tensor", mesh.axis("tensor"), size) for size in tensor]
+    summed += [Send("backward", "all_reduce", "data", mesh.axis("data"), size) for size in data]
     sent = sum(_leaving(mesh, "tensor", size, run.options.clients) for size in tensor)
     sent += sum(_leaving(mesh, "data", size, run.options.clients) for size in data)
-    return Ledger((footprint,) * mesh.size, summed, sent)
+    return Ledger((footprint,) * mesh.size, in_order(summed), sent)
 
 
 def _packed(sizes: list[int]) -> int:

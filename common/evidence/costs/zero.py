@@ -14,11 +14,11 @@ References:
 """
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from samestep.common.evidence.costs.data_parallel import DEFAULT_CAPS, bucketed
-from samestep.common.evidence.costs.sizes import MESSAGE_BYTES, holder, merged, sent_bytes, shard_elements
-from samestep.common.ledger import Exchange, Ledger
+from samestep.common.evidence.costs.sizes import holder, shard_elements, symmetric
+from samestep.common.ledger import Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import Param, parameters_of
 
@@ -45,9 +45,8 @@ def zero1(run: Run, backend: str) -> Ledger:
         dataclasses.replace(each, optimizer_bytes=len(run.optimizer.slots) * own)
         for each, own in zip(ledger.footprints, owned, strict=True)
     )
-    broadcast = Exchange("broadcast", devices, sum(own or _DUMMY_BYTES for own in owned))
-    sent = (devices - 1) * (broadcast.bytes_per_step + devices * MESSAGE_BYTES[backend])
-    return Ledger(footprints, (*ledger.exchanges, broadcast), ledger.sent_bytes_per_step + sent)
+    broadcasts = [Send("update", "broadcast", "data", devices, own or _DUMMY_BYTES) for own in owned]
+    return symmetric(footprints, (*ledger.sends, *broadcasts), backend, devices)
 
 
 def zero2(run: Run, backend: str) -> Ledger:
@@ -92,33 +91,41 @@ def _fully_sharded(run: Run, gathers: int, backend: str) -> Ledger:
     for rank in range(run.num_devices):
         own = holder(run, _elements(model.params().values(), shards, rank % shards))
         footprints.append(dataclasses.replace(own, params_peak_bytes=own.params_bytes + peak))
-    taken = _collectives(run, blocks, gathers * run.accumulation_steps)
-    sent = sum((sent_bytes(each, ranks, backend) for ranks, each in taken), 0.0)
-    return Ledger(tuple(footprints), merged([each for _, each in taken]), sent * run.num_devices)
+    return symmetric(tuple(footprints), _collectives(run, blocks, gathers), backend, run.num_devices)
 
 
 def _elements(params: Iterable[Param], shards: int, shard: int) -> int:
     return sum(shard_elements(param.shape, param.role, shards, shard) for param in params)
 
 
-def _collectives(run: Run, blocks: Sequence[int], gathers: int) -> list[tuple[int, Exchange]]:
-    """What a rank takes part in during a step, with the number of ranks that do.
+def _collectives(run: Run, blocks: Sequence[int], gathers: int) -> Iterator[Send]:
+    """Predicts what a rank takes part in during a step.
+
+    In the backward pass a block that was freed is gathered while the one behind it still computes, so it comes before that
+    one's reduce-scatter.
 
     Args:
         run: What is trained.
         blocks: The bytes of a rank's shard of each block.
-        gathers: How often a step gathers each block.
+        gathers: How often a block is gathered per micro-batch.
     """
-    shards, replicas, total = run.mesh.axis("shard"), run.mesh.axis("data"), sum(blocks)
-    taken: list[tuple[int, Exchange]] = []
-    if shards > 1:
-        taken.append((shards, Exchange("all_gather", gathers * len(blocks), gathers * total)))
-        taken.append((shards, Exchange("reduce_scatter", len(blocks), shards * total)))
-    if replicas > 1:
-        taken += [(replicas, Exchange("all_reduce", 1, block)) for block in blocks]
+    shards, replicas = run.mesh.axis("shard"), run.mesh.axis("data")
+    for micro in range(run.accumulation_steps):
+        if shards > 1:
+            yield from (Send("forward", "all_gather", "shard", shards, block) for block in blocks)
+        ahead = [Send("backward", "all_gather", "shard", shards, b) for b in reversed(blocks)] if gathers == 2 else []
+        yield from ahead[:1] if shards > 1 else ()
+        for number, block in enumerate(reversed(blocks)):
+            yield from ahead[number + 1 : number + 2] if shards > 1 else ()
+            if micro < run.accumulation_steps - 1:
+                continue
+            if shards > 1:
+                yield Send("backward", "reduce_scatter", "shard", shards, shards * block)
+            if replicas > 1:
+                yield Send("backward", "all_reduce", "data", replicas, block)
     if shards > 1 and run.techniques.need_norm:  # each parameter's norm
-        taken.append((shards, Exchange("all_reduce", 1, len(run.workload.model.params()) * run.item_bytes)))
-    return taken
+        size = len(run.workload.model.params()) * run.item_bytes
+        yield Send("update", "all_reduce", "shard", shards, size)
 
 
 def _peak_gathered(blocks: Sequence[int], freed: bool, buffered: bool) -> int:
