@@ -19,7 +19,6 @@ from torch.func import functional_call
 
 from samestep.torch_impl.exchanges import RECORDER
 
-
 _PACKED = ("broadcast_parameters", "reduce_gradients")
 """The exchanges that take one message per replica, as nn.DataParallel coalesces them."""
 

@@ -18,7 +18,7 @@ from samestep.common.ledger import Ledger, Send, in_order
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import parameters_of
 from samestep.common.workload.passes import PASSES
-from samestep.common.workload.pipeline import SCHEDULES, Stages, group_segments
+from samestep.common.workload.pipeline import SCHEDULES, group_segments
 
 _CALLS_BYTES = 5500
 """About what torch 2.13 sends to and from each further RPC worker in a step besides tensors: pickled calls, replies."""
@@ -89,14 +89,14 @@ def _pipelined(run: Run, schedule: str, microbatches: int, backend: str) -> Ledg
         held[rank] += sum(param.size for param in parameters_of(model, *segments).values())
 
     rows = run.batch_size // run.accumulation_steps // microbatches
-    messages = boundary_sends(stages, ranks, rows * run.item_bytes)
+    sizes = [rows * math.prod(segments[-1].outputs) * run.item_bytes for segments in stages]
+    messages = boundary_sends(sizes, ranks)
     sends = [
-        message
-        for phase, stage in PASSES[schedule](0, pipe, microbatches) * run.accumulation_steps
-        for message in messages.get((phase, [n for n, rank in enumerate(ranks) if rank == 0][stage]), ())
+        messages[each]
+        for each in passes_of(0, schedule, pipe, microbatches) * run.accumulation_steps
+        if each in messages
     ]
-    sent = sum(sent_bytes(send, backend) for crossing in messages.values() for send in crossing)
-    sent *= microbatches * run.accumulation_steps
+    sent = microbatches * run.accumulation_steps * sum(sent_bytes(send, backend) for send in messages.values())
     if run.techniques.need_norm:
         squared_norm = Send("update", "all_reduce", "pipe", pipe, run.item_bytes)
         sends.append(squared_norm)
@@ -104,21 +104,34 @@ def _pipelined(run: Run, schedule: str, microbatches: int, backend: str) -> Ledg
     return Ledger(tuple(holder(run, elements) for elements in held), in_order(sends), sent)
 
 
-def boundary_sends(
-    stages: Stages, ranks: Sequence[int], row_bytes: float
-) -> dict[tuple[str, int], tuple[Send, ...]]:
-    """Predicts the message that each pass of a micro-batch through a stage ends with: (phase, stage) -> it, if there is one.
+def passes_of(rank: int, schedule: str, ranks: int, microbatches: int) -> list[tuple[str, int]]:
+    """Lists the passes of a rank in order: the phase, and the stage of the model.
 
     Args:
-        stages: The segments of each stage.
-        ranks: The rank that holds each stage.
-        row_bytes: The bytes of one element of the activations of a micro-batch: its examples times those of a number.
+        rank: The rank along the pipeline.
+        schedule: The schedule.
+        ranks: The number of ranks along the pipeline.
+        microbatches: The number of micro-batches.
+    """
+    own = [stage for stage, holder in enumerate(SCHEDULES[schedule].stage_ranks(ranks)) if holder == rank]
+    return [(phase, own[index]) for phase, index in PASSES[schedule](rank, ranks, microbatches)]
+
+
+def boundary_sends(sizes: Sequence[int], ranks: Sequence[int], apart: int = 1) -> dict[tuple[str, int], Send]:
+    """Predicts the message with which each pass of a micro-batch through a stage ends, unless nobody else needs it.
+
+    Args:
+        sizes: The bytes of the activations that each stage hands on.
+        ranks: The rank along the pipeline that holds each stage.
+        apart: By how much two neighbours along the pipeline differ in their ranks of the run.
+
+    Returns:
+        (phase, stage) -> the message.
     """
     found = {}
     for stage, (here, there) in enumerate(itertools.pairwise(ranks)):
         if here != there:
-            size = int(row_bytes * math.prod(stages[stage][-1].outputs))
-            forward = Send("forward", "send", "pipe", max(ranks) + 1, size, to=str(there))
-            found["forward", stage] = (forward,)
-            found["backward", stage + 1] = (dataclasses.replace(forward, phase="backward", to=str(here)),)
+            message = Send("forward", "send", "pipe", max(ranks) + 1, sizes[stage], to=str(there * apart))
+            found["forward", stage] = message
+            found["backward", stage + 1] = dataclasses.replace(message, phase="backward", to=str(here * apart))
     return found
