@@ -40,7 +40,7 @@ def _summed(run: Run, pieces: Sequence[int], backend: str) -> Ledger:
         Send("backward", "all_reduce", run.mesh.only_axis, devices, elements * run.item_bytes)
         for elements in pieces
     ]
-    return symmetric((footprint,) * devices, sends, backend, devices)
+    return symmetric(run, (footprint,) * devices, sends, backend)
 
 
 def ddp(run: Run, backend: str) -> Ledger:
@@ -91,4 +91,4 @@ def c10d(run: Run, backend: str) -> Ledger:
         return ledger
     chunk = -(-num_params(run.workload.model) // devices) * run.item_bytes
     messages = [Send("backward", "send", "data", devices, chunk, to="1")] * (2 * (devices - 1))
-    return symmetric(ledger.footprints, messages, backend, devices)
+    return symmetric(run, ledger.footprints, messages, backend)

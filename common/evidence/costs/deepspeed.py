@@ -35,7 +35,7 @@ def deepspeed(run: Run, backend: str) -> Ledger:
     """
     footprints, sends = (_each_split if run.options.zero_stage == 3 else _end_to_end)(run)
     needed = (send for send in sends if send.operation != "all_gather" or run.num_devices > 1)
-    return symmetric(footprints, needed, backend, run.num_devices)
+    return symmetric(run, footprints, needed, backend)
 
 
 def _num_norms(run: Run) -> int:

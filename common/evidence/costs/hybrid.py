@@ -2,8 +2,7 @@
 
 Memory of a rank: its stages, of which 1/T along `tensor` where the split table allows, of which 1/S along `shard`.
 Exchanges: micro-batches along `pipe`, of each pipeline's part of the batch; all-reduces along `tensor` for each of
-them; once a step the stage gathered and its gradients reduce-scattered along `shard`, or all-reduced along `data`. (The
-few bytes for the norm of a clipped gradient are left out.)
+them; once a step the stage gathered and its gradients reduce-scattered along `shard`, or all-reduced along `data`.
 """
 
 import collections
@@ -54,7 +53,7 @@ def hybrid(run: Run, backend: str) -> Ledger:
         for pipe, replica, _ in itertools.product(range(pipes), range(replicas), range(parts))
     ]
     of_rank = [list(_sends(run, stages, pipe)) for pipe in range(pipes)]
-    sent = sum((sent_bytes(send, backend) for sends in of_rank for send in sends), 0.0)
+    sent = sum((sent_bytes(send, backend, run.item_bytes) for sends in of_rank for send in sends), 0.0)
     return Ledger(tuple(footprints), in_order(of_rank[0]), sent * replicas * parts)
 
 
@@ -101,11 +100,12 @@ def _sends(run: Run, stages: Sequence[_Stage], pipe: int) -> Iterator[Send]:
     passes = passes_of(pipe, run.options.schedule, mesh.axis("pipe"), microbatches)
     for _ in range(run.accumulation_steps):
         left = collections.Counter(passes)
+        if shards > 1:  # torch 2.13 gathers all stages of a rank ahead of the first pass
+            for number in dict.fromkeys(number for _, number in passes):
+                yield Send("forward", "all_gather", "shard", shards, stages[number].shards[0] * run.item_bytes)
         for each in passes:
             phase, number = each
             size = stages[number].shards[0] * run.item_bytes
-            if phase == "forward" and left[each] == microbatches and shards > 1:
-                yield Send("forward", "all_gather", "shard", shards, size)
             yield from within.get(each, ())
             left[each] -= 1
             if phase == "backward" and not left[each] and shards > 1:
@@ -114,6 +114,20 @@ def _sends(run: Run, stages: Sequence[_Stage], pipe: int) -> Iterator[Send]:
                 yield Send("backward", "all_reduce", "data", data, size)
             if each in messages:
                 yield messages[each]
+    if run.techniques.need_norm:
+        yield from _norms(run, [stage for stage in stages if stage.pipe == pipe])
+
+
+def _norms(run: Run, stages: Sequence[_Stage]) -> Iterator[Send]:
+    """Predicts the norm of a clipped gradient: that of each parameter over the ranks that share it, then that of all."""
+    model, mesh = run.workload.model, run.mesh
+    split = even_split_table(model, mesh.axis("tensor"))
+    for name in parameters_of(model, *(segment for stage in stages for segment in stage.segments)):
+        if mesh.axis("shard") > 1:
+            yield Send("update", "all_reduce", "shard", mesh.axis("shard"), run.item_bytes)
+        if mesh.axis("tensor") > 1 and name in split:
+            yield Send("update", "all_reduce", "tensor", mesh.axis("tensor"), run.item_bytes)
+    yield Send("update", "all_reduce", mesh.only_axis, mesh.size, run.item_bytes)
 
 
 def _handed_on(run: Run, last: Segment, rows: int) -> int:

@@ -48,7 +48,7 @@ def tp(run: Run, backend: str) -> Ledger:
     """
     model, parts = run.workload.model, run.mesh.axis("tensor")
     footprints = (holder(run, _tensor_elements(model, parts)),) * parts
-    return symmetric(footprints, _tp_collectives(run) if parts > 1 else (), backend, parts)
+    return symmetric(run, footprints, _tp_collectives(run) if parts > 1 else (), backend)
 
 
 def _tp_collectives(run: Run) -> Iterator[Send]:

@@ -46,7 +46,7 @@ def zero1(run: Run, backend: str) -> Ledger:
         for each, own in zip(ledger.footprints, owned, strict=True)
     )
     broadcasts = [Send("update", "broadcast", "data", devices, own or _DUMMY_BYTES) for own in owned]
-    return symmetric(footprints, (*ledger.sends, *broadcasts), backend, devices)
+    return symmetric(run, footprints, (*ledger.sends, *broadcasts), backend)
 
 
 def zero2(run: Run, backend: str) -> Ledger:
@@ -91,7 +91,7 @@ def _fully_sharded(run: Run, gathers: int, backend: str) -> Ledger:
     for rank in range(run.num_devices):
         own = holder(run, _elements(model.params().values(), shards, rank % shards))
         footprints.append(dataclasses.replace(own, params_peak_bytes=own.params_bytes + peak))
-    return symmetric(tuple(footprints), _collectives(run, blocks, gathers), backend, run.num_devices)
+    return symmetric(run, tuple(footprints), _collectives(run, blocks, gathers), backend)
 
 
 def _elements(params: Iterable[Param], shards: int, shard: int) -> int:
