@@ -37,8 +37,7 @@ def _summed(run: Run, pieces: Sequence[int], backend: str) -> Ledger:
     """Predicts full models whose gradients are all-reduced in pieces, each of so many elements."""
     footprint, devices = holder(run, num_params(run.workload.model)), run.num_devices
     sends = [
-        Send("backward", "all_reduce", run.mesh.only_axis, devices, elements * run.item_bytes)
-        for elements in pieces
+        Send("backward", "all_reduce", run.mesh.only_axis, devices, elements * run.item_bytes) for elements in pieces
     ]
     return symmetric(run, (footprint,) * devices, sends, backend)
 

@@ -65,12 +65,14 @@ def mirrored(run: Run, backend: str) -> Ledger:
     ledger, devices = replicated(run, backend), run.num_devices
     params, size = len(run.workload.model.params()), ledger.footprints[0].params_bytes
     copies = {
-        "reduction_to_one_device": Send("backward", "copy", "data", devices, 2 * (devices - 1) * size, 2 * (devices - 1) * params),
-        "hierarchical_copy": Send("backward", "copy", "data", devices, devices * size, devices),  # packed into one tensor
+        "reduction_to_one_device": (2 * (devices - 1), params),
+        "hierarchical_copy": (devices, 1),  # packed into one tensor
     }
     if devices == 1 or run.options.reduce not in copies:
         return ledger
-    return dataclasses.replace(ledger, sends=(copies[run.options.reduce],))
+    moves, tensors = copies[run.options.reduce]
+    send = Send("backward", "copy", run.mesh.only_axis, devices, moves * size, moves * tensors)
+    return dataclasses.replace(ledger, sends=(send,))
 
 
 def central_storage(run: Run, backend: str) -> Ledger:
@@ -88,6 +90,10 @@ def central_storage(run: Run, backend: str) -> Ledger:
     total, examples = store.params_bytes, run.batch_size // devices
     dense = sum(param.size for param in params if not param.lookups) * item
     read = dense + sum(examples * param.lookups * param.shape[1] for param in params if param.lookups) * item
-    moved = max(read + devices * total, devices * read + total)
-    copies = Send("backward", "copy", "data", devices, moved, (devices + 1) * len(params))
-    return Ledger((*(borrower("compute", dense, total),) * devices, store), (copies,), 0)
+    # The busiest device is the first that computes, or the store: (how often the parameters are read, gradients moved).
+    reads, moves = max((devices, 1), (1, devices), key=lambda each: each[0] * read + each[1] * total)
+    sends = (
+        Send("forward", "copy", "data", devices, reads * read, reads * len(params)),
+        Send("backward", "copy", "data", devices, moves * total, moves * len(params)),
+    )
+    return Ledger((*(borrower("compute", dense, total),) * devices, store), sends, 0)
