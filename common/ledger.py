@@ -1,11 +1,13 @@
 """Bytes and counts, never seconds. One type for what a cost model predicts and for what a run measures."""
 
 import dataclasses
+import itertools
+from collections.abc import Iterator
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Footprint:
-    """The tensor bytes of one device.
+    """The tensor bytes of one device, and of those next to it that hold the same.
 
     Attributes:
         device: The framework's name of the device.
@@ -14,6 +16,7 @@ class Footprint:
         gradients_bytes: Gradients alive when the optimizer starts.
         optimizer_bytes: Optimizer state shaped like a parameter; step counters do not count.
         source: How it was seen: "tensors", "graph" (the framework holds it inside its graph only), or "predicted".
+        count: How many devices in a row have this footprint; only a prediction speaks of more than one at a time.
     """
 
     device: str
@@ -22,6 +25,7 @@ class Footprint:
     gradients_bytes: int
     optimizer_bytes: int
     source: str = "predicted"
+    count: int = 1
 
     @classmethod
     def uniform(cls, device: str, held_bytes: int, optimizer_bytes: int, source: str = "predicted") -> "Footprint":
@@ -68,7 +72,7 @@ class Ledger:
     """Everything countable about one step.
 
     Attributes:
-        footprints: One per device.
+        footprints: Of all devices, in order; one stands for `count` devices.
         exchanges: What one device takes part in during a step.
         sent_bytes_per_step: Bytes on the wire, summed over all processes.
     """
@@ -76,6 +80,11 @@ class Ledger:
     footprints: tuple[Footprint, ...]
     exchanges: tuple[Exchange, ...]
     sent_bytes_per_step: float
+
+    def devices(self) -> Iterator[Footprint]:
+        """The footprint of every device, one by one."""
+        for footprint in self.footprints:
+            yield from itertools.repeat(dataclasses.replace(footprint, count=1), footprint.count)
 
 
 @dataclasses.dataclass(frozen=True)

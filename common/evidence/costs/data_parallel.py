@@ -25,12 +25,13 @@ def replicated(run: Run, backend: str) -> Ledger:
         backend: "memory" (devices of one process), "gloo", "nccl" or "grpc".
 
     Returns:
-        One footprint per device, and a single all-reduce.
+        The footprint of all devices, and a single all-reduce.
     """
-    footprint, devices = holder(run, num_params(run.workload.model)), run.num_devices
+    devices = run.num_devices
+    footprint = holder(run, num_params(run.workload.model), count=devices)
     exchanges = (Exchange("all_reduce", 1, footprint.params_bytes),) if devices > 1 else ()
     sent = 0 if backend == "memory" else all_reduce_bytes(footprint.params_bytes, devices) * devices
-    return Ledger((footprint,) * devices, exchanges, sent)
+    return Ledger((footprint,), exchanges, sent)
 
 
 def ddp(run: Run, backend: str) -> Ledger:
@@ -41,7 +42,7 @@ def ddp(run: Run, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
 
     Returns:
-        One footprint per rank, and the all-reduces.
+        The footprint of all ranks, and the all-reduces.
     """
     cap: int | None = run.options.bucket_bytes
     return bucketed(run, DEFAULT_CAPS if cap is None else (cap,), backend)
@@ -80,7 +81,7 @@ def c10d(run: Run, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
 
     Returns:
-        One footprint per rank, and the all-reduce or the sends.
+        The footprint of all ranks, and the all-reduce or the sends.
     """
     if not run.options.ring:
         return _in_pieces(run, 1, backend)

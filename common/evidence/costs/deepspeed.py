@@ -13,9 +13,10 @@ References:
     Rajbhandari et al., arXiv 1910.02054; deepspeed/runtime/zero/stage_1_and_2.py and stage3.py of DeepSpeed 0.19.
 """
 
+import bisect
 import dataclasses
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from samestep.common.evidence.costs.sizes import holder, sent_bytes
 from samestep.common.ledger import Exchange, Footprint, Ledger
@@ -31,7 +32,7 @@ def deepspeed(run: Run, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
 
     Returns:
-        One footprint per rank, and the collectives of the engine.
+        The footprints of all ranks, and the collectives of the engine.
     """
     footprints, exchanges = (_each_split if run.options.zero_stage == 3 else _end_to_end)(run)
     if run.num_devices == 1:
@@ -53,19 +54,37 @@ def _end_to_end(run: Run) -> tuple[tuple[Footprint, ...], tuple[Exchange, ...]]:
     stretch = -(-total // (2 * devices)) * 2
     params = (devices + 1) * stretch * item
     held = dataclasses.replace(holder(run, stretch), params_bytes=params, params_peak_bytes=params)
-    gradients = [_gradient_elements(sizes, rank * stretch, (rank + 1) * stretch) for rank in range(devices)]
-    footprints = tuple(dataclasses.replace(held, gradients_bytes=elements * item) for elements in gradients)
+    footprints = tuple(
+        dataclasses.replace(held, gradients_bytes=elements * item, count=count)
+        for elements, count in _gradient_elements(sizes, stretch, devices)
+    )
     reductions = run.accumulation_steps if run.options.zero_stage == 2 else 1
     gathered = Exchange("all_gather", 1, stretch * item)
     reduced = Exchange("all_reduce", reductions + norms, (reductions * total + norms) * item)
     return footprints, (gathered, reduced)
 
 
-def _gradient_elements(sizes: list[int], first: int, last: int) -> int:
-    """The gradients of a rank with a stretch: each stays whole where its parameter reaches into it; and the padding."""
-    ends = list(itertools.accumulate(sizes))
-    touching = sum(size for size, end in zip(sizes, ends, strict=True) if end - size < last and first < end)
-    return touching + max(0, last - max(first, ends[-1]))
+def _gradient_elements(sizes: list[int], stretch: int, devices: int) -> Iterator[tuple[int, int]]:
+    """The gradients of a rank with a stretch: each stays whole where its parameter reaches into it; and the padding.
+
+    Args:
+        sizes: Of the parameters, in order.
+        stretch: The elements of each rank's.
+        devices: The number of ranks.
+
+    Yields:
+        Elements, and how many ranks in a row have so many.
+    """
+    ends = [0, *itertools.accumulate(sizes)]
+    rank = 0
+    while rank < devices:
+        start, end = rank * stretch, (rank + 1) * stretch
+        first = bisect.bisect_right(ends, start)  # the parameter that the stretch starts in, counted from 1
+        last = bisect.bisect_left(ends, end)
+        inside = first == last < len(ends)  # as are the next stretches, up to its end
+        count = min(devices, ends[first] // stretch) - rank if inside else 1
+        yield ends[min(last, len(sizes))] - ends[first - 1] + max(0, end - max(start, ends[-1])), count
+        rank += count
 
 
 def _each_split(run: Run) -> tuple[tuple[Footprint, ...], tuple[Exchange, ...]]:
@@ -75,10 +94,10 @@ def _each_split(run: Run) -> tuple[tuple[Footprint, ...], tuple[Exchange, ...]]:
     held = holder(run, sum(-(-param.size // devices) for param in params.values()))
     own = held.params_bytes
     peak = 2 * own + (_peak_gathered(params, devices) * item if devices > 1 else 0)
-    footprint = dataclasses.replace(held, params_bytes=2 * own, params_peak_bytes=peak)
+    footprint = dataclasses.replace(held, params_bytes=2 * own, params_peak_bytes=peak, count=devices)
     gathered = Exchange("all_gather", 2 * len(_modules(params)) * micro, 2 * own * micro)
     norm = Exchange("all_reduce", norms, (norms + 1) * item)  # the engine's is of two numbers
-    return (footprint,) * devices, (gathered, norm, Exchange("reduce_scatter", micro, devices * own * micro))
+    return (footprint,), (gathered, norm, Exchange("reduce_scatter", micro, devices * own * micro))
 
 
 def _modules(params: Mapping[str, Param]) -> list[list[str]]:

@@ -9,13 +9,13 @@ few bytes for the norm of a clipped gradient are left out.)
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from samestep.common.evidence.costs.sizes import holder, merged, sent_bytes, shard_elements
 from samestep.common.evidence.costs.tensor import partial_sums
 from samestep.common.ledger import Exchange, Footprint, Ledger
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import ModelSpec, Segment, parameters_of
+from samestep.common.workload.models.spec import ModelSpec, Role, Segment, parameters_of
 from samestep.common.workload.pipeline import SCHEDULES, group_segments
 from samestep.common.workload.split import even_split_table
 
@@ -27,12 +27,14 @@ class _Stage:
     Attributes:
         pipe: The place along `pipe` that holds it.
         segments: What it consists of.
-        shards: The elements of each shard that a rank holds along `shard`; to the first the others are padded.
+        held: Shape and role of each parameter, of which a part along `tensor`.
+        padded: The elements of the first shard along `shard`; the others are padded to as many.
     """
 
     pipe: int
     segments: tuple[Segment, ...]
-    shards: tuple[int, ...]
+    held: Sequence[tuple[Sequence[int], Role]]
+    padded: int
 
 
 def hybrid(run: Run, backend: str) -> Ledger:
@@ -43,14 +45,11 @@ def hybrid(run: Run, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
 
     Returns:
-        One footprint per rank, and what rank 0 exchanges.
+        The footprints of all ranks, and what rank 0 exchanges.
     """
     mesh, stages = run.mesh, _stages(run)
     pipes, replicas, parts = mesh.axis("pipe"), mesh.axis("data") * mesh.axis("shard"), mesh.axis("tensor")
-    footprints = [
-        _footprint(run, [stage for stage in stages if stage.pipe == pipe], replica)
-        for pipe, replica, _ in itertools.product(range(pipes), range(replicas), range(parts))
-    ]
+    footprints = [each for pipe in range(pipes) for each in _footprints(run, [s for s in stages if s.pipe == pipe])]
     taken = [_taken(run, stages, pipe) for pipe in range(pipes)]
     sent = sum((sent_bytes(each, ranks, backend) for ranks, each in itertools.chain(*taken)), 0.0)
     exchanges = merged(sorted((each for _, each in taken[0]), key=lambda each: each.name))
@@ -63,22 +62,23 @@ def _stages(run: Run) -> list[_Stage]:
     ranks = SCHEDULES[run.options.schedule].stage_ranks(run.mesh.axis("pipe"))
     stages = []
     for rank, segments in zip(ranks, group_segments(model.segments(), len(ranks)), strict=True):
-        held = [
+        held: list[tuple[Sequence[int], Role]] = [
             ([size // (parts if split.get(name) == dim else 1) for dim, size in enumerate(param.shape)], param.role)
             for name, param in parameters_of(model, *segments).items()
         ]
-        elements = (sum(shard_elements(*each, shards, shard) for each in held) for shard in range(shards))
-        stages.append(_Stage(rank, segments, tuple(elements)))
+        stages.append(_Stage(rank, segments, held, shard_elements(held, shards)[0][0]))
     return stages
 
 
-def _footprint(run: Run, stages: Sequence[_Stage], replica: int) -> Footprint:
-    shards = run.mesh.axis("shard")
-    held = holder(run, sum(stage.shards[replica % shards] for stage in stages))
-    gathered = sum(shards * stage.shards[0] for stage in stages) * run.item_bytes
+def _footprints(run: Run, stages: Sequence[_Stage]) -> Iterator[Footprint]:
+    """The ranks at one place along `pipe`: all shards, each with its parts along `tensor`; or as many replicas."""
+    shards, replicas = run.mesh.axis("shard"), run.mesh.axis("data")
+    gathered = sum(shards * stage.padded for stage in stages) * run.item_bytes
     # Sharded stages arrive in a buffer and are copied out of it; replicated ones are copied as well (torch 2.13).
-    copies = 2 if shards > 1 else 1 if run.mesh.axis("data") > 1 else 0
-    return dataclasses.replace(held, params_peak_bytes=held.params_bytes + copies * gathered)
+    copies = 2 if shards > 1 else 1 if replicas > 1 else 0
+    for elements, count in shard_elements(itertools.chain(*(stage.held for stage in stages)), shards):
+        held = holder(run, elements, count=count * replicas * run.mesh.axis("tensor"))
+        yield dataclasses.replace(held, params_peak_bytes=held.params_bytes + copies * gathered)
 
 
 def _taken(run: Run, stages: Sequence[_Stage], pipe: int) -> list[tuple[int, Exchange]]:
@@ -97,7 +97,7 @@ def _taken(run: Run, stages: Sequence[_Stage], pipe: int) -> list[tuple[int, Exc
         if parts > 1:
             sums = partial_sums(model, parts, stage.segments).every
             taken += [(parts, Exchange("all_reduce", 1, each * rows * item)) for each in sums] * microbatches
-        size = stage.shards[0] * item
+        size = stage.padded * item
         if shards > 1:
             taken += [(shards, Exchange("all_gather", 1, size))] * passes
             taken += [(shards, Exchange("reduce_scatter", 1, shards * size))] * passes

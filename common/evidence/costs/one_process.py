@@ -38,7 +38,7 @@ def dp(run: Run, backend: str) -> Ledger:
     """
     model, others = run.workload.model, run.num_devices - 1
     master = holder(run, num_params(model), "master")
-    replica = borrower("replica", master.params_bytes, 0)
+    replica = borrower("replica", master.params_bytes, 0, count=others)
     examples = run.batch_size * others // run.num_devices
     returned = examples * math.prod(model.segments()[-1].outputs) * run.item_bytes
     count = run.accumulation_steps * others
@@ -50,7 +50,7 @@ def dp(run: Run, backend: str) -> Ledger:
         "reduce_gradients": count * master.params_bytes,
     }
     exchanges = tuple(Exchange(name, count, size) for name, size in sizes.items()) if others else ()
-    return Ledger((master, *(replica,) * others), exchanges, 0)
+    return Ledger((master, replica) if others else (master,), exchanges, 0)
 
 
 def mirrored(run: Run, backend: str) -> Ledger:
@@ -61,7 +61,7 @@ def mirrored(run: Run, backend: str) -> Ledger:
         backend: "memory".
 
     Returns:
-        One footprint per device, and the all-reduce or the copies.
+        The footprint of all devices, and the all-reduce or the copies.
     """
     ledger, devices = replicated(run, backend), run.num_devices
     params, size = len(run.workload.model.params()), ledger.footprints[0].params_bytes
@@ -90,4 +90,4 @@ def central_storage(run: Run, backend: str) -> Ledger:
     dense = sum(param.size for param in params if not param.lookups) * item
     read = dense + sum(examples * param.lookups * param.shape[1] for param in params if param.lookups) * item
     copies = Exchange("copy", (devices + 1) * len(params), max(read + devices * total, devices * read + total))
-    return Ledger((*(borrower("compute", dense, total),) * devices, store), (copies,), 0)
+    return Ledger((borrower("compute", dense, total, count=devices), store), (copies,), 0)

@@ -38,25 +38,25 @@ def rpc_parameter_server(run: Run, backend: str) -> Ledger:
         backend: "tensorpipe", with gloo among the workers.
 
     Returns:
-        One footprint per process, and what the workers exchange among each other.
+        The footprints of the workers and of the server, and what the workers exchange among each other.
     """
     workers, model = run.num_devices, run.workload.model
     served, kept = (list(parameters_of(model, *segments).values()) for segments in server_segments(model))
     server = holder(run, sum(param.size for param in served), "server")
     if not kept:
-        worker = dataclasses.replace(server, device="worker", optimizer_bytes=0)
+        worker = dataclasses.replace(server, device="worker", optimizer_bytes=0, count=workers)
         calls = _CALLS_BYTES + 2 * len(served) * _TENSOR_BYTES
-        return Ledger((*(worker,) * workers, server), (), workers * (2 * server.params_bytes + calls))
+        return Ledger((worker, server), (), workers * (2 * server.params_bytes + calls))
 
     examples = run.batch_size // workers
     rows = examples * sum(param.shape[1] for param in served) * run.item_bytes
     ids = examples * len(served) * ID_BYTES
-    worker = holder(run, sum(param.size for param in kept), "worker")
+    worker = holder(run, sum(param.size for param in kept), "worker", workers)
     worker = dataclasses.replace(worker, params_peak_bytes=worker.params_bytes + rows)
     sent: float = workers * (2 * rows + 2 * ids + _CALLS_BYTES + 4 * len(served) * _TENSOR_BYTES)
     reduced = Exchange("all_reduce", 1, worker.params_bytes)
     sent += workers * sent_bytes(reduced, workers, "gloo")
-    return Ledger((*(worker,) * workers, server), (reduced,) if workers > 1 else (), math.ceil(sent))
+    return Ledger((worker, server), (reduced,) if workers > 1 else (), math.ceil(sent))
 
 
 def parameter_server(run: Run, backend: str) -> Ledger:
@@ -80,7 +80,7 @@ def parameter_server(run: Run, backend: str) -> Ledger:
     moved = dense + looked_up // updates
     footprints = (
         Footprint.uniform("chief", 0, 0),
-        *(borrower("worker", dense, moved),) * workers,
+        borrower("worker", dense, moved, count=workers),
         *(holder(run, sum(parts[server::servers]), "ps") for server in range(servers)),
     )
     exchanges = tuple(Exchange(name, updates * len(params), updates * moved) for name in ("pull", "push"))

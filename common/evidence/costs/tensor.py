@@ -43,7 +43,7 @@ def tp(run: Run, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
 
     Returns:
-        One footprint per rank, and the collectives of both passes.
+        The footprint of all ranks, and the collectives of both passes.
     """
     model, parts = run.workload.model, run.mesh.axis("tensor")
     taken: list[Exchange] = []
@@ -54,7 +54,7 @@ def tp(run: Run, backend: str) -> Ledger:
             taken += [Exchange("all_reduce", 1, run.item_bytes)] * len(even_split_table(model, parts))
     sent = sum(sent_bytes(each, parts, backend) for each in taken)
     exchanges = merged(sorted(taken, key=lambda each: each.name))
-    return Ledger((holder(run, _tensor_elements(model, parts)),) * parts, exchanges, sent * parts)
+    return Ledger((holder(run, _tensor_elements(model, parts), count=parts),), exchanges, sent * parts)
 
 
 def _tp_collectives(run: Run, rows: int) -> list[Exchange]:
@@ -131,19 +131,19 @@ def dtensor(run: Run, backend: str) -> Ledger:
         backend: "grpc", which only what leaves a process takes.
 
     Returns:
-        One footprint per device, and the all-reduces that a device takes part in.
+        The footprint of all devices, and the all-reduces that a device takes part in.
     """
     mesh, model = run.mesh, run.workload.model
     split = even_split_table(model, mesh.axis("tensor")) if mesh.axis("tensor") > 1 else {}
-    footprint = holder(run, _tensor_elements(model, mesh.axis("tensor")))
+    footprint = holder(run, _tensor_elements(model, mesh.axis("tensor")), count=mesh.size)
     gathered = _packed([model.params()[name].size for name in split if model.params()[name].lookups]) * run.item_bytes
     footprint = dataclasses.replace(footprint, params_peak_bytes=footprint.params_bytes + gathered)
     tensor = _along_tensor(run, split) if mesh.axis("tensor") > 1 else []
     data = _along_data(run, split) if mesh.axis("data") > 1 else []
     summed = (Exchange("all_reduce", len(tensor + data), sum(tensor + data)),) if tensor + data else ()
-    sent = sum(_leaving(mesh, "tensor", size, run.options.clients) for size in tensor)
-    sent += sum(_leaving(mesh, "data", size, run.options.clients) for size in data)
-    return Ledger((footprint,) * mesh.size, summed, sent)
+    sent = _leaving(mesh, "tensor", sum(tensor), run.options.clients)
+    sent += _leaving(mesh, "data", sum(data), run.options.clients)
+    return Ledger((footprint,), summed, sent)
 
 
 def _packed(sizes: list[int]) -> int:
@@ -190,17 +190,18 @@ def _leaving(mesh: Mesh, axis: str, size: int, clients: int) -> float:
     Args:
         mesh: The devices.
         axis: The axis along which the rings lie.
-        size: The bytes of the all-reduce.
+        size: The bytes of the all-reduces.
         clients: The number of processes.
     """
     ring, stride = mesh.axis(axis), 1 if axis == "tensor" else mesh.axis("tensor")
     per_client = mesh.size // clients
+    period = math.lcm(ring * stride, per_client)  # after which rings and processes begin together again
     crossing = 0
-    for device in range(mesh.size):
+    for device in range(period if per_client % (ring * stride) else 0):
         place = device // stride % ring
         neighbour = device + ((place + 1) % ring - place) * stride
         crossing += device // per_client != neighbour // per_client
-    return crossing * all_reduce_bytes(size, ring)
+    return mesh.size // period * crossing * all_reduce_bytes(size, ring)
 
 
 def tpu(run: Run, backend: str) -> Ledger:
@@ -211,12 +212,12 @@ def tpu(run: Run, backend: str) -> Ledger:
         backend: The backend, as for `replicated`.
 
     Returns:
-        One footprint per core; exchanges only without the axis tensor.
+        The footprint of all cores; exchanges only without the axis tensor.
     """
     parts = run.mesh.axis("tensor")
     if parts == 1:
         return replicated(run, backend)
-    return Ledger((holder(run, _tensor_elements(run.workload.model, parts)),) * run.num_devices, (), 0.0)
+    return Ledger((holder(run, _tensor_elements(run.workload.model, parts), count=run.num_devices),), (), 0.0)
 
 
 def _tensor_elements(model: ModelSpec, parts: int) -> int:

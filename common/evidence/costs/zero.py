@@ -14,7 +14,9 @@ References:
 """
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+import heapq
+import itertools
+from collections.abc import Mapping, Sequence
 
 from samestep.common.evidence.costs.data_parallel import DEFAULT_CAPS, bucketed
 from samestep.common.evidence.costs.sizes import MESSAGE_BYTES, holder, merged, sent_bytes, shard_elements
@@ -34,20 +36,27 @@ def zero1(run: Run, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
 
     Returns:
-        One footprint per rank, and DDP's exchanges with one broadcast per rank.
+        The footprints of all ranks, and DDP's exchanges with one broadcast per rank.
     """
     ledger, devices = bucketed(run, DEFAULT_CAPS, backend), run.num_devices
-    # The parameter bytes that each rank updates: the largest parameter left goes to the rank that has the least.
-    owned = [0] * devices
-    for size in sorted((param.size for param in run.workload.model.params().values()), reverse=True):
-        owned[owned.index(min(owned))] += size * run.item_bytes
+    owned, (each,) = _owned(run), ledger.footprints
     footprints = tuple(
-        dataclasses.replace(each, optimizer_bytes=len(run.optimizer.slots) * own)
-        for each, own in zip(ledger.footprints, owned, strict=True)
+        dataclasses.replace(each, optimizer_bytes=len(run.optimizer.slots) * own, count=count)
+        for own, count in ((own, len(list(ranks))) for own, ranks in itertools.groupby(owned))
     )
     broadcast = Exchange("broadcast", devices, sum(own or _DUMMY_BYTES for own in owned))
     sent = (devices - 1) * (broadcast.bytes_per_step + devices * MESSAGE_BYTES[backend])
     return Ledger(footprints, (*ledger.exchanges, broadcast), ledger.sent_bytes_per_step + sent)
+
+
+def _owned(run: Run) -> list[int]:
+    """The parameter bytes that each rank updates: the largest parameter left goes to the first that has the least."""
+    sizes = sorted((param.size for param in run.workload.model.params().values()), reverse=True)
+    ranks = [(0, rank) for rank in range(min(run.num_devices, len(sizes)))]
+    for size in sizes:
+        owned, rank = ranks[0]
+        heapq.heapreplace(ranks, (owned + size * run.item_bytes, rank))
+    return [owned for owned, _ in sorted(ranks, key=lambda each: each[1])] + [0] * (run.num_devices - len(ranks))
 
 
 def zero2(run: Run, backend: str) -> Ledger:
@@ -58,7 +67,7 @@ def zero2(run: Run, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
 
     Returns:
-        One footprint per rank, and the collectives along both axes.
+        The footprints of all ranks, and the collectives along both axes.
     """
     return _fully_sharded(run, gathers=1, backend=backend)
 
@@ -71,7 +80,7 @@ def fsdp(run: Run, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
 
     Returns:
-        One footprint per rank, and the collectives along both axes.
+        The footprints of all ranks, and the collectives along both axes.
     """
     return _fully_sharded(run, gathers=2, backend=backend)
 
@@ -86,19 +95,20 @@ def _fully_sharded(run: Run, gathers: int, backend: str) -> Ledger:
     """
     model, shards = run.workload.model, run.mesh.axis("shard")
     # What each rank hands over of a block: shards are padded to the size of the first.
-    blocks = [_elements(parameters_of(model, s).values(), shards, 0) * run.item_bytes for s in model.segments()]
+    blocks = [_shards(parameters_of(model, s), shards)[0][0] * run.item_bytes for s in model.segments()]
     peak = _peak_gathered([shards * block for block in blocks], freed=gathers == 2, buffered=shards > 1)
-    footprints = []
-    for rank in range(run.num_devices):
-        own = holder(run, _elements(model.params().values(), shards, rank % shards))
-        footprints.append(dataclasses.replace(own, params_peak_bytes=own.params_bytes + peak))
+    held = [holder(run, elements, count=count) for elements, count in _shards(model.params(), shards)]
+    held = [dataclasses.replace(each, params_peak_bytes=each.params_bytes + peak) for each in held]
+    footprints = (
+        [dataclasses.replace(held[0], count=run.num_devices)] if len(held) == 1 else held * run.mesh.axis("data")
+    )
     taken = _collectives(run, blocks, gathers * run.accumulation_steps)
     sent = sum((sent_bytes(each, ranks, backend) for ranks, each in taken), 0.0)
     return Ledger(tuple(footprints), merged([each for _, each in taken]), sent * run.num_devices)
 
 
-def _elements(params: Iterable[Param], shards: int, shard: int) -> int:
-    return sum(shard_elements(param.shape, param.role, shards, shard) for param in params)
+def _shards(params: Mapping[str, Param], shards: int) -> list[tuple[int, int]]:
+    return shard_elements(((param.shape, param.role) for param in params.values()), shards)
 
 
 def _collectives(run: Run, blocks: Sequence[int], gathers: int) -> list[tuple[int, Exchange]]:
