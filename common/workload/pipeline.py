@@ -8,6 +8,7 @@ References:
 
 import collections
 import dataclasses
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 
@@ -50,7 +51,8 @@ SCHEDULES: Mapping[str, Schedule] = {
 }
 
 
-def group_segments(segments: Sequence[Segment], num_stages: int) -> Stages:
+@functools.lru_cache(maxsize=8)  # every rank of a pipeline asks
+def group_segments(segments: tuple[Segment, ...], num_stages: int) -> Stages:
     """Groups segments into contiguous stages whose largest has the fewest FLOPs possible.
 
     Of several such groupings, each of whose beginnings is as good as it can be, the first in the order of where their

@@ -52,7 +52,7 @@ def _end_to_end(run: Run) -> tuple[tuple[Footprint, ...], tuple[Exchange, ...]]:
     sizes = [param.size for param in run.workload.model.params().values()]
     total = sum(sizes)
     stretch = -(-total // (2 * devices)) * 2
-    params = (devices + 1) * stretch * item
+    params = devices * stretch * item + _masters_bytes(run, stretch)
     held = dataclasses.replace(holder(run, stretch), params_bytes=params, params_peak_bytes=params)
     footprints = tuple(
         dataclasses.replace(held, gradients_bytes=elements * item, count=count)
@@ -62,6 +62,11 @@ def _end_to_end(run: Run) -> tuple[tuple[Footprint, ...], tuple[Exchange, ...]]:
     gathered = Exchange("all_gather", 1, stretch * item)
     reduced = Exchange("all_reduce", reductions + norms, (reductions * total + norms) * item)
     return footprints, (gathered, reduced)
+
+
+def _masters_bytes(run: Run, elements: int) -> int:
+    """The second copy of parameters that a rank updates; in mixed precision they are optimizer state anyway."""
+    return elements * run.item_bytes if run.precision is None else 0
 
 
 def _gradient_elements(sizes: list[int], stretch: int, devices: int) -> Iterator[tuple[int, int]]:
@@ -93,8 +98,9 @@ def _each_split(run: Run) -> tuple[tuple[Footprint, ...], tuple[Exchange, ...]]:
     params = run.workload.model.params()
     held = holder(run, sum(-(-param.size // devices) for param in params.values()))
     own = held.params_bytes
-    peak = 2 * own + (_peak_gathered(params, devices) * item if devices > 1 else 0)
-    footprint = dataclasses.replace(held, params_bytes=2 * own, params_peak_bytes=peak, count=devices)
+    params_bytes = own + _masters_bytes(run, own // item)
+    peak = params_bytes + (_peak_gathered(params, devices) * item if devices > 1 else 0)
+    footprint = dataclasses.replace(held, params_bytes=params_bytes, params_peak_bytes=peak, count=devices)
     gathered = Exchange("all_gather", 2 * len(_modules(params)) * micro, 2 * own * micro)
     norm = Exchange("all_reduce", norms, (norms + 1) * item)  # the engine's is of two numbers
     return (footprint,), (gathered, norm, Exchange("reduce_scatter", micro, devices * own * micro))

@@ -33,7 +33,7 @@ def holder(run: Run, elements: int, device: str = "each", count: int = 1) -> Foo
         count: How many there are.
     """
     held = elements * run.item_bytes
-    return dataclasses.replace(Footprint.uniform(device, held, len(run.optimizer.slots) * held), count=count)
+    return dataclasses.replace(Footprint.uniform(device, held, elements * run.optimizer_item_bytes), count=count)
 
 
 def borrower(device: str, peak: int, gradients: int, count: int = 1) -> Footprint:

@@ -41,21 +41,21 @@ def zero1(run: Run, backend: str) -> Ledger:
     ledger, devices = bucketed(run, DEFAULT_CAPS, backend), run.num_devices
     owned, (each,) = _owned(run), ledger.footprints
     footprints = tuple(
-        dataclasses.replace(each, optimizer_bytes=len(run.optimizer.slots) * own, count=count)
+        dataclasses.replace(each, optimizer_bytes=own * run.optimizer_item_bytes, count=count)
         for own, count in ((own, len(list(ranks))) for own, ranks in itertools.groupby(owned))
     )
-    broadcast = Exchange("broadcast", devices, sum(own or _DUMMY_BYTES for own in owned))
+    broadcast = Exchange("broadcast", devices, sum(own * run.item_bytes or _DUMMY_BYTES for own in owned))
     sent = (devices - 1) * (broadcast.bytes_per_step + devices * MESSAGE_BYTES[backend])
     return Ledger(footprints, (*ledger.exchanges, broadcast), ledger.sent_bytes_per_step + sent)
 
 
 def _owned(run: Run) -> list[int]:
-    """The parameter bytes that each rank updates: the largest parameter left goes to the first that has the least."""
+    """The elements that each rank updates: the largest parameter left goes to the first that has the least."""
     sizes = sorted((param.size for param in run.workload.model.params().values()), reverse=True)
     ranks = [(0, rank) for rank in range(min(run.num_devices, len(sizes)))]
     for size in sizes:
         owned, rank = ranks[0]
-        heapq.heapreplace(ranks, (owned + size * run.item_bytes, rank))
+        heapq.heapreplace(ranks, (owned + size, rank))
     return [owned for owned, _ in sorted(ranks, key=lambda each: each[1])] + [0] * (run.num_devices - len(ranks))
 
 
