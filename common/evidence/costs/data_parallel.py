@@ -8,6 +8,9 @@ References:
     Yuan 2009 (the ring).
 """
 
+import dataclasses
+
+from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.sizes import all_reduce_bytes, framing_bytes, holder, sent_bytes
 from samestep.common.ledger import Exchange, Ledger
 from samestep.common.strategy import Run
@@ -28,6 +31,7 @@ def replicated(run: Run, backend: str) -> Ledger:
         One footprint per device, and a single all-reduce.
     """
     footprint, devices = holder(run, num_params(run.workload.model)), run.num_devices
+    footprint = dataclasses.replace(footprint, activations_bytes=activation_bytes(run))
     exchanges = (Exchange("all_reduce", 1, footprint.params_bytes),) if devices > 1 else ()
     sent = 0 if backend == "memory" else all_reduce_bytes(footprint.params_bytes, devices) * devices
     return Ledger((footprint,) * devices, exchanges, sent)

@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Sequence
 
+from samestep.common.evidence.costs.activations import pipeline_activation_bytes
 from samestep.common.evidence.costs.sizes import holder, merged, sent_bytes, shard_elements
 from samestep.common.evidence.costs.tensor import partial_sums
 from samestep.common.ledger import Exchange, Footprint, Ledger
@@ -47,8 +48,12 @@ def hybrid(run: Run, backend: str) -> Ledger:
     """
     mesh, stages = run.mesh, _stages(run)
     pipes, replicas, parts = mesh.axis("pipe"), mesh.axis("data") * mesh.axis("shard"), mesh.axis("tensor")
+    schedule, microbatches = run.options.schedule, run.options.microbatches
+    kept = [pipeline_activation_bytes(run, schedule, microbatches, pipe) for pipe in range(pipes)]
     footprints = [
-        _footprint(run, [stage for stage in stages if stage.pipe == pipe], replica)
+        dataclasses.replace(
+            _footprint(run, [stage for stage in stages if stage.pipe == pipe], replica), activations_bytes=kept[pipe]
+        )
         for pipe, replica, _ in itertools.product(range(pipes), range(replicas), range(parts))
     ]
     taken = [_taken(run, stages, pipe) for pipe in range(pipes)]

@@ -16,6 +16,7 @@ References:
 import dataclasses
 from collections.abc import Iterable, Sequence
 
+from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.data_parallel import DEFAULT_CAPS, bucketed
 from samestep.common.evidence.costs.sizes import MESSAGE_BYTES, holder, merged, sent_bytes, shard_elements
 from samestep.common.ledger import Exchange, Ledger
@@ -88,10 +89,11 @@ def _fully_sharded(run: Run, gathers: int, backend: str) -> Ledger:
     # What each rank hands over of a block: shards are padded to the size of the first.
     blocks = [_elements(parameters_of(model, s).values(), shards, 0) * run.item_bytes for s in model.segments()]
     peak = _peak_gathered([shards * block for block in blocks], freed=gathers == 2, buffered=shards > 1)
-    footprints = []
+    footprints, activations = [], activation_bytes(run)
     for rank in range(run.num_devices):
         own = holder(run, _elements(model.params().values(), shards, rank % shards))
-        footprints.append(dataclasses.replace(own, params_peak_bytes=own.params_bytes + peak))
+        peak_bytes = own.params_bytes + peak
+        footprints.append(dataclasses.replace(own, params_peak_bytes=peak_bytes, activations_bytes=activations))
     taken = _collectives(run, blocks, gathers * run.accumulation_steps)
     sent = sum((sent_bytes(each, ranks, backend) for ranks, each in taken), 0.0)
     return Ledger(tuple(footprints), merged([each for _, each in taken]), sent * run.num_devices)
