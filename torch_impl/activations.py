@@ -45,7 +45,9 @@ class KeptActivations:
         tensor = tensor.detach()  # which its operation must not reach through what it saves
         storage = _local(tensor).untyped_storage()
         key = StorageWeakRef(storage)
-        if key not in self._holders and key in {StorageWeakRef(_local(p).untyped_storage()) for p in self._parameters()}:
+        if key not in self._holders and key in {
+            StorageWeakRef(_local(p).untyped_storage()) for p in self._parameters()
+        }:
             return _Kept(tensor, lambda: None)
         if not self._holders.get(key):
             self._bytes += storage.nbytes()

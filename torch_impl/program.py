@@ -81,6 +81,7 @@ class Parts:
         gather: Makes the state of the whole model of what `local_state` returns.
         watch: Makes a context in which an observed step is taken.
         replicas: One row for each further device that this process drives.
+        saves_here: Whether autograd saves activations on this thread, where they are counted.
         measures: Returns the quantities that only this strategy has.
     """
 
@@ -100,6 +101,7 @@ class Parts:
     gather: Callable[[TrainState], TrainState] = lambda state: state
     watch: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
     replicas: Callable[[], tuple[Footprint, ...]] = tuple
+    saves_here: bool = True
     measures: Callable[[], Mapping[str, float]] = dict
 
 
@@ -190,7 +192,8 @@ class TrainingProgram:
     def footprint(self) -> tuple[Footprint, ...]:
         """The tensors of this process."""
         own = self._local_state.footprint(self._device, self._gradients_bytes, self._gathered_bytes)
-        own = dataclasses.replace(own, activations_bytes=self._activations_bytes)
+        activations_bytes = self._activations_bytes if self.parts.saves_here else None
+        own = dataclasses.replace(own, activations_bytes=activations_bytes)
         return (own, *self.parts.replicas())
 
     def measures(self) -> Mapping[str, float]:

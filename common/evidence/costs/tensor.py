@@ -218,9 +218,14 @@ def tpu(run: Run, backend: str) -> Ledger:
         One footprint per core; exchanges only without the axis tensor.
     """
     parts = run.mesh.axis("tensor")
-    if parts == 1:
-        return replicated(run, backend)
-    return Ledger((holder(run, _tensor_elements(run.workload.model, parts)),) * run.num_devices, (), 0.0)
+    footprints = (
+        holder(run, _tensor_elements(run.workload.model, parts)),
+    ) * run.num_devices  # XLA decides what it keeps
+    return (
+        dataclasses.replace(replicated(run, backend), footprints=footprints)
+        if parts == 1
+        else Ledger(footprints, (), 0.0)
+    )
 
 
 def _tensor_elements(model: ModelSpec, parts: int) -> int:
