@@ -15,6 +15,8 @@ class Footprint:
         params_peak_bytes: The most parameter bytes alive at once within a step, gathered copies included.
         gradients_bytes: Gradients alive when the optimizer starts.
         optimizer_bytes: Optimizer state shaped like a parameter; step counters do not count.
+        activations_bytes: The most bytes kept at once between a forward pass and its backward pass, parameters left out;
+            None was not measured, or not predicted.
         source: How it was seen: "tensors", "graph" (the framework holds it inside its graph only), or "predicted".
         count: How many devices in a row have this footprint; only a prediction speaks of more than one at a time.
     """
@@ -24,6 +26,7 @@ class Footprint:
     params_peak_bytes: int
     gradients_bytes: int
     optimizer_bytes: int
+    activations_bytes: int | None = None
     source: str = "predicted"
     count: int = 1
 

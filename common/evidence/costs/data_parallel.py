@@ -8,6 +8,9 @@ References:
     Yuan 2009 (the ring).
 """
 
+import dataclasses
+
+from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.sizes import all_reduce_bytes, framing_bytes, holder, sent_bytes
 from samestep.common.ledger import Exchange, Ledger
 from samestep.common.strategy import Run
@@ -29,6 +32,7 @@ def replicated(run: Run, backend: str) -> Ledger:
     """
     devices = run.num_devices
     footprint = holder(run, num_params(run.workload.model), count=devices)
+    footprint = dataclasses.replace(footprint, activations_bytes=activation_bytes(run))
     exchanges = (Exchange("all_reduce", 1, footprint.params_bytes),) if devices > 1 else ()
     sent = 0 if backend == "memory" else all_reduce_bytes(footprint.params_bytes, devices) * devices
     return Ledger((footprint,), exchanges, sent)

@@ -18,6 +18,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping
 
+from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.sizes import holder, sent_bytes
 from samestep.common.ledger import Exchange, Footprint, Ledger
 from samestep.common.strategy import Run
@@ -35,6 +36,8 @@ def deepspeed(run: Run, backend: str) -> Ledger:
         The footprints of all ranks, and the collectives of the engine.
     """
     footprints, exchanges = (_each_split if run.options.zero_stage == 3 else _end_to_end)(run)
+    activations = activation_bytes(run)
+    footprints = tuple(dataclasses.replace(each, activations_bytes=activations) for each in footprints)
     if run.num_devices == 1:
         exchanges = exchanges[1:]
     sent = sum(sent_bytes(each, run.num_devices, backend) for each in exchanges)

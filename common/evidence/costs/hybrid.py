@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
+from samestep.common.evidence.costs.activations import pipeline_activation_bytes
 from samestep.common.evidence.costs.sizes import holder, merged, sent_bytes, shard_elements
 from samestep.common.evidence.costs.tensor import partial_sums
 from samestep.common.ledger import Exchange, Footprint, Ledger
@@ -49,7 +50,12 @@ def hybrid(run: Run, backend: str) -> Ledger:
     """
     mesh, stages = run.mesh, _stages(run)
     pipes, replicas, parts = mesh.axis("pipe"), mesh.axis("data") * mesh.axis("shard"), mesh.axis("tensor")
-    footprints = [each for pipe in range(pipes) for each in _footprints(run, [s for s in stages if s.pipe == pipe])]
+    schedule, microbatches = run.options.schedule, run.options.microbatches
+    footprints = [
+        dataclasses.replace(each, activations_bytes=pipeline_activation_bytes(run, schedule, microbatches, pipe))
+        for pipe in range(pipes)
+        for each in _footprints(run, [stage for stage in stages if stage.pipe == pipe])
+    ]
     taken = [_taken(run, stages, pipe) for pipe in range(pipes)]
     sent = sum((sent_bytes(each, ranks, backend) for ranks, each in itertools.chain(*taken)), 0.0)
     exchanges = merged(sorted((each for _, each in taken[0]), key=lambda each: each.name))

@@ -19,6 +19,7 @@ References:
 import dataclasses
 import math
 
+from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.data_parallel import replicated
 from samestep.common.evidence.costs.sizes import borrower, example_bytes, holder
 from samestep.common.ledger import Exchange, Ledger
@@ -90,4 +91,7 @@ def central_storage(run: Run, backend: str) -> Ledger:
     dense = sum(param.size for param in params if not param.lookups) * item
     read = dense + sum(examples * param.lookups * param.shape[1] for param in params if param.lookups) * item
     copies = Exchange("copy", (devices + 1) * len(params), max(read + devices * total, devices * read + total))
-    return Ledger((borrower("compute", dense, total, count=devices), store), (copies,), 0)
+    compute = borrower("compute", dense, total, count=devices)
+    compute = dataclasses.replace(compute, activations_bytes=activation_bytes(run))
+    store = dataclasses.replace(store, activations_bytes=0)
+    return Ledger((compute, store), (copies,), 0)

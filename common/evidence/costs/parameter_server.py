@@ -16,6 +16,7 @@ References:
 import dataclasses
 import math
 
+from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.sizes import ID_BYTES, borrower, example_bytes, holder, sent_bytes
 from samestep.common.ledger import Exchange, Footprint, Ledger
 from samestep.common.strategy import Run
@@ -44,7 +45,9 @@ def rpc_parameter_server(run: Run, backend: str) -> Ledger:
     served, kept = (list(parameters_of(model, *segments).values()) for segments in server_segments(model))
     server = holder(run, sum(param.size for param in served), "server")
     if not kept:
-        worker = dataclasses.replace(server, device="worker", optimizer_bytes=0, count=workers)
+        worker = dataclasses.replace(
+            server, device="worker", optimizer_bytes=0, activations_bytes=activation_bytes(run), count=workers
+        )
         calls = _CALLS_BYTES + 2 * len(served) * _TENSOR_BYTES
         return Ledger((worker, server), (), workers * (2 * server.params_bytes + calls))
 
@@ -52,7 +55,8 @@ def rpc_parameter_server(run: Run, backend: str) -> Ledger:
     rows = examples * sum(param.shape[1] for param in served) * run.item_bytes
     ids = examples * len(served) * ID_BYTES
     worker = holder(run, sum(param.size for param in kept), "worker", workers)
-    worker = dataclasses.replace(worker, params_peak_bytes=worker.params_bytes + rows)
+    activations = activation_bytes(run, (server_segments(model)[1],))
+    worker = dataclasses.replace(worker, params_peak_bytes=worker.params_bytes + rows, activations_bytes=activations)
     sent: float = workers * (2 * rows + 2 * ids + _CALLS_BYTES + 4 * len(served) * _TENSOR_BYTES)
     reduced = Exchange("all_reduce", 1, worker.params_bytes)
     sent += workers * sent_bytes(reduced, workers, "gloo")

@@ -12,11 +12,12 @@ import dataclasses
 import itertools
 import math
 
+from samestep.common.evidence.costs.activations import pipeline_activation_bytes
 from samestep.common.evidence.costs.sizes import example_bytes, holder, merged, sent_bytes
 from samestep.common.ledger import Exchange, Ledger
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import parameters_of
-from samestep.common.workload.pipeline import SCHEDULES, Schedule, group_segments
+from samestep.common.workload.pipeline import SCHEDULES, group_segments
 
 _CALLS_BYTES = 5500
 """About what torch 2.13 sends to and from each further RPC worker in a step besides tensors: pickled calls, replies."""
@@ -32,7 +33,7 @@ def mp(run: Run, backend: str) -> Ledger:
     Returns:
         One footprint per rank, and the sends of rank 0.
     """
-    return _pipelined(run, Schedule(), run.accumulation_steps, backend)
+    return _pipelined(run, "gpipe", 1, backend)
 
 
 def pp(run: Run, backend: str) -> Ledger:
@@ -45,8 +46,7 @@ def pp(run: Run, backend: str) -> Ledger:
     Returns:
         One footprint per rank, and what rank 0 exchanges.
     """
-    microbatches = run.options.microbatches * run.accumulation_steps
-    return _pipelined(run, SCHEDULES[run.options.schedule], microbatches, backend)
+    return _pipelined(run, run.options.schedule, run.options.microbatches, backend)
 
 
 def rpc(run: Run, backend: str) -> Ledger:
@@ -66,17 +66,17 @@ def rpc(run: Run, backend: str) -> Ledger:
     return dataclasses.replace(ledger, exchanges=(), sent_bytes_per_step=sent)
 
 
-def _pipelined(run: Run, schedule: Schedule, microbatches: int, backend: str) -> Ledger:
+def _pipelined(run: Run, schedule: str, microbatches: int, backend: str) -> Ledger:
     """Predicts stages along the axis `pipe`.
 
     Args:
         run: What is trained.
-        schedule: The schedule, which says where the stages are.
-        microbatches: The number of micro-batches of a step.
+        schedule: A key of `SCHEDULES`, which says where the stages are.
+        microbatches: The number of micro-batches of an accumulation step.
         backend: A key of `MESSAGE_BYTES`.
     """
     model, pipe = run.workload.model, run.mesh.axis("pipe")
-    ranks = schedule.stage_ranks(pipe)
+    ranks = SCHEDULES[schedule].stage_ranks(pipe)
     stages = group_segments(model.segments(), len(ranks))
     held = [0] * pipe
     for segments, rank in zip(stages, ranks, strict=True):
@@ -86,11 +86,17 @@ def _pipelined(run: Run, schedule: Schedule, microbatches: int, backend: str) ->
     for segments, (here, there) in zip(stages, itertools.pairwise(ranks), strict=False):
         if here != there:  # activations forward, their gradients back
             size = run.batch_size * math.prod(segments[-1].outputs) * run.item_bytes
-            sends += [(rank, Exchange("send", microbatches, size)) for rank in (here, there)]
+            sends += [(rank, Exchange("send", run.accumulation_steps * microbatches, size)) for rank in (here, there)]
     exchanges = merged(each for rank, each in sends if rank == 0)
     sent = sum(sent_bytes(each, 2, backend) for _, each in sends)
     if run.techniques.need_norm:
         squared_norm = Exchange("all_reduce", 1, run.item_bytes)
         exchanges += (squared_norm,)
         sent += pipe * sent_bytes(squared_norm, pipe, backend)
-    return Ledger(tuple(holder(run, elements) for elements in held), exchanges, sent)
+    footprints = tuple(
+        dataclasses.replace(
+            holder(run, elements), activations_bytes=pipeline_activation_bytes(run, schedule, microbatches, rank)
+        )
+        for rank, elements in enumerate(held)
+    )
+    return Ledger(footprints, exchanges, sent)

@@ -24,6 +24,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
+from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.data_parallel import replicated
 from samestep.common.evidence.costs.sizes import ID_BYTES, all_reduce_bytes, holder, merged, sent_bytes
 from samestep.common.ledger import Exchange, Ledger
@@ -54,7 +55,10 @@ def tp(run: Run, backend: str) -> Ledger:
             taken += [Exchange("all_reduce", 1, run.item_bytes)] * len(even_split_table(model, parts))
     sent = sum(sent_bytes(each, parts, backend) for each in taken)
     exchanges = merged(sorted(taken, key=lambda each: each.name))
-    return Ledger((holder(run, _tensor_elements(model, parts), count=parts),), exchanges, sent * parts)
+    held = holder(run, _tensor_elements(model, parts), count=parts)
+    activations = activation_bytes(run, splits_sequence=run.options.sequence_parallel)
+    footprint = dataclasses.replace(held, activations_bytes=activations)
+    return Ledger((footprint,), exchanges, sent * parts)
 
 
 def _tp_collectives(run: Run, rows: int) -> list[Exchange]:
@@ -215,9 +219,10 @@ def tpu(run: Run, backend: str) -> Ledger:
         The footprint of all cores; exchanges only without the axis tensor.
     """
     parts = run.mesh.axis("tensor")
-    if parts == 1:
-        return replicated(run, backend)
-    return Ledger((holder(run, _tensor_elements(run.workload.model, parts), count=run.num_devices),), (), 0.0)
+    footprints = (holder(run, _tensor_elements(run.workload.model, parts), count=run.num_devices),)
+    if parts > 1:
+        return Ledger(footprints, (), 0.0)
+    return dataclasses.replace(replicated(run, backend), footprints=footprints)  # XLA decides what it keeps
 
 
 def _tensor_elements(model: ModelSpec, parts: int) -> int:

@@ -18,6 +18,7 @@ import heapq
 import itertools
 from collections.abc import Mapping, Sequence
 
+from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.data_parallel import DEFAULT_CAPS, bucketed
 from samestep.common.evidence.costs.sizes import MESSAGE_BYTES, holder, merged, sent_bytes, shard_elements
 from samestep.common.ledger import Exchange, Ledger
@@ -97,8 +98,11 @@ def _fully_sharded(run: Run, gathers: int, backend: str) -> Ledger:
     # What each rank hands over of a block: shards are padded to the size of the first.
     blocks = [_shards(parameters_of(model, s), shards)[0][0] * run.item_bytes for s in model.segments()]
     peak = _peak_gathered([shards * block for block in blocks], freed=gathers == 2, buffered=shards > 1)
-    held = [holder(run, elements, count=count) for elements, count in _shards(model.params(), shards)]
-    held = [dataclasses.replace(each, params_peak_bytes=each.params_bytes + peak) for each in held]
+    activations = activation_bytes(run)
+    held = [
+        dataclasses.replace(each, params_peak_bytes=each.params_bytes + peak, activations_bytes=activations)
+        for each in (holder(run, elements, count=count) for elements, count in _shards(model.params(), shards))
+    ]
     footprints = (
         [dataclasses.replace(held[0], count=run.num_devices)] if len(held) == 1 else held * run.mesh.axis("data")
     )
