@@ -19,8 +19,8 @@ import itertools
 from collections.abc import Iterator, Mapping
 
 from samestep.common.evidence.costs.activations import activation_bytes
-from samestep.common.evidence.costs.sizes import holder, sent_bytes
-from samestep.common.ledger import Exchange, Footprint, Ledger
+from samestep.common.evidence.costs.sizes import holder, symmetric
+from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import Param, layer
 
@@ -35,13 +35,11 @@ def deepspeed(run: Run, backend: str) -> Ledger:
     Returns:
         The footprints of all ranks, and the collectives of the engine.
     """
-    footprints, exchanges = (_each_split if run.options.zero_stage == 3 else _end_to_end)(run)
+    footprints, sends = (_each_split if run.options.zero_stage == 3 else _end_to_end)(run)
     activations = activation_bytes(run)
     footprints = tuple(dataclasses.replace(each, activations_bytes=activations) for each in footprints)
-    if run.num_devices == 1:
-        exchanges = exchanges[1:]
-    sent = sum(sent_bytes(each, run.num_devices, backend) for each in exchanges)
-    return Ledger(footprints, exchanges, sent * run.num_devices)
+    needed = (send for send in sends if send.operation != "all_gather" or run.num_devices > 1)
+    return symmetric(footprints, needed, backend, run.num_devices)
 
 
 def _num_norms(run: Run) -> int:
@@ -49,8 +47,8 @@ def _num_norms(run: Run) -> int:
     return 2 if run.techniques.need_norm else 1
 
 
-def _end_to_end(run: Run) -> tuple[tuple[Footprint, ...], tuple[Exchange, ...]]:
-    """Predicts stages 1 and 2; the first exchange takes more than one rank."""
+def _end_to_end(run: Run) -> tuple[tuple[Footprint, ...], list[Send]]:
+    """Predicts stages 1 and 2."""
     devices, item, norms = run.num_devices, run.item_bytes, _num_norms(run)
     sizes = [param.size for param in run.workload.model.params().values()]
     total = sum(sizes)
@@ -62,9 +60,9 @@ def _end_to_end(run: Run) -> tuple[tuple[Footprint, ...], tuple[Exchange, ...]]:
         for elements, count in _gradient_elements(sizes, stretch, devices)
     )
     reductions = run.accumulation_steps if run.options.zero_stage == 2 else 1
-    gathered = Exchange("all_gather", 1, stretch * item)
-    reduced = Exchange("all_reduce", reductions + norms, (reductions * total + norms) * item)
-    return footprints, (gathered, reduced)
+    summed = [Send("backward", "all_reduce", "data", devices, total * item)] * reductions
+    normed = [Send("update", "all_reduce", "data", devices, item)] * norms
+    return footprints, [*summed, *normed, Send("update", "all_gather", "data", devices, stretch * item)]
 
 
 def _masters_bytes(run: Run, elements: int) -> int:
@@ -95,8 +93,8 @@ def _gradient_elements(sizes: list[int], stretch: int, devices: int) -> Iterator
         rank += count
 
 
-def _each_split(run: Run) -> tuple[tuple[Footprint, ...], tuple[Exchange, ...]]:
-    """Predicts stage 3; the first exchange takes more than one rank."""
+def _each_split(run: Run) -> tuple[tuple[Footprint, ...], list[Send]]:
+    """Predicts stage 3."""
     devices, item, micro, norms = run.num_devices, run.item_bytes, run.accumulation_steps, _num_norms(run)
     params = run.workload.model.params()
     held = holder(run, sum(-(-param.size // devices) for param in params.values()))
@@ -104,9 +102,15 @@ def _each_split(run: Run) -> tuple[tuple[Footprint, ...], tuple[Exchange, ...]]:
     params_bytes = own + _masters_bytes(run, own // item)
     peak = params_bytes + (_peak_gathered(params, devices) * item if devices > 1 else 0)
     footprint = dataclasses.replace(held, params_bytes=params_bytes, params_peak_bytes=peak, count=devices)
-    gathered = Exchange("all_gather", 2 * len(_modules(params)) * micro, 2 * own * micro)
-    norm = Exchange("all_reduce", norms, (norms + 1) * item)  # the engine's is of two numbers
-    return (footprint,), (gathered, norm, Exchange("reduce_scatter", micro, devices * own * micro))
+    sizes = [sum(-(-params[name].size // devices) for name in names) * item for names in _modules(params)]
+    once = [
+        *(Send("forward", "all_gather", "data", devices, size) for size in sizes),
+        *(Send("backward", "all_gather", "data", devices, size) for size in reversed(sizes)),
+        Send("backward", "reduce_scatter", "data", devices, devices * own),
+    ]
+    normed = [Send("update", "all_reduce", "data", devices, 2 * item)]  # the engine's is of two numbers
+    normed += [Send("update", "all_reduce", "data", devices, item)] * (norms - 1)
+    return (footprint,), [*once * micro, *normed]
 
 
 def _modules(params: Mapping[str, Param]) -> list[list[str]]:

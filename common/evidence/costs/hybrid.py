@@ -6,17 +6,19 @@ them; once a step the stage gathered and its gradients reduce-scattered along `s
 few bytes for the norm of a clipped gradient are left out.)
 """
 
+import collections
 import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Sequence
 
 from samestep.common.evidence.costs.activations import pipeline_activation_bytes
-from samestep.common.evidence.costs.sizes import holder, merged, sent_bytes, shard_elements
-from samestep.common.evidence.costs.tensor import partial_sums
-from samestep.common.ledger import Exchange, Footprint, Ledger
+from samestep.common.evidence.costs.pipeline import boundary_sends, passes_of
+from samestep.common.evidence.costs.sizes import holder, sent_bytes, shard_elements
+from samestep.common.evidence.costs.tensor import sums
+from samestep.common.ledger import PHASES, Footprint, Ledger, Send, in_order
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import ModelSpec, Role, Segment, parameters_of
+from samestep.common.workload.models.spec import Role, Segment, parameters_of
 from samestep.common.workload.pipeline import SCHEDULES, group_segments
 from samestep.common.workload.split import even_split_table
 
@@ -56,10 +58,9 @@ def hybrid(run: Run, backend: str) -> Ledger:
         for pipe in range(pipes)
         for each in _footprints(run, [stage for stage in stages if stage.pipe == pipe])
     ]
-    taken = [_taken(run, stages, pipe) for pipe in range(pipes)]
-    sent = sum((sent_bytes(each, ranks, backend) for ranks, each in itertools.chain(*taken)), 0.0)
-    exchanges = merged(sorted((each for _, each in taken[0]), key=lambda each: each.name))
-    return Ledger(tuple(footprints), exchanges, sent * replicas * parts)
+    of_rank = [list(_sends(run, stages, pipe)) for pipe in range(pipes)]
+    sent = sum((sent_bytes(send, backend) for sends in of_rank for send in sends), 0.0)
+    return Ledger(tuple(footprints), in_order(of_rank[0]), sent * replicas * parts)
 
 
 def _stages(run: Run) -> list[_Stage]:
@@ -87,32 +88,43 @@ def _footprints(run: Run, stages: Sequence[_Stage]) -> Iterator[Footprint]:
         yield dataclasses.replace(held, params_peak_bytes=held.params_bytes + copies * gathered)
 
 
-def _taken(run: Run, stages: Sequence[_Stage], pipe: int) -> list[tuple[int, Exchange]]:
-    """Everything that a rank takes part in during a step, one by one, with the number of ranks that do."""
-    model, mesh, item, passes = run.workload.model, run.mesh, run.item_bytes, run.accumulation_steps
+def _sends(run: Run, stages: Sequence[_Stage], pipe: int) -> Iterator[Send]:
+    """Predicts everything that a rank takes part in during a step."""
+    mesh, microbatches = run.mesh, run.options.microbatches
     data, shards, parts = mesh.axis("data"), mesh.axis("shard"), mesh.axis("tensor")
-    microbatches = run.options.microbatches * passes
-    rows = run.batch_size // (data * shards) // microbatches
-    taken: list[tuple[int, Exchange]] = []
-    for here, there in itertools.pairwise(stages):
-        if here.pipe != there.pipe and pipe in (here.pipe, there.pipe):
-            split = parts if _outputs_are_split(model, here.segments[-1], parts) else 1
-            size = rows * math.prod(here.segments[-1].outputs) // split * item
-            taken += [(2, Exchange("send", 1, size))] * microbatches
-    for stage in (stage for stage in stages if stage.pipe == pipe):
-        if parts > 1:
-            sums = partial_sums(model, parts, stage.segments).every
-            taken += [(parts, Exchange("all_reduce", 1, each * rows * item)) for each in sums] * microbatches
-        size = stage.padded * item
-        if shards > 1:
-            taken += [(shards, Exchange("all_gather", 1, size))] * passes
-            taken += [(shards, Exchange("reduce_scatter", 1, shards * size))] * passes
-        elif data > 1:
-            taken += [(data, Exchange("all_reduce", 1, size))] * passes
-    return taken
+    rows = run.batch_size // (data * shards * microbatches * run.accumulation_steps)
+    messages = boundary_sends(
+        [_handed_on(run, stage.segments[-1], rows) for stage in stages],
+        [stage.pipe for stage in stages],
+        data * shards * parts,
+    )
+    within = {
+        (phase, number): sends
+        for number, stage in enumerate(stages)
+        for phase, sends in zip(PHASES, sums(run, rows, stage.segments), strict=False)
+        if parts > 1 and stage.pipe == pipe
+    }
+    passes = passes_of(pipe, run.options.schedule, mesh.axis("pipe"), microbatches)
+    for _ in range(run.accumulation_steps):
+        left = collections.Counter(passes)
+        for each in passes:
+            phase, number = each
+            size = stages[number].padded * run.item_bytes
+            if phase == "forward" and left[each] == microbatches and shards > 1:
+                yield Send("forward", "all_gather", "shard", shards, size)
+            yield from within.get(each, ())
+            left[each] -= 1
+            if phase == "backward" and not left[each] and shards > 1:
+                yield Send("backward", "reduce_scatter", "shard", shards, shards * size)
+            elif phase == "backward" and not left[each] and data > 1:
+                yield Send("backward", "all_reduce", "data", data, size)
+            if each in messages:
+                yield messages[each]
 
 
-def _outputs_are_split(model: ModelSpec, segment: Segment, parts: int) -> bool:
-    """Whether a segment hands on what a layer split by column has left in parts."""
-    kernels = [name for name, param in parameters_of(model, segment).items() if param.role == "kernel"]
-    return bool(kernels) and even_split_table(model, parts).get(kernels[-1]) == 1
+def _handed_on(run: Run, last: Segment, rows: int) -> int:
+    """The bytes that a rank hands on of a micro-batch: of what a layer split by column has left in parts, its part."""
+    model, parts = run.workload.model, run.mesh.axis("tensor")
+    kernels = [name for name, param in parameters_of(model, last).items() if param.role == "kernel"]
+    is_split = bool(kernels) and even_split_table(model, parts).get(kernels[-1]) == 1
+    return rows * math.prod(last.outputs) // (parts if is_split else 1) * run.item_bytes

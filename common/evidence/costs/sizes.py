@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from samestep.common.ledger import Exchange, Footprint
+from samestep.common.ledger import Footprint, Ledger, Send, in_order
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ArraySpec, Role
 
@@ -19,8 +19,9 @@ ID_BYTES = 8
 MESSAGE_BYTES = {"memory": 0, "gloo": 144, "nccl": 0, "grpc": 0}
 """What a message costs on the wire beyond its tensor (gloo of torch 2.13: its own preambles), counted by the kernel."""
 
-MESSAGES = {"all_reduce": 4, "reduce_scatter": 4, "all_gather": 2, "send": 1}
-"""How many messages each rank sends to each other one in a gloo collective: its rings work in two halves."""
+MESSAGES = {"all_reduce": 4, "reduce_scatter": 4, "all_gather": 2, "broadcast": 1, "send": 1}
+"""How many messages each rank sends to each other one in a gloo collective: its rings work in two halves. Those of a
+broadcast all come from one rank."""
 
 
 def holder(run: Run, elements: int, device: str = "each", count: int = 1) -> Footprint:
@@ -102,42 +103,37 @@ def all_reduce_bytes(size: float, ranks: int) -> float:
     return 2 * (ranks - 1) / ranks * size
 
 
-def framing_bytes(exchange: str, ranks: int, backend: str) -> int:
-    """What an exchange costs each rank beyond its payload; it counts where tensors are small.
-
-    Args:
-        exchange: A key of `MESSAGES`.
-        ranks: The number of ranks.
-        backend: A key of `MESSAGE_BYTES`.
-    """
-    return MESSAGES[exchange] * (ranks - 1) * MESSAGE_BYTES[backend]
-
-
-def sent_bytes(each: Exchange, ranks: int, backend: str) -> float:
-    """What each rank sends for the exchanges of one kind, framing included.
+def sent_bytes(send: Send, backend: str) -> float:
+    """What a rank puts on the wire for one record of its sends, framing included.
 
     Of a reduce-scatter each rank keeps 1/N; gloo's (torch 2.13) is an all-reduce inside. To an all-gather each rank hands
-    over its part. A send goes from one rank to another.
+    over its part. A send goes from one rank to another. Of a broadcast it is the mean over all ranks.
 
     Args:
-        each: The exchanges; their name is a key of `MESSAGES`.
-        ranks: The number of ranks that take part.
+        send: Its operation is a key of `MESSAGES`.
         backend: A key of `MESSAGE_BYTES`.
     """
-    size, others = each.bytes_per_step, ranks - 1
+    size, others = send.bytes, 1 if send.operation == "send" else send.ranks - 1
     payload = {
-        "all_reduce": all_reduce_bytes(size, ranks),
+        "all_reduce": all_reduce_bytes(size, send.ranks),
         "all_gather": others * size,
-        "reduce_scatter": all_reduce_bytes(size, ranks) if backend == "gloo" else others / ranks * size,
+        "reduce_scatter": all_reduce_bytes(size, send.ranks) if backend == "gloo" else others / send.ranks * size,
+        "broadcast": others * size,
         "send": size,
-    }[each.name]
-    return payload + each.count_per_step * framing_bytes(each.name, ranks, backend)
+    }[send.operation]
+    sent = payload + send.count * MESSAGES[send.operation] * others * MESSAGE_BYTES[backend]
+    return sent / send.ranks if send.operation == "broadcast" else sent
 
 
-def merged(exchanges: Iterable[Exchange]) -> tuple[Exchange, ...]:
-    """Adds up exchanges of the same kind, in the order in which the kinds appear."""
-    found: dict[str, Exchange] = {}
-    for name, count, size in map(dataclasses.astuple, exchanges):
-        before = found.get(name, Exchange(name, 0, 0))
-        found[name] = Exchange(name, before.count_per_step + count, before.bytes_per_step + size)
-    return tuple(found.values())
+def symmetric(footprints: tuple[Footprint, ...], sends: Iterable[Send], backend: str, ranks: int = 1) -> Ledger:
+    """The ledger of ranks that all send alike.
+
+    Args:
+        footprints: One per device.
+        sends: What each rank sends, in order.
+        backend: A key of `MESSAGE_BYTES`; "memory" has no wire.
+        ranks: How many there are.
+    """
+    told = in_order(sends)
+    sent = 0.0 if backend == "memory" else ranks * sum(sent_bytes(send, backend) for send in told)
+    return Ledger(footprints, told, sent)

@@ -16,12 +16,12 @@ References:
 import dataclasses
 import heapq
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.data_parallel import DEFAULT_CAPS, bucketed
-from samestep.common.evidence.costs.sizes import MESSAGE_BYTES, holder, merged, sent_bytes, shard_elements
-from samestep.common.ledger import Exchange, Ledger
+from samestep.common.evidence.costs.sizes import holder, shard_elements, symmetric
+from samestep.common.ledger import Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import Param, parameters_of
 
@@ -42,22 +42,28 @@ def zero1(run: Run, backend: str) -> Ledger:
     ledger, devices = bucketed(run, DEFAULT_CAPS, backend), run.num_devices
     owned, (each,) = _owned(run), ledger.footprints
     footprints = tuple(
-        dataclasses.replace(each, optimizer_bytes=own * run.optimizer_item_bytes, count=count)
-        for own, count in ((own, len(list(ranks))) for own, ranks in itertools.groupby(owned))
+        dataclasses.replace(each, optimizer_bytes=own * run.optimizer_item_bytes, count=count) for own, count in owned
     )
-    broadcast = Exchange("broadcast", devices, sum(own * run.item_bytes or _DUMMY_BYTES for own in owned))
-    sent = (devices - 1) * (broadcast.bytes_per_step + devices * MESSAGE_BYTES[backend])
-    return Ledger(footprints, (*ledger.exchanges, broadcast), ledger.sent_bytes_per_step + sent)
+    broadcasts = [
+        Send("update", "broadcast", "data", devices, (own * run.item_bytes or _DUMMY_BYTES) * count, count)
+        for own, count in owned
+    ]
+    return symmetric(footprints, (*ledger.sends, *broadcasts), backend, devices)
 
 
-def _owned(run: Run) -> list[int]:
-    """The elements that each rank updates: the largest parameter left goes to the first that has the least."""
+def _owned(run: Run) -> list[tuple[int, int]]:
+    """The elements that a rank updates, and how many ranks in a row update so many.
+
+    The largest parameter left goes to the first of the ranks that have the least.
+    """
     sizes = sorted((param.size for param in run.workload.model.params().values()), reverse=True)
     ranks = [(0, rank) for rank in range(min(run.num_devices, len(sizes)))]
     for size in sizes:
         owned, rank = ranks[0]
         heapq.heapreplace(ranks, (owned + size, rank))
-    return [owned for owned, _ in sorted(ranks, key=lambda each: each[1])] + [0] * (run.num_devices - len(ranks))
+    in_order = sorted(ranks, key=lambda each: each[1])
+    groups = [(owned, len(list(equal))) for owned, equal in itertools.groupby(owned for owned, _ in in_order)]
+    return groups + ([(0, run.num_devices - len(ranks))] if run.num_devices > len(ranks) else [])
 
 
 def zero2(run: Run, backend: str) -> Ledger:
@@ -106,33 +112,41 @@ def _fully_sharded(run: Run, gathers: int, backend: str) -> Ledger:
     footprints = (
         [dataclasses.replace(held[0], count=run.num_devices)] if len(held) == 1 else held * run.mesh.axis("data")
     )
-    taken = _collectives(run, blocks, gathers * run.accumulation_steps)
-    sent = sum((sent_bytes(each, ranks, backend) for ranks, each in taken), 0.0)
-    return Ledger(tuple(footprints), merged([each for _, each in taken]), sent * run.num_devices)
+    return symmetric(tuple(footprints), _collectives(run, blocks, gathers), backend, run.num_devices)
 
 
 def _shards(params: Mapping[str, Param], shards: int) -> list[tuple[int, int]]:
     return shard_elements(((param.shape, param.role) for param in params.values()), shards)
 
 
-def _collectives(run: Run, blocks: Sequence[int], gathers: int) -> list[tuple[int, Exchange]]:
-    """What a rank takes part in during a step, with the number of ranks that do.
+def _collectives(run: Run, blocks: Sequence[int], gathers: int) -> Iterator[Send]:
+    """Predicts what a rank takes part in during a step.
+
+    In the backward pass a block that was freed is gathered while the one behind it still computes, so it comes before that
+    one's reduce-scatter.
 
     Args:
         run: What is trained.
         blocks: The bytes of a rank's shard of each block.
-        gathers: How often a step gathers each block.
+        gathers: How often a block is gathered per micro-batch.
     """
-    shards, replicas, total = run.mesh.axis("shard"), run.mesh.axis("data"), sum(blocks)
-    taken: list[tuple[int, Exchange]] = []
-    if shards > 1:
-        taken.append((shards, Exchange("all_gather", gathers * len(blocks), gathers * total)))
-        taken.append((shards, Exchange("reduce_scatter", len(blocks), shards * total)))
-    if replicas > 1:
-        taken += [(replicas, Exchange("all_reduce", 1, block)) for block in blocks]
+    shards, replicas = run.mesh.axis("shard"), run.mesh.axis("data")
+    for micro in range(run.accumulation_steps):
+        if shards > 1:
+            yield from (Send("forward", "all_gather", "shard", shards, block) for block in blocks)
+        ahead = [Send("backward", "all_gather", "shard", shards, b) for b in reversed(blocks)] if gathers == 2 else []
+        yield from ahead[:1] if shards > 1 else ()
+        for number, block in enumerate(reversed(blocks)):
+            yield from ahead[number + 1 : number + 2] if shards > 1 else ()
+            if micro < run.accumulation_steps - 1:
+                continue
+            if shards > 1:
+                yield Send("backward", "reduce_scatter", "shard", shards, shards * block)
+            if replicas > 1:
+                yield Send("backward", "all_reduce", "data", replicas, block)
     if shards > 1 and run.techniques.need_norm:  # each parameter's norm
-        taken.append((shards, Exchange("all_reduce", 1, len(run.workload.model.params()) * run.item_bytes)))
-    return taken
+        size = len(run.workload.model.params()) * run.item_bytes
+        yield Send("update", "all_reduce", "shard", shards, size)
 
 
 def _peak_gathered(blocks: Sequence[int], freed: bool, buffered: bool) -> int:
