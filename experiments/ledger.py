@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from samestep.common.ledger import Footprint, Formula, Ledger, Send
 from samestep.experiments.text import bullets, github, screen_width, size
 
-_MEMORY: Mapping[str, Callable[[Footprint], int]] = {
+_MEMORY: Mapping[str, Callable[[Footprint], int | None]] = {
     "parameters": lambda row: row.params_bytes,
     "parameters, peak": lambda row: row.params_peak_bytes,
     "gradients": lambda row: row.gradients_bytes,
     "optimizer state": lambda row: row.optimizer_bytes,
     "state": lambda row: row.state_bytes,
+    "activations": lambda row: row.activations_bytes,
 }
-"""Quantity -> its bytes on a device."""
+"""Quantity -> its bytes on a device; None if nobody counted or predicts them."""
 _MEANINGS = (
     "bytes of memory: of the device that holds most; state is parameters, gradients and optimizer state",
     "bytes of an operation: what the first rank or device hands over in a step, and in how many operations",
@@ -78,7 +79,8 @@ def ledger_table(
 
 def quantities(ledger: Ledger) -> dict[str, Amount]:
     """Everything that a ledger has, by name, in the order in which it is shown."""
-    found = {name: Amount(max((of(row) for row in ledger.footprints), default=0)) for name, of in _MEMORY.items()}
+    held = {name: [of(row) for row in ledger.footprints] for name, of in _MEMORY.items()}
+    found = {name: Amount(max(filter(None, row), default=0)) for name, row in held.items() if row != [None] * len(row)}
     for send in ledger.sends:
         before = found.get(_operation(send), Amount(0, 0))
         found[_operation(send)] = Amount(before.value + send.bytes, (before.count or 0) + send.count)
