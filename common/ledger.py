@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 PHASES = ("forward", "backward", "update")
 """Of a step, in order. The exchange of gradients belongs to the backward pass, clipping to the update."""
@@ -12,7 +12,7 @@ MOST_SENDS = 1000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Footprint:
-    """The tensor bytes of one device.
+    """The tensor bytes of one device, and of those next to it that hold the same.
 
     Attributes:
         device: The framework's name of the device.
@@ -20,7 +20,10 @@ class Footprint:
         params_peak_bytes: The most parameter bytes alive at once within a step, gathered copies included.
         gradients_bytes: Gradients alive when the optimizer starts.
         optimizer_bytes: Optimizer state shaped like a parameter; step counters do not count.
+        activations_bytes: The most bytes kept at once between a forward pass and its backward pass, parameters left out;
+            None was not measured, or not predicted.
         source: How it was seen: "tensors", "graph" (the framework holds it inside its graph only), or "predicted".
+        count: How many devices in a row have this footprint; only a prediction speaks of more than one at a time.
     """
 
     device: str
@@ -28,7 +31,9 @@ class Footprint:
     params_peak_bytes: int
     gradients_bytes: int
     optimizer_bytes: int
+    activations_bytes: int | None = None
     source: str = "predicted"
+    count: int = 1
 
     @classmethod
     def uniform(cls, device: str, held_bytes: int, optimizer_bytes: int, source: str = "predicted") -> "Footprint":
@@ -129,7 +134,7 @@ class Ledger:
     """Everything countable about one step.
 
     Attributes:
-        footprints: One per device.
+        footprints: Of all devices, in order; one stands for `count` devices.
         sends: What the first device takes part in during a step, in order.
         sent_bytes_per_step: Bytes on the wire, summed over all processes.
     """
@@ -142,6 +147,11 @@ class Ledger:
     def exchanges(self) -> tuple[Exchange, ...]:
         """The totals of the sends."""
         return exchanges_of(self.sends)
+
+    def devices(self) -> Iterator[Footprint]:
+        """The footprint of every device, one by one."""
+        for footprint in self.footprints:
+            yield from itertools.repeat(dataclasses.replace(footprint, count=1), footprint.count)
 
 
 @dataclasses.dataclass(frozen=True)

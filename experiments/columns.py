@@ -65,6 +65,14 @@ def _predicted_state(result: RunResult) -> float:
     return max(row.state_bytes for row in result.predicted.footprints)
 
 
+def _activations(result: RunResult) -> float:
+    return max(row.activations_bytes or 0 for row in result.processes)
+
+
+def _predicted_activations(result: RunResult) -> float:
+    return max(row.activations_bytes or 0 for row in result.predicted.footprints)
+
+
 def _sent(result: RunResult) -> float:
     return sum(row.sent_bytes_per_step for row in result.processes)
 
@@ -116,6 +124,14 @@ def columns(
             results,
         ),
         *_bytes("sent", (_sent, _predicted_sent), "what all processes put on the wire in a step", results, gives_way=1),
+        *_bytes(
+            "activations",
+            (_activations, _predicted_activations),
+            "kept at once between forward and backward, on the device that keeps most",
+            results,
+            gives_way=6,
+        )
+        * any(row.activations_bytes is not None for result in results for row in result.processes),
         Column(
             "start-up s",
             _of_a_step(lambda result: f"{result.startup_seconds:.2f}"),
@@ -142,7 +158,12 @@ def _bytes(
 
     return (
         Column(f"{name} {unit}", _of_a_step(write), meaning, gives_way),
-        Column("(predicted)", _of_a_step(lambda r: f"({in_unit(predicted(r), unit)})"), gives_way=3, is_detail=True),
+        Column(
+            "(predicted)",
+            _of_a_step(lambda r: f"({in_unit(predicted(r), unit)})"),
+            gives_way=max(3, gives_way),
+            is_detail=True,
+        ),
     )
 
 

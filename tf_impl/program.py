@@ -11,6 +11,7 @@ from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.tf_impl import weights
+from samestep.tf_impl.activations import kept_bytes
 from samestep.tf_impl.exchanges import Copy, copies, sends_of, short_name
 from samestep.tf_impl.optimizers import corrections
 from samestep.tf_impl.step import accumulate, bind_update, mean_loss, micro_batches, transform
@@ -45,6 +46,7 @@ class TrainingProgram:
         self._losses: list[tuple[tf.Tensor, ...]] = []
         self._gradients_bytes = 0
         self._copies: list[Copy] = []
+        self._activations: dict[str, int] = {}
         with parts.strategy.scope():
             self.model, self.params = weights.fresh_model(run)
             self.slots = {slot: weights.zeros_like(self.params) for slot in run.optimizer.slots}
@@ -144,7 +146,7 @@ class TrainingProgram:
     def sends(self) -> tuple[Send, ...]:
         """What one device takes part in, in the order of the graph."""
         graph = self._train.get_concrete_function(*self._arguments(self._observed)).graph
-        self._copies = copies(graph)
+        self._copies, self._activations = copies(graph), kept_bytes(graph)
         return sends_of(graph, self.run.mesh.only_axis, self.run.num_devices)
 
     def footprint(self) -> tuple[Footprint, ...]:
@@ -162,6 +164,7 @@ class TrainingProgram:
             params_peak_bytes=params_bytes + sum(copy.bytes for copy in copied),
             gradients_bytes=self._gradients_bytes,
             optimizer_bytes=sum(self._local_bytes(slot.values(), device) for slot in self.slots.values()),
+            activations_bytes=None if self.parts.compiled else self._activations.get(device, 0),
             source="graph",
         )
 

@@ -16,6 +16,7 @@ from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import init
 from samestep.torch_impl import devices, weights
+from samestep.torch_impl.activations import follow_activations
 from samestep.torch_impl.exchanges import RECORDER, Observer
 from samestep.torch_impl.local_state import build_local_state
 from samestep.torch_impl.models import build_model
@@ -79,6 +80,7 @@ class Parts:
         gather: Makes the state of the whole model of what `local_state` returns.
         watch: Makes a context in which an observed step is taken.
         replicas: One row for each further device that this process drives.
+        saves_here: Whether autograd saves activations on this thread, where they are counted.
         measures: Returns the quantities that only this strategy has.
     """
 
@@ -97,6 +99,7 @@ class Parts:
     gather: Callable[[TrainState], TrainState] = lambda state: state
     watch: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
     replicas: Callable[[], tuple[Footprint, ...]] = tuple
+    saves_here: bool = True
     measures: Callable[[], Mapping[str, float]] = dict
 
 
@@ -112,7 +115,7 @@ class TrainingProgram:
         self._loss = mean_loss(run, parts.loss)
         self._step = 0
         self._losses: list[torch.Tensor] = []
-        self._gradients_bytes = self._gathered_bytes = 0
+        self._gradients_bytes = self._gathered_bytes = self._activations_bytes = 0
         self._sends: tuple[Send, ...] = ()
         RECORDER.whole = run.mesh.only_axis
 
@@ -181,10 +184,11 @@ class TrainingProgram:
         """Takes one more step; its collectives are recorded as they are dispatched."""
         RECORDER.start()
         with Observer(self.parts.bare) as observer, self.parts.watch():
-            self._losses.append(self.gradients(batch))
+            with follow_activations(self.parts.bare.parameters) as kept:
+                self._losses.append(self.gradients(batch))
             self._gradients_bytes = weights.nbytes(p.grad for p in self.parts.bare.parameters())
             self.apply()
-        self._gathered_bytes = observer.gathered.peak_bytes
+        self._gathered_bytes, self._activations_bytes = observer.gathered.peak_bytes, kept.peak_bytes
         self._sends = RECORDER.stop()
 
     def sends(self) -> tuple[Send, ...]:
@@ -194,6 +198,8 @@ class TrainingProgram:
     def footprint(self) -> tuple[Footprint, ...]:
         """The tensors of this process."""
         own = self._local_state.footprint(self._device, self._gradients_bytes, self._gathered_bytes)
+        activations_bytes = self._activations_bytes if self.parts.saves_here else None
+        own = dataclasses.replace(own, activations_bytes=activations_bytes)
         return (own, *self.parts.replicas())
 
     def measures(self) -> Mapping[str, float]:

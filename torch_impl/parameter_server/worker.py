@@ -4,6 +4,7 @@ What it pulls and what it computes on it has two modes: a copy of the whole mode
 """
 
 import contextlib
+import dataclasses
 import itertools
 import statistics
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.torch_impl import devices, weights
+from samestep.torch_impl.activations import follow_activations
 from samestep.torch_impl.exchanges import RECORDER, Observer
 from samestep.torch_impl.local_state import build_local_state, merge
 from samestep.torch_impl.optimizers import build_optimizer
@@ -131,7 +133,7 @@ class WorkerProgram:
         self._shard = self._rank, run.num_devices
         self._server = worker_name(run.num_devices)
         self._accumulation_steps = run.accumulation_steps
-        self._step = self._gradients_bytes = self._pulled_bytes = 0
+        self._step = self._gradients_bytes = self._pulled_bytes = self._activations_bytes = 0
         self._losses: list[torch.Tensor] = []
         self._staleness: list[int] = []
         self._sends: tuple[Send, ...] = ()
@@ -205,8 +207,9 @@ class WorkerProgram:
     def observe(self, batch: Batch) -> None:
         """Takes one more step; collectives among workers are recorded as they are dispatched, calls as they are made."""
         RECORDER.start()
-        with Observer():
+        with Observer(), follow_activations(self._mode.stage.parameters) as kept:
             self.step(batch)
+        self._activations_bytes = kept.peak_bytes
         self._sends = RECORDER.stop()
 
     def sends(self) -> tuple[Send, ...]:
@@ -216,8 +219,10 @@ class WorkerProgram:
     def footprint(self) -> tuple[Footprint, ...]:
         """The tensors of this process; at their peak with the rows that were pulled."""
         if self._mode.local_state is not None:
-            return (self._mode.local_state.footprint(CPU, self._gradients_bytes, self._pulled_bytes),)
-        return (Footprint.uniform(str(CPU), self._gradients_bytes, 0, "tensors"),)  # a copy, whose gradients are pushed
+            own = self._mode.local_state.footprint(CPU, self._gradients_bytes, self._pulled_bytes)
+        else:  # a copy, whose gradients are pushed
+            own = Footprint.uniform(str(CPU), self._gradients_bytes, 0, "tensors")
+        return (dataclasses.replace(own, activations_bytes=self._activations_bytes),)
 
     def measures(self) -> Mapping[str, float]:
         """How old the parameters were to which this worker's gradients were applied."""

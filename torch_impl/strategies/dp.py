@@ -64,6 +64,7 @@ def build_on_threads(run: Run, model: nn.Module, device: torch.device) -> Parts:
         model=replicas,
         exchange=clock,
         replicas=lambda: tuple(footprint(number) for number in range(1, run.num_devices)),
+        saves_here=False,
         measures=clock.measures,
     )
 
@@ -77,7 +78,7 @@ def build_on_gpus(run: Run, model: nn.Module) -> Parts:
     """
     parallel = CountedDataParallel(model, list(range(run.num_devices)))
     hardware = Hardware(note="one process, a replica per GPU")
-    return Parts(bare=model, hardware=hardware, model=parallel)
+    return Parts(bare=model, hardware=hardware, model=parallel, saves_here=False)
 
 
 def build(run: Run) -> TrainingProgram:

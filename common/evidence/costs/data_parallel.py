@@ -8,8 +8,10 @@ References:
     Yuan 2009 (the ring).
 """
 
+import dataclasses
 from collections.abc import Sequence
 
+from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.sizes import holder, symmetric
 from samestep.common.ledger import Ledger, Send
 from samestep.common.strategy import Run
@@ -27,7 +29,7 @@ def replicated(run: Run, backend: str) -> Ledger:
         backend: "memory" (devices of one process), "gloo", "nccl" or "grpc".
 
     Returns:
-        One footprint per device, and a single all-reduce.
+        The footprint of all devices, and a single all-reduce.
     """
     pieces = [num_params(run.workload.model)] if run.num_devices > 1 else []
     return _summed(run, pieces, backend)
@@ -35,11 +37,13 @@ def replicated(run: Run, backend: str) -> Ledger:
 
 def _summed(run: Run, pieces: Sequence[int], backend: str) -> Ledger:
     """Predicts full models whose gradients are all-reduced in pieces, each of so many elements."""
-    footprint, devices = holder(run, num_params(run.workload.model)), run.num_devices
+    devices = run.num_devices
+    footprint = holder(run, num_params(run.workload.model), count=devices)
+    footprint = dataclasses.replace(footprint, activations_bytes=activation_bytes(run))
     sends = [
         Send("backward", "all_reduce", run.mesh.only_axis, devices, elements * run.item_bytes) for elements in pieces
     ]
-    return symmetric(run, (footprint,) * devices, sends, backend)
+    return symmetric(run, (footprint,), sends, backend)
 
 
 def ddp(run: Run, backend: str) -> Ledger:
@@ -50,7 +54,7 @@ def ddp(run: Run, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
 
     Returns:
-        One footprint per rank, and the all-reduces.
+        The footprint of all ranks, and the all-reduces.
     """
     cap: int | None = run.options.bucket_bytes
     return bucketed(run, DEFAULT_CAPS if cap is None else (cap,), backend)
@@ -83,7 +87,7 @@ def c10d(run: Run, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
 
     Returns:
-        One footprint per rank, and the all-reduce or the sends.
+        The footprint of all ranks, and the all-reduce or the sends.
     """
     ledger, devices = _summed(run, [num_params(run.workload.model)], backend), run.num_devices
     if not run.options.ring:

@@ -11,12 +11,13 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
+from samestep.common.evidence.costs.activations import pipeline_activation_bytes
 from samestep.common.evidence.costs.pipeline import boundary_sends, passes_of
 from samestep.common.evidence.costs.sizes import holder, sent_bytes, shard_elements
 from samestep.common.evidence.costs.tensor import sums
 from samestep.common.ledger import PHASES, Footprint, Ledger, Send, in_order
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import Segment, parameters_of
+from samestep.common.workload.models.spec import Role, Segment, parameters_of
 from samestep.common.workload.pipeline import SCHEDULES, group_segments
 from samestep.common.workload.split import even_split_table
 
@@ -28,12 +29,14 @@ class _Stage:
     Attributes:
         pipe: The place along `pipe` that holds it.
         segments: What it consists of.
-        shards: The elements of each shard that a rank holds along `shard`; to the first the others are padded.
+        held: Shape and role of each parameter, of which a part along `tensor`.
+        padded: The elements of the first shard along `shard`; the others are padded to as many.
     """
 
     pipe: int
     segments: tuple[Segment, ...]
-    shards: tuple[int, ...]
+    held: Sequence[tuple[Sequence[int], Role]]
+    padded: int
 
 
 def hybrid(run: Run, backend: str) -> Ledger:
@@ -44,13 +47,15 @@ def hybrid(run: Run, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
 
     Returns:
-        One footprint per rank, and what rank 0 exchanges.
+        The footprints of all ranks, and what rank 0 exchanges.
     """
     mesh, stages = run.mesh, _stages(run)
     pipes, replicas, parts = mesh.axis("pipe"), mesh.axis("data") * mesh.axis("shard"), mesh.axis("tensor")
+    schedule, microbatches = run.options.schedule, run.options.microbatches
     footprints = [
-        _footprint(run, [stage for stage in stages if stage.pipe == pipe], replica)
-        for pipe, replica, _ in itertools.product(range(pipes), range(replicas), range(parts))
+        dataclasses.replace(each, activations_bytes=pipeline_activation_bytes(run, schedule, microbatches, pipe))
+        for pipe in range(pipes)
+        for each in _footprints(run, [stage for stage in stages if stage.pipe == pipe])
     ]
     of_rank = [list(_sends(run, stages, pipe)) for pipe in range(pipes)]
     sent = sum((sent_bytes(send, backend, run.item_bytes) for sends in of_rank for send in sends), 0.0)
@@ -63,22 +68,23 @@ def _stages(run: Run) -> list[_Stage]:
     ranks = SCHEDULES[run.options.schedule].stage_ranks(run.mesh.axis("pipe"))
     stages = []
     for rank, segments in zip(ranks, group_segments(model.segments(), len(ranks)), strict=True):
-        held = [
+        held: list[tuple[Sequence[int], Role]] = [
             ([size // (parts if split.get(name) == dim else 1) for dim, size in enumerate(param.shape)], param.role)
             for name, param in parameters_of(model, *segments).items()
         ]
-        elements = (sum(shard_elements(*each, shards, shard) for each in held) for shard in range(shards))
-        stages.append(_Stage(rank, segments, tuple(elements)))
+        stages.append(_Stage(rank, segments, held, shard_elements(held, shards)[0][0]))
     return stages
 
 
-def _footprint(run: Run, stages: Sequence[_Stage], replica: int) -> Footprint:
-    shards = run.mesh.axis("shard")
-    held = holder(run, sum(stage.shards[replica % shards] for stage in stages))
-    gathered = sum(shards * stage.shards[0] for stage in stages) * run.item_bytes
+def _footprints(run: Run, stages: Sequence[_Stage]) -> Iterator[Footprint]:
+    """The ranks at one place along `pipe`: all shards, each with its parts along `tensor`; or as many replicas."""
+    shards, replicas = run.mesh.axis("shard"), run.mesh.axis("data")
+    gathered = sum(shards * stage.padded for stage in stages) * run.item_bytes
     # Sharded stages arrive in a buffer and are copied out of it; replicated ones are copied as well (torch 2.13).
-    copies = 2 if shards > 1 else 1 if run.mesh.axis("data") > 1 else 0
-    return dataclasses.replace(held, params_peak_bytes=held.params_bytes + copies * gathered)
+    copies = 2 if shards > 1 else 1 if replicas > 1 else 0
+    for elements, count in shard_elements(itertools.chain(*(stage.held for stage in stages)), shards):
+        held = holder(run, elements, count=count * replicas * run.mesh.axis("tensor"))
+        yield dataclasses.replace(held, params_peak_bytes=held.params_bytes + copies * gathered)
 
 
 def _sends(run: Run, stages: Sequence[_Stage], pipe: int) -> Iterator[Send]:
@@ -102,10 +108,10 @@ def _sends(run: Run, stages: Sequence[_Stage], pipe: int) -> Iterator[Send]:
         left = collections.Counter(passes)
         if shards > 1:  # torch 2.13 gathers all stages of a rank ahead of the first pass
             for number in dict.fromkeys(number for _, number in passes):
-                yield Send("forward", "all_gather", "shard", shards, stages[number].shards[0] * run.item_bytes)
+                yield Send("forward", "all_gather", "shard", shards, stages[number].padded * run.item_bytes)
         for each in passes:
             phase, number = each
-            size = stages[number].shards[0] * run.item_bytes
+            size = stages[number].padded * run.item_bytes
             yield from within.get(each, ())
             left[each] -= 1
             if phase == "backward" and not left[each] and shards > 1:

@@ -19,6 +19,7 @@ References:
 import dataclasses
 import math
 
+from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.data_parallel import replicated
 from samestep.common.evidence.costs.sizes import borrower, example_bytes, holder, symmetric
 from samestep.common.ledger import Ledger, Send
@@ -38,7 +39,7 @@ def dp(run: Run, backend: str) -> Ledger:
     """
     model, others = run.workload.model, run.num_devices - 1
     master = holder(run, num_params(model), "master")
-    replica = borrower("replica", master.params_bytes, 0)
+    replica = borrower("replica", master.params_bytes, 0, count=others)
     examples = run.batch_size * others // run.num_devices // run.accumulation_steps
     returned = examples * math.prod(model.segments()[-1].outputs) * run.item_bytes
     once = [
@@ -49,7 +50,8 @@ def dp(run: Run, backend: str) -> Ledger:
         ("backward", "reduce_gradients", others * master.params_bytes),
     ]
     sends = [Send(phase, name, "data", others + 1, size, others) for phase, name, size in once if others]
-    return symmetric(run, (master, *(replica,) * others), sends * run.accumulation_steps, backend)
+    footprints = (master, replica) if others else (master,)
+    return symmetric(run, footprints, sends * run.accumulation_steps, backend)
 
 
 def mirrored(run: Run, backend: str) -> Ledger:
@@ -60,7 +62,7 @@ def mirrored(run: Run, backend: str) -> Ledger:
         backend: "memory".
 
     Returns:
-        One footprint per device, and the all-reduce or the copies.
+        The footprint of all devices, and the all-reduce or the copies.
     """
     ledger, devices = replicated(run, backend), run.num_devices
     params, size = len(run.workload.model.params()), ledger.footprints[0].params_bytes
@@ -96,4 +98,6 @@ def central_storage(run: Run, backend: str) -> Ledger:
         Send("forward", "copy", "data", devices, reads * read, reads * len(params)),
         Send("backward", "copy", "data", devices, moves * total, moves * len(params)),
     )
-    return Ledger((*(borrower("compute", dense, total),) * devices, store), sends, 0)
+    compute = borrower("compute", dense, total, count=devices)
+    compute = dataclasses.replace(compute, activations_bytes=activation_bytes(run))
+    return Ledger((compute, dataclasses.replace(store, activations_bytes=0)), sends, 0)

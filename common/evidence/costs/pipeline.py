@@ -13,6 +13,7 @@ import itertools
 import math
 from collections.abc import Sequence
 
+from samestep.common.evidence.costs.activations import pipeline_activation_bytes
 from samestep.common.evidence.costs.sizes import example_bytes, holder, sent_bytes
 from samestep.common.ledger import Ledger, Send, in_order
 from samestep.common.strategy import Run
@@ -105,7 +106,13 @@ def _pipelined(run: Run, schedule: str, microbatches: int, backend: str) -> Ledg
         squared_norm = Send("update", "all_reduce", "pipe", pipe, run.item_bytes)
         sends.append(squared_norm)
         sent += pipe * sent_bytes(squared_norm, backend, run.item_bytes)
-    return Ledger(tuple(holder(run, elements) for elements in held), in_order(sends), sent)
+    footprints = tuple(
+        dataclasses.replace(
+            holder(run, elements), activations_bytes=pipeline_activation_bytes(run, schedule, microbatches, rank)
+        )
+        for rank, elements in enumerate(held)
+    )
+    return Ledger(footprints, in_order(sends), sent)
 
 
 def passes_of(rank: int, schedule: str, ranks: int, microbatches: int) -> list[tuple[str, int]]:

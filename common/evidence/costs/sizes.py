@@ -4,8 +4,10 @@ References:
     Patarasuk and Yuan 2009 (the bound of the all-reduce); NVIDIA nccl-tests PERFORMANCE.md.
 """
 
+import dataclasses
+import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from samestep.common.ledger import Footprint, Ledger, Send, in_order
 from samestep.common.strategy import Run
@@ -22,43 +24,63 @@ MESSAGES = {"all_reduce": 4, "reduce_scatter": 4, "all_gather": 2, "broadcast": 
 broadcast all come from one rank."""
 
 
-def holder(run: Run, elements: int, device: str = "each") -> Footprint:
-    """The footprint of a device that holds parameters with their gradients and optimizer state.
+def holder(run: Run, elements: int, device: str = "each", count: int = 1) -> Footprint:
+    """The footprint of devices that hold parameters with their gradients and optimizer state.
 
     Args:
         run: What is trained.
         elements: The number of elements of the parameters.
         device: The name of the device.
+        count: How many there are.
     """
     held = elements * run.item_bytes
-    return Footprint.uniform(device, held, len(run.optimizer.slots) * held)
+    return dataclasses.replace(Footprint.uniform(device, held, elements * run.optimizer_item_bytes), count=count)
 
 
-def borrower(device: str, peak: int, gradients: int) -> Footprint:
-    """The footprint of a device that has parameters only within a step.
+def borrower(device: str, peak: int, gradients: int, count: int = 1) -> Footprint:
+    """The footprint of devices that have parameters only within a step.
 
     Args:
         device: The name of the device.
         peak: The bytes of the parameters.
         gradients: The bytes of the gradients.
+        count: How many there are.
     """
     return Footprint(
-        device=device, params_bytes=0, params_peak_bytes=peak, gradients_bytes=gradients, optimizer_bytes=0
+        device=device,
+        params_bytes=0,
+        params_peak_bytes=peak,
+        gradients_bytes=gradients,
+        optimizer_bytes=0,
+        count=count,
     )
 
 
-def shard_elements(shape: Sequence[int], role: Role, shards: int, shard: int) -> int:
-    """The elements of one shard of a parameter that torch shards along its first dim, before padding.
+def shard_elements(shapes: Iterable[tuple[Sequence[int], Role]], shards: int) -> list[tuple[int, int]]:
+    """The elements of every shard of parameters that torch shards along their first dim, before padding.
 
     Args:
-        shape: The shape in the neutral layout, where torch's first dim of a kernel is the last.
-        role: The role of the parameter.
+        shapes: The shape of each parameter in the neutral layout, where torch's first dim of a kernel is the last; its role.
         shards: The number of shards; the first is the largest.
-        shard: Which one, from 0.
+
+    Returns:
+        Elements of a shard, and how many shards in a row have so many.
     """
-    rows = shape[-1] if role == "kernel" else shape[0]
-    each = -(-rows // shards)
-    return min(each, max(0, rows - shard * each)) * (math.prod(shape) // rows)
+    columns: dict[int, int] = {}
+    for shape, role in shapes:
+        rows = shape[-1] if role == "kernel" else shape[0]
+        columns[rows] = columns.get(rows, 0) + math.prod(shape) // rows
+    # Of a parameter's shards the first ones are equal, the next one has what is left, and the others have nothing.
+    full = {rows: rows // -(-rows // shards) for rows in columns}
+    starts = sorted({0, shards, *full.values(), *(min(shards, end + 1) for end in full.values())})
+    return [(_shard(columns, shards, first), end - first) for first, end in itertools.pairwise(starts)]
+
+
+def _shard(columns: Mapping[int, int], shards: int, shard: int) -> int:
+    """The elements of one shard of parameters with so many rows, and so many columns in all."""
+    return sum(
+        min(-(-rows // shards), max(0, rows - shard * -(-rows // shards))) * each for rows, each in columns.items()
+    )
 
 
 def example_bytes(array: ArraySpec, item_bytes: int) -> int:

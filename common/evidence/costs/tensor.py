@@ -25,6 +25,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.data_parallel import replicated
 from samestep.common.evidence.costs.sizes import ID_BYTES, all_reduce_bytes, holder, symmetric
 from samestep.common.ledger import Ledger, Send, in_order
@@ -44,11 +45,13 @@ def tp(run: Run, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
 
     Returns:
-        One footprint per rank, and the collectives of both passes.
+        The footprint of all ranks, and the collectives of both passes.
     """
     model, parts = run.workload.model, run.mesh.axis("tensor")
-    footprints = (holder(run, _tensor_elements(model, parts)),) * parts
-    return symmetric(run, footprints, _tp_collectives(run) if parts > 1 else (), backend)
+    held = holder(run, _tensor_elements(model, parts), count=parts)
+    activations = activation_bytes(run, splits_sequence=run.options.sequence_parallel)
+    footprint = dataclasses.replace(held, activations_bytes=activations)
+    return symmetric(run, (footprint,), _tp_collectives(run) if parts > 1 else (), backend)
 
 
 def _tp_collectives(run: Run) -> Iterator[Send]:
@@ -136,11 +139,11 @@ def dtensor(run: Run, backend: str) -> Ledger:
         backend: "grpc", which only what leaves a process takes.
 
     Returns:
-        One footprint per device, and the all-reduces that a device takes part in.
+        The footprint of all devices, and the all-reduces that a device takes part in.
     """
     mesh, model = run.mesh, run.workload.model
     split = even_split_table(model, mesh.axis("tensor")) if mesh.axis("tensor") > 1 else {}
-    footprint = holder(run, _tensor_elements(model, mesh.axis("tensor")))
+    footprint = holder(run, _tensor_elements(model, mesh.axis("tensor")), count=mesh.size)
     gathered = _packed([model.params()[name].size for name in split if model.params()[name].lookups]) * run.item_bytes
     footprint = dataclasses.replace(footprint, params_peak_bytes=footprint.params_bytes + gathered)
     forward, backward = _along_tensor(run, split) if mesh.axis("tensor") > 1 else ([], [])
@@ -153,8 +156,8 @@ def dtensor(run: Run, backend: str) -> Ledger:
         for axis, phase, sizes in told
         for size in sizes
     ]
-    sent = sum(_leaving(mesh, axis, size, run.options.clients) for axis, _, sizes in told for size in sizes)
-    return Ledger((footprint,) * mesh.size, in_order(sends), sent)
+    sent = sum(_leaving(mesh, axis, sum(sizes), run.options.clients) for axis, _, sizes in told)
+    return Ledger((footprint,), in_order(sends), sent)
 
 
 def _packed(sizes: list[int]) -> int:
@@ -200,17 +203,18 @@ def _leaving(mesh: Mesh, axis: str, size: int, clients: int) -> float:
     Args:
         mesh: The devices.
         axis: The axis along which the rings lie.
-        size: The bytes of the all-reduce.
+        size: The bytes of the all-reduces.
         clients: The number of processes.
     """
     ring, stride = mesh.axis(axis), 1 if axis == "tensor" else mesh.axis("tensor")
     per_client = mesh.size // clients
+    period = math.lcm(ring * stride, per_client)  # after which rings and processes begin together again
     crossing = 0
-    for device in range(mesh.size):
+    for device in range(period if per_client % (ring * stride) else 0):
         place = device // stride % ring
         neighbour = device + ((place + 1) % ring - place) * stride
         crossing += device // per_client != neighbour // per_client
-    return crossing * all_reduce_bytes(size, ring)
+    return mesh.size // period * crossing * all_reduce_bytes(size, ring)
 
 
 def tpu(run: Run, backend: str) -> Ledger:
@@ -221,12 +225,13 @@ def tpu(run: Run, backend: str) -> Ledger:
         backend: The backend, as for `replicated`.
 
     Returns:
-        One footprint per core; exchanges only without the axis tensor.
+        The footprint of all cores; exchanges only without the axis tensor.
     """
     parts = run.mesh.axis("tensor")
-    if parts == 1:
-        return replicated(run, backend)
-    return Ledger((holder(run, _tensor_elements(run.workload.model, parts)),) * run.num_devices, (), 0.0)
+    footprints = (holder(run, _tensor_elements(run.workload.model, parts), count=run.num_devices),)
+    if parts > 1:
+        return Ledger(footprints, (), 0.0)
+    return dataclasses.replace(replicated(run, backend), footprints=footprints)  # XLA decides what it keeps
 
 
 def _tensor_elements(model: ModelSpec, parts: int) -> int:

@@ -14,8 +14,11 @@ References:
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+import heapq
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 
+from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.data_parallel import DEFAULT_CAPS, bucketed
 from samestep.common.evidence.costs.sizes import holder, shard_elements, symmetric
 from samestep.common.ledger import Ledger, Send
@@ -34,19 +37,33 @@ def zero1(run: Run, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
 
     Returns:
-        One footprint per rank, and DDP's exchanges with one broadcast per rank.
+        The footprints of all ranks, and DDP's exchanges with one broadcast per rank.
     """
     ledger, devices = bucketed(run, DEFAULT_CAPS, backend), run.num_devices
-    # The parameter bytes that each rank updates: the largest parameter left goes to the rank that has the least.
-    owned = [0] * devices
-    for size in sorted((param.size for param in run.workload.model.params().values()), reverse=True):
-        owned[owned.index(min(owned))] += size * run.item_bytes
+    owned, (each,) = _owned(run), ledger.footprints
     footprints = tuple(
-        dataclasses.replace(each, optimizer_bytes=len(run.optimizer.slots) * own)
-        for each, own in zip(ledger.footprints, owned, strict=True)
+        dataclasses.replace(each, optimizer_bytes=own * run.optimizer_item_bytes, count=count) for own, count in owned
     )
-    broadcasts = [Send("update", "broadcast", "data", devices, own or _DUMMY_BYTES) for own in owned]
+    broadcasts = [
+        Send("update", "broadcast", "data", devices, (own * run.item_bytes or _DUMMY_BYTES) * count, count)
+        for own, count in owned
+    ]
     return symmetric(run, footprints, (*ledger.sends, *broadcasts), backend)
+
+
+def _owned(run: Run) -> list[tuple[int, int]]:
+    """The elements that a rank updates, and how many ranks in a row update so many.
+
+    The largest parameter left goes to the first of the ranks that have the least.
+    """
+    sizes = sorted((param.size for param in run.workload.model.params().values()), reverse=True)
+    ranks = [(0, rank) for rank in range(min(run.num_devices, len(sizes)))]
+    for size in sizes:
+        owned, rank = ranks[0]
+        heapq.heapreplace(ranks, (owned + size, rank))
+    in_order = sorted(ranks, key=lambda each: each[1])
+    groups = [(owned, len(list(equal))) for owned, equal in itertools.groupby(owned for owned, _ in in_order)]
+    return groups + ([(0, run.num_devices - len(ranks))] if run.num_devices > len(ranks) else [])
 
 
 def zero2(run: Run, backend: str) -> Ledger:
@@ -57,7 +74,7 @@ def zero2(run: Run, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
 
     Returns:
-        One footprint per rank, and the collectives along both axes.
+        The footprints of all ranks, and the collectives along both axes.
     """
     return _fully_sharded(run, gathers=1, backend=backend)
 
@@ -70,7 +87,7 @@ def fsdp(run: Run, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
 
     Returns:
-        One footprint per rank, and the collectives along both axes.
+        The footprints of all ranks, and the collectives along both axes.
     """
     return _fully_sharded(run, gathers=2, backend=backend)
 
@@ -85,17 +102,21 @@ def _fully_sharded(run: Run, gathers: int, backend: str) -> Ledger:
     """
     model, shards = run.workload.model, run.mesh.axis("shard")
     # What each rank hands over of a block: shards are padded to the size of the first.
-    blocks = [_elements(parameters_of(model, s).values(), shards, 0) * run.item_bytes for s in model.segments()]
+    blocks = [_shards(parameters_of(model, s), shards)[0][0] * run.item_bytes for s in model.segments()]
     peak = _peak_gathered([shards * block for block in blocks], freed=gathers == 2, buffered=shards > 1)
-    footprints = []
-    for rank in range(run.num_devices):
-        own = holder(run, _elements(model.params().values(), shards, rank % shards))
-        footprints.append(dataclasses.replace(own, params_peak_bytes=own.params_bytes + peak))
+    activations = activation_bytes(run)
+    held = [
+        dataclasses.replace(each, params_peak_bytes=each.params_bytes + peak, activations_bytes=activations)
+        for each in (holder(run, elements, count=count) for elements, count in _shards(model.params(), shards))
+    ]
+    footprints = (
+        [dataclasses.replace(held[0], count=run.num_devices)] if len(held) == 1 else held * run.mesh.axis("data")
+    )
     return symmetric(run, tuple(footprints), _collectives(run, blocks, gathers), backend)
 
 
-def _elements(params: Iterable[Param], shards: int, shard: int) -> int:
-    return sum(shard_elements(param.shape, param.role, shards, shard) for param in params)
+def _shards(params: Mapping[str, Param], shards: int) -> list[tuple[int, int]]:
+    return shard_elements(((param.shape, param.role) for param in params.values()), shards)
 
 
 def _collectives(run: Run, blocks: Sequence[int], gathers: int) -> Iterator[Send]:
