@@ -119,6 +119,14 @@ def _predicted_state(result: RunResult) -> float:
     return max(row.state_bytes for row in result.predicted.footprints)
 
 
+def _activations(result: RunResult) -> float:
+    return max(row.activations_bytes or 0 for row in result.processes)
+
+
+def _predicted_activations(result: RunResult) -> float:
+    return max(row.activations_bytes or 0 for row in result.predicted.footprints)
+
+
 def _sent(result: RunResult) -> float:
     return sum(row.sent_bytes_per_step for row in result.processes)
 
@@ -168,6 +176,14 @@ def columns(
             gives_way=2 if reference else 0,
         ),
         *_bytes("sent", (_sent, _predicted_sent), "what all processes put on the wire in a step", results, gives_way=3),
+        *_bytes(
+            "activations",
+            (_activations, _predicted_activations),
+            "kept at once between forward and backward, on the device that keeps most",
+            results,
+            gives_way=6,
+        )
+        * any(row.activations_bytes is not None for result in results for row in result.processes),
         Column(
             "start-up s",
             _of_a_step(lambda row: f"{row.result.startup_seconds:.2f}"),
@@ -223,7 +239,7 @@ def _bytes(
         Column(
             "(predicted)",
             _of_a_step(lambda row: f"({in_unit(predicted(row.result), unit)})"),
-            gives_way=5,
+            gives_way=max(5, gives_way),
             is_detail=True,
         ),
     )

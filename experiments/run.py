@@ -24,6 +24,7 @@ def main(arguments: Sequence[str]) -> int:
     from samestep.common.runtime.parent.check import check_launch
     from samestep.common.runtime.parent.launcher import Launcher, prepare
     from samestep.common.runtime.parent.verdict import raise_if_missed
+    from samestep.experiments.ledger import ledger_of_run
     from samestep.experiments.progress import show_progress
     from samestep.experiments.tables import report
 
@@ -36,7 +37,8 @@ def main(arguments: Sequence[str]) -> int:
     with Launcher() as launcher, show_progress(run, run.name) as progress:
         result = launcher.run(run, launch, progress, launched_at)
         directory = launcher.last_run
-    print(f"\n{report(result)}\nRun: {directory}\nAgain: {result.command}", flush=True)
+    ledger = "" if result.compiled else f"{ledger_of_run(run, result)}\n\n"
+    print(f"\n{report(result)}\n\n{ledger}Run: {directory}\nAgain: {result.command}", flush=True)
     raise_if_missed(result)
     return 0
 

@@ -13,6 +13,7 @@ import tensorflow as tf
 from samestep.common.request import Techniques
 from samestep.common.strategy import Run
 from samestep.common.workload.optimizers import OptimizerSpec
+from samestep.tf_impl.activations import BACKWARD, FORWARD
 from samestep.tf_impl.models.losses import LOSSES
 from samestep.tf_impl.optimizers import UPDATES
 
@@ -74,12 +75,13 @@ def accumulate(
     """
     total_loss, total = None, []
     for x, y in parts:
-        with tf.GradientTape() as tape:
+        with tf.GradientTape() as tape, tf.name_scope(FORWARD):
             tape.watch([param for param in params if isinstance(param, tf.Tensor)])  # a tape sees variables anyway
             part_loss = loss(logits(x), y)
-        gradients = tape.gradient(part_loss, params)
-        if not keep_rows:
-            gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        with tf.name_scope(BACKWARD):
+            gradients = tape.gradient(part_loss, params)
+            if not keep_rows:
+                gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         total = [_add(one, other) for one, other in zip(total, gradients, strict=True)] if total else gradients
         total_loss = part_loss if total_loss is None else total_loss + part_loss
     return total_loss, total

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from samestep.common.batch import Batch
-from samestep.common.ledger import Exchange, Footprint
+from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.tf_impl import weights
@@ -154,17 +154,23 @@ class ParameterServerProgram:
         self._step = self._first_update = state.step
         weights.restore(state, self.run.dtype, self.params, self.slots, _assign)
 
-    def observe(self, batch: Batch) -> tuple[Exchange, ...]:
+    def observe(self, batch: Batch) -> None:
         """Takes one more step; what its workers read and send is in their graph, but for the rows of tables."""
-        arguments = self._arguments(batch, 0)
+        self._observed = batch
         self.step(batch)
+
+    def sends(self) -> tuple[Send, ...]:
+        """What workers pull and push."""
+        arguments = self._arguments(self._observed, 0)
         found = copies(self._train.get_concrete_function(*arguments).graph)
         self._read_bytes = sum(copy.bytes for copy in found if copy.source)
         sent_bytes = sum(copy.bytes for copy in found if not copy.source)
         updates = self._updates_per_step
         count = updates * len(self.params)
-        pull = Exchange("pull", count, updates * (self._read_bytes + self._rows_bytes))
-        return pull, Exchange("push", count, updates * (sent_bytes + self._rows_bytes))
+        return tuple(
+            Send(phase, operation, "data", self._workers, updates * (size + self._rows_bytes), count)
+            for phase, operation, size in (("forward", "pull", self._read_bytes), ("backward", "push", sent_bytes))
+        )
 
     def footprint(self) -> tuple[Footprint, ...]:
         """The chief reports for all: itself, the workers, which hold what they read, and the servers, which hold all."""
