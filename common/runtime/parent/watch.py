@@ -86,14 +86,14 @@ class Watch:
             self.stop()
 
     def stop(self) -> None:
-        """Ends every process that still runs: SIGTERM, then SIGKILL. Returns when none is left."""
+        """Ends every process that still runs, a stopped one by SIGKILL, any other by SIGTERM first; returns when none is left."""
         self._stopping = True
         for number in (signal.SIGTERM, signal.SIGKILL):
             running = [worker for worker in self.processes if worker not in self.codes]
             if not running:
                 return
             for worker in running:
-                self.server.signal_worker(worker, number)
+                self.server.signal_worker(worker, signal.SIGKILL if self.server.is_stopped(worker) else number)
             self._drain(STOP_SECONDS)
 
     def _finished(self) -> bool:
@@ -165,7 +165,9 @@ class Watch:
         if all(worker in self.codes for worker in working):
             return  # the last of them has just ended
         first_step = any(pulse.life.phase == "first step" for pulse in pulses.values())
-        limit = self.timeout_seconds * (FIRST_STEP_FACTOR if first_step else 1)
+        late = [w for w, p in pulses.items() if w not in self.codes and p.silent_seconds > self.timeout_seconds / 2]
+        compiles = first_step and not any(map(self.server.is_stopped, late))  # what is stopped compiles nothing
+        limit = self.timeout_seconds * (FIRST_STEP_FACTOR if compiles else 1)
         silent = {w: p for w, p in pulses.items() if w not in self.codes and p.silent_seconds > limit / 2}
         if min(pulses[worker].silent_seconds for worker in working) > limit:  # servers show life in any case
             raise self._hang(silent, limit, self._dump_stacks(list(silent)))
