@@ -252,9 +252,13 @@ def _strike_command(cell: Cell, scratch: Path) -> Outcome:
     """Sends the command a signal once it trains; or stops all of its processes for longer than the timeout."""
     out = scratch / "run"
     line = command(request(cell.row, steps=ENDLESS, keep_state=False)).split()[1:]
-    environment = os.environ | {"TMPDIR": str(scratch)}
     with subprocess.Popen(
-        [sys.executable, *line, "--out", str(out)], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        [sys.executable, *line, "--out", str(out)],
+        env=os.environ | {"TMPDIR": str(scratch)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_take_signals,
     ) as process:
         try:
             _wait_for_steps(process, out, 1)
@@ -273,6 +277,12 @@ def _strike_command(cell: Cell, scratch: Path) -> Outcome:
     said = stderr.strip().splitlines()[-1] if number != signal.SIGKILL else json.loads((out / "error.json").read_text())["message"]
     scratch_left = [path.name for path in scratch.iterdir() if path.name != "run" and number != signal.SIGKILL]
     return Outcome(seconds, _is_told(number, process.returncode, said) and not scratch_left, orphans, _shorten(said, out))
+
+
+def _take_signals() -> None:
+    """Whoever starts us in the background has us ignore some of them, and what we start would ignore them as well."""
+    for name in (name for name in COMMAND_FAULTS if name != "SIGKILL"):
+        signal.signal(signal.Signals[name], signal.SIG_DFL)
 
 
 def _is_told(number: signal.Signals, code: int, said: str) -> bool:

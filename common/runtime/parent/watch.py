@@ -22,7 +22,8 @@ POLL_SECONDS = 0.2
 """How often progress is looked at; the end of a process is told at once."""
 GRACE_SECONDS = 1.0
 """How long the other processes may still end once one has failed: the first cause may come second."""
-STOP_SECONDS = 2.0
+STOP_SECONDS = 1.0
+"""How long a process may take to obey SIGTERM; TensorFlow's workers catch it, and do not end."""
 DUMP_SECONDS = 1.0
 TEARDOWN_SECONDS = 5.0
 """How long a framework's teardown may take once every process file is written; both hang there now and then."""
