@@ -61,13 +61,13 @@ SAYS = {
     "SIGKILL": "{role} was killed by SIGKILL",
     "SIGSTOP": "{role} (made no progress for 6 s; it )?is stopped, as by SIGSTOP",
     "cut_connection": "({roles}) .*([Cc]onnection|[Ss]ocket|Broken pipe|EOF|UNAVAILABLE|UnavailableError)",
-    "full_disk": "{role} .*No space left on device",
+    "full_disk": "({roles}) .*No space left on device",
     "fork_server_killed": "the {framework} fork server was killed by SIGKILL",
     "short_memory": r"{role} was killed for want of memory at \d+ MiB",
     "nan_gradient": "the loss of step 5 is nan",
     "mismatched_shapes": ".*(rank [0-9] was given another run|another model|[Ss]hape)",
     "corrupted_state": "--start-from .*: no readable state.npz: .*damaged",
-    "rank_twice": "({roles}) .*(rank \\d was started twice|Could not start gRPC server)",
+    "rank_twice": "({roles}) .*was started twice",
 }
 """What has to be said: patterns that the message must begin with."""
 
@@ -140,6 +140,11 @@ def processes(row: str) -> tuple[ProcessSpec, ...]:
     return tuple(run.strategy.topology(run))
 
 
+def _reads_alone(row: str) -> bool:
+    """Whether one process alone decides on shapes: the others serve it, or there are none."""
+    return sum(not spec.serves for spec in processes(row)) == 1
+
+
 def cells(row: str) -> Iterator[Cell]:
     """Every fault of a row."""
     specs = processes(row)
@@ -152,8 +157,7 @@ def cells(row: str) -> Iterator[Cell]:
         if several or fault != "cut_connection":
             yield Cell(row, fault, last if fault in ("cut_connection", "short_memory") else specs[0].role, "train")
     for fault in BEFORE:
-        if several or fault != "rank_twice":
-            yield Cell(row, fault, last, "")
+        yield Cell(row, fault, last, "")
     for fault in (*COMMAND_FAULTS, "gap"):
         yield Cell(row, fault, COMMAND, "train")
 
@@ -175,7 +179,7 @@ def take(cell: Cell, launcher: Launcher, scratch: Path) -> Outcome:
         if cell.fault == "full_disk":
             stack.enter_context(small_disk(scratch))
         fields = {"out": str(scratch / "run")}
-        if cell.fault == "corrupted_state" or (cell.fault == "mismatched_shapes" and len(processes(cell.row)) == 1):
+        if cell.fault == "corrupted_state" or (cell.fault == "mismatched_shapes" and _reads_alone(cell.row)):
             fields["start_from"] = str(_make_start(cell, scratch / "start"))
         config = request(cell.row, **fields)
         return _run(cell, launcher, config, stack.enter_context(contextlib.redirect_stderr(io.StringIO())))
@@ -199,6 +203,8 @@ def _run(cell: Cell, launcher: Launcher, config: RunConfig, stderr: io.StringIO)
     ended = time.monotonic()
     if cell.fault == "short_memory" and group:
         (group / "memory.limit_in_bytes").write_text("-1")
+    if went_on and cell.fault == "rank_twice":  # the second one is told
+        said = (Path(config.out) / f"{cell.role}.log").read_text().strip().splitlines()[-1].removeprefix("samestep: ")
     struck = Path(config.out) / "struck"
     began = float(struck.read_text()) if struck.exists() and struck.stat().st_size else started
     orphans = all_end({*server.pids.values()}, 1.0) | (descendants() - before - _of_servers(launcher))
@@ -224,11 +230,15 @@ def _judge(cell: Cell, run: Run, said: str, went_on: bool) -> tuple[bool, str]:
     expendable = next(spec.expendable for spec in specs if spec.role == cell.role)
     if is_async and expendable and cell.fault in PROCESS_FAULTS:
         return is_right and "goes on without it" in said, "asynchronous"
+    if cell.fault == "rank_twice":
+        return is_right, ""
     return cell.fault == "cut_connection", ""  # gRPC connects anew; the run ends as if nothing had happened
 
 
 def _shorten(said: str, out: Path) -> str:
-    return said.replace(str(out), "RUN").replace(str(out.parent), "")
+    """What the user reads, without the paths of this machine."""
+    named = said.replace(str(out), "RUN").replace(str(out.parent / "start"), "START")
+    return re.sub(r'"/\S*/((site-packages|python3\.\d+)/)', r'"\1', named)
 
 
 def _make_start(cell: Cell, directory: Path) -> Path:
@@ -305,7 +315,8 @@ def _gap(process: subprocess.Popen[str], everyone: set[int], out: Path) -> str:
     """Stops all processes of a run for longer than its timeout; returns what went wrong, or ""."""
     for number, seconds in ((signal.SIGSTOP, TIMEOUT_SECONDS + 2), (signal.SIGCONT, 1.0)):
         for pid in (*everyone, process.pid):
-            os.kill(pid, number)
+            with contextlib.suppress(ProcessLookupError):  # some helper of a framework's that was about to end
+                os.kill(pid, number)
         time.sleep(seconds)
     before = (out / "metrics.jsonl").stat().st_size
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -334,7 +345,8 @@ def main(arguments: Sequence[str]) -> None:
         with Launcher(worker="benchmarks.chaos_worker") as launcher:
             for cell in todo:
                 _take_and_store(cell, launcher)
-    write_page([(cell, read(cell)) for each in table.values() for cell in each if cell.stored.exists()])
+    taken = [(cell, read(cell)) for each in table.values() for cell in each if cell.stored.exists()]
+    write_page(taken, TIMEOUT_SECONDS, SLACK_SECONDS)
 
 
 def _take_and_store(cell: Cell, launcher: Launcher) -> None:
@@ -346,6 +358,8 @@ def _take_and_store(cell: Cell, launcher: Launcher) -> None:
         except Unavailable as error:
             print(f"{cell}: {error}", flush=True)
             return
+        except subprocess.TimeoutExpired as error:
+            outcome = Outcome(error.timeout, False, 0, "nothing: the command does not end")
     cell.stored.write_text(json.dumps(dataclasses.asdict(outcome)))
     seconds = "" if outcome.seconds is None else f"{outcome.seconds:.1f} s"
     mark = "" if outcome.is_good else "BAD "

@@ -5,7 +5,6 @@ What it pulls and what it computes on it has two modes: a copy of the whole mode
 
 import contextlib
 import itertools
-import statistics
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -132,8 +131,8 @@ class WorkerProgram:
         self._server = worker_name(run.num_devices)
         self._accumulation_steps = run.accumulation_steps
         self._step = self._gradients_bytes = self._pulled_bytes = 0
+        self._pushes = self._staleness = 0  # the sum over all pushes
         self._losses: list[torch.Tensor] = []
-        self._staleness: list[int] = []
 
     def step(self, batch: Batch) -> None:
         """Pulls what the shard needs, forward and backward, pushes the gradients; what stays here is updated here."""
@@ -155,7 +154,8 @@ class WorkerProgram:
         self._losses.append(accumulate(self._accumulation_steps, batch, self._shard, forward_backward))
         self._gradients_bytes = weights.nbytes(parameter.grad for parameter in mode.stage.parameters())
         pushed = (wanted, [leaf.grad for leaf in leaves], version)
-        self._staleness.append(rpc.rpc_sync(self._server, server.push, (self._rank, pushed)))
+        self._staleness += rpc.rpc_sync(self._server, server.push, (self._rank, pushed))
+        self._pushes += 1
         mode.update()
         self._step += 1
 
@@ -208,7 +208,7 @@ class WorkerProgram:
 
     def measures(self) -> Mapping[str, float]:
         """How old the parameters were to which this worker's gradients were applied."""
-        return {"staleness": statistics.fmean(self._staleness)}
+        return {"staleness": self._staleness / self._pushes}
 
     def sync(self) -> None:
         """Returns at once: a step is over when its calls have returned."""

@@ -66,7 +66,7 @@ class Pretended:
 @pytest.fixture
 def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Watch]:
     """Makes a watch over two ranks in training."""
-    for name in ("GRACE_SECONDS", "STOP_SECONDS", "DUMP_SECONDS"):
+    for name in ("GRACE_SECONDS", "STOP_SECONDS", "KILL_SECONDS", "DUMP_SECONDS"):
         monkeypatch.setattr(f"samestep.common.runtime.parent.watch.{name}", 0.05)
 
     def watched(independent: bool = False, **server: object) -> Watch:
