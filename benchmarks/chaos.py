@@ -31,7 +31,7 @@ from samestep.common.catalog import catalogue, strategy_info
 from samestep.common.errors import SamestepError, Unavailable
 from samestep.common.program import TrainState
 from samestep.common.request import RunConfig, launch_of
-from samestep.common.run import parse
+from samestep.common.run import as_config, parse
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.provenance import command
@@ -204,7 +204,8 @@ def _run(cell: Cell, launcher: Launcher, config: RunConfig, stderr: io.StringIO)
     if cell.fault == "short_memory" and group:
         (group / "memory.limit_in_bytes").write_text("-1")
     if went_on and cell.fault == "rank_twice":  # the second one is told
-        said = (Path(config.out) / f"{cell.role}.log").read_text().strip().splitlines()[-1].removeprefix("samestep: ")
+        log = (Path(config.out) / f"{cell.role}.log").read_text().splitlines()
+        said = next((line.removeprefix("samestep: ") for line in log if "was started twice" in line), "")
     struck = Path(config.out) / "struck"
     began = float(struck.read_text()) if struck.exists() and struck.stat().st_size else started
     orphans = all_end({*server.pids.values()}, 1.0) | (descendants() - before - _of_servers(launcher))
@@ -247,7 +248,9 @@ def _make_start(cell: Cell, directory: Path) -> Path:
     run = parse(request(cell.row, workload=wide))
     directory.mkdir()
     params = init(run.workload.model, run.seed)
-    write_state(directory, TrainState(1, params, {s: {n: 0 * v for n, v in params.items()} for s in run.optimizer.slots}))
+    write_state(
+        directory, TrainState(1, params, {s: {n: 0 * v for n, v in params.items()} for s in run.optimizer.slots})
+    )
     if cell.fault == "corrupted_state":
         data = bytearray((directory / STATE).read_bytes())
         data[len(data) // 2] ^= 1
@@ -261,7 +264,8 @@ def _make_start(cell: Cell, directory: Path) -> Path:
 def _strike_command(cell: Cell, scratch: Path) -> Outcome:
     """Sends the command a signal once it trains; or stops all of its processes for longer than the timeout."""
     out = scratch / "run"
-    line = command(request(cell.row, steps=ENDLESS, keep_state=False)).split()[1:]
+    config = request(cell.row, steps=ENDLESS, keep_state=False)
+    line = command(as_config(parse(config), launch_of(config))).split()[1:]
     with subprocess.Popen(
         [sys.executable, *line, "--out", str(out)],
         env=os.environ | {"TMPDIR": str(scratch)},
@@ -284,9 +288,15 @@ def _strike_command(cell: Cell, scratch: Path) -> Outcome:
             process.kill()
     if gap is not None:
         return Outcome(None, gap == "" and process.returncode == 130, orphans, gap or "nothing: the run goes on")
-    said = stderr.strip().splitlines()[-1] if number != signal.SIGKILL else json.loads((out / "error.json").read_text())["message"]
+    said = (
+        stderr.strip().splitlines()[-1]
+        if number != signal.SIGKILL
+        else json.loads((out / "error.json").read_text())["message"]
+    )
     scratch_left = [path.name for path in scratch.iterdir() if path.name != "run" and number != signal.SIGKILL]
-    return Outcome(seconds, _is_told(number, process.returncode, said) and not scratch_left, orphans, _shorten(said, out))
+    return Outcome(
+        seconds, _is_told(number, process.returncode, said) and not scratch_left, orphans, _shorten(said, out)
+    )
 
 
 def _take_signals() -> None:
@@ -307,7 +317,9 @@ def _wait_for_steps(process: subprocess.Popen[str], out: Path, lines: int) -> No
     metrics = out / "metrics.jsonl"
     while not metrics.exists() or metrics.read_text().count("\n") < lines:
         if process.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit(f"the run did not start: {process.communicate()[1] if process.poll() is not None else ''}")
+            raise RuntimeError(
+                f"the run did not start: {process.communicate()[1] if process.poll() is not None else ''}"
+            )
         time.sleep(0.05)
 
 
@@ -322,7 +334,12 @@ def _gap(process: subprocess.Popen[str], everyone: set[int], out: Path) -> str:
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(TIMEOUT_SECONDS + 2)  # for whoever has lost patience to say so
         return process.communicate()[1].strip() or f"exit code {process.returncode}"
-    return "" if (out / "metrics.jsonl").stat().st_size > before else "it does not go on"
+    deadline = time.monotonic() + 60  # on a busy machine a window is long
+    while (out / "metrics.jsonl").stat().st_size == before:
+        if time.monotonic() > deadline:
+            return "it does not go on"
+        time.sleep(0.1)
+    return ""
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------
@@ -358,8 +375,8 @@ def _take_and_store(cell: Cell, launcher: Launcher) -> None:
         except Unavailable as error:
             print(f"{cell}: {error}", flush=True)
             return
-        except subprocess.TimeoutExpired as error:
-            outcome = Outcome(error.timeout, False, 0, "nothing: the command does not end")
+        except (subprocess.TimeoutExpired, RuntimeError) as error:
+            outcome = Outcome(None, False, 0, f"nothing: {error}")
     cell.stored.write_text(json.dumps(dataclasses.asdict(outcome)))
     seconds = "" if outcome.seconds is None else f"{outcome.seconds:.1f} s"
     mark = "" if outcome.is_good else "BAD "

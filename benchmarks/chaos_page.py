@@ -86,7 +86,9 @@ def write_page(taken: Taken, timeout: float, slack: float) -> None:
 
 
 def _by_fault(cell: Cell) -> tuple[str, ...]:
-    whom = "the command" if cell.role == "command" else "a process" if cell.fault != "fork_server_killed" else "its server"
+    whom = (
+        "the command" if cell.role == "command" else "a process" if cell.fault != "fork_server_killed" else "its server"
+    )
     return f"`{cell.fault}`", whom, cell.moment or "before the start"
 
 
@@ -102,7 +104,13 @@ def _summary(outcomes: Sequence[Outcome]) -> list[str]:
     seconds = [outcome.seconds for outcome in outcomes if outcome.seconds is not None]
     middle, most = (f"{statistics.median(seconds):.1f}", f"{max(seconds):.1f}") if seconds else ("goes on", "")
     right = sum(outcome.is_right for outcome in outcomes)
-    return [str(len(outcomes)), middle, most, f"{right} of {len(outcomes)}", str(sum(each.orphans for each in outcomes))]
+    return [
+        str(len(outcomes)),
+        middle,
+        most,
+        f"{right} of {len(outcomes)}",
+        str(sum(each.orphans for each in outcomes)),
+    ]
 
 
 def _exceptions(taken: Taken) -> str:
@@ -112,7 +120,10 @@ def _exceptions(taken: Taken) -> str:
     lines = []
     for (row, excuse), group in itertools.groupby(excused, key=lambda pair: (pair[0].row, pair[1].excuse)):
         lines.append(f"* `{row}`: {len(list(group))} runs ({excuse}).")
-    lines += [f"* NOT as wanted: {_spell(cell)}: {_seconds(outcome)} `{outcome.said.splitlines()[0][:200]}`" for cell, outcome in bad]
+    lines += [
+        f"* NOT as wanted: {_spell(cell)}: {_seconds(outcome)} `{outcome.said.partition(chr(10))[0][:200]}`"
+        for cell, outcome in bad
+    ]
     return "## Exceptions\n\n" + ("\n".join(lines) or "None.")
 
 
@@ -126,10 +137,18 @@ def _seconds(outcome: Outcome) -> str:
 
 def _messages(taken: Taken) -> Iterable[str]:
     for fault, meaning in FAULTS.items():
-        shown = [pair for pair in taken if pair[0].fault == fault and pair[0].row in SHOWN and pair[0].moment in ("train", "")]
-        said = {cell.row: outcome.said for cell, outcome in reversed(shown) if cell.role != "command" or fault in COMMANDS}
+        shown = [
+            pair
+            for pair in taken
+            if pair[0].fault == fault and pair[0].row in SHOWN and pair[0].moment in ("train", "")
+        ]
+        said = {
+            cell.row: outcome.said for cell, outcome in reversed(shown) if cell.role != "command" or fault in COMMANDS
+        }
         if said:
-            quoted = "\n".join(f"    {line[:300]}" for text in dict.fromkeys(said.values()) for line in text.splitlines())
+            quoted = "\n".join(
+                f"    {line[:300]}" for text in dict.fromkeys(said.values()) for line in text.splitlines()
+            )
             yield f"### `{fault}`\n\n{meaning}\n\n{quoted}"
 
 

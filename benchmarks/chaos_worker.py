@@ -58,7 +58,11 @@ class Struck:
 
     def send(self, number: signal.Signals) -> None:
         """Sends it a signal."""
-        pid = os.getpid() if self.is_self else json.loads((self.directory / f"process-{self.role}.json").read_text())["pid"]
+        pid = (
+            os.getpid()
+            if self.is_self
+            else json.loads((self.directory / f"process-{self.role}.json").read_text())["pid"]
+        )
         self.mark()
         os.kill(pid, number)
 
