@@ -59,7 +59,7 @@ IN_TRAINING = ("cut_connection", "full_disk", "fork_server_killed", "short_memor
 BEFORE = ("mismatched_shapes", "corrupted_state", "rank_twice")
 SAYS = {
     "SIGKILL": "{role} was killed by SIGKILL",
-    "SIGSTOP": "{role} (made no progress for 6 s; it )?is stopped, as by SIGSTOP",
+    "SIGSTOP": "{role} (made no progress for {timeout:g} s; it )?is stopped, as by SIGSTOP",
     "cut_connection": "({roles}) .*([Cc]onnection|[Ss]ocket|Broken pipe|EOF|UNAVAILABLE|UnavailableError)",
     "full_disk": "({roles}) .*No space left on device",
     "fork_server_killed": "the {framework} fork server was killed by SIGKILL",
@@ -189,7 +189,7 @@ def _run(cell: Cell, launcher: Launcher, config: RunConfig, stderr: io.StringIO)
     launcher.warm([config.framework])
     before = descendants()
     server = launcher._servers[config.framework, 1]
-    group = memory_group()
+    group = memory_group() if cell.fault == "short_memory" else None
     environment = {chaos_worker.FAULT: "" if config.start_from else cell.fault, chaos_worker.ROLE: cell.role}
     environment |= {chaos_worker.MOMENT: cell.moment, chaos_worker.GROUP: str(group)}
     started, went_on = time.monotonic(), False
@@ -201,7 +201,7 @@ def _run(cell: Cell, launcher: Launcher, config: RunConfig, stderr: io.StringIO)
     except SamestepError as error:
         said = str(error)
     ended = time.monotonic()
-    if cell.fault == "short_memory" and group:
+    if group:
         (group / "memory.limit_in_bytes").write_text("-1")
     if went_on and cell.fault == "rank_twice":  # the second one is told
         log = (Path(config.out) / f"{cell.role}.log").read_text().splitlines()
@@ -224,7 +224,7 @@ def _judge(cell: Cell, run: Run, said: str, went_on: bool) -> tuple[bool, str]:
     specs = processes(cell.row)
     is_async = not run.strategy.synchronous(run.options)
     roles = "|".join(spec.role for spec in specs)
-    names = {"role": re.escape(cell.role), "roles": roles, "framework": run.framework}
+    names = {"role": re.escape(cell.role), "roles": roles, "framework": run.framework, "timeout": TIMEOUT_SECONDS}
     is_right = re.match(SAYS[cell.fault].format(**names), said, re.DOTALL) is not None
     if not went_on:
         return is_right, ""

@@ -17,7 +17,8 @@ FAULTS = {
     "fork_server_killed": "The process that forked the run's processes is killed.",
     "short_memory": "The run's control group is given little more memory than it uses, and a process wants more.",
     "nan_gradient": "One example is not a number, and so are its loss and its gradient.",
-    "mismatched_shapes": "A process is given a narrower model than the others. A run of one process is given the state of a narrower model to start from.",
+    "mismatched_shapes": "A process is given a narrower model than the others. Where one process alone knows the model, it is "
+    "given the state of a narrower one to start from.",
     "corrupted_state": "One bit of the state to start from is wrong.",
     "rank_twice": "A process of the run is started twice.",
     "SIGINT": "The command is sent SIGINT, as by Ctrl-C.",
