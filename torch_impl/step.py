@@ -14,6 +14,8 @@ from samestep.common.strategy import Run
 from samestep.torch_impl.models.losses import LOSSES
 from samestep.torch_impl.sharded import local_part
 
+KEPT_STEPS = 1000
+"""Medians are taken over so many of the last steps: memory does not grow with a run."""
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """(logits, targets) -> a loss."""
 ForwardBackward = Callable[[np.ndarray, np.ndarray, bool], torch.Tensor]

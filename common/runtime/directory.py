@@ -16,6 +16,7 @@ import json
 import os
 import sys
 import typing
+from collections.abc import Iterator
 from pathlib import Path
 
 from samestep.common.errors import ERRORS, ConfigError, SamestepError, unknown
@@ -62,9 +63,20 @@ def write_json(path: Path, value: object) -> None:
         path: The file.
         value: Plain values and dataclasses.
     """
-    temporary = path.with_name(path.name + f".{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(value, default=dataclasses.asdict, indent=1) + "\n")
-    os.replace(temporary, path)
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(value, default=dataclasses.asdict, indent=1) + "\n")
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yields a name to write a file under, which then takes its place; nothing is left if that fails, as on a full disk."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def open_run(directory: Path, config: RunConfig) -> Path:

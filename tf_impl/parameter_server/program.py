@@ -47,7 +47,7 @@ class ParameterServerProgram:
         self._shards = 1
         self._step = self._first_update = self._scheduled = self._begun = 0
         self._results: list[tf.distribute.coordinator.RemoteValue] = []
-        self._staleness: list[float] = []
+        self._applied, self._staleness = 0, 0.0  # the sum over all updates that were applied
         self._read_bytes = 0
         self.strategy = tf.distribute.ParameterServerStrategy(resolver, self._partitions)
         _answer_once(self._workers, {tf.float64, tf.as_dtype(run.dtype)})
@@ -131,7 +131,8 @@ class ParameterServerProgram:
         if not taken:
             return []
         losses, staleness = np.array([result.fetch() for result in taken]).T
-        self._staleness += staleness.tolist()
+        self._applied += len(taken)
+        self._staleness += float(staleness.sum())
         self._begun = self.updates.begun()
         return losses.reshape(-1, self._updates_per_step).mean(axis=1).tolist()
 
@@ -199,8 +200,8 @@ class ParameterServerProgram:
 
     def measures(self) -> Mapping[str, float]:
         """What the servers counted up to the last window's end."""
-        applied = len(self._staleness)
-        staleness = sum(self._staleness) / applied
+        applied = self._applied
+        staleness = self._staleness / applied
         return {"staleness": staleness, "updates_applied": applied, "updates_repeated": self._begun - applied}
 
     def sync(self) -> None:

@@ -5,10 +5,12 @@ Its identity and the others' addresses come from the environment alone (`RANK`, 
 
 import contextlib
 import dataclasses
+import fcntl
 import importlib
 import importlib.metadata
 import os
 import platform
+import struct
 import sys
 import time
 import traceback
@@ -16,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from samestep.common.catalog import framework_info
-from samestep.common.errors import ConfigError, SamestepError
+from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
 from samestep.common.program import Program
 from samestep.common.request import FRAMEWORKS, Launch, launch_of
 from samestep.common.run import as_config, parse
@@ -57,6 +59,7 @@ def main(arguments: list[str], finish: Finish | None = None) -> int:
         specs = run.strategy.topology(run)
         index = own_index(specs, os.environ)
         role = specs[index].role
+        claim_role(directory, role, index)
         _work(directory, run, launch, specs[index], index, float(os.environ.get(LAUNCHED_AT, started)))
         if finish is not None and index == 0:
             finish(directory, run, launch)
@@ -67,6 +70,29 @@ def main(arguments: list[str], finish: Finish | None = None) -> int:
             _print_error(error)
         return error.exit_code if isinstance(error, SamestepError) else 1
     return 0
+
+
+def claim_role(directory: Path, role: str, index: int) -> None:
+    """Keeps others from being the same process of a run: the lock of a byte of `config.json`, held until the process ends.
+
+    Args:
+        directory: The run directory.
+        role: Of this process.
+        index: Its place in the topology.
+
+    Raises:
+        WorkerFailed: A process that runs has the role.
+    """
+    lock = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, index, 1, 0)
+    try:
+        descriptor = os.open(directory / "config.json", os.O_RDWR)  # never closed
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, lock)
+    except BlockingIOError:
+        raise WorkerFailed(
+            f"{role} was started twice: another process is {role} of {directory}; start each process once"
+        ) from None
+    except OSError:
+        pass  # a file system without locks, or a file that may not be written
 
 
 def _print_error(error: Exception) -> None:
