@@ -27,14 +27,16 @@ def main(arguments: Sequence[str]) -> int:
     from samestep.experiments.progress import show_progress
     from samestep.experiments.tables import report
 
-    run, launch = parse(config), launch_of(config)
-    note = check_launch(run, launch)
-    print("\n".join(fill(line, screen_width()) for line in (describe(run, launch), note) if line), flush=True)
-    if launch.prepare:
-        print(starting_lines(run, prepare(run, launch)))
-        return 0
-    with Launcher() as launcher, show_progress(run, run.name) as progress:
-        result = launcher.run(run, launch, progress, launched_at)
+    with Launcher() as launcher:
+        config = launcher.describe(config)
+        run, launch = parse(config), launch_of(config)
+        note = check_launch(run, launch)
+        print("\n".join(fill(line, screen_width()) for line in (describe(run, launch), note) if line), flush=True)
+        if launch.prepare:
+            print(starting_lines(run, prepare(run, launch)))
+            return 0
+        with show_progress(run, run.name) as progress:
+            result = launcher.run(run, launch, progress, launched_at)
         directory = launcher.last_run
     print(f"\n{report(result)}\nRun: {directory}\nAgain: {result.command}", flush=True)
     raise_if_missed(result)

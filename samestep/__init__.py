@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         WorkerFailed,
     )
     from samestep.common.runtime.records import RunResult
+    from samestep.common.workload.declared import Model
     from samestep.experiments.api import compare, load, run
     from samestep.experiments.comparison import Comparison, Row
 
@@ -30,13 +31,14 @@ _HOMES = {
         "WorkerFailed",
     ),
     "samestep.common.runtime.records": ("RunResult",),
+    "samestep.common.workload.declared": ("Model",),
     "samestep.experiments.api": ("compare", "load", "run"),
     "samestep.experiments.comparison": ("Comparison", "Row"),
 }
 """Module -> what this package offers of it, imported when it is first used."""
 
 __all__ = [  # noqa: RUF022 (type checkers want the names written out)
-    "run", "compare", "load", "RunResult", "Comparison", "Row",
+    "run", "compare", "load", "Model", "RunResult", "Comparison", "Row",
     "SamestepError", "ConfigError", "Unavailable", "ParityFailed", "WorkerFailed", "Diverged",
 ]  # fmt: skip
 

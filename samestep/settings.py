@@ -10,6 +10,7 @@ class CompareSettings(TypedDict, total=False):
     """What all rows of a comparison share; `samestep compare --help` explains each."""
 
     workload: str
+    model: str | None
     devices: int | None
     steps: int | None
     batch_size: int | None

@@ -14,7 +14,7 @@ from samestep.common.batch import Batch
 from samestep.common.ledger import Exchange, Footprint
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
-from samestep.common.workload.initial import init
+from samestep.common.workload.initial import init, initial_buffers
 from samestep.torch_impl import devices, weights
 from samestep.torch_impl.exchanges import CountExchanges
 from samestep.torch_impl.local_state import build_local_state
@@ -32,7 +32,7 @@ def build_fresh_model(run: Run, device: torch.device) -> nn.Module:
         device: The device to build it on.
     """
     model = build_model(run.workload.model).to(device, getattr(torch, run.dtype))
-    weights.load(model, init(run.workload.model, run.seed))
+    weights.load(model, init(run.workload.model, run.seed), initial_buffers(run.workload.model))
     return model
 
 
@@ -163,8 +163,11 @@ class TrainingProgram:
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Computes logits."""
+        self.parts.bare.eval()
         with torch.no_grad():
-            return self._model(torch.from_numpy(inputs).to(self._device)).cpu().numpy()
+            logits = self._model(torch.from_numpy(inputs).to(self._device)).cpu().numpy()
+        self.parts.bare.train()
+        return logits
 
     def state(self) -> TrainState:
         """Gathers parameters and optimizer state."""

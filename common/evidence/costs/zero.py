@@ -20,7 +20,7 @@ from samestep.common.evidence.costs.data_parallel import DEFAULT_CAPS, bucketed
 from samestep.common.evidence.costs.sizes import MESSAGE_BYTES, holder, merged, sent_bytes, shard_elements
 from samestep.common.ledger import Exchange, Ledger
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import Param, parameters_of
+from samestep.common.workload.models.spec import ModelSpec, Param, parameters_of
 
 _DUMMY_BYTES = 4
 """What a rank without parameters broadcasts: one float32 (torch 2.13)."""
@@ -86,7 +86,7 @@ def _fully_sharded(run: Run, gathers: int, backend: str) -> Ledger:
     """
     model, shards = run.workload.model, run.mesh.axis("shard")
     # What each rank hands over of a block: shards are padded to the size of the first.
-    blocks = [_elements(parameters_of(model, s).values(), shards, 0) * run.item_bytes for s in model.segments()]
+    blocks = [_elements(params.values(), shards, 0) * run.item_bytes for params in gathered_together(model)]
     peak = _peak_gathered([shards * block for block in blocks], freed=gathers == 2, buffered=shards > 1)
     footprints = []
     for rank in range(run.num_devices):
@@ -95,6 +95,14 @@ def _fully_sharded(run: Run, gathers: int, backend: str) -> Ledger:
     taken = _collectives(run, blocks, gathers * run.accumulation_steps)
     sent = sum((sent_bytes(each, ranks, backend) for ranks, each in taken), 0.0)
     return Ledger(tuple(footprints), merged([each for _, each in taken]), sent * run.num_devices)
+
+
+def gathered_together(model: ModelSpec) -> list[dict[str, Param]]:
+    """Lists the parameters of each block, and last those that are in none: they are gathered for the whole step."""
+    blocks = [parameters_of(model, block) for block in model.blocks()]
+    named = {name for block in blocks for name in block}
+    rest = {name: param for name, param in model.params().items() if name not in named}
+    return [block for block in (*blocks, rest) if block]
 
 
 def _elements(params: Iterable[Param], shards: int, shard: int) -> int:

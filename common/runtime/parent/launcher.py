@@ -12,11 +12,12 @@ from typing import Self
 
 from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
 from samestep.common.program import TrainState
-from samestep.common.request import Launch
+from samestep.common.request import Launch, RunConfig
 from samestep.common.run import as_config
 from samestep.common.runtime.directory import open_run, read_losses, refuse_taken, write_error
 from samestep.common.runtime.parent import verdict
 from samestep.common.runtime.parent.curves import Curve, read_curve
+from samestep.common.runtime.parent.describing import describe
 from samestep.common.runtime.parent.fork_client import ForkClient
 from samestep.common.runtime.parent.network import HOST, bypass_proxies, isolate
 from samestep.common.runtime.parent.watch import Progress, Watch
@@ -39,6 +40,7 @@ class Launcher:
         """
         self._worker = worker
         self._servers: dict[tuple[str, int], ForkClient] = {}
+        self._described: dict[tuple[str, str | None, int], str] = {}
         self.last_run: Path | None = None
         self._scratch = tempfile.TemporaryDirectory(prefix="samestep-", ignore_cleanup_errors=True)
 
@@ -156,6 +158,27 @@ class Launcher:
         except SamestepError as error:
             write_error(directory, "parent", error, first=False)
             raise
+
+    def describe(self, config: RunConfig) -> RunConfig:
+        """Has a worker describe the user's model that a request names.
+
+        Args:
+            config: The request; one that names no model is returned as it is.
+
+        Returns:
+            The request with the folder of the description, which is there as long as this launcher.
+
+        Raises:
+            ConfigError: The file, the model or the data are not what they have to be.
+            Unavailable: The framework is not installed.
+            WorkerFailed: The worker died, or took too long.
+        """
+        if config.model is None or config.described is not None:
+            return config
+        key = (config.model, config.data, config.seed)
+        if key not in self._described:
+            self._described[key] = describe(config, Path(self._scratch.name), self._server)
+        return dataclasses.replace(config, described=self._described[key])
 
     def _server(self, framework: str, threads: int) -> ForkClient:
         key = (framework, threads)

@@ -20,9 +20,12 @@ from samestep.common.runtime.process_file import DONE, read_life, read_measured
 from samestep.common.runtime.records import Measured, RunResult
 from samestep.common.runtime.state_file import read_state, remove_state
 from samestep.common.strategy import NoOptions, Run
-from samestep.common.workload.initial import init
+from samestep.common.workload.initial import init, initial_buffers
+from samestep.common.workload.models.own import OwnSpec
 
 ORACLE = "numpy:oracle"
+ONE_DEVICE = {"torch": "single", "tf": "single"}
+"""Framework -> the strategy that is the reference of a user's model, in float64."""
 Replay = Callable[[int], tuple[list[float], TrainState]]
 """Repeats the run up to a step: its losses and its state there."""
 
@@ -45,7 +48,7 @@ def finish(
     result = merge(run, launch, measured, parity)
     write_json(directory / "result.json", result)
     (directory / "error.json").unlink(missing_ok=True)
-    if run.name == ORACLE and launch.needs_state:
+    if run.described() == reference_of(run).described() and launch.needs_state:
         keep_curve(read_curve(directory), run, launch, curve_folder(run, launch, result.dataset_sha256))
     if not launch.keep_state and parity.passed is not False:  # a wrong state is evidence
         remove_state(directory)
@@ -102,8 +105,8 @@ def _judge(
     first, count = measured.first_step, min(len(measured.losses), len(curve.losses))
     wanted = curve.state.params if curve.state.step == run.steps else None
     reached, losses = read_state(directory).params, measured.losses[:count]
-    parity = judge(ORACLE, run.dtype, first, losses, curve.losses[:count], reached, wanted)
-    if parity.passed or replay is None:
+    parity = judge(reference_of(run).name, run.dtype, first, losses, curve.losses[:count], reached, wanted)
+    if parity.passed or replay is None or isinstance(run.workload.model, OwnSpec):
         return parity
     diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
     bad = run.steps - 1 if parity.first_bad_step is None else parity.first_bad_step
@@ -112,8 +115,8 @@ def _judge(
 
 
 def _why_not_judged(run: Run, launch: Launch) -> str:
-    if run.name == ORACLE:
-        return "the oracle is the reference"
+    if run.described() == reference_of(run).described():
+        return "the oracle is the reference" if run.name == ORACLE else f"{run.name} in float64 is the reference"
     if run.strategy.compiled_cores(run.options):
         return "compiled, not trained"
     if launch.parity is False:
@@ -126,15 +129,22 @@ def _why_not_judged(run: Run, launch: Launch) -> str:
 def _reference(run: Run, launch: Launch, measured: Measured, seconds: float, oracle: Oracle) -> Curve:
     """The oracle's curve: to the run's end with `--parity`, otherwise as far as the run's own time allows."""
     patient = dataclasses.replace(launch, out=None, timeout_seconds=max(launch.timeout_seconds, 60.0))
-    return reach_curve(oracle_of(run), patient, measured, math.inf if launch.parity else seconds, oracle)
+    return reach_curve(reference_of(run), patient, measured, math.inf if launch.parity else seconds, oracle)
 
 
-def oracle_of(run: Run) -> Run:
-    """The oracle's run of the same steps. What distinguishes two of them decides the oracle's numbers."""
+def reference_of(run: Run) -> Run:
+    """The reference's run of the same steps: the oracle's, or of a user's model its own on one device in float64.
+
+    What distinguishes two of them decides the reference's numbers.
+    """
+    framework, strategy = "numpy", "oracle"
+    if isinstance(run.workload.model, OwnSpec):
+        framework = run.workload.model.described.framework
+        strategy = ONE_DEVICE[framework]
     return dataclasses.replace(
         run,
-        framework="numpy",
-        strategy=strategy_info("numpy", "oracle"),
+        framework=framework,
+        strategy=strategy_info(framework, strategy),
         mesh=Mesh((("data", 1),)),
         dtype="float64",
         threads=1,
@@ -152,4 +162,5 @@ def initial_state(run: Run, launch: Launch) -> TrainState:
     if launch.start_from is not None:
         return read_state(Path(launch.start_from))
     params = init(run.workload.model, run.seed)
-    return TrainState(0, params, {slot: {n: v * 0 for n, v in params.items()} for slot in run.optimizer.slots})
+    slots = {slot: {n: v * 0 for n, v in params.items()} for slot in run.optimizer.slots}
+    return TrainState(0, params, slots, initial_buffers(run.workload.model))

@@ -47,11 +47,13 @@ class Segment:
         name: The path of the segment, which is the prefix of its parameters' names.
         flops: Multiplications and additions of its forward pass, per example.
         outputs: The shape of what it hands to the next segment, per example, in the neutral layout.
+        parameters: The names of its parameters, if they are not simply those below its path.
     """
 
     name: str
     flops: int
     outputs: tuple[int, ...] = ()
+    parameters: tuple[str, ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +111,9 @@ class ModelSpec(Protocol):
 
     def segments(self) -> tuple[Segment, ...]:
         """Its smallest pieces, in order."""
+
+    def blocks(self) -> tuple[Segment, ...]:
+        """What fully sharded data parallelism gathers together; the segments, of our own models."""
 
     def inputs(self) -> ArraySpec:
         """What one example's inputs look like."""
@@ -181,5 +186,6 @@ def layer(name: str) -> str:
 
 def parameters_of(model: ModelSpec, *segments: Segment) -> dict[str, Param]:
     """The parameters of some segments, by name."""
-    paths = tuple(f"{segment.name}/" for segment in segments)
-    return {name: param for name, param in model.params().items() if name.startswith(paths)}
+    listed = {name for segment in segments for name in segment.parameters or ()}
+    paths = tuple(f"{segment.name}/" for segment in segments if segment.parameters is None)
+    return {name: param for name, param in model.params().items() if name in listed or name.startswith(paths)}

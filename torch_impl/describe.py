@@ -1,0 +1,191 @@
+"""Builds the user's model once and writes down what every process of every strategy has to know of it."""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from samestep.common.errors import ConfigError, unknown
+from samestep.common.workload.data.dataset import Split
+from samestep.common.workload.declared import FRAMEWORK_MODULES, LOSSES, METRICS, Model, load_model
+from samestep.common.workload.models.own import Description, write_description
+from samestep.common.workload.models.spec import ArraySpec, Param, Role, Segment
+from samestep.torch_impl import weights
+from samestep.torch_impl.models.own import build_declared, call_user, find_segments
+
+EXAMPLES = 2
+"""How many examples the forward pass is tried with."""
+_ROLES: Mapping[str, Role] = {"kernel": "kernel", "table": "table", "scale": "scale", "bias": "bias"}
+_SAME = 1e-9
+"""How far segments may be from the model in float64, relative; they are the same operations."""
+
+
+def describe(folder: Path, source: str, split: Split, seed: int) -> None:
+    """Describes a model.
+
+    Args:
+        folder: Where the description goes.
+        source: FILE.py:NAME, absolute.
+        split: The data.
+        seed: Under which the initial weights are drawn.
+
+    Raises:
+        ConfigError: The file, the model or the data are not what they have to be; the message says what to change.
+    """
+    model = load_model(source, "torch")
+    if model.torch is None:
+        raise ConfigError(f"--model {source} has no model for torch; add `torch=` to its samestep.Model.")
+    torch.manual_seed(seed)
+    module = build_declared(model, source).double()
+    inputs, targets = (torch.from_numpy(array[:EXAMPLES].copy()) for array in (split.train_inputs, split.train_targets))
+    outputs, flops = _try_forward(module, inputs, source)
+    loss, classes = _check_loss(model, outputs, targets, source)
+    named = weights.named_weights(module)
+    initial = {f"params/{name}": weight.to_neutral(weight.parameter) for name, weight in named.items()}
+    buffers = {name: buffer for name, buffer in weights.named_buffers(module).items()}
+    initial |= {f"buffers/{name}": buffer.detach().numpy().copy() for name, buffer in buffers.items()}
+    description = Description(
+        source=source,
+        framework="torch",
+        frameworks=tuple(name for name in FRAMEWORK_MODULES if model.builder(name) is not None),
+        loss=loss,
+        metric=model.metric or METRICS.get(loss, "loss"),
+        params={name: Param(initial[f"params/{name}"].shape, _role(name)) for name in named},
+        segments=_segments(model, module, inputs, outputs, flops, source),
+        blocks=tuple(_blocks(model, module, source)),
+        inputs=_array(split.train_inputs, split.test_inputs),
+        targets=ArraySpec(split.train_targets.shape[1:], classes),
+        buffers={name: tuple(buffer.shape) for name, buffer in buffers.items()},
+        batch_norms=tuple(
+            name for name, each in module.named_modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)
+        ),
+        randoms=_randoms(module, inputs),
+        seed=seed,
+    )
+    rounded = {name: value.astype(np.float32).astype(np.float64) for name, value in initial.items()}
+    write_description(folder, description, rounded)
+
+
+def _try_forward(module: nn.Module, inputs: torch.Tensor, source: str) -> tuple[torch.Tensor, int]:
+    """Computes the outputs of some examples; returns them with the FLOPs of one example."""
+    module.eval()
+    counter = FlopCounterMode(display=False)
+    with torch.no_grad(), counter:
+        outputs = call_user(module, source, f"the forward pass of {inputs.dtype} {list(inputs.shape)}", inputs)
+    assert isinstance(outputs, torch.Tensor)
+    return outputs, counter.get_total_flops() // len(inputs)
+
+
+def _check_loss(model: Model, outputs: torch.Tensor, targets: torch.Tensor, source: str) -> tuple[str, int | None]:
+    """Refuses outputs that the loss cannot take; returns the loss's name, and the number of classes if there are any."""
+    got, wanted = list(outputs.shape), list(targets.shape)
+    if isinstance(model.loss, Mapping):
+        if "torch" not in model.loss:
+            raise ConfigError(f"--model {source}: loss has no function for torch; it has {', '.join(model.loss)}.")
+        each = call_user(model.loss["torch"], source, "the loss", outputs, targets)
+        if not isinstance(each, torch.Tensor) or list(each.shape) != wanted:
+            raise ConfigError(
+                f"--model {source}: the loss returns {getattr(each, 'shape', each)}, not one loss for each target {wanted}."
+            )
+        return "own", None if targets.is_floating_point() else 2**31 - 1
+    if model.loss not in LOSSES:
+        raise unknown("loss", str(model.loss), LOSSES, f"It is given in {source}.")
+    if model.loss == "cross_entropy":
+        if targets.is_floating_point() or got[:-1] != wanted:
+            raise ConfigError(
+                f"--model {source}: cross_entropy takes outputs [..., classes] and whole targets [...]; the model makes {got} "
+                f"of {len(targets)} examples, the targets are {targets.dtype} {wanted}."
+            )
+        return model.loss, got[-1]
+    if got != wanted:
+        raise ConfigError(
+            f"--model {source}: {model.loss} takes outputs shaped like the targets; the model makes {got}, the targets are {wanted}."
+        )
+    return model.loss, 2 if model.loss == "binary_cross_entropy" else None
+
+
+def _array(train: np.ndarray, test: np.ndarray) -> ArraySpec:
+    ids = None if train.dtype.kind == "f" else int(max(train.max(), test.max())) + 1
+    return ArraySpec(train.shape[1:], ids)
+
+
+def _role(name: str) -> Role:
+    return _ROLES.get(name.rpartition("/")[2], "kernel")
+
+
+def _segments(
+    model: Model, module: nn.Module, inputs: torch.Tensor, outputs: torch.Tensor, flops: int, source: str
+) -> tuple[Segment, ...]:
+    """Describes the segments, each with its FLOPs and outputs; refuses some that are not the model."""
+    names = tuple(weights.named_weights(module))
+    functions = find_segments(model, module, source)
+    if not functions:
+        return (Segment("", flops, tuple(outputs.shape[1:]), names),)
+    found, x = [], inputs
+    for name, function in functions.items():
+        counter = FlopCounterMode(display=False)
+        with torch.no_grad(), counter:
+            result = call_user(function, source, f"segment '{name}'", x)
+        assert isinstance(result, torch.Tensor)
+        x = result
+        own = tuple(n for n in names if n.startswith(tuple(f"{path}/" for path in name.split("+"))))
+        found.append(Segment(name, counter.get_total_flops() // len(inputs), tuple(x.shape[1:]), own))
+    if x.shape != outputs.shape or not torch.allclose(x, outputs, rtol=_SAME, atol=_SAME):
+        apart = "another shape" if x.shape != outputs.shape else f"off by {(x - outputs).abs().max():.1e}"
+        raise ConfigError(
+            f"--model {source}: one after the other, the segments are not the forward pass: their result is {apart}."
+        )
+    if lost := [name for name in names if not any(name in each.parameters or () for each in found)]:
+        raise ConfigError(
+            f"--model {source}: no segment is named after the module of {lost[0]}; name each by the paths of its modules, "
+            f"joined by +, as in 'tokens+positions'."
+        )
+    return tuple(found)
+
+
+def _blocks(model: Model, module: nn.Module, source: str) -> Iterator[Segment]:
+    """Finds what is gathered together: as the file says, or the members of the outermost lists of like modules."""
+    paths = model.blocks
+    if paths is None:
+        paths = _members(module)
+    modules = dict(module.named_modules())
+    names = tuple(weights.named_weights(module))
+    for path in paths:
+        if path not in modules:
+            raise unknown("block", path, modules, f"It is given in {source}.")
+        prefix = path.replace(".", "/")
+        yield Segment(prefix, 0, (), tuple(name for name in names if name.startswith(f"{prefix}/")))
+
+
+def _members(module: nn.Module) -> list[str]:
+    found: list[str] = []
+    for path, each in module.named_modules():
+        inside = any(path.startswith(f"{outer}.") for outer in found)
+        if isinstance(each, nn.ModuleList | nn.Sequential) and len(each) > 1 and not inside and _are_alike(list(each)):
+            found += [f"{path}.{name}".lstrip(".") for name, _ in each.named_children()]
+    return found
+
+
+def _are_alike(modules: list[nn.Module]) -> bool:
+    shapes = [[(name, tuple(p.shape)) for name, p in each.named_parameters()] for each in modules]
+    return bool(shapes[0]) and all(one == other for one, other in itertools.pairwise(shapes))
+
+
+def _randoms(module: nn.Module, inputs: torch.Tensor) -> tuple[str, ...]:
+    """The layers that draw random numbers: there are some if two forward passes in training differ."""
+    module.train()
+    with torch.no_grad():
+        kept = [buffer.clone() for buffer in module.buffers()]
+        once, again = module(inputs), module(inputs)
+        for buffer, value in zip(module.buffers(), kept, strict=True):
+            buffer.copy_(value)
+    if torch.equal(once, again):
+        return ()
+    named = [
+        name for name, each in module.named_modules() if isinstance(each, nn.modules.dropout._DropoutNd) and each.p > 0
+    ]
+    return tuple(named) or ("its forward pass",)
