@@ -22,7 +22,8 @@ def main(arguments: Sequence[str]) -> int:
     config = parse_run(arguments, "samestep run")
     from samestep.common.run import parse  # here, like the next ones: --help imports no NumPy
     from samestep.common.runtime.parent.check import check_launch
-    from samestep.common.runtime.parent.launcher import Launcher, prepare
+    from samestep.common.runtime.parent.launcher import Launcher
+    from samestep.common.runtime.parent.prepare import prepare
     from samestep.common.runtime.parent.verdict import raise_if_missed
     from samestep.experiments.progress import show_progress
     from samestep.experiments.tables import report

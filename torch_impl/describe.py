@@ -46,7 +46,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     loss, classes = _check_loss(model, outputs, targets, source)
     named = weights.named_weights(module)
     initial = {f"params/{name}": weight.to_neutral(weight.parameter) for name, weight in named.items()}
-    buffers = {name: buffer for name, buffer in weights.named_buffers(module).items()}
+    buffers = weights.named_buffers(module)
     initial |= {f"buffers/{name}": buffer.detach().numpy().copy() for name, buffer in buffers.items()}
     description = Description(
         source=source,
@@ -103,7 +103,8 @@ def _check_loss(model: Model, outputs: torch.Tensor, targets: torch.Tensor, sour
         return model.loss, got[-1]
     if got != wanted:
         raise ConfigError(
-            f"--model {source}: {model.loss} takes outputs shaped like the targets; the model makes {got}, the targets are {wanted}."
+            f"--model {source}: {model.loss} takes outputs shaped like the targets; the model makes {got}, the targets are "
+            f"{wanted}."
         )
     return model.loss, 2 if model.loss == "binary_cross_entropy" else None
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import datetime
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -10,16 +9,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
+from samestep.common.errors import SamestepError, WorkerFailed
 from samestep.common.program import TrainState
 from samestep.common.request import Launch, RunConfig
 from samestep.common.run import as_config
-from samestep.common.runtime.directory import open_run, read_losses, refuse_taken, write_error
+from samestep.common.runtime.directory import open_run, read_losses, write_error
 from samestep.common.runtime.parent import verdict
 from samestep.common.runtime.parent.curves import Curve, read_curve
 from samestep.common.runtime.parent.describing import describe
 from samestep.common.runtime.parent.fork_client import ForkClient
 from samestep.common.runtime.parent.network import HOST, bypass_proxies, isolate
+from samestep.common.runtime.parent.prepare import prepare
 from samestep.common.runtime.parent.watch import Progress, Watch
 from samestep.common.runtime.records import Measured, RunResult, adapter
 from samestep.common.runtime.state_file import read_state, write_state
@@ -213,37 +213,6 @@ class Launcher:
 def _interrupted(directory: Path, interrupt: KeyboardInterrupt) -> WorkerFailed:
     by = f" by {interrupt}" if interrupt.args else ""
     return WorkerFailed(f"the run in {directory} was interrupted{by}")
-
-
-def prepare(run: Run, launch: Launch) -> Path:
-    """Makes the directory of a run and writes `config.json`.
-
-    Args:
-        run: The run.
-        launch: Names the directory, or leaves it to us.
-
-    Raises:
-        ConfigError: `--out` already holds a run, or cannot be written.
-    """
-    if launch.out is None:
-        stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-        name = f"{stamp}-{run.framework}-{run.strategy.name}-{run.workload.name.partition('+')[0]}"
-        path = _fresh(Path("runs") / name)
-    else:
-        path = Path(launch.out)
-    try:
-        refuse_taken(path)
-        return open_run(path, as_config(run, launch))
-    except OSError as error:
-        raise ConfigError(f"--out {path} cannot be written ({error.strerror}); name another directory.") from None
-
-
-def _fresh(path: Path) -> Path:
-    candidate, number = path, 1
-    while candidate.exists():
-        number += 1
-        candidate = path.with_name(f"{path.name}-{number}")
-    return candidate
 
 
 def finish_alone(directory: Path, run: Run, launch: Launch) -> None:

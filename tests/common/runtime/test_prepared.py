@@ -10,7 +10,7 @@ import pytest
 
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
-from samestep.common.runtime.parent.launcher import prepare
+from samestep.common.runtime.parent.prepare import prepare
 from samestep.common.runtime.worker import worker
 
 DDP = RunConfig(strategy="ddp", devices=2, workload="digits-mlp+width=32", batch_size=48, steps=3)
