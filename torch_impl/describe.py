@@ -11,15 +11,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.workload.data.dataset import Split
-from samestep.common.workload.declared import FRAMEWORK_MODULES, LOSSES, METRICS, Model, load_model
-from samestep.common.workload.models.own import Description, write_description
-from samestep.common.workload.models.spec import ArraySpec, Param, Role, Segment
+from samestep.common.workload.declared import Model, call_user, load_model
+from samestep.common.workload.models.describing import EXAMPLES, Found, LossOfEach, write_found
+from samestep.common.workload.models.spec import Segment
 from samestep.torch_impl import weights
 from samestep.torch_impl.models.own import build_declared, call_user, find_segments
 
-EXAMPLES = 2
-"""How many examples the forward pass is tried with."""
-_ROLES: Mapping[str, Role] = {"kernel": "kernel", "table": "table", "scale": "scale", "bias": "bias"}
 _SAME = 1e-9
 """How far segments may be from the model in float64, relative; they are the same operations."""
 
@@ -43,31 +40,26 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     module = build_declared(model, source).double()
     inputs, targets = (torch.from_numpy(array[:EXAMPLES].copy()) for array in (split.train_inputs, split.train_targets))
     outputs, flops = _try_forward(module, inputs, source)
-    loss, classes = _check_loss(model, outputs, targets, source)
-    named = weights.named_weights(module)
-    initial = {f"params/{name}": weight.to_neutral(weight.parameter) for name, weight in named.items()}
-    buffers = weights.named_buffers(module)
-    initial |= {f"buffers/{name}": buffer.detach().numpy().copy() for name, buffer in buffers.items()}
-    description = Description(
-        source=source,
-        framework="torch",
-        frameworks=tuple(name for name in FRAMEWORK_MODULES if model.builder(name) is not None),
-        loss=loss,
-        metric=model.metric or METRICS.get(loss, "loss"),
-        params={name: Param(initial[f"params/{name}"].shape, _role(name)) for name in named},
+    found = Found(
+        outputs=outputs.numpy(),
+        loss_of_each=_loss_of_each(model, outputs, targets, source),
+        params={name: weight.to_neutral(weight.parameter) for name, weight in weights.named_weights(module).items()},
+        buffers={name: buffer.detach().numpy().copy() for name, buffer in weights.named_buffers(module).items()},
         segments=_segments(model, module, inputs, outputs, flops, source),
         blocks=tuple(_blocks(model, module, source)),
-        inputs=_array(split.train_inputs, split.test_inputs),
-        targets=ArraySpec(split.train_targets.shape[1:], classes),
-        buffers={name: tuple(buffer.shape) for name, buffer in buffers.items()},
         batch_norms=tuple(
             name for name, each in module.named_modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)
         ),
         randoms=_randoms(module, inputs),
-        seed=seed,
     )
-    rounded = {name: value.astype(np.float32).astype(np.float64) for name, value in initial.items()}
-    write_description(folder, description, rounded)
+    write_found(folder, model, source, "torch", split, seed, found)
+
+
+def _loss_of_each(model: Model, outputs: torch.Tensor, targets: torch.Tensor, source: str) -> LossOfEach | None:
+    if not isinstance(model.loss, Mapping) or "torch" not in model.loss:
+        return None
+    function = model.loss["torch"]
+    return lambda: np.asarray(call_user(function, source, "the loss", outputs, targets))
 
 
 def _try_forward(module: nn.Module, inputs: torch.Tensor, source: str) -> tuple[torch.Tensor, int]:
@@ -78,44 +70,6 @@ def _try_forward(module: nn.Module, inputs: torch.Tensor, source: str) -> tuple[
         outputs = call_user(module, source, f"the forward pass of {inputs.dtype} {list(inputs.shape)}", inputs)
     assert isinstance(outputs, torch.Tensor)
     return outputs, counter.get_total_flops() // len(inputs)
-
-
-def _check_loss(model: Model, outputs: torch.Tensor, targets: torch.Tensor, source: str) -> tuple[str, int | None]:
-    """Refuses outputs that the loss cannot take; returns the loss's name, and the number of classes if there are any."""
-    got, wanted = list(outputs.shape), list(targets.shape)
-    if isinstance(model.loss, Mapping):
-        if "torch" not in model.loss:
-            raise ConfigError(f"--model {source}: loss has no function for torch; it has {', '.join(model.loss)}.")
-        each = call_user(model.loss["torch"], source, "the loss", outputs, targets)
-        if not isinstance(each, torch.Tensor) or list(each.shape) != wanted:
-            raise ConfigError(
-                f"--model {source}: the loss returns {getattr(each, 'shape', each)}, not one loss for each target {wanted}."
-            )
-        return "own", None if targets.is_floating_point() else 2**31 - 1
-    if model.loss not in LOSSES:
-        raise unknown("loss", str(model.loss), LOSSES, f"It is given in {source}.")
-    if model.loss == "cross_entropy":
-        if targets.is_floating_point() or got[:-1] != wanted:
-            raise ConfigError(
-                f"--model {source}: cross_entropy takes outputs [..., classes] and whole targets [...]; the model makes {got} "
-                f"of {len(targets)} examples, the targets are {targets.dtype} {wanted}."
-            )
-        return model.loss, got[-1]
-    if got != wanted:
-        raise ConfigError(
-            f"--model {source}: {model.loss} takes outputs shaped like the targets; the model makes {got}, the targets are "
-            f"{wanted}."
-        )
-    return model.loss, 2 if model.loss == "binary_cross_entropy" else None
-
-
-def _array(train: np.ndarray, test: np.ndarray) -> ArraySpec:
-    ids = None if train.dtype.kind == "f" else int(max(train.max(), test.max())) + 1
-    return ArraySpec(train.shape[1:], ids)
-
-
-def _role(name: str) -> Role:
-    return _ROLES.get(name.rpartition("/")[2], "kernel")
 
 
 def _segments(

@@ -148,3 +148,22 @@ def own_lines(error: BaseException, path: str) -> str:
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}" + (
         f" ({where})" if where else ""
     )
+
+
+def call_user(function: Callable[..., object], source: str, what: str, *arguments: object) -> object:
+    """Calls the user's code, whose errors are theirs.
+
+    Args:
+        function: Of the user's file.
+        source: Where it is declared, for messages.
+        what: What it is, in words.
+        *arguments: Of the call.
+
+    Raises:
+        ConfigError: It raised.
+    """
+    try:
+        return function(*arguments)
+    except Exception as error:
+        path, _ = split_source(source)
+        raise ConfigError(f"--model {source}: {what} failed: {own_lines(error, str(path.resolve()))}") from error

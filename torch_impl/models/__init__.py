@@ -4,6 +4,7 @@ from typing import cast
 
 from torch import nn
 
+from samestep.common.workload.models.describing import OWN_LOSS
 from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.torch_impl.models.cnn import BabyCNN
@@ -34,4 +35,4 @@ def segment_functions(spec: ModelSpec, model: nn.Module) -> dict[str, SegmentFun
 
 def summed_loss(spec: ModelSpec) -> Loss:
     """The loss of a model, summed over every target."""
-    return own_loss(spec) if isinstance(spec, OwnSpec) and spec.loss == "own" else LOSSES[spec.loss]
+    return own_loss(spec) if isinstance(spec, OwnSpec) and spec.loss == OWN_LOSS else LOSSES[spec.loss]

@@ -2,13 +2,12 @@
 
 import functools
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import torch
 from torch import nn
 
 from samestep.common.errors import ConfigError
-from samestep.common.workload.declared import Model, load_model, own_lines, split_source
+from samestep.common.workload.declared import Model, call_user, load_model
 from samestep.common.workload.models.own import OwnSpec
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 
@@ -47,25 +46,6 @@ def build_declared(model: Model, source: str) -> nn.Module:
         )
     built.register_forward_hook(_keep_outputs)
     return built
-
-
-def call_user(function: Callable[..., object], source: str, what: str, *arguments: object) -> object:
-    """Calls the user's code, whose errors are theirs.
-
-    Args:
-        function: Of the user's file.
-        source: Where it is declared, for messages.
-        what: What it is, in words.
-        *arguments: Of the call.
-
-    Raises:
-        ConfigError: It raised.
-    """
-    try:
-        return function(*arguments)
-    except Exception as error:
-        path, _ = split_source(source)
-        raise ConfigError(f"--model {source}: {what} failed: {own_lines(error, str(path.resolve()))}") from error
 
 
 def _keep_outputs(module: nn.Module, inputs: object, outputs: object) -> torch.Tensor:
@@ -124,8 +104,3 @@ def own_loss(spec: OwnSpec) -> Callable[[torch.Tensor, torch.Tensor], torch.Tens
     assert isinstance(given, Mapping)
     function = given["torch"]
     return lambda outputs, targets: function(outputs, targets).sum()
-
-
-def source_folder(spec: OwnSpec) -> Path:
-    """The folder of the user's file."""
-    return split_source(spec.described.source)[0].parent
