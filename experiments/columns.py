@@ -99,7 +99,7 @@ def columns(
         Column(
             "same step",
             lambda row: row[1] if isinstance(row, tuple) else same_step(row),
-            "whether the loss is the oracle's at every step that was judged",
+            "whether the loss is the reference's at every step that was judged",
         ),
         Column("examples/s", _of_a_step(_median), "the median of the run's timed windows"),
         Column(

@@ -15,8 +15,9 @@ from samestep.common.workload.declared import Model, call_user, load_model
 from samestep.common.workload.models.describing import EXAMPLES, Found, LossOfEach, write_found
 from samestep.common.workload.models.spec import Segment
 from samestep.torch_impl import weights
-from samestep.torch_impl.models.own import build_declared, call_user, find_segments
+from samestep.torch_impl.models.own import build_declared, find_segments
 
+PLANS = ("column", "row")
 _SAME = 1e-9
 """How far segments may be from the model in float64, relative; they are the same operations."""
 
@@ -44,6 +45,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         outputs=outputs.numpy(),
         loss_of_each=_loss_of_each(model, outputs, targets, source),
         params={name: weight.to_neutral(weight.parameter) for name, weight in weights.named_weights(module).items()},
+        splits=_splits(model, module, source),
         buffers={name: buffer.detach().numpy().copy() for name, buffer in weights.named_buffers(module).items()},
         segments=_segments(model, module, inputs, outputs, flops, source),
         blocks=tuple(_blocks(model, module, source)),
@@ -100,6 +102,30 @@ def _segments(
             f"joined by +, as in 'tokens+positions'."
         )
     return tuple(found)
+
+
+def _splits(model: Model, module: nn.Module, source: str) -> dict[str, int]:
+    """The axis along which each parameter of the tensor plan is cut, by neutral name.
+
+    Raises:
+        ConfigError: The plan names no linear layer, or another way to cut one.
+    """
+    linear = [path for path, each in module.named_modules() if isinstance(each, nn.Linear)]
+    splits: dict[str, int] = {}
+    for pattern, way in model.tensor_plan.items():
+        if way not in PLANS:
+            raise unknown("way to cut a layer", way, PLANS, f"The tensor_plan of {source} gives it to {pattern}.")
+        parts = pattern.split(".")
+        paths = [path for path in linear if _matches(path.split("."), parts)]
+        if not paths:
+            raise unknown("linear layer", pattern, linear, f"The tensor_plan of {source} names it.")
+        for name in (path.replace(".", "/") for path in paths):
+            splits |= {f"{name}/kernel": 1, f"{name}/bias": 0} if way == "column" else {f"{name}/kernel": 0}
+    return splits
+
+
+def _matches(path: list[str], parts: list[str]) -> bool:
+    return len(path) == len(parts) and all(part in ("*", own) for own, part in zip(path, parts, strict=True))
 
 
 def _blocks(model: Model, module: nn.Module, source: str) -> Iterator[Segment]:

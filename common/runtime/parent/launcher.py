@@ -40,7 +40,7 @@ class Launcher:
         """
         self._worker = worker
         self._servers: dict[tuple[str, int], ForkClient] = {}
-        self._described: dict[tuple[str, str | None, int], str] = {}
+        self._described: dict[tuple[str, str, str | None, int], str] = {}
         self.last_run: Path | None = None
         self._scratch = tempfile.TemporaryDirectory(prefix="samestep-", ignore_cleanup_errors=True)
 
@@ -175,7 +175,7 @@ class Launcher:
         """
         if config.model is None or config.described is not None:
             return config
-        key = (config.model, config.data, config.seed)
+        key = (config.framework, config.model, config.data, config.seed)
         if key not in self._described:
             self._described[key] = describe(config, Path(self._scratch.name), self._server)
         return dataclasses.replace(config, described=self._described[key])

@@ -31,6 +31,7 @@ class Found:
         params: The initial weights by neutral name, in order.
         buffers: The initial buffers.
         segments: As in `Description`.
+        splits: The axis along which tensor parallelism cuts a parameter, by neutral name.
         blocks: Likewise.
         batch_norms: Likewise.
         randoms: Likewise.
@@ -41,6 +42,7 @@ class Found:
     params: Mapping[str, np.ndarray]
     buffers: Mapping[str, np.ndarray]
     segments: tuple[Segment, ...]
+    splits: Mapping[str, int] = dataclasses.field(default_factory=dict)
     blocks: tuple[Segment, ...] = ()
     batch_norms: tuple[str, ...] = ()
     randoms: tuple[str, ...] = ()
@@ -68,7 +70,9 @@ def write_found(folder: Path, model: Model, source: str, framework: str, split: 
         frameworks=tuple(name for name in FRAMEWORK_MODULES if model.builder(name) is not None),
         loss=loss,
         metric=model.metric or METRICS.get(loss, "loss"),
-        params={name: Param(value.shape, _role(name)) for name, value in found.params.items()},
+        params={
+            name: Param(value.shape, _role(name), split=found.splits.get(name)) for name, value in found.params.items()
+        },
         segments=found.segments,
         blocks=found.blocks,
         inputs=_array(split.train_inputs, split.test_inputs),
