@@ -78,10 +78,10 @@ def _segments(
     model: Model, module: nn.Module, inputs: torch.Tensor, outputs: torch.Tensor, flops: int, source: str
 ) -> tuple[Segment, ...]:
     """Describes the segments, each with its FLOPs and outputs; refuses some that are not the model."""
-    names = tuple(weights.named_weights(module))
+    named = weights.named_weights(module)
     functions = find_segments(model, module, source)
     if not functions:
-        return (Segment("", flops, tuple(outputs.shape[1:]), names),)
+        return (Segment("", flops, tuple(outputs.shape[1:]), tuple(named)),)
     found, x = [], inputs
     for name, function in functions.items():
         counter = FlopCounterMode(display=False)
@@ -89,19 +89,27 @@ def _segments(
             result = call_user(function, source, f"segment '{name}'", x)
         assert isinstance(result, torch.Tensor)
         x = result
-        own = tuple(n for n in names if n.startswith(tuple(f"{path}/" for path in name.split("+"))))
-        found.append(Segment(name, counter.get_total_flops() // len(inputs), tuple(x.shape[1:]), own))
+        own = {id(p) for path in name.split("+") for p in _submodule(module, path, name, source).parameters()}
+        held = tuple(n for n, weight in named.items() if id(weight.parameter) in own)
+        found.append(Segment(name, counter.get_total_flops() // len(inputs), tuple(x.shape[1:]), held))
     if x.shape != outputs.shape or not torch.allclose(x, outputs, rtol=_SAME, atol=_SAME):
         apart = "another shape" if x.shape != outputs.shape else f"off by {(x - outputs).abs().max():.1e}"
         raise ConfigError(
             f"--model {source}: one after the other, the segments are not the forward pass: their result is {apart}."
         )
-    if lost := [name for name in names if not any(name in each.parameters or () for each in found)]:
+    if lost := [name for name in named if not any(name in each.parameters or () for each in found)]:
         raise ConfigError(
             f"--model {source}: no segment is named after the module of {lost[0]}; name each by the paths of its modules, "
             f"joined by +, as in 'tokens+positions'."
         )
     return tuple(found)
+
+
+def _submodule(module: nn.Module, path: str, segment: str, source: str) -> nn.Module:
+    paths = [name.replace(".", "/") for name, _ in module.named_modules() if name]
+    if path not in paths:
+        raise unknown(f"module in the segment '{segment}'", path, paths, f"The segments of {source} name it.")
+    return module.get_submodule(path.replace("/", "."))
 
 
 def _splits(model: Model, module: nn.Module, source: str) -> dict[str, int]:

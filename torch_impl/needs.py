@@ -30,8 +30,16 @@ def check_stages(run: Run, stages_per_rank: int = 1) -> None:
     segments, model = run.workload.model.segments(), run.workload.model
     if isinstance(model, OwnSpec) and len(segments) == 1:
         raise ConfigError(
-            f"{run.name} splits a model by its segments, and {run.workload.name} has one; add `segments={{'torch': function}}` to "
-            f"its samestep.Model, where function(model) returns the forward pass as functions by module path."
+            f"{run.name} splits a model by its segments, and {run.workload.name} has one; add `segments={{'torch': function}}` "
+            f"to its samestep.Model, where function(model) returns the forward pass as functions by module path."
+        )
+    users: dict[str, list[str]] = {}
+    for name, segment in ((name, segment.name) for segment in segments for name in segment.parameters or ()):
+        users.setdefault(name, []).append(segment)
+    if shared := next((name for name, names in users.items() if len(names) > 1), None):
+        raise ConfigError(
+            f"{shared} is tied: the segments {' and '.join(users[shared])} both use it, and each rank of {run.name} would train "
+            f"a half of its own; untie it, or choose a row that keeps the model whole, as torch:fsdp."
         )
     num_stages = run.mesh.axis("pipe") * stages_per_rank
     if num_stages > len(segments):
@@ -112,12 +120,13 @@ def check_tensor_plan(run: Run) -> None:
         ConfigError: It does not, or it is given what only our own models can do.
     """
     model = run.workload.model
-    if isinstance(model, OwnSpec) and run.mesh.axis("tensor") > 1:
-        if all(param.split is None for param in model.params().values()):
-            raise ConfigError(
-                f"{run.name} cuts layers in pairs, and {run.workload.name} does not say which; add `tensor_plan={{'blocks.*.up': "
-                f"'column', 'blocks.*.down': 'row'}}` to its samestep.Model, with the paths of its linear layers."
-            )
+    if not isinstance(model, OwnSpec) or run.mesh.axis("tensor") == 1:
+        return
+    if all(param.split is None for param in model.params().values()):
+        raise ConfigError(
+            f"{run.name} cuts layers in pairs, and {run.workload.name} does not say which; add `tensor_plan={{'blocks.*.up': "
+            f"'column', 'blocks.*.down': 'row'}}` to its samestep.Model, with the paths of its linear layers."
+        )
 
 
 def check_three_dimensions(run: Run[PipelineOptions]) -> None:

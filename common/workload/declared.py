@@ -144,10 +144,9 @@ def own_lines(error: BaseException, path: str) -> str:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(folder)]
     where = " < ".join(f"{Path(f.filename).name}:{f.lineno} `{f.line}`" for f in reversed(frames))
     if isinstance(error, SyntaxError) and error.filename == path:
-        where = f"{Path(path).name}:{error.lineno} `{(error.text or '').strip()}`"
-    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}" + (
-        f" ({where})" if where else ""
-    )
+        return f"SyntaxError: {error.msg} ({Path(path).name}:{error.lineno} `{(error.text or '').strip()}`)"
+    first = (str(error).splitlines() or [""])[0]
+    return f"{type(error).__name__}: {first}" + (f" ({where})" if where else "")
 
 
 def call_user(function: Callable[..., object], source: str, what: str, *arguments: object) -> object:

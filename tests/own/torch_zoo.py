@@ -134,6 +134,7 @@ SPLIT_GPT = samestep.Model(
     segments={"torch": gpt_segments},
     tensor_plan={"blocks.*.up": "column", "blocks.*.down": "row"},
 )
+TIED_GPT = samestep.Model(torch=gpt, segments={"torch": gpt_segments})
 LSTM = samestep.Model(torch=lstm)
 REGRESSION = samestep.Model(torch=regression, loss="mean_squared_error")
 HUBER = samestep.Model(torch=regression, loss={"torch": huber}, metric="root_mean_squared_error")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from samestep.common.errors import ConfigError
-from samestep.common.request import RunConfig, launch_of
+from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
@@ -25,7 +25,7 @@ DATA = {
 
 
 def own(model: str) -> dict[str, str]:
-    return {"model": f"{ZOO}:{model}", "data": f"{ZOO}:{DATA[model]}"}
+    return {"model": f"{ZOO}:{model}", "data": f"{ZOO}:{DATA.get(model, 'tokens')}"}
 
 
 def check(result: RunResult, cell: str) -> None:
@@ -70,8 +70,7 @@ def test_a_resnet_on_one_device(run_cell: RunCell) -> None:
 
 def told(launcher: Launcher, cell: str, **fields: object) -> str:
     with pytest.raises(ConfigError) as caught:
-        config = launcher.describe(apply_cell(cell, RunConfig(**{"devices": 2, "batch_size": 48, **fields})))
-        parse(config), launch_of(config)
+        parse(launcher.describe(apply_cell(cell, RunConfig(**{"devices": 2, "batch_size": 48, **fields}))))
     return str(caught.value)
 
 
@@ -80,6 +79,7 @@ def told(launcher: Launcher, cell: str, **fields: object) -> str:
     [
         ("torch:pp", "GPT", "add `segments={'torch': function}` to its samestep.Model"),
         ("torch:tp", "GPT", "add `tensor_plan={'blocks.*.up': 'column', 'blocks.*.down': 'row'}`"),
+        ("torch:pp", "TIED_GPT", "tokens/table is tied: the segments tokens+positions and norm+head both use it"),
         ("torch:dp", "RESNET", "loses the buffers of torch_zoo:RESNET (1/running_mean, ...); use torch:ddp."),
     ],
 )
@@ -134,7 +134,8 @@ def test_a_file_that_is_wrong_is_told_in_one_line(
 def test_targets_out_of_range(launcher: Launcher, tmp_path: Path) -> None:
     net = tmp_path / "net.py"
     net.write_text(
-        "import samestep, torch\nmodel = samestep.Model(torch=lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 5)))"
+        "import samestep, torch\n"
+        "model = samestep.Model(torch=lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 5)))"
     )
     assert "train_targets goes up to 9" in told(launcher, "torch:ddp", model=str(net), data=f"{ZOO}:images")
 
