@@ -21,6 +21,7 @@ MAX_SEED = 2**63 - 1
 MAX_FACTOR = 10**6
 """Of what multiplies gradients, so that a float32 holds the product."""
 OPTIMIZERS = ("sgd", "adamw")
+BATCH_NORMS = ("local", "frozen")
 DTYPES = {"float32": 4, "float64": 8}
 """Dtype -> bytes of a number."""
 
@@ -94,6 +95,15 @@ class RunConfig:
     )
     data: str | None = flag(
         None, "train on your own arrays: a .npz file; with --model also FILE.py:FUNCTION, which returns them"
+    )
+    dropout: bool | None = flag(
+        None, "--no-dropout switches the dropout of your own model off, in every strategy and in the reference"
+    )
+    batch_norm: str = flag(
+        "local",
+        "which statistics the batch normalisation of your own model takes: of each replica's own shard, as the frameworks do, "
+        "or the running ones, frozen",
+        choices=BATCH_NORMS,
     )
     start_from: str | None = flag(
         None,

@@ -13,7 +13,7 @@ from samestep.common.request import Launch, RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.runtime.parent.verdict import ORACLE
+from samestep.common.runtime.parent.reference import ORACLE
 from samestep.common.strategy import Run
 from samestep.experiments.arguments import apply_cell
 from samestep.experiments.comparison import FAILED, IMPOSSIBLE, NOT_RUN, UNAVAILABLE, Comparison, Row

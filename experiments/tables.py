@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 
 from samestep.common.catalog import strategy_info
-from samestep.common.runtime.parent.verdict import ORACLE
+from samestep.common.runtime.parent.reference import ORACLE
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import title
 from samestep.experiments.columns import Row, cell, columns, often_the_same

@@ -11,6 +11,8 @@ class CompareSettings(TypedDict, total=False):
 
     workload: str
     model: str | None
+    dropout: bool | None
+    batch_norm: str
     devices: int | None
     steps: int | None
     batch_size: int | None

@@ -42,7 +42,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         params=params,
         buffers={name: variable.numpy() for name, variable in built.buffers.items()},
         segments=(Segment("", 0, tuple(outputs.shape[1:]), tuple(params)),),
-        batch_norms=built.layers(keras.layers.BatchNormalization),
+        batch_norms=tuple(layer.name for layer in built.layers(keras.layers.BatchNormalization)),
         randoms=_randoms(built, inputs),
     )
     write_found(folder, model, source, "tf", split, seed, found)
@@ -59,4 +59,4 @@ def _randoms(built: OwnModel, inputs: tf.Tensor) -> tuple[str, ...]:
     """The layers that draw random numbers: there are some if two forward passes in training differ."""
     if np.array_equal(built(inputs).numpy(), built(inputs).numpy()):
         return ()
-    return built.layers(keras.layers.Dropout) or ("its forward pass",)
+    return tuple(layer.name for layer in built.layers(keras.layers.Dropout)) or ("its forward pass",)

@@ -48,6 +48,7 @@ def fresh_model(
     """
     if isinstance(spec := run.workload.model, OwnSpec):
         own = build_own(spec, run.dtype)
+        own.switch_layers(run.dropout, run.batch_norm)
         for variable, value in ((own.params[name], value) for name, value in init(spec, run.seed).items()):
             variable.assign(value)
         for name, value in initial_buffers(spec).items():

@@ -34,8 +34,9 @@ def check_stages(run: Run, stages_per_rank: int = 1) -> None:
             f"to its samestep.Model, where function(model) returns the forward pass as functions by module path."
         )
     users: dict[str, list[str]] = {}
-    for name, segment in ((name, segment.name) for segment in segments for name in segment.parameters or ()):
-        users.setdefault(name, []).append(segment)
+    for segment in segments:
+        for name in segment.parameters or ():
+            users.setdefault(name, []).append(segment.name)
     if shared := next((name for name, names in users.items() if len(names) > 1), None):
         raise ConfigError(
             f"{shared} is tied: the segments {' and '.join(users[shared])} both use it, and each rank of {run.name} would train "

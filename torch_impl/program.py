@@ -19,6 +19,7 @@ from samestep.torch_impl import devices, weights
 from samestep.torch_impl.exchanges import CountExchanges
 from samestep.torch_impl.local_state import build_local_state
 from samestep.torch_impl.models import build_model
+from samestep.torch_impl.models.own import switch_layers
 from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.sharded import full_tensor
 from samestep.torch_impl.step import Loss, accumulate, mean_loss, transform
@@ -32,6 +33,7 @@ def build_fresh_model(run: Run, device: torch.device) -> nn.Module:
         device: The device to build it on.
     """
     model = build_model(run.workload.model).to(device, getattr(torch, run.dtype))
+    switch_layers(model, run.dropout, run.batch_norm)
     weights.load(model, init(run.workload.model, run.seed), initial_buffers(run.workload.model))
     return model
 

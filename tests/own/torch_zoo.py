@@ -121,6 +121,12 @@ def regression():
     return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 2))
 
 
+def dropout():
+    from torch import nn
+
+    return nn.Sequential(nn.Linear(6, 16), nn.Dropout(0.2), nn.Tanh(), nn.Linear(16, 2))
+
+
 def huber(outputs, targets):
     from torch.nn import functional
 
@@ -138,3 +144,4 @@ TIED_GPT = samestep.Model(torch=gpt, segments={"torch": gpt_segments})
 LSTM = samestep.Model(torch=lstm)
 REGRESSION = samestep.Model(torch=regression, loss="mean_squared_error")
 HUBER = samestep.Model(torch=regression, loss={"torch": huber}, metric="root_mean_squared_error")
+DROPOUT = samestep.Model(torch=dropout, loss="mean_squared_error")

@@ -1,11 +1,12 @@
 """A user's own torch model: every strategy that can take it takes the steps of the model itself on one device."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from samestep.common.errors import ConfigError
-from samestep.common.request import RunConfig
+from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
@@ -15,6 +16,7 @@ from tests.conftest import RunCell
 pytestmark = pytest.mark.torch
 ZOO = Path(__file__).parents[1] / "own" / "torch_zoo.py"
 DATA = {
+    "DROPOUT": "points",
     "GPT": "tokens",
     "SPLIT_GPT": "tokens",
     "LSTM": "tokens",
@@ -63,6 +65,49 @@ def test_a_resnet_on_one_device(run_cell: RunCell) -> None:
     result = run_cell("torch:single", "digits-mlp", **own("RESNET"))
     assert result.parity.passed, result.parity.reason
     assert result.metric_name == "accuracy"
+
+
+# --- what cannot be the same --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "reason", "remedy"),
+    [
+        (
+            "RESNET",
+            r"all of it the local statistics of 5 batch normalisations \(1, ...\); with --batch-norm frozen",
+            {"batch_norm": "frozen"},
+        ),
+        ("DROPOUT", r"all of it the random numbers of 1 layer \(1\); with --no-dropout", {"dropout": False}),
+    ],
+)
+def test_what_the_model_does_is_told_from_what_the_strategy_does(
+    run_cell: RunCell, model: str, reason: str, remedy: dict[str, object]
+) -> None:
+    fields = {"devices": 2, "dtype": "float64", **own(model)}
+    result = run_cell("torch:ddp", "digits-mlp", **fields)
+    assert result.parity.passed is False
+    assert re.fullmatch(rf"not the same function: \S+, {reason} [0-9.e-]+: the strategy is right", result.parity.reason)
+    assert run_cell("torch:ddp", "digits-mlp", **fields, **remedy).parity.passed
+
+
+def test_a_wrong_strategy_is_not_excused(launcher: Launcher, tmp_path: Path) -> None:
+    """The exchange of a strategy is broken: without the suspects, the deviation is still there."""
+    with Launcher(worker="tests.own.broken_worker") as broken:
+        asked = {
+            "devices": 2,
+            "dtype": "float64",
+            "steps": 20,
+            "batch_size": 48,
+            "out": str(tmp_path / "run"),
+            **own("RESNET"),
+        }
+        config = broken.describe(apply_cell("torch:c10d", RunConfig(**asked)))
+        result = broken.run(parse(config), launch_of(config))
+    assert result.parity.passed is False
+    assert re.search(
+        r"without the local statistics of 5 batch normalisations \(1, ...\) \S+ is left", result.parity.reason
+    )
 
 
 # --- refused ----------------------------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """The user's own model, built from their file: a Keras model on TensorFlow, or a tf.Module that can be called."""
 
+import functools
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import tensorflow as tf
 
@@ -56,10 +58,24 @@ class OwnModel:
         """Computes the outputs as in evaluation."""
         return self._outputs(self._model(x, training=False) if self._is_keras else self._model(x))
 
-    def layers(self, kind: type) -> tuple[str, ...]:
-        """The names of a Keras model's layers of a kind, nested ones too."""
+    def layers(self, *kinds: type) -> list[Any]:
+        """The layers of a Keras model of some kinds, nested ones too."""
         flat = self._model._flatten_layers() if self._is_keras else ()
-        return tuple(layer.path if hasattr(layer, "path") else layer.name for layer in flat if isinstance(layer, kind))
+        return [layer for layer in flat if isinstance(layer, kinds)]
+
+    def switch_layers(self, dropout: bool | None, batch_norm: str) -> None:
+        """Switches layers off whose effect depends on how the batch is split.
+
+        Args:
+            dropout: False switches every dropout off.
+            batch_norm: "frozen" makes batch normalisations use and keep their running statistics.
+        """
+        from keras import layers  # here: our own models do without it
+
+        for each in self.layers(layers.Dropout) if dropout is False else ():
+            each.rate = 0.0
+        for each in self.layers(layers.BatchNormalization) if batch_norm == "frozen" else ():
+            each.call = functools.partial(_evaluated, each.call)
 
     def _outputs(self, outputs: object) -> tf.Tensor:
         if tf.is_tensor(outputs):
@@ -79,6 +95,18 @@ class OwnModel:
         made = self._model.trainable_variables if trainable else self._model.non_trainable_variables
         prefix = f"{self._model.name}/"
         return {v.path.removeprefix(prefix): v.value for v in made}
+
+
+def _evaluated(call: Callable[..., Any], inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+    """A layer's call, in evaluation whatever is asked.
+
+    Args:
+        call: The layer's own.
+        inputs: Its inputs.
+        training: Ignored.
+        mask: The mask of the inputs.
+    """
+    return call(inputs, training=False, mask=mask)
 
 
 def declared(spec: OwnSpec) -> Model:

@@ -48,6 +48,27 @@ def build_declared(model: Model, source: str) -> nn.Module:
     return built
 
 
+def switch_layers(model: nn.Module, dropout: bool | None, batch_norm: str) -> None:
+    """Switches layers of a built model off whose effect depends on how it is split.
+
+    Args:
+        model: The model.
+        dropout: False switches every dropout off.
+        batch_norm: "frozen" makes batch normalisations use and keep their running statistics.
+    """
+    for each in model.modules():
+        if dropout is False and isinstance(each, nn.modules.dropout._DropoutNd):
+            each.p = 0.0
+        elif dropout is False and isinstance(each, nn.MultiheadAttention | nn.RNNBase):
+            each.dropout = 0.0
+        elif batch_norm == "frozen" and isinstance(each, nn.modules.batchnorm._BatchNorm):
+            each.register_forward_pre_hook(_evaluate)
+
+
+def _evaluate(module: nn.Module, inputs: object) -> None:
+    module.eval()
+
+
 def _keep_outputs(module: nn.Module, inputs: object, outputs: object) -> torch.Tensor:
     """What the loss takes: the outputs themselves, or their `logits`."""
     if isinstance(outputs, torch.Tensor):

@@ -12,6 +12,7 @@ from samestep.common.workload.models.spec import ModelSpec, Segment
 from samestep.common.workload.pipeline import group_segments
 from samestep.torch_impl import weights
 from samestep.torch_impl.models import build_model, segment_functions
+from samestep.torch_impl.models.own import switch_layers
 from samestep.torch_impl.models.segmented import run_segments
 
 
@@ -74,6 +75,7 @@ def build_stage(run: Run, device: torch.device, segments: Sequence[Segment], con
     with torch.device("cpu" if isinstance(spec, OwnSpec) else "meta"):
         stage = Stage(spec, build_model(spec), segments, contiguous)
     stage.to(getattr(torch, run.dtype)).to_empty(device=device)
+    switch_layers(stage, run.dropout, run.batch_norm)
     weights.load(stage.model, init(spec, run.seed), initial_buffers(spec))
     return stage
 

@@ -93,15 +93,14 @@ class Launcher:
         self.execute(directory, run, launch, progress, launched_at, environment)
         seconds = time.time() - launched_at
 
-        def replay(steps: int) -> tuple[list[float], TrainState]:
-            shorter = dataclasses.replace(run, steps=steps)
+        def repeat(like: Run) -> tuple[list[float], TrainState]:
             with self._scratch_directory() as again:
-                open_run(again, as_config(shorter, launch))
-                self.execute(again, shorter, launch, environment={**(environment or {}), UNEVALUATED: "1"})
+                open_run(again, as_config(like, launch))
+                self.execute(again, like, launch, environment={**(environment or {}), UNEVALUATED: "1"})
                 return read_losses(again), read_state(again)
 
         try:
-            return verdict.finish(directory, run, launch, seconds, self.run_oracle, replay)
+            return verdict.finish(directory, run, launch, seconds, self.run_oracle, repeat)
         except OSError as error:  # a disk that is full, most likely
             failure = WorkerFailed(f"the run in {directory} trained, but its result cannot be written: {error}")
             write_error(directory, "parent", failure)
