@@ -164,7 +164,7 @@ def columns(
         Column(
             "same step",
             lambda row: row[1] if isinstance(row, tuple) else same_step(row.result),
-            "whether the loss is the oracle's at every step that was judged",
+            "whether the loss is the reference's at every step that was judged",
         ),
         *_speed(rows, reference),
         *([_step_times()] if any(map(_percentiles, rows)) else []),

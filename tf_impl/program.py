@@ -13,6 +13,7 @@ from samestep.common.strategy import Run
 from samestep.tf_impl import weights
 from samestep.tf_impl.activations import kept_bytes
 from samestep.tf_impl.exchanges import Copy, copies, sends_of, short_name
+from samestep.tf_impl.models import predictor
 from samestep.tf_impl.optimizers import corrections
 from samestep.tf_impl.step import accumulate, bind_update, mean_loss, micro_batches, transform
 from samestep.tf_impl.upstream import function_names
@@ -53,7 +54,7 @@ class TrainingProgram:
             self.slots = {slot: weights.zeros_like(self.params) for slot in run.optimizer.slots}
         # Nothing here branches on a tensor: without autograph the trace takes half the time.
         self._train = tf.function(self._replicated_step, autograph=False)
-        self._predict = tf.function(self.model, autograph=False)
+        self._predict = tf.function(predictor(self.model), autograph=False)
         compiled = tf.function(self.gradients, autograph=False, jit_compile=True)
         self._replica_gradients = compiled if parts.compiled else self.gradients
 

@@ -6,6 +6,7 @@ process-ROLE.json   each process: its phase while it runs, what it measured when
 state.npz           step, params/NAME, slots/SLOT/NAME, buffers/NAME, local/RANK/NAME; gone once the run is judged, but
                     for --keep-state, a step that was not the same, and a run that failed
 ROLE.log            everything the process printed
+model/              of a user's model: what a worker found out about it, and its initial weights
 result.json         the RunResult; or error.json: what stopped the run
 """
 
@@ -14,6 +15,7 @@ import dataclasses
 import fcntl
 import json
 import os
+import shutil
 import sys
 import typing
 from collections.abc import Iterator
@@ -35,6 +37,10 @@ _WRITTEN = (
     "*.tmp",
 )
 """What samestep writes into a run directory; nothing else is removed from one."""
+DESCRIBE = "describe.json"
+"""What asks for a description of the user's model."""
+MODEL = "model"
+"""The folder of the description in a run directory."""
 
 
 def refuse_taken(directory: Path) -> None:
@@ -88,6 +94,9 @@ def open_run(directory: Path, config: RunConfig) -> Path:
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     reserve_error(directory)
+    if config.described is not None and Path(config.described) != directory / MODEL:
+        shutil.copytree(config.described, directory / MODEL, dirs_exist_ok=True)
+        config = dataclasses.replace(config, described=MODEL)
     write_json(directory / "config.json", config)
     return directory
 
@@ -109,6 +118,8 @@ def read_config(directory: Path) -> RunConfig:
     try:
         fields = _fields(RunConfig, "it", read_json(directory / "config.json"))
         fields["techniques"] = Techniques(**_fields(Techniques, "techniques", fields.get("techniques")))
+        if fields.get("described") is not None:  # relative, so that the directory can be moved to another machine
+            fields["described"] = str(directory / MODEL)
         return RunConfig(**fields)
     except Unreadable as error:
         raise ConfigError(

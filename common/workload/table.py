@@ -134,13 +134,14 @@ def title(spelling: str, path: str | None) -> str:
     """What is trained, for people: the workload; with the user's data, its model and their file.
 
     Args:
-        spelling: As for `resolve`.
-        path: Likewise.
+        spelling: As for `resolve`, or the name of the user's model.
+        path: The user's data.
     """
     name, plus, fields = spelling.partition("+")
-    return (
-        spelling if path is None else f"{(WORKLOADS | PUBLISHED)[name].model.name}{plus}{fields} with {Path(path).name}"
-    )
+    if path is None:
+        return spelling
+    every = WORKLOADS | PUBLISHED
+    return f"{every[name].model.name if name in every else name}{plus}{fields} with {Path(path).name}"
 
 
 def _for_targets(workload: Workload, model: ModelSpec) -> Workload:

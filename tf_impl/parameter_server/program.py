@@ -18,6 +18,7 @@ from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.tf_impl import weights
 from samestep.tf_impl.exchanges import copies
+from samestep.tf_impl.models import predictor
 from samestep.tf_impl.optimizers import corrections
 from samestep.tf_impl.options import ParameterServerOptions
 from samestep.tf_impl.parameter_server.updates import Updates
@@ -59,7 +60,7 @@ class ParameterServerProgram:
             self.updates = Updates(_flat(self.params))
         # Nothing here branches on a tensor: without autograph the trace takes half the time.
         self._train = tf.function(self._worker_step, autograph=False)
-        self._predict = tf.function(self.model, autograph=False)
+        self._predict = tf.function(predictor(self.model), autograph=False)
 
     def _partitions(self, shape: tf.TensorShape, dtype: tf.DType) -> list[int]:
         """Returns the number of parts along each dim of the variable that is being made."""
