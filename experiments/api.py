@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Unpack
 
 from samestep.common.errors import ConfigError, unknown
+from samestep.common.evidence.confounds import check_allowed
 from samestep.common.flags import Scalar
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
@@ -19,6 +20,7 @@ from samestep.experiments import comparing, comparison_file, stored
 from samestep.experiments.arguments import complete_cell, read_request, split_cells
 from samestep.experiments.asked import describe, merge
 from samestep.experiments.comparison import Comparison
+from samestep.experiments.earlier import load_earlier
 from samestep.experiments.progress import show_progress
 from samestep.settings import CompareSettings, RunSettings
 
@@ -42,13 +44,13 @@ def run(cell: str, *, progress: bool = False, **settings: Unpack[RunSettings]) -
         Diverged: The loss is not finite.
     """
     given = _known(settings, RunSettings.__annotations__)
-    config = read_request(complete_cell(cell, RunConfig.framework), given)
-    checked, launch = parse(config), launch_of(config)
-    if note := check_launch(checked, launch):
-        warnings.warn(note, stacklevel=2)
-    shown = show_progress(checked, checked.name) if progress else contextlib.nullcontext()
-    with Launcher() as launcher, shown as watcher:
-        result = launcher.run(checked, launch, watcher)
+    with Launcher() as launcher:
+        config = launcher.describe(read_request(complete_cell(cell, RunConfig.framework), given))
+        checked, launch = parse(config), launch_of(config)
+        if note := check_launch(checked, launch):
+            warnings.warn(note, stacklevel=2)
+        with show_progress(checked, checked.name) if progress else contextlib.nullcontext() as watcher:
+            result = launcher.run(checked, launch, watcher)
     raise_if_missed(result)
     return result
 
@@ -62,6 +64,8 @@ def compare(
     vary: Mapping[str, Sequence[Scalar]] | None = None,
     file: str | os.PathLike[str] | None = None,
     resume: str | os.PathLike[str] | None = None,
+    against: str | os.PathLike[str] | None = None,
+    allow: Sequence[str] = (),
     progress: bool = False,
     **settings: Unpack[CompareSettings],
 ) -> Comparison:
@@ -76,6 +80,8 @@ def compare(
         repeats: The rounds: how often each row but the oracle's is measured; once, unless given.
         vary: Name -> values: each row is run with each value of what it has, as in `{"devices": [1, 2, 4]}`.
         file: A file that gives all of this, as `compare.toml` does; what is given here as well counts more.
+        against: An earlier comparison, a run or a directory of runs: every row is held against the same row there.
+        allow: The confounds in spite of which rows are ranked by their speed.
         resume: The directory of a comparison to go on with; what is given here as well must be what it was asked for.
         progress: Whether to show on stderr that it moves.
         **settings: The flags of `samestep compare`, by their names in Python: `batch_size=48`.
@@ -89,6 +95,8 @@ def compare(
     out = given.pop("out", None)
     given |= {} if cells is None else {"strategies": _cells("cells", cells)}
     given |= {"require": _cells("require", require)} if require else {}
+    allowed = check_allowed([allow] if isinstance(allow, str) else allow)
+    earlier = None if against is None else load_earlier(Path(against))
     given |= {"reference": reference, "repeats": repeats, "vary": vary or {}}
     if resume is not None:
         if file is not None or out is not None:
@@ -99,7 +107,7 @@ def compare(
         comparison = comparing.compare(describe(merge(read, given)), out, quiet=not progress)
     if comparison.interrupt:
         raise comparison.interrupt
-    return comparison
+    return comparison.judge(allowed, earlier)
 
 
 def load(path: str | os.PathLike[str]) -> RunResult | Comparison:

@@ -9,7 +9,7 @@ from samestep.common.flags import flags
 from samestep.common.request import Techniques
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.speeds import Rounds, Speed, speed_of
-from samestep.experiments.text import Column, common_unit, in_unit, short, spell
+from samestep.experiments.text import Column, common_unit, count, in_unit, short, spell
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,10 +59,14 @@ def named(results: Sequence[RunResult], names: Sequence[str]) -> Name:
 
 def devices(result: RunResult) -> str:
     """How many, and on how many cores if they are of a CPU and have to share: their speed then says nothing."""
-    count, cores = result.config.devices or 1, result.cores
+    number = str(result.config.devices or 1)
+    return f"{number} on {count(result.cores, 'core')}" if share_cores(result) else number
+
+
+def share_cores(result: RunResult) -> bool:
+    """Whether its devices are of a CPU that has fewer cores than they have threads."""
     on_cpu = all("cpu" in row.device.lower() for row in result.processes)
-    shared = on_cpu and not result.compiled and cores < count * result.config.threads
-    return f"{count} on {cores} core{'s' if cores > 1 else ''}" if shared else str(count)
+    return on_cpu and not result.compiled and result.cores < (result.config.devices or 1) * result.config.threads
 
 
 def same_step(result: RunResult) -> str:
@@ -115,6 +119,14 @@ def _predicted_state(result: RunResult) -> float:
     return max(row.state_bytes for row in result.predicted.footprints)
 
 
+def _activations(result: RunResult) -> float:
+    return max(row.activations_bytes or 0 for row in result.processes)
+
+
+def _predicted_activations(result: RunResult) -> float:
+    return max(row.activations_bytes or 0 for row in result.predicted.footprints)
+
+
 def _sent(result: RunResult) -> float:
     return sum(row.sent_bytes_per_step for row in result.processes)
 
@@ -152,7 +164,7 @@ def columns(
         Column(
             "same step",
             lambda row: row[1] if isinstance(row, tuple) else same_step(row.result),
-            "whether the loss is the oracle's at every step that was judged",
+            "whether the loss is the reference's at every step that was judged",
         ),
         *_speed(rows, reference),
         *([_step_times()] if any(map(_percentiles, rows)) else []),
@@ -164,6 +176,14 @@ def columns(
             gives_way=2 if reference else 0,
         ),
         *_bytes("sent", (_sent, _predicted_sent), "what all processes put on the wire in a step", results, gives_way=3),
+        *_bytes(
+            "activations",
+            (_activations, _predicted_activations),
+            "kept at once between forward and backward, on the device that keeps most",
+            results,
+            gives_way=6,
+        )
+        * any(row.activations_bytes is not None for result in results for row in result.processes),
         Column(
             "start-up s",
             _of_a_step(lambda row: f"{row.result.startup_seconds:.2f}"),
@@ -219,7 +239,7 @@ def _bytes(
         Column(
             "(predicted)",
             _of_a_step(lambda row: f"({in_unit(predicted(row.result), unit)})"),
-            gives_way=5,
+            gives_way=max(5, gives_way),
             is_detail=True,
         ),
     )

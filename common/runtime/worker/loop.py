@@ -12,17 +12,18 @@ from contextlib import nullcontext
 
 import numpy as np
 
-from samestep.common.batch import Batch, batches
+from samestep.common.batch import Batch, batches, digest_order
 from samestep.common.errors import Diverged
 from samestep.common.evidence.metrics import METRICS
 from samestep.common.evidence.percentiles import count_seconds
 from samestep.common.program import Program
 from samestep.common.request import Launch
 from samestep.common.runtime.process_file import ProcessFile
-from samestep.common.runtime.records import Measured
+from samestep.common.runtime.records import Measured, Usage
 from samestep.common.runtime.start import read_start
 from samestep.common.runtime.state_file import write_state
 from samestep.common.runtime.topology import UNEVALUATED
+from samestep.common.runtime.worker.disturbances import watch_for
 from samestep.common.runtime.worker.traffic import Traffic
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import Split
@@ -108,8 +109,9 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
     if file.rank == 0:
         (file.directory / "metrics.jsonl").unlink(missing_ok=True)  # of an earlier attempt, where something restarts us
     stream = batches(data.train_inputs, data.train_targets, run.batch_size, run.seed, first)
-    specs = run.strategy.topology(run)
-    traffic = Traffic(file, {spec.role: rank for rank, spec in enumerate(specs) if spec.serves and file.rank == 0})
+    disturbances = watch_for(run, file)
+    serving = {s.role: rank for rank, s in enumerate(run.strategy.topology(run)) if s.serves and file.rank == 0}
+    traffic = Traffic(file, serving, disturbances)
     windows = train(program, stream, first, run.steps, file, traffic)
     file.enter("evaluate")
     metric = evaluate(program, run, data, file)
@@ -119,24 +121,45 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
             write_state(file.directory, state)
     file.enter("finish")
     # After everything that counts, since it moves the weights once more.
-    exchanges = program.observe(next(stream))
+    own, served = _observe(program, run, next(stream), traffic)
+    order = digest_order(len(data.train_inputs), run.batch_size, run.seed, first)
     return Measured(
-        **dataclasses.asdict(traffic.own()),
+        **dataclasses.asdict(own),
         first_step=first,
         window_steps=tuple(windows.steps),
         window_seconds=tuple(windows.seconds),
         step_times=windows.awaited_step_times,
         losses=tuple(windows.losses),
         metric_value=metric,
-        exchanges=exchanges,
+        sends=program.sends(),
         footprints=program.footprint(),
         measures=dict(program.measures()),
-        served=traffic.served(),
+        served=served,
         dataset_sha256=split.sha256,
         device_note=program.hardware.note,
         backend=program.hardware.backend,
         emulation=program.hardware.emulation,
+        watched=dataclasses.replace(disturbances.watched, order_sha256=order),
     )
+
+
+def _observe(program: Program, run: Run, batch: Batch, traffic: Traffic) -> tuple[Usage, tuple[Usage, ...]]:
+    """Takes a step under observation; returns what this process used, and what those used that serve it.
+
+    Args:
+        program: Trained.
+        run: What is trained.
+        batch: Of the step.
+        traffic: Counts what is used.
+    """
+    program.agree(0.0)  # all begin together, or waiting would count
+    with traffic.observed():
+        program.observe(batch)
+        program.sync()
+    footprints = program.footprint()
+    threads = run.threads if all("cpu" in row.device.lower() for row in footprints) else None
+    served = traffic.served(threads)
+    return traffic.own(threads and threads * (1 if served else len(footprints))), served
 
 
 def _restore(program: Program, run: Run, start_from: str | None) -> int:
