@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from samestep.common.flags import Scalar, flag, flags, read_fields
 from samestep.common.request import RunConfig, Techniques
-from samestep.experiments.arguments import Parser, named_cell, parse_beside, read_request, run_command
+from samestep.experiments.arguments import Parser, read_request, run_command
+from samestep.experiments.command_line import named_cell, parse_beside
 from samestep.experiments.formats import FORMATS, check_format, write
 from samestep.experiments.prediction import Assumptions
 
