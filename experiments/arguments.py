@@ -153,11 +153,17 @@ def _take_sizes(given: dict[str, str], options: Container[str], base: RunConfig)
     """Takes the sizes of the workload out of what a cell sets; returns the workload that has them, if there are any."""
     if all(name in options for name in given):
         return {}
-    from samestep.common.workload.table import resize, size_names  # here: --help imports no NumPy
+    from samestep.common.workload.table import resize  # here: --help imports no NumPy
 
-    known = size_names(base.workload, base.data)
-    sizes = {name: given.pop(name) for name in list(given) if name in known and name not in options}
+    sizes = {name: given.pop(name) for name in size_names(base) if name in given and name not in options}
     return {"workload": resize(base.workload, sizes)} if sizes else {}
+
+
+def size_names(base: RunConfig) -> list[str]:
+    """The sizes of a request's workload that can be set; a user's own model has none."""
+    from samestep.common.workload import table  # here: --help imports no NumPy
+
+    return [] if base.model else table.size_names(base.workload, base.data)
 
 
 def run_command(command: Callable[[Sequence[str]], int], arguments: Sequence[str] | None = None) -> NoReturn:

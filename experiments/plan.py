@@ -8,7 +8,7 @@ from samestep.common.catalog import catalogue, strategy_info
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import flags, spell_flag, split_spelling
 from samestep.common.request import ORACLE, RunConfig, Techniques
-from samestep.experiments.arguments import CELL_FIELDS
+from samestep.experiments.arguments import CELL_FIELDS, size_names
 from samestep.experiments.asked import ComparisonConfig, every_cell, named_cells, required_cells
 
 
@@ -123,7 +123,7 @@ def _has(cell: str, name: str, base: RunConfig) -> bool:
         return not is_oracle(cell)
     if name in (*CELL_FIELDS, *flags(Techniques)):
         return name not in info.refuses
-    return name in flags(info.options) or name in _sizes(base)
+    return name in flags(info.options) or name in size_names(base)
 
 
 def _check_names(asked: ComparisonConfig, cells: Sequence[str]) -> None:
@@ -138,13 +138,7 @@ def _check_names(asked: ComparisonConfig, cells: Sequence[str]) -> None:
             raise ConfigError(f"--vary {name}: it is an option of {', '.join(owners)}, and of no row here.")
         infos = [strategy_info(*cell.partition("+")[0].split(":")) for cell in cells]
         options = dict.fromkeys(option for info in infos for option in flags(info.options))
-        known = [*CELL_FIELDS, *flags(Techniques), *_sizes(asked.base), *options]
+        known = [*CELL_FIELDS, *flags(Techniques), *size_names(asked.base), *options]
         if name not in known:
             raise unknown("name in --vary", name, known)
         raise ConfigError(f"--vary {name}: no row can differ in it; each sets it in its cell, or has one value only.")
-
-
-def _sizes(base: RunConfig) -> list[str]:
-    from samestep.common.workload.table import size_names  # here: --help imports no NumPy
-
-    return size_names(base.workload, base.data)
