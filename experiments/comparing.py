@@ -1,4 +1,4 @@
-"""Starts a comparison in a directory of its own, or goes on with one: all its cells are checked before any is run."""
+"""Starts a comparison, or goes on with one: all its cells are checked before any is run."""
 
 import contextlib
 import dataclasses
@@ -58,7 +58,7 @@ def resume(directory: Path, given: Given, quiet: bool = False) -> Comparison:
         quiet: Whether to print nothing; otherwise the progress goes to stderr.
 
     Raises:
-        SamestepError: It is no comparison, or another one; nothing was started.
+        SamestepError: It is not a comparison, or another one; nothing was started.
     """
     stored = read_asked(directory)
     asked = describe(merge(stored, given))

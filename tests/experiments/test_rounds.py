@@ -247,11 +247,11 @@ def test_another_comparison_is_refused(kept: Path, line: str, told: str) -> None
 
 
 def test_a_directory_that_is_no_comparison_is_refused(here: Path) -> None:
-    told = "is no comparison: it has no compare.toml; name what `samestep compare` wrote."
+    told = "is not a comparison: it has no compare.toml; name what `samestep compare` wrote."
     assert refused("--resume", "nowhere") == f"nowhere {told}"
     write_json(here / "result.json", made("torch:ddp"))
     assert refused("--resume", ".") == f". {told}"
-    with pytest.raises(ConfigError, match="is no comparison"):
+    with pytest.raises(ConfigError, match="is not a comparison"):
         load(here)
 
 
