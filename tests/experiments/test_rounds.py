@@ -289,8 +289,8 @@ def test_two_commands_do_not_measure_one_comparison(kept: Path) -> None:
 
 LINE = "--strategies torch:single,torch:ddp --repeats 2 --workload synthetic-mlp+width=8 --steps 3 --batch-size 8 --out out"
 """Five runs."""
-MOMENTS = [(1, 1), (2, 3), (4, 4)]
-"""When to kill: so many runs have a result, and so many have begun."""
+MOMENTS = [{"compare.toml": 1}, {"result.json": 2, "config.json": 3}, {"result.json": 4}]
+"""When to kill: there are so many files of these names. Before the first run, within the third, and after the fourth."""
 DEADLINE_SECONDS = 120.0
 """Five times what it takes on a machine with nine times as much to do as it has cores."""
 
@@ -299,7 +299,7 @@ def count(name: str) -> int:
     return sum(1 for _ in Path("out").rglob(name))
 
 
-def kill_at(line: str, results: int, begun: int) -> None:
+def kill_at(line: str, moment: dict[str, int]) -> None:
     """Gives the command, and kills it as soon as there is so much in its directory."""
     command = [sys.executable, "-m", "samestep", "compare", *line.split()]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -307,7 +307,7 @@ def kill_at(line: str, results: int, begun: int) -> None:
         process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=told)
     try:
         deadline = time.monotonic() + DEADLINE_SECONDS
-        while count("result.json") < results or count("config.json") < begun:
+        while any(count(name) < least for name, least in moment.items()):
             assert process.poll() is None, Path("stderr").read_text()
             assert time.monotonic() < deadline, Path("stderr").read_text()
             time.sleep(0.005)
@@ -330,7 +330,7 @@ def test_killed_at_any_moment_it_measures_each_run_once(
         seen.update(now)
 
     for line, moment in zip([LINE, "--resume out", "--resume out"], MOMENTS, strict=True):
-        kill_at(line, *moment)
+        kill_at(line, moment)
         look()
     monkeypatch.setattr(rounds, "Launcher", lambda: contextlib.nullcontext(launcher))
     assert compare.main(["--resume", "out"]) == 0
