@@ -21,6 +21,11 @@ from tests.results import EVERY_CELL, made
 FACTORS = {"torch:single": 1.4, "torch:ddp": 1.0, "torch:fsdp": 0.7, "torch:zero1": 1.001}
 
 
+@pytest.fixture(autouse=True)
+def wide_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")
+
+
 def rounds(cell: str, factor: float, count: int, scatter: float = 0.01) -> list[RunResult]:
     """Rounds of a cell that is so many times as fast as another; the same in every test."""
     random = np.random.default_rng(sum(map(ord, cell)))
