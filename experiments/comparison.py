@@ -183,7 +183,7 @@ class Comparison:
             unseparated(self.speeds, self.reference),
             compiled(self.results),
             self._notes(),
-            self.missing.capitalize(),
+            self.missing,
             "\n".join([f"Again: {command}", *([f"Runs: {self.directory}"] if self.directory else [])]),
             fill(tables.verdict(self.results), screen_width()),
             ranking([row.results for row in self.rows if row.results]),

@@ -124,12 +124,12 @@ def test_a_comparison_is_loaded_as_it_ended(monkeypatch: pytest.MonkeyPatch, out
 def test_it_says_what_is_missing_and_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     make_up(monkeypatch, {"torch:pp": [PASSED, KeyboardInterrupt()]})
     with pytest.raises(KeyboardInterrupt):
-        samestep.compare(CELLS, repeats=3, out="out", batch_size=48)
-    loaded = load(Path("out"))
+        samestep.compare(CELLS, repeats=3, out="Nightly", batch_size=48)
+    loaded = load(Path("Nightly"))
     assert [len(row.results) for row in loaded.rows] == [1, 2, 1, 1]
     assert loaded.exit_code == 3
-    assert loaded.exit_reason == "5 of 10 runs are missing; samestep compare --resume out"
-    assert "5 of 10 runs are missing; samestep compare --resume out\n" in loaded.report("")
+    assert loaded.exit_reason == "5 of 10 runs are missing; samestep compare --resume Nightly"
+    assert "5 of 10 runs are missing; samestep compare --resume Nightly\n" in loaded.report("")
 
 
 # --- going on ---------------------------------------------------------------------------------------------------------
