@@ -101,10 +101,10 @@ def _law(found: Scaling) -> str:
     """What stays serial, in a sentence."""
     if found.serial_share is None:
         return f"{found.cell}: too few numbers of devices to fit what stays serial"
-    share = f"{found.serial_share:.1%}"
-    fitted = ", ".join(str(point.devices) for point in found.points if not point.confounds)
-    if found.kind == "weak":
-        return f"{found.cell}: {share} of a step stays serial, by Gustafson's law fitted to {fitted} devices"
-    limit = amdahl_limit(found.serial_share)
-    bound = f"no number of devices is more than {spell_ratio(limit)} as fast as one" if limit else "nothing limits it"
-    return f"{found.cell}: {share} of a step stays serial, by Amdahl's law fitted to {fitted} devices: {bound}"
+    law = {"strong": "Amdahl's", "weak": "Gustafson's"}[found.kind]
+    if any(point.speedup and point.speedup.ratio < 1 for point in found.points):
+        return f"{found.cell}: more devices are slower here, which {law} law has no room for"
+    counts = ", ".join(str(point.devices) for point in found.points if not point.confounds)
+    fitted = f"{found.cell}: {found.serial_share:.1%} of a step stays serial, by {law} law fitted to {counts} devices"
+    limit = amdahl_limit(found.serial_share) if found.kind == "strong" else None
+    return fitted + (f": no number of devices is more than {spell_ratio(limit)} as fast as one" if limit else "")
