@@ -185,7 +185,10 @@ def _refuse_other_results(directory: Path, cell: str, found: Found, checked: Rea
 @contextlib.contextmanager
 def _sole_user(directory: Path) -> Iterator[None]:
     """Keeps two commands from measuring one comparison at a time; the lock ends with the process, however it ends."""
-    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        descriptor = os.open(directory, os.O_RDONLY)
+    except OSError as error:
+        raise ConfigError(f"{directory} cannot be opened ({error.strerror}); name another directory.") from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
