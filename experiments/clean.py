@@ -142,17 +142,15 @@ def _free_runs(folder: Path) -> list[Entry]:
 
 
 def _tidy(file: Path) -> None:
-    """Removes what is left of a comparison that has no run any more: its file, and why rows could not be run."""
+    """Removes the empty folders of a comparison; without any run, also its file, and why rows could not be run."""
     directory = file.parent
-    if any(directory.rglob("config.json")):
-        return
-    for left in (file, *directory.glob("*/*/error.json")):
-        left.unlink(missing_ok=True)
-    for folder in sorted((path for path in directory.rglob("*") if path.is_dir()), reverse=True):
+    if not any(directory.rglob("config.json")):
+        for left in (file, *directory.glob("*/*/error.json")):
+            left.unlink(missing_ok=True)
+    folders = [path for path in directory.rglob("*") if path.is_dir()]
+    for folder in (*sorted(folders, reverse=True), directory):
         with contextlib.suppress(OSError):  # what someone else put there stays
             folder.rmdir()
-    with contextlib.suppress(OSError):
-        directory.rmdir()
 
 
 if __name__ == "__main__":

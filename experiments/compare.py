@@ -24,8 +24,8 @@ _ALLOW = f"""rank rows by their speed in spite of these confounds; may be given 
 _VARY = """run each row with each value of an option, a technique, a size of the workload, or of devices, batch_size, optimizer,
 learning_rate, dtype, seed or threads, as in microbatches=2,4 or width=64,128; a row that does not have it, or sets it in its
 cell, stays one row; may be given several times; --devices 1,2,4 is short for --vary devices=1,2,4"""
-_RESUME = """go on with the comparison in this directory: what has a result is not run again; --repeats may ask for more rounds
-than before, and everything else is as it was"""
+_RESUME = """go on with the comparison in this directory: what has a result is not run again; flags that are given as well must
+be those it was started with"""
 
 
 def main(arguments: Sequence[str]) -> int:

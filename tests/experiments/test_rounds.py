@@ -165,16 +165,6 @@ def test_a_row_that_failed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> No
     ]
 
 
-def test_more_rounds_may_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_up(monkeypatch, {})
-    samestep.compare(CELLS[:2], out="out", batch_size=48)
-    started = make_up(monkeypatch, {})
-    comparison = samestep.compare(resume="out", repeats=3)
-    assert names(started) == CELLS[:2] * 2
-    assert [len(row.results) for row in comparison.rows] == [1, 3, 3]
-    assert load(Path("out")).repeats == 3
-
-
 def test_a_run_that_was_cut_off_is_measured_anew_at_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     make_up(monkeypatch, {})
     samestep.compare(CELLS[:2], repeats=2, out="out", batch_size=48)
@@ -240,6 +230,7 @@ def kept(here: Path) -> Path:
         ("--strategies torch:pp", "--strategies is torch:ddp there, and torch:pp here"),
         ("--strategies pp", "--strategies is torch:ddp there, and torch:pp here"),
         ("--repeats 1", "--repeats is 2 there, and 1 here"),
+        ("--repeats 3", "--repeats is 2 there, and 3 here"),
         ("--vary seed=1,2", "--vary is not given there, and seed=1,2 here"),
         ("--devices 2,4", "--vary is not given there, and devices=2,4 here"),
         ("--clip-norm 1", "--clip-norm is not given there, and 1.0 here"),
