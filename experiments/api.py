@@ -107,7 +107,7 @@ def compare(
         comparison = comparing.compare(describe(merge(read, given)), out, quiet=not progress)
     if comparison.interrupt:
         raise comparison.interrupt
-    return comparison.judge(allowed, earlier)
+    return comparison.conclude(allowed, earlier)
 
 
 def load(path: str | os.PathLike[str]) -> RunResult | Comparison:

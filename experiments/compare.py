@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
             if value is not None:
                 raise ConfigError(f"--resume {directory} goes on with what is there; leave out {flag}.")
         comparison = comparing.resume(Path(directory), given)
-    comparison = comparison.judge(allowed, earlier)
+    comparison = comparison.conclude(allowed, earlier)
     print(write(comparison.document(_again(arguments, directory), wide), form), flush=True)
     if comparison.interrupt:
         raise comparison.interrupt
@@ -67,8 +67,6 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parser() -> Parser:
     parser = Parser(prog="samestep compare", allow_abbrev=False, description=_DESCRIPTION)
-    parser.add_argument("--against", metavar="DIRECTORY", help=_AGAINST)
-    parser.add_argument("--allow", action="append", default=[], metavar="NAME,NAME", help=_ALLOW)
     parser.add_argument(
         "--wide", action="store_true", help="show every column, one line per row, even if wider than the screen"
     )
@@ -79,6 +77,8 @@ def _parser() -> Parser:
         "--file", help="take from this file what is not given here; --out writes such a file, compare.toml"
     )
     group.add_argument("--resume", metavar="DIRECTORY", help=_RESUME)
+    group.add_argument("--against", metavar="DIRECTORY", help=_AGAINST)
+    group.add_argument("--allow", action="append", default=[], metavar="NAME,NAME", help=_ALLOW)
     add_flags(parser, "runs", RunConfig, [name for name in flags(RunConfig) if name not in (*SHARED, "out")])
     add_flags(parser, "techniques", Techniques)
     parser.add_argument("--mesh", help=argparse.SUPPRESS)

@@ -49,7 +49,7 @@ class Scaling:
         cell: Of the row, without its devices.
         kind: "strong": the global batch stays the same. "weak": the batch of each device does.
         points: By the number of devices, the fewest first.
-        serial_share: Of a step, by Amdahl's law, of weak scaling by Gustafson's; None with fewer than two points to fit.
+        serial_share: Of a step, by Amdahl's formula, of weak scaling by Gustafson's; None with fewer than two points to fit.
     """
 
     cell: str

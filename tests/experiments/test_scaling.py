@@ -58,7 +58,7 @@ def test_weak_scaling_is_told_by_its_batches() -> None:
     found = scaled(rows)
     assert (found.cell, found.kind) == ("torch:ddp", "weak")
     assert found.serial_share == pytest.approx(0.1, abs=0.005)
-    assert "Gustafson's law fitted to 1, 2, 4 devices" in " ".join(write_scaling([found]).split())
+    assert "Gustafson's formula fitted to 1, 2, 4 devices" in " ".join(write_scaling([found]).split())
 
 
 def test_several_batches_scale_each_for_itself() -> None:
@@ -93,9 +93,9 @@ def test_with_a_disturbed_baseline_nothing_is_fitted() -> None:
     assert "too few numbers of devices to fit" in write_scaling([found])
 
 
-def test_what_gets_slower_has_no_law() -> None:
+def test_what_gets_slower_has_no_fit() -> None:
     text = write_scaling([scaled(strong({1: 1000.0, 2: 900.0, 4: 700.0}))])
-    assert "more devices are slower here, which Amdahl's law has no room for" in text
+    assert "more devices are slower here, which Amdahl's formula has no room for" in text
 
 
 def test_communication_is_shown_where_it_is_measured() -> None:

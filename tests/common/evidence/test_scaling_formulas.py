@@ -1,4 +1,4 @@
-"""Amdahl's and Gustafson's laws come out of times that follow them."""
+"""Amdahl's and Gustafson's formulas come out of times that follow them."""
 
 import pytest
 
@@ -9,13 +9,13 @@ SHARES = (0.0, 0.05, 0.3, 1.0)
 
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("counts", [(1, 2), (1, 2, 4), (2, 4, 8)])
-def test_times_by_amdahls_law_give_its_share(share: float, counts: tuple[int, ...]) -> None:
+def test_times_by_amdahls_formula_give_its_share(share: float, counts: tuple[int, ...]) -> None:
     assert amdahl_share({n: 7.0 * (share + (1 - share) / n) for n in counts}) == pytest.approx(share, abs=1e-9)
 
 
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("counts", [(1, 2), (1, 2, 4), (2, 4, 8)])
-def test_rates_by_gustafsons_law_give_its_share(share: float, counts: tuple[int, ...]) -> None:
+def test_rates_by_gustafsons_formula_give_its_share(share: float, counts: tuple[int, ...]) -> None:
     assert gustafson_share({n: 50.0 * (share + (1 - share) * n) for n in counts}) == pytest.approx(share, abs=1e-9)
 
 
