@@ -14,6 +14,7 @@ class Footprint:
         gradients_bytes: Gradients alive when the optimizer starts.
         optimizer_bytes: Optimizer state shaped like a parameter; step counters do not count.
         source: How it was seen: "tensors", "graph" (the framework holds it inside its graph only), or "predicted".
+        optimizer_dtype: Of the optimizer state, as measured; "" if there is none.
     """
 
     device: str
@@ -22,9 +23,17 @@ class Footprint:
     gradients_bytes: int
     optimizer_bytes: int
     source: str = "predicted"
+    optimizer_dtype: str = ""
 
     @classmethod
-    def uniform(cls, device: str, held_bytes: int, optimizer_bytes: int, source: str = "predicted") -> "Footprint":
+    def uniform(
+        cls,
+        device: str,
+        held_bytes: int,
+        optimizer_bytes: int,
+        source: str = "predicted",
+        optimizer_dtype: str = "",
+    ) -> "Footprint":
         """A device that holds as many bytes of gradients as of parameters, and gathers none.
 
         Args:
@@ -32,6 +41,7 @@ class Footprint:
             held_bytes: Of the parameters that it holds.
             optimizer_bytes: Of its optimizer state.
             source: How it was seen.
+            optimizer_dtype: Of its optimizer state.
         """
         return cls(
             device=device,
@@ -40,6 +50,7 @@ class Footprint:
             gradients_bytes=held_bytes,
             optimizer_bytes=optimizer_bytes,
             source=source,
+            optimizer_dtype=optimizer_dtype,
         )
 
     @property

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Unpack
 
 from samestep.common.errors import ConfigError, unknown
+from samestep.common.evidence.confounds import check_allowed
 from samestep.common.flags import Scalar
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
@@ -19,6 +20,7 @@ from samestep.experiments import comparing, comparison_file, stored
 from samestep.experiments.arguments import complete_cell, read_request, split_cells
 from samestep.experiments.asked import describe, merge
 from samestep.experiments.comparison import Comparison
+from samestep.experiments.earlier import load_earlier
 from samestep.experiments.progress import show_progress
 from samestep.settings import CompareSettings, RunSettings
 
@@ -60,8 +62,11 @@ def compare(
     reference: str | None = None,
     repeats: int | None = None,
     vary: Mapping[str, Sequence[Scalar]] | None = None,
+    scaling: str | None = None,
     file: str | os.PathLike[str] | None = None,
     resume: str | os.PathLike[str] | None = None,
+    against: str | os.PathLike[str] | None = None,
+    allow: Sequence[str] = (),
     progress: bool = False,
     **settings: Unpack[CompareSettings],
 ) -> Comparison:
@@ -75,7 +80,10 @@ def compare(
         reference: The row that the others are compared with; the first that trains, after the oracle, unless given.
         repeats: The rounds: how often each row but the oracle's is measured; once, unless given.
         vary: Name -> values: each row is run with each value of what it has, as in `{"devices": [1, 2, 4]}`.
+        scaling: "weak" has the batch grow with the devices, from that of the fewest on; "strong", unless given, keeps it.
         file: A file that gives all of this, as `compare.toml` does; what is given here as well counts more.
+        against: An earlier comparison, a run or a directory of runs: every row is held against the same row there.
+        allow: The confounds in spite of which rows are ranked by their speed.
         resume: The directory of a comparison to go on with; what is given here as well must be what it was asked for.
         progress: Whether to show on stderr that it moves.
         **settings: The flags of `samestep compare`, by their names in Python: `batch_size=48`.
@@ -89,7 +97,9 @@ def compare(
     out = given.pop("out", None)
     given |= {} if cells is None else {"strategies": _cells("cells", cells)}
     given |= {"require": _cells("require", require)} if require else {}
-    given |= {"reference": reference, "repeats": repeats, "vary": vary or {}}
+    allowed = check_allowed([allow] if isinstance(allow, str) else allow)
+    earlier = None if against is None else load_earlier(Path(against))
+    given |= {"reference": reference, "repeats": repeats, "vary": vary or {}, "scaling": scaling}
     if resume is not None:
         if file is not None or out is not None:
             raise ConfigError(f"resume={str(resume)!r} goes on with what is there; leave out file and out.")
@@ -99,7 +109,7 @@ def compare(
         comparison = comparing.compare(describe(merge(read, given)), out, quiet=not progress)
     if comparison.interrupt:
         raise comparison.interrupt
-    return comparison
+    return comparison.conclude(allowed, earlier)
 
 
 def load(path: str | os.PathLike[str]) -> RunResult | Comparison:

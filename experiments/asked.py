@@ -48,6 +48,12 @@ class ComparisonConfig:
         least=1,
         most=MAX_REPEATS,
     )
+    scaling: str = flag(
+        "strong",
+        "with several numbers of devices: strong keeps the global batch, weak keeps the batch of each device, that of the "
+        "fewest devices",
+        choices=("strong", "weak"),
+    )
     vary: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     base: RunConfig = dataclasses.field(default_factory=RunConfig)
 

@@ -8,7 +8,7 @@ from samestep.common.flags import flags
 from samestep.common.request import Techniques
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.speed_columns import Row, Timed, of_a_step, speed_columns
-from samestep.experiments.text import Column, common_unit, in_unit, spell
+from samestep.experiments.text import Column, common_unit, count, in_unit, spell
 
 Name = Callable[[RunResult], str]
 """How a row is called."""
@@ -42,10 +42,14 @@ def named(results: Sequence[RunResult], names: Sequence[str]) -> Name:
 
 def devices(result: RunResult) -> str:
     """How many, and on how many cores if they are of a CPU and have to share: their speed then says nothing."""
-    count, cores = result.config.devices or 1, result.cores
+    number = str(result.config.devices or 1)
+    return f"{number} on {count(result.cores, 'core')}" if share_cores(result) else number
+
+
+def share_cores(result: RunResult) -> bool:
+    """Whether its devices are of a CPU that has fewer cores than they have threads."""
     on_cpu = all("cpu" in row.device.lower() for row in result.processes)
-    shared = on_cpu and not result.compiled and cores < count * result.config.threads
-    return f"{count} on {cores} core{'s' if cores > 1 else ''}" if shared else str(count)
+    return on_cpu and not result.compiled and result.cores < (result.config.devices or 1) * result.config.threads
 
 
 def same_step(result: RunResult) -> str:

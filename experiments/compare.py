@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.errors import ConfigError
+from samestep.common.evidence.confounds import CONFOUNDS, check_allowed
 from samestep.common.flags import flags
 from samestep.common.request import RunConfig, Techniques
 from samestep.experiments.arguments import Parser, add_flags, add_format, run_command
@@ -13,9 +14,13 @@ from samestep.experiments.asked import SHARED, ComparisonConfig, describe, merge
 from samestep.experiments.formats import check_format, write
 
 _DESCRIPTION = """Train one workload under many strategies and print one table, with the oracle as its first row. Exit code, the
-first that applies: 130 after Ctrl-C; 143, 129 or 131 after SIGTERM, SIGHUP or SIGQUIT; 4 if a row is not the same step; 1 if a
-row failed; 3 if a row that you named is unavailable, if a required row was not judged, or if --parity was given and no row was
-judged; 0 otherwise. The rows that were done before an interrupt are printed, and --resume goes on from there."""
+first that applies: 130 after Ctrl-C; 143, 129 or 131 after SIGTERM, SIGHUP or SIGQUIT; 4 if a row is not the same step, or not
+that of --against; 1 if a row failed; 3 if a row that you named is unavailable, if a required row was not judged, if --parity was
+given and no row was judged, or if --against had nothing to compare; 0 otherwise. The rows that were done before an interrupt are
+printed, and --resume goes on from there."""
+_AGAINST = """hold every row against the same row of an earlier comparison, of a run, or of a directory of runs: the losses of
+every step, the bytes, and with enough rounds the speed; the exit code is 4 if a step is not as it was"""
+_ALLOW = f"""rank rows by their speed in spite of these confounds; may be given several times: {", ".join(CONFOUNDS)}"""
 _VARY = """run each row with each value of an option, a technique, a size of the workload, or of devices, batch_size, optimizer,
 learning_rate, dtype, seed or threads, as in microbatches=2,4 or width=64,128; a row that does not have it, or sets it in its
 cell, stays one row; may be given several times; --devices 1,2,4 is short for --vary devices=1,2,4"""
@@ -32,14 +37,18 @@ def main(arguments: Sequence[str]) -> int:
     """
     given = vars(_parser().parse_args(arguments))
     form, wide, file, directory = (given.pop(name) for name in ("format", "wide", "file", "resume"))
+    allow, against = given.pop("allow"), given.pop("against")
     check_format(form)
+    allowed = check_allowed(name.strip() for text in allow for name in text.split(","))
     if given.pop("mesh") is not None:
         raise ConfigError("--mesh is of one row; write it into its cell, as in torch:hybrid+mesh=pipe=2,tensor=2.")
     given["vary"] = _axes(given.pop("vary"))
     out = given.pop("out", None)
     from samestep.experiments import comparing  # here, like the next one: --help imports no NumPy
     from samestep.experiments.comparison_file import read_file
+    from samestep.experiments.earlier import load_earlier
 
+    earlier = None if against is None else load_earlier(Path(against))
     if directory is None:
         asked = describe(merge(read_file(Path(file)), given) if file else given)
         comparison = comparing.compare(asked, out)
@@ -48,6 +57,7 @@ def main(arguments: Sequence[str]) -> int:
             if value is not None:
                 raise ConfigError(f"--resume {directory} goes on with what is there; leave out {flag}.")
         comparison = comparing.resume(Path(directory), given)
+    comparison = comparison.conclude(allowed, earlier)
     print(write(comparison.document(_again(arguments, directory), wide), form), flush=True)
     if comparison.interrupt:
         raise comparison.interrupt
@@ -67,6 +77,8 @@ def _parser() -> Parser:
         "--file", help="take from this file what is not given here; --out writes such a file, compare.toml"
     )
     group.add_argument("--resume", metavar="DIRECTORY", help=_RESUME)
+    group.add_argument("--against", metavar="DIRECTORY", help=_AGAINST)
+    group.add_argument("--allow", action="append", default=[], metavar="NAME,NAME", help=_ALLOW)
     add_flags(parser, "runs", RunConfig, [name for name in flags(RunConfig) if name not in (*SHARED, "out")])
     add_flags(parser, "techniques", Techniques)
     parser.add_argument("--mesh", help=argparse.SUPPRESS)

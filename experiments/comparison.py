@@ -1,8 +1,8 @@
 """What a comparison found: a row for each cell, what it prints, and how it ends."""
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 from samestep.common.errors import (
     ConfigError,
@@ -14,13 +14,18 @@ from samestep.common.errors import (
 )
 from samestep.common.runtime.records import RunResult
 from samestep.experiments import tables
+from samestep.experiments.against import Against, Earlier, hold
+from samestep.experiments.against_report import write_report
 from samestep.experiments.compiled import compiled
 from samestep.experiments.figures import figures
 from samestep.experiments.formats import Case, Document, write
+from samestep.experiments.lint import explain_confounds, find_stops
 from samestep.experiments.plan import is_oracle
 from samestep.experiments.ranking import ranking
-from samestep.experiments.row import COMPILED, FAILED, MISSED, NOT_RUN, REFERENCE, UNAVAILABLE, Row
-from samestep.experiments.speeds import Speed, judge_rows, speed_figures, unseparated
+from samestep.experiments.row import FAILED, MISSED, NOT_RUN, UNAVAILABLE, Row, explain_rows, say_status
+from samestep.experiments.scaling import Scaling, find_scaling
+from samestep.experiments.scaling_report import write_scaling
+from samestep.experiments.speeds import Rounds, Speed, judge_rows, speed_figures, unseparated
 from samestep.experiments.text import fill, screen_width
 
 
@@ -37,6 +42,8 @@ class Comparison:
         repeats: The rounds that were asked for.
         reference: The row that the others are compared with; None if no row can be it.
         directory: Where its runs are.
+        allowed: The confounds in spite of which rows are ranked.
+        against: What holding it against an earlier comparison found, if that was asked for.
     """
 
     rows: tuple[Row, ...]
@@ -47,6 +54,8 @@ class Comparison:
     repeats: int = 1
     reference: str | None = None
     directory: Path | None = None
+    allowed: frozenset[str] = frozenset()
+    against: Against | None = None
 
     @property
     def results(self) -> list[RunResult]:
@@ -56,7 +65,27 @@ class Comparison:
     @property
     def speeds(self) -> dict[str, Speed]:
         """The speeds of the rows that have a result, judged against that of the reference row."""
-        return judge_rows({row.cell: row.results for row in self.rows if row.results}, self.reference)
+        return judge_rows(self.rounds, self.reference, find_stops(self.allowed))
+
+    @property
+    def scaling(self) -> tuple[Scaling, ...]:
+        """How the rows scale that have several numbers of devices."""
+        return find_scaling(self.rounds, self.allowed)
+
+    @property
+    def rounds(self) -> dict[str, Rounds]:
+        """The results of the rows that have any, one a round."""
+        return {row.cell: row.results for row in self.rows if row.results}
+
+    def conclude(self, allowed: frozenset[str], earlier: Earlier | None = None) -> Self:
+        """Ranks its rows, and holds them against an earlier comparison.
+
+        Args:
+            allowed: The confounds in spite of which rows are ranked.
+            earlier: What to hold it against, if anything.
+        """
+        against = earlier and hold(self.rounds, earlier, allowed)
+        return dataclasses.replace(self, allowed=allowed, against=against)
 
     @property
     def _names(self) -> list[str]:
@@ -67,20 +96,24 @@ class Comparison:
         """The error that the comparison ends with: missed parity, then failed rows, then what was not there or not judged."""
         if missed := [row.cell for row in self.rows if row.status == MISSED]:
             return ParityFailed(f"{', '.join(missed)} did not take the same step.")
+        if self.against and self.against.changed:
+            return ParityFailed(self.against.changed)
         if failed := [row.cell for row in self.rows if row.status == FAILED]:
             return WorkerFailed(f"{', '.join(failed)} failed.")
         if lacking := [lack for lack in (*map(self._lack, self.rows), self.missing) if lack]:
             return Unavailable("; ".join(lacking))
         if self.parity and not any(row.is_judged for row in self.rows):
             return Unavailable("parity was asked for, but no row was judged.")
+        if self.against and self.against.lacking:
+            return Unavailable(self.against.lacking)
         return None
 
     def _lack(self, row: Row) -> str:
         """What a row that the user named or required lacks; "" if nothing."""
         if row.cell in self.required and not row.is_judged:
-            return _sentence([f"{row.cell}, which must be judged,"], row.status, row.reason)
+            return say_status([f"{row.cell}, which must be judged,"], row.status, row.reason)
         if row.cell in self.named and row.status == UNAVAILABLE:
-            return _sentence([row.cell], row.status, row.reason)
+            return say_status([row.cell], row.status, row.reason)
         return ""
 
     @property
@@ -144,6 +177,7 @@ class Comparison:
         """
         speeds = self.speeds
         cases = [row.case() for row in self.rows]
+        cases += self.against.cases() if self.against else []
         if self.interrupt or isinstance(self.failure, Unavailable):  # no row of it is wrong, and yet it does not pass
             cases.append(Case("the comparison", "error", self.exit_reason))
         return Document(
@@ -154,6 +188,9 @@ class Comparison:
                 "exit_reason": self.exit_reason,
                 "repeats": self.repeats,
                 "reference": self.reference,
+                "allowed": sorted(self.allowed),
+                "against": self.against,
+                "scaling": self.scaling,
                 "rows": [_fields(row) | {"speed": speeds.get(row.cell)} for row in self.rows],
             },
             rows=[
@@ -181,32 +218,19 @@ class Comparison:
             tables.caption(self.results, names=self._names) if self.results else "",
             self.table(wide),
             unseparated(self.speeds, self.reference),
+            explain_confounds(self.rounds, self.reference, self.allowed),
             compiled(self.results),
-            self._notes(),
+            explain_rows(self.rows),
             self.missing,
             "\n".join([f"Again: {command}", *([f"Runs: {self.directory}"] if self.directory else [])]),
             fill(tables.verdict(self.results), screen_width()),
-            ranking([row.results for row in self.rows if row.results]),
+            ranking(list(self.rounds.values()), find_stops(self.allowed)),
+            write_scaling(self.scaling),
+            write_report(self.against) if self.against else "",
         ]
         return "\n\n".join(filter(None, parts))
-
-    def _notes(self) -> str:
-        """Why rows have no result, were not judged or missed: a line for each reason, with all the rows that share it."""
-        sharing: dict[tuple[str, str], list[str]] = {}
-        for row in self.rows:
-            if row.reason and row.status not in (REFERENCE, COMPILED):
-                sharing.setdefault((row.status, row.reason), []).append(row.cell)
-        return "\n".join(_sentence(cells, status, reason) for (status, reason), cells in sharing.items())
 
 
 def _fields(row: Row) -> dict[str, object]:
     """A row as JSON has it."""
     return {field.name: getattr(row, field.name) for field in dataclasses.fields(row)} | {"result": row.result}
-
-
-def _sentence(cells: Sequence[str], status: str, reason: str) -> str:
-    """What became of some rows, and why."""
-    was = "were" if len(cells) > 1 else "was"
-    verbs = {FAILED: "failed", MISSED: "did not take the same step", REFERENCE: "cannot be judged"}
-    verb = verbs.get(status, f"{was} {status}")
-    return f"{', '.join(cells)} {verb}: {reason}"

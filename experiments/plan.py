@@ -54,7 +54,8 @@ def make_plan(asked: ComparisonConfig) -> Plan:
     chosen = strategies if asked.strategies is not None else every_cell(asked.framework)
     _check_names(asked, [*chosen, *required])
     every = dict.fromkeys([ORACLE, *chosen, *required])
-    expanded = {cell: expand(cell, asked.vary, asked.base) for cell in every}
+    _check_weak(asked, list(every))
+    expanded = {cell: _scale(expand(cell, asked.vary, asked.base), asked) for cell in every}
 
     def all_of(cells: Sequence[str]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(itertools.chain.from_iterable(expanded[cell] for cell in cells)))
@@ -77,6 +78,35 @@ def expand(cell: str, vary: Mapping[str, tuple[str, ...]], base: RunConfig) -> l
     """
     axes = [[f"+{name}={value}" for value in values] for name, values in vary.items() if _has(cell, name, base)]
     return [cell + "".join(parts) for parts in itertools.product(*axes)]
+
+
+def _scale(cells: Sequence[str], asked: ComparisonConfig) -> list[str]:
+    """The cells, in weak scaling with a batch that grows with their devices."""
+    if asked.scaling == "strong":
+        return list(cells)
+    from samestep.common.workload.table import resolve  # here: --help imports no NumPy
+
+    batch = asked.base.batch_size or resolve(asked.base.workload, asked.base.data).batch_size
+    fewest = min(int(devices) for devices in asked.vary["devices"])
+    grown = {cell: int(split_spelling(cell)[1].get("devices", fewest)) * batch // fewest for cell in cells}
+    return [cell if size == batch else f"{cell}+batch_size={size}" for cell, size in grown.items()]
+
+
+def _check_weak(asked: ComparisonConfig, cells: Sequence[str]) -> None:
+    """Refuses weak scaling of one number of devices, and of rows whose batch is given."""
+    if asked.scaling == "strong":
+        return
+    devices = asked.vary.get("devices", ())
+    if len(devices) < 2 or not all(number.isdecimal() and int(number) for number in devices):
+        given = f"; --devices {','.join(devices)} is none" if devices else ""
+        raise ConfigError(f"--scaling weak takes several numbers of devices, as in --devices 1,2,4{given}.")
+    sets = [f"in {cell}" for cell in cells if "batch_size" in split_spelling(cell)[1]]
+    sets += ["in --vary"] if "batch_size" in asked.vary else []
+    if sets:
+        raise ConfigError(
+            f"--scaling weak sets the batch size of each row; leave out batch_size {sets[0]}, and give that of the fewest "
+            "devices with --batch-size."
+        )
 
 
 def _has(cell: str, name: str, base: RunConfig) -> bool:

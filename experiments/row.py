@@ -1,7 +1,7 @@
 """A row of a comparison: a cell, and what became of it."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.formats import Case, Outcome
@@ -63,3 +63,26 @@ class Row:
     def is_judged(self) -> bool:
         """Whether it was held against the oracle, with whatever outcome."""
         return self.status in (SAME, MISSED)
+
+
+def explain_rows(rows: Sequence[Row]) -> str:
+    """Why rows have no result, were not judged or missed: a line for each reason, with all the rows that share it."""
+    sharing: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if row.reason and row.status not in (REFERENCE, COMPILED):
+            sharing.setdefault((row.status, row.reason), []).append(row.cell)
+    return "\n".join(say_status(cells, status, reason) for (status, reason), cells in sharing.items())
+
+
+def say_status(cells: Sequence[str], status: str, reason: str) -> str:
+    """What became of some rows, and why.
+
+    Args:
+        cells: Of the rows.
+        status: Of all of them.
+        reason: Likewise.
+    """
+    was = "were" if len(cells) > 1 else "was"
+    verbs = {FAILED: "failed", MISSED: "did not take the same step", REFERENCE: "cannot be judged"}
+    verb = verbs.get(status, f"{was} {status}")
+    return f"{', '.join(cells)} {verb}: {reason}"

@@ -64,7 +64,7 @@ def spell_ratio(ratio: float) -> str:
     return f"{ratio:.{2 if ratio < 10 else 1 if ratio < 100 else 0}f}x"
 
 
-def _examples_per_second(rounds: Rounds) -> list[float | None]:
+def examples_per_second(rounds: Rounds) -> list[float | None]:
     """The median of each run's windows; None where it timed none."""
     return [result.examples_per_second.median if result.examples_per_second else None for result in rounds]
 
@@ -73,7 +73,7 @@ def speed_of(rounds: Rounds) -> Speed:
     """The speed of a row that is compared with nothing."""
     counts = add_counts(result.step_times for result in rounds)
     steps = {name: percentile(counts, share) for name, share in PERCENTILES.items()}
-    return Speed(predict_speed(_examples_per_second(rounds)), steps)
+    return Speed(predict_speed(examples_per_second(rounds)), steps)
 
 
 def no_confounds(row: Rounds, other: Rounds) -> Sequence[str]:
@@ -119,7 +119,7 @@ def compare_rounds(pairs: Mapping[Key, tuple[Rounds, Rounds]]) -> dict[Key, Diff
     Args:
         pairs: By name: a row, and what it is compared with.
     """
-    return compare_speeds({name: (_examples_per_second(a), _examples_per_second(b)) for name, (a, b) in pairs.items()})
+    return compare_speeds({name: (examples_per_second(a), examples_per_second(b)) for name, (a, b) in pairs.items()})
 
 
 def speed_figures(speed: Speed | None) -> dict[str, Scalar]:

@@ -14,6 +14,7 @@ from samestep.tf_impl import weights
 from samestep.tf_impl.exchanges import Copy, copies, count_exchanges, short_name
 from samestep.tf_impl.optimizers import corrections
 from samestep.tf_impl.step import accumulate, bind_update, mean_loss, micro_batches, transform
+from samestep.tf_impl.upstream import function_names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,6 +161,7 @@ class TrainingProgram:
             gradients_bytes=self._gradients_bytes,
             optimizer_bytes=sum(self._local_bytes(slot.values(), device) for slot in self.slots.values()),
             source="graph",
+            optimizer_dtype=weights.dtype_names(v for slot in self.slots.values() for v in slot.values()),
         )
 
     def _local_bytes(self, variables: Iterable[tf.Variable], device: str) -> int:
@@ -184,3 +186,8 @@ class TrainingProgram:
 
     def close(self) -> None:
         """TensorFlow's collectives end with the process."""
+
+
+def num_compilations() -> int:
+    """How many functions this process has traced so far; XLA compiles none twice without a new trace."""
+    return len(function_names())

@@ -93,3 +93,8 @@ def restore(
 def nbytes(values: Iterable[tf.Variable | tf.Tensor]) -> int:
     """The bytes of tensors together, from their shapes and dtypes."""
     return sum(value.shape.num_elements() * value.dtype.size for value in values)
+
+
+def dtype_names(values: Iterable[tf.Variable | tf.Tensor]) -> str:
+    """The dtypes of tensors, such as "float32"."""
+    return "+".join(sorted({value.dtype.name for value in values}))

@@ -99,13 +99,15 @@ class LocalState:
         parameters = [weight.parameter for weight in self.named.values()]
         local = [self.optimizer_state.local(parameter) or {} for parameter in parameters]
         params_bytes = weights.nbytes(parameters)
+        slots = [held.get(key) for held in local for key in self.keys.values()]
         return Footprint(
             device=str(device),
             params_bytes=params_bytes,
             params_peak_bytes=params_bytes + gathered_bytes,
             gradients_bytes=gradients_bytes,
-            optimizer_bytes=weights.nbytes(held.get(key) for held in local for key in self.keys.values()),
+            optimizer_bytes=weights.nbytes(slots),
             source="tensors",
+            optimizer_dtype=weights.dtype_names(slots),
         )
 
 

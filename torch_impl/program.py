@@ -22,6 +22,7 @@ from samestep.torch_impl.models import build_model
 from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.sharded import full_tensor
 from samestep.torch_impl.step import Loss, accumulate, mean_loss, transform
+from samestep.torch_impl.upstream import num_graphs
 
 
 def build_fresh_model(run: Run, device: torch.device) -> nn.Module:
@@ -201,3 +202,8 @@ class TrainingProgram:
     def close(self) -> None:
         """Leaves the group of processes."""
         devices.leave_group()
+
+
+def num_compilations() -> int:
+    """How many functions this process has compiled so far."""
+    return num_graphs()

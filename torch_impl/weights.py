@@ -70,3 +70,8 @@ def load(model: nn.Module, params: Mapping[str, np.ndarray]) -> None:
 def nbytes(tensors: Iterable[torch.Tensor | None]) -> int:
     """Adds up the bytes of the tensors that are not None; of a sharded one, those of this process's part."""
     return sum(local_part(tensor).nbytes for tensor in tensors if tensor is not None)
+
+
+def dtype_names(tensors: Iterable[torch.Tensor | None]) -> str:
+    """The dtypes of the tensors that are not None, such as "float32"."""
+    return "+".join(sorted({str(tensor.dtype).removeprefix("torch.") for tensor in tensors if tensor is not None}))

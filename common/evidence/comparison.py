@@ -13,6 +13,7 @@ from samestep.common.evidence.statistics import (
     p_value,
     pairs_needed,
     prediction_interval,
+    welch,
 )
 
 LEVEL = 0.05
@@ -129,6 +130,56 @@ def judge(log_ratios: Mapping[Key, Sequence[float]]) -> dict[Key, Difference]:
         name: _with_verdict(difference, corrected[name], level) if name in corrected else difference
         for name, difference in found.items()
     }
+
+
+def compare_apart(pairs: Mapping[Key, tuple[Speeds, Speeds]]) -> dict[Key, Difference]:
+    """Judges the speeds of pairs of rows that were not measured in the same rounds, by Welch's test.
+
+    What changed on the machine from one comparison to the other stays in the difference: no interleaved rounds cancel it.
+
+    Args:
+        pairs: By name, a row and what it is compared with.
+
+    Returns:
+        By name; pairs of which one has no speed are left out.
+
+    Raises:
+        ValueError: A speed is not a positive number.
+    """
+    logs = {name: tuple([_log(s) for s in row if s is not None] for row in pair) for name, pair in pairs.items()}
+    found = {name: _apart(*both) for name, both in logs.items() if all(both)}
+    raw = {
+        name: each.p_value for name, each in found.items() if each.p_value is not None and each.rounds >= LEAST_ROUNDS
+    }
+    corrected = dict(zip(raw, holm(list(raw.values())), strict=True))
+    return {
+        name: dataclasses.replace(each, verdict=_verdict(each.ratio, corrected.get(name)), p_value=corrected.get(name))
+        for name, each in found.items()
+    }
+
+
+def _apart(logs: Sequence[float], others: Sequence[float]) -> Difference:
+    """The numbers of a pair that was measured apart, with the p-value of the pair alone."""
+    rounds = min(len(logs), len(others))
+    if rounds < 2:
+        return Difference(math.exp(statistics.fmean(logs) - statistics.fmean(others)), None, None, rounds, None)
+    from scipy.special import stdtr, stdtrit  # here: --help needs no SciPy
+
+    difference, error, degrees = welch(logs, others)
+    if not error:
+        return Difference(math.exp(difference), None, None, rounds, None)
+    half = float(stdtrit(degrees, 1 - LEVEL / 2)) * error
+    p_value = 2 * float(stdtr(degrees, -abs(difference) / error))
+    low, high = math.exp(difference - half), math.exp(difference + half)
+    return Difference(math.exp(difference), low, high, rounds, None, p_value=p_value)
+
+
+def _verdict(ratio: float, corrected: float | None) -> str:
+    if corrected is None:
+        return NO_VERDICT
+    if corrected > LEVEL:
+        return NOT_SEPARATED
+    return FASTER if ratio > 1 else SLOWER
 
 
 def _difference(logs: Sequence[float]) -> Difference:

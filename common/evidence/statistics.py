@@ -125,6 +125,30 @@ def p_value(values: Sequence[float]) -> float:
     return 2 * float(stdtr(count - 1, -abs(statistics.fmean(values)) / (deviation / math.sqrt(count))))
 
 
+def welch(values: Sequence[float], others: Sequence[float]) -> tuple[float, float, float]:
+    """Computes how far the means of two independent samples are apart, for Welch's test.
+
+    Args:
+        values: At least two, each from a trial of its own.
+        others: Likewise; they may scatter more or less.
+
+    Returns:
+        The difference of the means, its standard error, and the degrees of freedom of that. Without scatter both are 0.
+
+    Raises:
+        ValueError: There are fewer than two of either, or one is not finite.
+
+    References:
+        Welch, The Generalization of "Student's" Problem when Several Different Population Variances Are Involved, 1947.
+    """
+    _check(values)
+    _check(others)
+    variances = [statistics.variance(sample) / len(sample) for sample in (values, others)]
+    squares = sum(variance**2 / (len(sample) - 1) for variance, sample in zip(variances, (values, others), strict=True))
+    degrees = sum(variances) ** 2 / squares if squares else 0.0
+    return statistics.fmean(values) - statistics.fmean(others), math.sqrt(sum(variances)), degrees
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Corrects p-values for being several: the chance that any true hypothesis is rejected stays below the level.
 

@@ -11,6 +11,7 @@ from samestep.common.files import Unreadable, read_json
 from samestep.common.flags import Scalar
 from samestep.common.ledger import Compiled, Exchange, Footprint, Ledger
 from samestep.common.request import RunConfig
+from samestep.common.runtime.conditions import Conditions, Watched
 from samestep.common.runtime.upgrades import UPGRADES
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Usage:
         sent_bytes_per_step: Over TCP.
         received_bytes_per_step: Over TCP.
         peak_rss_bytes: The most memory it has had.
+        cpu_seconds: The time that its threads had a core, from the first timed window to the end of the last.
     """
 
     role: str
@@ -59,6 +61,7 @@ class Usage:
     sent_bytes_per_step: float = 0.0
     received_bytes_per_step: float = 0.0
     peak_rss_bytes: int = 0
+    cpu_seconds: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,6 +90,7 @@ class Measured(Usage):
         cores: The CPU cores that the process was bound to.
         attempt: Counted from 1 where something restarts the process.
         versions: Of Python and the packages that decide numbers.
+        watched: What disturbed the timed windows.
     """
 
     first_step: int = 0
@@ -108,6 +112,7 @@ class Measured(Usage):
     cores: int = 1
     attempt: int = 1
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
+    watched: Watched = dataclasses.field(default_factory=Watched)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -168,6 +173,7 @@ class RunResult:
     emulation: str
     compiled: Compiled | None = None
     uncounted: tuple[str, ...] = ()
+    conditions: Conditions = dataclasses.field(default_factory=Conditions)
     step_times: dict[int, int] = dataclasses.field(default_factory=dict)
 
 

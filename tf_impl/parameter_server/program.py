@@ -188,7 +188,8 @@ class ParameterServerProgram:
             weights.nbytes(part for part in _flat(kind) if part.device == device)
             for kind in (self.params, *self.slots.values())
         )
-        return Footprint.uniform(device, params_bytes, sum(slots_bytes), "graph")
+        dtypes = weights.dtype_names(part for slot in self.slots.values() for part in _flat(slot))
+        return Footprint.uniform(device, params_bytes, sum(slots_bytes), "graph", dtypes)
 
     def measures(self) -> Mapping[str, float]:
         """What the servers counted up to the last window's end."""

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 
 import numpy as np
 
-from samestep.common.batch import Batch, batches
+from samestep.common.batch import Batch, batches, digest_order
 from samestep.common.errors import Diverged
 from samestep.common.evidence.metrics import METRICS
 from samestep.common.evidence.percentiles import count_seconds
@@ -23,6 +23,7 @@ from samestep.common.runtime.records import Measured
 from samestep.common.runtime.start import read_start
 from samestep.common.runtime.state_file import write_state
 from samestep.common.runtime.topology import UNEVALUATED
+from samestep.common.runtime.worker.disturbances import watch_for
 from samestep.common.runtime.worker.traffic import Traffic
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import Split
@@ -108,8 +109,9 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
     if file.rank == 0:
         (file.directory / "metrics.jsonl").unlink(missing_ok=True)  # of an earlier attempt, where something restarts us
     stream = batches(data.train_inputs, data.train_targets, run.batch_size, run.seed, first)
-    specs = run.strategy.topology(run)
-    traffic = Traffic(file, {spec.role: rank for rank, spec in enumerate(specs) if spec.serves and file.rank == 0})
+    disturbances = watch_for(run, file)
+    serving = {s.role: rank for rank, s in enumerate(run.strategy.topology(run)) if s.serves and file.rank == 0}
+    traffic = Traffic(file, serving, disturbances)
     windows = train(program, stream, first, run.steps, file, traffic)
     file.enter("evaluate")
     metric = evaluate(program, run, data, file)
@@ -120,6 +122,7 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
     file.enter("finish")
     # After everything that counts, since it moves the weights once more.
     exchanges = program.observe(next(stream))
+    order = digest_order(len(data.train_inputs), run.batch_size, run.seed, first)
     return Measured(
         **dataclasses.asdict(traffic.own()),
         first_step=first,
@@ -136,6 +139,7 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
         device_note=program.hardware.note,
         backend=program.hardware.backend,
         emulation=program.hardware.emulation,
+        watched=dataclasses.replace(disturbances.watched, order_sha256=order),
     )
 
 

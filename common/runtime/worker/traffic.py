@@ -1,10 +1,11 @@
-"""What a process, and those that only serve it, send in a step: counted window by window, then made one number."""
+"""What a process, and those that only serve it, use in a step: counted window by window, then made one number."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.records import Usage
+from samestep.common.runtime.worker.disturbances import Disturbances
 from samestep.common.runtime.worker.usage import Counters, ask, count
 
 TOLERANCE = 0.02
@@ -17,17 +18,21 @@ Window = dict[str, tuple[float, float]]
 
 
 class Traffic:
-    """Counts the bytes of the present process, and on rank 0 those of the processes that only serve."""
+    """Counts what the present process uses, and on rank 0 what the processes use that only serve."""
 
-    def __init__(self, file: ProcessFile, serving: Mapping[str, int]) -> None:
+    def __init__(self, file: ProcessFile, serving: Mapping[str, int], disturbances: Disturbances | None = None) -> None:
         """Counts nothing yet.
 
         Args:
             file: The present process's.
             serving: Role -> rank of every process that only serves; empty everywhere but on rank 0.
+            disturbances: Watches the windows that count; nothing does, unless given.
         """
         self._file, self._serving = file, serving
+        self._disturbances = disturbances or Disturbances()
         self._windows: list[Window] = []
+        self._first: Reading = {}
+        self._last: Reading = {}
         self._steps = 0
         self._counts = False
 
@@ -44,6 +49,7 @@ class Traffic:
         self._counts, self._steps = counts, 0
         if counts:
             self._windows.append({})
+            self._disturbances.start()
 
     def add(self, before: Reading, after: Reading, steps: int) -> None:
         """Adds a part to the present window; a process that did not answer at both its ends counts as silent.
@@ -55,6 +61,8 @@ class Traffic:
         """
         if not self._counts:
             return
+        self._disturbances.stop()
+        self._first, self._last = self._first or before, after
         window, share = self._windows[-1], steps / (self._steps + steps)
         for role, first in before.items():
             new, old = _difference(first, after[role], steps), window.get(role, (0.0, 0.0))
@@ -70,6 +78,11 @@ class Traffic:
         """
         seen = [window[self._file.role] for window in self._windows]
         return self._usage(self._file.role, self._file.rank, seen, statistics.median, count())
+
+    def _cpu_seconds(self, role: str) -> float:
+        """From the start of the first window that counts to the end of the last."""
+        first, last = self._first.get(role), self._last.get(role)
+        return last.cpu_seconds - first.cpu_seconds if first and last else 0.0
 
     def served(self) -> tuple[Usage, ...]:
         """Usage of the processes that serve.
@@ -88,8 +101,8 @@ class Traffic:
             for role, rank in self._serving.items()
         )
 
-    @staticmethod
     def _usage(
+        self,
         role: str,
         rank: int,
         seen: Sequence[tuple[float, float]],
@@ -103,6 +116,7 @@ class Traffic:
             sent_bytes_per_step=sent,
             received_bytes_per_step=received,
             peak_rss_bytes=counters.peak_rss_bytes if counters else 0,
+            cpu_seconds=self._cpu_seconds(role),
         )
 
 

@@ -17,6 +17,7 @@ from samestep.common.evidence.comparison import (
     SLOWER,
     Difference,
     Speeds,
+    compare_apart,
     compare_speeds,
     judge,
     predict_speed,
@@ -179,3 +180,32 @@ def test_what_is_no_speed_is_refused(speed: float) -> None:
 def test_one_round_has_a_speed_and_no_interval() -> None:
     assert predict_speed([None, 100.0]).low is None
     assert predict_speed([None]) is None
+
+
+# --- measured apart ---------------------------------------------------------------------------------------------------
+
+
+def test_rows_measured_apart_are_judged_by_welchs_test_from_five_rounds_on() -> None:
+    then = [100.0, 103.0, 98.0, 101.0, 99.0]
+    found = compare_apart(
+        {"up": ([200.0, 206.0, 196.0, 203.0, 199.0], then), "same": (then[::-1], then), "few": (then[:4], then)}
+    )
+    assert {name: each.verdict for name, each in found.items()} == {
+        "up": FASTER,
+        "same": NOT_SEPARATED,
+        "few": NO_VERDICT,
+    }
+    assert found["up"].low < 2.0 < found["up"].high
+    assert (found["few"].p_value, found["same"].ratio) == (None, pytest.approx(1.0))
+
+
+def test_rows_measured_apart_that_are_alike_are_seldom_called_different() -> None:
+    random = np.random.default_rng(0)
+    speeds = np.exp(random.normal(5, 0.1, (400, 2, 7)))
+    called = [compare_apart({"a": (list(one), list(other))})["a"].verdict != NOT_SEPARATED for one, other in speeds]
+    assert 0.02 < np.mean(called) < 0.085
+
+
+def test_without_scatter_or_without_speeds_nothing_is_judged() -> None:
+    assert compare_apart({"a": ([None], [1.0])}) == {}
+    assert compare_apart({"a": ([2.0] * 5, [1.0] * 5)})["a"].verdict == NO_VERDICT

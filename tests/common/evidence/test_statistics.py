@@ -5,7 +5,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom, ttest_1samp
+from scipy.stats import binom, ttest_1samp, ttest_ind
 
 from samestep.common.evidence.statistics import (
     detectable,
@@ -15,6 +15,7 @@ from samestep.common.evidence.statistics import (
     p_value,
     pairs_needed,
     prediction_interval,
+    welch,
 )
 
 
@@ -116,3 +117,18 @@ def test_an_estimated_deviation_asks_for_more():
 def test_what_no_thousand_pairs_find_has_no_number():
     assert pairs_needed(0.0, 1.0, 4, 0.05) is None
     assert pairs_needed(0.01, 1.0, 4, 0.05) is None
+
+
+# --- two samples ------------------------------------------------------------------------------------------------------
+
+
+def test_two_samples_are_as_far_apart_as_scipy_says() -> None:
+    one, other = [3.1, 2.9, 3.4, 3.0, 3.3], [2.0, 2.6, 1.9, 2.8, 2.3, 2.4]
+    found = ttest_ind(one, other, equal_var=False)
+    difference, error, degrees = welch(one, other)
+    assert difference / error == pytest.approx(found.statistic)
+    assert degrees == pytest.approx(found.df)
+
+
+def test_samples_without_scatter_have_no_error() -> None:
+    assert welch([1.0, 1.0], [3.0, 3.0]) == (-2.0, 0.0, 0.0)
