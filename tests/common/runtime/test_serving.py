@@ -101,7 +101,7 @@ def test_a_first_call_is_not_usual_traffic_and_one_that_died_is_silent(tmp_path:
         after = {role: None if count is None else none._replace(sent_bytes=count) for role, count in sent.items()}
         traffic.open()
         traffic.add(dict.fromkeys(sent, none), after, 2)
-    assert traffic.own().sent_bytes_per_step == 5
+    assert traffic.own(threads=1).sent_bytes_per_step == 5
     served = traffic.served()
     assert [(usage.role, usage.rank) for usage in served] == [("worker-0", 1), ("worker-1", 2)]
     shares = [usage.sent_bytes_per_step for usage in served]
