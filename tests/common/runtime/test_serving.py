@@ -102,7 +102,7 @@ def test_a_first_call_is_not_usual_traffic_and_one_that_died_is_silent(tmp_path:
         traffic.open()
         traffic.add(dict.fromkeys(sent, none), after, 2)
     assert traffic.own(threads=1).sent_bytes_per_step == 5
-    served = traffic.served()
+    served = traffic.served(threads=1)
     assert [(usage.role, usage.rank) for usage in served] == [("worker-0", 1), ("worker-1", 2)]
     shares = [usage.sent_bytes_per_step for usage in served]
     assert shares == [(200 + 0 + 50 + 202) / 2 / 4, (0 + 200 + 150 + 0) / 2 / 4]
