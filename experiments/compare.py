@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
             if value is not None:
                 raise ConfigError(f"--resume {directory} goes on with what is there; leave out {flag}.")
         comparison = comparing.resume(Path(directory), given)
-    comparison = comparison.judge(allowed, earlier)
+    comparison = comparison.conclude(allowed, earlier)
     print(write(comparison.document(_again(arguments, directory), wide), form), flush=True)
     if comparison.interrupt:
         raise comparison.interrupt

@@ -78,7 +78,7 @@ class Comparison:
         """The results of the rows that have any, one a round."""
         return {row.cell: row.results for row in self.rows if row.results}
 
-    def judge(self, allowed: frozenset[str], earlier: Earlier | None = None) -> Self:
+    def conclude(self, allowed: frozenset[str], earlier: Earlier | None = None) -> Self:
         """Ranks its rows, and holds them against an earlier comparison.
 
         Args:

@@ -21,6 +21,7 @@ def took_the_same_step(run_cell: RunCell, framework: str, row: StrategyInfo, wor
     fields["devices"] = fields.get("devices", 2) if row.axes else 1
     result = run_cell(f"{framework}:{row.name}", workload, **fields)
     synchronous = row.synchronous(row.options())
+    assert result.conditions.compilations == 0, "what is compiled later than in the first step is timed"
     assert len(result.losses) == result.parity.steps or not synchronous
     if synchronous:
         assert result.parity.passed, result.parity.reason
