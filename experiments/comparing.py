@@ -54,7 +54,7 @@ def resume(directory: Path, given: Given, quiet: bool = False) -> Comparison:
 
     Args:
         directory: Of the comparison.
-        given: What it has to be as well; only more rounds may be asked for than it had.
+        given: What it has to be as well.
         quiet: Whether to print nothing; otherwise the progress goes to stderr.
 
     Raises:
@@ -70,7 +70,6 @@ def resume(directory: Path, given: Given, quiet: bool = False) -> Comparison:
         for cell, each in found.items():
             each.error = None
             _refuse_other_results(directory, cell, each, checked[cell])
-        comparison_file.write_file(directory / comparison_file.NAME, asked)
         return _conduct(asked, plan, checked, found, directory, quiet)
 
 
@@ -148,11 +147,14 @@ def _refuse_taken(directory: Path, plan: Plan) -> None:
 
 
 def _refuse_another(directory: Path, stored: ComparisonConfig, asked: ComparisonConfig) -> None:
-    """Refuses to go on with a comparison as if it were another one; more rounds of it are welcome."""
+    """Refuses to go on with a comparison as if it were another one.
+
+    More rounds are refused as well: rounds that are added until a verdict appears make verdicts by chance.
+    """
     before, now = comparison_file.settings(stored), comparison_file.settings(asked)
     for name, was in before.items():
         wanted = now[name]
-        if was != wanted and not (name == "repeats" and asked.repeats > stored.repeats):
+        if was != wanted:
             raise ConfigError(
                 f"--resume {directory} is another comparison: {spell_flag(name)} is {_spell(was)} there, and {_spell(wanted)} "
                 f"here; leave out {spell_flag(name)} to go on with it, or start another one with --out."
@@ -185,7 +187,10 @@ def _refuse_other_results(directory: Path, cell: str, found: Found, checked: Rea
 @contextlib.contextmanager
 def _sole_user(directory: Path) -> Iterator[None]:
     """Keeps two commands from measuring one comparison at a time; the lock ends with the process, however it ends."""
-    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        descriptor = os.open(directory, os.O_RDONLY)
+    except OSError as error:
+        raise ConfigError(f"{directory} cannot be opened ({error.strerror}); name another directory.") from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield

@@ -118,7 +118,8 @@ def verdict(results: Sequence[RunResult]) -> str:
     if not judged:
         return "No run was judged."
     same = sum(r.parity.passed is True for r in judged)
-    subject = f"{same} of {len(judged)} strategies took"
+    noun = "strategies" if len({(r.framework, r.strategy) for r in judged}) == len(judged) else "rows"
+    subject = f"{same} of {len(judged)} {noun} took"
     if len(judged) == 1:
         subject = cell(judged[0]) + (" took" if same else " did not take")
     worst: dict[str, float] = {}

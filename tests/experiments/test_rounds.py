@@ -124,12 +124,12 @@ def test_a_comparison_is_loaded_as_it_ended(monkeypatch: pytest.MonkeyPatch, out
 def test_it_says_what_is_missing_and_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     make_up(monkeypatch, {"torch:pp": [PASSED, KeyboardInterrupt()]})
     with pytest.raises(KeyboardInterrupt):
-        samestep.compare(CELLS, repeats=3, out="out", batch_size=48)
-    loaded = load(Path("out"))
+        samestep.compare(CELLS, repeats=3, out="Nightly", batch_size=48)
+    loaded = load(Path("Nightly"))
     assert [len(row.results) for row in loaded.rows] == [1, 2, 1, 1]
     assert loaded.exit_code == 3
-    assert loaded.exit_reason == "5 of 10 runs are missing; samestep compare --resume out"
-    assert "5 of 10 runs are missing; samestep compare --resume out\n" in loaded.report("")
+    assert loaded.exit_reason == "5 of 10 runs are missing; go on with: samestep compare --resume Nightly"
+    assert "5 of 10 runs are missing; go on with: samestep compare --resume Nightly\n" in loaded.report("")
 
 
 # --- going on ---------------------------------------------------------------------------------------------------------
@@ -163,16 +163,6 @@ def test_a_row_that_failed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> No
         ("same step", 3),
         ("not the same step", 2),
     ]
-
-
-def test_more_rounds_may_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_up(monkeypatch, {})
-    samestep.compare(CELLS[:2], out="out", batch_size=48)
-    started = make_up(monkeypatch, {})
-    comparison = samestep.compare(resume="out", repeats=3)
-    assert names(started) == CELLS[:2] * 2
-    assert [len(row.results) for row in comparison.rows] == [1, 3, 3]
-    assert load(Path("out")).repeats == 3
 
 
 def test_a_run_that_was_cut_off_is_measured_anew_at_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,6 +230,7 @@ def kept(here: Path) -> Path:
         ("--strategies torch:pp", "--strategies is torch:ddp there, and torch:pp here"),
         ("--strategies pp", "--strategies is torch:ddp there, and torch:pp here"),
         ("--repeats 1", "--repeats is 2 there, and 1 here"),
+        ("--repeats 3", "--repeats is 2 there, and 3 here"),
         ("--vary seed=1,2", "--vary is not given there, and seed=1,2 here"),
         ("--devices 2,4", "--vary is not given there, and devices=2,4 here"),
         ("--clip-norm 1", "--clip-norm is not given there, and 1.0 here"),

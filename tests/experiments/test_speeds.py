@@ -1,6 +1,7 @@
 """What a comparison with rounds says of speeds, and that it fits."""
 
 import csv
+import dataclasses
 import io
 import json
 
@@ -122,6 +123,13 @@ def test_a_row_that_is_confounded_shows_why_instead_of_a_verdict() -> None:
 def test_an_interrupted_comparison_judges_the_rounds_that_both_rows_have() -> None:
     rows = [Row.of(cell, *rounds(cell, FACTORS[cell], count)) for cell, count in (("torch:ddp", 7), ("torch:fsdp", 6))]
     assert judged(Comparison(tuple(rows), reference="torch:ddp"), "torch:fsdp").rounds == 6
+
+
+def test_a_row_that_took_another_step_is_not_judged() -> None:
+    done = rounds("torch:fsdp", 0.7, 5)
+    missed = dataclasses.replace(done[-1], parity=dataclasses.replace(done[-1].parity, passed=False))
+    rows = {"torch:ddp": rounds("torch:ddp", 1.0, 5), "torch:fsdp": [*done[:-1], missed]}
+    assert judge_rows(rows, "torch:ddp")["torch:fsdp"].verdict == ""
 
 
 def test_a_row_that_failed_has_no_speed() -> None:

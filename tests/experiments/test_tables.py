@@ -186,8 +186,8 @@ def test_a_deviation_that_is_not_finite_is_the_largest() -> None:
     [
         ([30], ["yes"], "torch:ddp took the oracle's 30 steps"),
         ([12], ["yes, 12 of 30"], "torch:ddp took the oracle's steps, judged at 12 of 30"),
-        ([12, 12], ["yes, 12 of 30"] * 2, "2 of 2 strategies took the oracle's steps, judged at 12 of 30"),
-        ([12, 30], ["yes, 12 of 30", "yes"], "2 of 2 strategies took the oracle's steps, judged at 12 to 30 of 30"),
+        ([12, 12], ["yes, 12 of 30"] * 2, "2 of 2 rows took the oracle's steps, judged at 12 of 30"),
+        ([12, 30], ["yes, 12 of 30", "yes"], "2 of 2 rows took the oracle's steps, judged at 12 to 30 of 30"),
         ([None, 30], ["not judged", "yes"], "torch:ddp took the oracle's 30 steps"),
     ],
 )
