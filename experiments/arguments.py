@@ -250,7 +250,7 @@ def _take_sizes(given: dict[str, str], options: Container[str], base: RunConfig)
         return {}
     from samestep.common.workload.table import resize, size_names  # here: --help imports no NumPy
 
-    known = size_names(base.workload, base.data)
+    known = size_names(base.workload, base.data) if base.model is None else []
     sizes = {name: given.pop(name) for name in list(given) if name in known and name not in options}
     return {"workload": resize(base.workload, sizes)} if sizes else {}
 
