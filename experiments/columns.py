@@ -1,10 +1,11 @@
 """What the tables of results say of one run, and the columns that this stands in."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from samestep.common.catalog import strategy_info
 from samestep.common.flags import flags
+from samestep.common.ledger import Footprint
 from samestep.common.request import Techniques
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.speed_columns import Row, Timed, of_a_step, speed_columns
@@ -69,12 +70,17 @@ def _predicted_state(result: RunResult) -> float:
     return max(row.state_bytes for row in result.predicted.footprints)
 
 
-def _activations(result: RunResult) -> float:
-    return max(row.activations_bytes or 0 for row in result.processes)
+def _activations(result: RunResult) -> float | None:
+    return _most_activations(result.processes)
 
 
-def _predicted_activations(result: RunResult) -> float:
-    return max(row.activations_bytes or 0 for row in result.predicted.footprints)
+def _predicted_activations(result: RunResult) -> float | None:
+    return _most_activations(result.predicted.footprints)
+
+
+def _most_activations(rows: Iterable[Footprint]) -> float | None:
+    """Of the device that keeps most; None if it is not known of any."""
+    return max((row.activations_bytes for row in rows if row.activations_bytes is not None), default=None)
 
 
 def _sent(result: RunResult) -> float:
@@ -144,28 +150,32 @@ def columns(
 
 def _bytes(
     name: str,
-    measures: tuple[Callable[[RunResult], float], Callable[[RunResult], float]],
+    measures: tuple[Callable[[RunResult], float | None], Callable[[RunResult], float | None]],
     meaning: str,
     results: Sequence[RunResult],
     gives_way: int = 0,
 ) -> tuple[Column[Row], Column[Row]]:
     """What was measured in bytes, and behind it what was predicted."""
-    unit = common_unit(measure(result) for result in results if not result.compiled for measure in measures)
+    unit = common_unit(measure(result) or 0 for result in results if not result.compiled for measure in measures)
     measured, predicted = measures
 
     def write(row: Timed) -> str:
         least = "at least " if row.result.uncounted and name == "sent" else ""
-        return least + in_unit(measured(row.result), unit)
+        return least + _spelled(measured(row.result), unit)
 
     return (
         Column(f"{name} {unit}", of_a_step(write), meaning, gives_way),
         Column(
             "(predicted)",
-            of_a_step(lambda row: f"({in_unit(predicted(row.result), unit)})"),
+            of_a_step(lambda row: f"({_spelled(predicted(row.result), unit)})".replace("()", "")),
             gives_way=max(5, gives_way),
             is_detail=True,
         ),
     )
+
+
+def _spelled(count: float | None, unit: str) -> str:
+    return "" if count is None else in_unit(count, unit)
 
 
 def _of_a_run(value: Callable[[RunResult], str]) -> Callable[[Row], str]:

@@ -53,7 +53,8 @@ def make_plan(asked: ComparisonConfig) -> Plan:
                 raise ConfigError(f"{flag} names {cell} twice; name it once, and measure it more often with --repeats.")
     chosen = strategies if asked.strategies is not None else every_cell(asked.framework)
     _check_names(asked, [*chosen, *required])
-    every = dict.fromkeys([ORACLE, *chosen, *required])
+    oracle = [ORACLE] if asked.base.model is None else []  # it has no user's model, whose reference is no row
+    every = dict.fromkeys([*oracle, *chosen, *required])
     _check_weak(asked, list(every))
     expanded = {cell: _scale(expand(cell, asked.vary, asked.base), asked) for cell in every}
 
@@ -61,8 +62,9 @@ def make_plan(asked: ComparisonConfig) -> Plan:
         return tuple(dict.fromkeys(itertools.chain.from_iterable(expanded[cell] for cell in cells)))
 
     plan = Plan(all_of(list(every)), all_of([*strategies, *required]), all_of(required), asked.reference, asked.repeats)
-    if plan.reference is not None and plan.reference not in plan.cells[len(expanded[ORACLE]) :]:
-        raise unknown("reference", plan.reference, (cell for cell in plan.cells if not is_oracle(cell)))
+    trained = [cell for cell in plan.cells if not is_oracle(cell)]
+    if plan.reference is not None and plan.reference not in trained:
+        raise unknown("reference", plan.reference, trained)
     return plan
 
 

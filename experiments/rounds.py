@@ -23,7 +23,12 @@ Ready = tuple[Run, Launch]
 
 
 def measure(
-    plan: Plan, ready: Mapping[str, Ready], found: Mapping[str, Found], directory: Path, quiet: bool
+    plan: Plan,
+    ready: Mapping[str, Ready],
+    found: Mapping[str, Found],
+    directory: Path,
+    launcher: Launcher,
+    quiet: bool,
 ) -> KeyboardInterrupt | None:
     """Runs every cell once a round, as far as that was not done before, and adds what it finds.
 
@@ -34,6 +39,7 @@ def measure(
         ready: The cells that can be run.
         found: Of each cell, what was found before; grows with each run.
         directory: Of the comparison.
+        launcher: Starts the runs.
         quiet: Whether to print nothing; otherwise the progress goes to stderr.
 
     Returns:
@@ -44,19 +50,18 @@ def measure(
     took = {cell: [*each.seconds] for cell, each in found.items() if not is_oracle(cell)}
     timetable = Timetable([cell for cell, _ in todo], took)
     try:
-        with Launcher() as launcher:
-            _warm(launcher, [ready[cell][0] for cell, _ in todo], quiet)
-            with contextlib.nullcontext() if quiet else show_runs(timetable) as begin:
-                for cell, number in todo:
-                    if found[cell].is_over:
-                        timetable.finish()
-                        continue
-                    run, launch = ready[cell]
-                    launch = dataclasses.replace(launch, out=str(run_directory(directory, cell, number)))
-                    label = f"{cell}, round {number} of {plan.repeats}" if plan.rounds(cell) > 1 else cell
-                    seconds = _take(launcher, run, launch, found[cell], number, begin and begin(run, label))
-                    timetable.finish(None if is_oracle(cell) else seconds)  # which says nothing about the others
-                    tell(f"{label}: {seconds:.1f} s; {timetable.describe()}", quiet)
+        _warm(launcher, [ready[cell][0] for cell, _ in todo], quiet)
+        with contextlib.nullcontext() if quiet else show_runs(timetable) as begin:
+            for cell, number in todo:
+                if found[cell].is_over:
+                    timetable.finish()
+                    continue
+                run, launch = ready[cell]
+                launch = dataclasses.replace(launch, out=str(run_directory(directory, cell, number)))
+                label = f"{cell}, round {number} of {plan.repeats}" if plan.rounds(cell) > 1 else cell
+                seconds = _take(launcher, run, launch, found[cell], number, begin and begin(run, label))
+                timetable.finish(None if is_oracle(cell) else seconds)  # which says nothing about the others
+                tell(f"{label}: {seconds:.1f} s; {timetable.describe()}", quiet)
     except KeyboardInterrupt as interrupt:
         return interrupt
     return None
