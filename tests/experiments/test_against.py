@@ -26,6 +26,11 @@ DDP = made("torch:ddp", conditions=QUIET)
 FSDP = made("torch:fsdp", conditions=QUIET)
 
 
+@pytest.fixture(autouse=True)
+def wide_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
+
 def changed(result: RunResult, **fields: object) -> RunResult:
     return dataclasses.replace(result, **fields)
 
