@@ -44,13 +44,13 @@ def run(cell: str, *, progress: bool = False, **settings: Unpack[RunSettings]) -
         Diverged: The loss is not finite.
     """
     given = _known(settings, RunSettings.__annotations__)
-    config = read_request(complete_cell(cell, RunConfig.framework), given)
-    checked, launch = parse(config), launch_of(config)
-    if note := check_launch(checked, launch):
-        warnings.warn(note, stacklevel=2)
-    shown = show_progress(checked, checked.name) if progress else contextlib.nullcontext()
-    with Launcher() as launcher, shown as watcher:
-        result = launcher.run(checked, launch, watcher)
+    with Launcher() as launcher:
+        config = launcher.describe(read_request(complete_cell(cell, RunConfig.framework), given))
+        checked, launch = parse(config), launch_of(config)
+        if note := check_launch(checked, launch):
+            warnings.warn(note, stacklevel=2)
+        with show_progress(checked, checked.name) if progress else contextlib.nullcontext() as watcher:
+            result = launcher.run(checked, launch, watcher)
     raise_if_missed(result)
     return result
 

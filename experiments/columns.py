@@ -69,6 +69,14 @@ def _predicted_state(result: RunResult) -> float:
     return max(row.state_bytes for row in result.predicted.footprints)
 
 
+def _activations(result: RunResult) -> float:
+    return max(row.activations_bytes or 0 for row in result.processes)
+
+
+def _predicted_activations(result: RunResult) -> float:
+    return max(row.activations_bytes or 0 for row in result.predicted.footprints)
+
+
 def _sent(result: RunResult) -> float:
     return sum(row.sent_bytes_per_step for row in result.processes)
 
@@ -106,7 +114,7 @@ def columns(
         Column(
             "same step",
             lambda row: row[1] if isinstance(row, tuple) else same_step(row.result),
-            "whether the loss is the oracle's at every step that was judged",
+            "whether the loss is the reference's at every step that was judged",
         ),
         *speed_columns(rows, reference),
         *_bytes(
@@ -117,6 +125,14 @@ def columns(
             gives_way=2 if reference else 0,
         ),
         *_bytes("sent", (_sent, _predicted_sent), "what all processes put on the wire in a step", results, gives_way=3),
+        *_bytes(
+            "activations",
+            (_activations, _predicted_activations),
+            "kept at once between forward and backward, on the device that keeps most",
+            results,
+            gives_way=6,
+        )
+        * any(row.activations_bytes is not None for result in results for row in result.processes),
         Column(
             "start-up s",
             of_a_step(lambda row: f"{row.result.startup_seconds:.2f}"),
@@ -146,7 +162,7 @@ def _bytes(
         Column(
             "(predicted)",
             of_a_step(lambda row: f"({in_unit(predicted(row.result), unit)})"),
-            gives_way=5,
+            gives_way=max(5, gives_way),
             is_detail=True,
         ),
     )

@@ -15,7 +15,7 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import as_config, parse
 from samestep.common.runtime.directory import refuse_taken, write_error
 from samestep.common.runtime.parent.check import check_launch
-from samestep.common.runtime.parent.launcher import new_directory
+from samestep.common.runtime.parent.prepare import new_directory
 from samestep.experiments import comparison_file
 from samestep.experiments.arguments import apply_cell
 from samestep.experiments.asked import ComparisonConfig, Given, describe, merge

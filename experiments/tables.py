@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from samestep.common.catalog import strategy_info
 from samestep.common.flags import split_spelling
+from samestep.common.request import ORACLE
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import resize, title
 from samestep.experiments.columns import Name, cell, columns, named, often_the_same
@@ -127,7 +128,13 @@ def verdict(results: Sequence[RunResult]) -> str:
         worst[r.dtype] = max(worst.get(r.dtype, 0.0), deviation)
     more = "; --parity judges every step" if any(r.parity.steps < len(r.losses) for r in judged) else ""
     largest = ", ".join(f"{deviation:.0e} in {dtype}" for dtype, deviation in worst.items())
-    return f"{subject} the oracle's {_steps(judged)}; largest deviation {largest}{more}."
+    return f"{subject} {_whose(judged)} {_steps(judged)}; largest deviation {largest}{more}."
+
+
+def _whose(judged: Sequence[RunResult]) -> str:
+    """Whose steps they were held against: the oracle's, or those of a user's model on one device."""
+    references = dict.fromkeys(r.parity.reference for r in judged)
+    return " and ".join("the oracle's" if name == ORACLE else f"{name}'s float64" for name in references)
 
 
 def _steps(judged: Sequence[RunResult]) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         WorkerFailed,
     )
     from samestep.common.runtime.records import RunResult
+    from samestep.common.workload.declared import Model
     from samestep.experiments.api import compare, load, run
     from samestep.experiments.comparison import Comparison
     from samestep.experiments.row import Row
@@ -31,6 +32,7 @@ _HOMES = {
         "WorkerFailed",
     ),
     "samestep.common.runtime.records": ("RunResult",),
+    "samestep.common.workload.declared": ("Model",),
     "samestep.experiments.api": ("compare", "load", "run"),
     "samestep.experiments.comparison": ("Comparison",),
     "samestep.experiments.row": ("Row",),
@@ -38,7 +40,7 @@ _HOMES = {
 """Module -> what this package offers of it, imported when it is first used."""
 
 __all__ = [  # noqa: RUF022 (type checkers want the names written out)
-    "run", "compare", "load", "RunResult", "Comparison", "Row",
+    "run", "compare", "load", "Model", "RunResult", "Comparison", "Row",
     "SamestepError", "ConfigError", "Unavailable", "ParityFailed", "WorkerFailed", "Diverged",
 ]  # fmt: skip
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.experimental import dtensor
 
 from samestep.common.batch import Batch
-from samestep.common.ledger import Exchange, Footprint
+from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.tf_impl import weights
@@ -114,10 +114,13 @@ class DTensorProgram:
     def _assign(self, variable: dtensor.DVariable, value: np.ndarray) -> None:
         variable.assign(self.layouts.shard(value, variable.layout))
 
-    def observe(self, batch: Batch) -> tuple[Exchange, ...]:
-        """Takes one more step; its collectives are those that DTensor put into it."""
+    def observe(self, batch: Batch) -> None:
+        """Takes one more step."""
         self.step(batch)
-        return self._expanded.exchanges()
+
+    def sends(self) -> tuple[Send, ...]:
+        """The collectives that DTensor put into the step, in the order of its graph."""
+        return self._expanded.sends(self.run.mesh.only_axis)
 
     def footprint(self) -> tuple[Footprint, ...]:
         """The shards that each device of this process holds; what a step gathers is in the expanded function only."""

@@ -19,7 +19,7 @@ from samestep.common.evidence.percentiles import count_seconds
 from samestep.common.program import Program
 from samestep.common.request import Launch
 from samestep.common.runtime.process_file import ProcessFile
-from samestep.common.runtime.records import Measured
+from samestep.common.runtime.records import Measured, Usage
 from samestep.common.runtime.start import read_start
 from samestep.common.runtime.state_file import write_state
 from samestep.common.runtime.topology import UNEVALUATED
@@ -121,26 +121,45 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
             write_state(file.directory, state)
     file.enter("finish")
     # After everything that counts, since it moves the weights once more.
-    exchanges = program.observe(next(stream))
+    own, served = _observe(program, run, next(stream), traffic)
     order = digest_order(len(data.train_inputs), run.batch_size, run.seed, first)
     return Measured(
-        **dataclasses.asdict(traffic.own()),
+        **dataclasses.asdict(own),
         first_step=first,
         window_steps=tuple(windows.steps),
         window_seconds=tuple(windows.seconds),
         step_times=windows.awaited_step_times,
         losses=tuple(windows.losses),
         metric_value=metric,
-        exchanges=exchanges,
+        sends=program.sends(),
         footprints=program.footprint(),
         measures=dict(program.measures()),
-        served=traffic.served(),
+        served=served,
         dataset_sha256=split.sha256,
         device_note=program.hardware.note,
         backend=program.hardware.backend,
         emulation=program.hardware.emulation,
         watched=dataclasses.replace(disturbances.watched, order_sha256=order),
     )
+
+
+def _observe(program: Program, run: Run, batch: Batch, traffic: Traffic) -> tuple[Usage, tuple[Usage, ...]]:
+    """Takes a step under observation; returns what this process used, and what those used that serve it.
+
+    Args:
+        program: Trained.
+        run: What is trained.
+        batch: Of the step.
+        traffic: Counts what is used.
+    """
+    program.agree(0.0)  # all begin together, or waiting would count
+    with traffic.observed():
+        program.observe(batch)
+        program.sync()
+    footprints = program.footprint()
+    threads = run.threads if all("cpu" in row.device.lower() for row in footprints) else None
+    served = traffic.served(threads)
+    return traffic.own(threads and threads * (1 if served else len(footprints))), served
 
 
 def _restore(program: Program, run: Run, start_from: str | None) -> int:

@@ -2,9 +2,11 @@
 
 import dataclasses
 import json
+import resource
 import statistics
 import types
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,10 +31,12 @@ from samestep.common.runtime.state_file import read_state, write_state
 from samestep.common.runtime.worker import loop
 from samestep.common.workload.initial import init
 from tests.cells import SIZED
+from tests.children import in_child
 from tests.conftest import RunCell
 
 SIZED_MLP = RunConfig(workload=SIZED["mlp"], optimizer="sgd", batch_size=48, steps=12)
 DATA = Path(__file__).parents[2] / "data"
+STATE = TrainState(1, {"bias": np.zeros(2)}, {})
 VERSION_1, VERSION_2 = DATA / "version_1", DATA / "version_2"
 
 # fmt: off
@@ -345,6 +349,17 @@ def test_what_is_written_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         write_json(tmp_path / "one.json", {"a": object()})
     assert json.loads((tmp_path / "one.json").read_text()) == {"a": 1}
+
+
+def test_where_there_is_no_room_nothing_is_left(tmp_path: Path) -> None:
+    def fill() -> list[str]:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        for write, value in ((partial(write_json, tmp_path / "one.json"), {}), (partial(write_state, tmp_path), STATE)):
+            with pytest.raises(OSError, match="File too large"):
+                write(value)
+        return [path.name for path in tmp_path.iterdir()]
+
+    assert in_child(fill) == []
 
 
 # --- error.json -------------------------------------------------------------------------------------------------------
