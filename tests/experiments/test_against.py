@@ -128,6 +128,14 @@ def test_another_request_is_not_compared_and_what_differs_is_named(then: RunResu
     assert "not compared" in write_report(found)
 
 
+def test_an_option_that_did_not_exist_then_is_no_difference() -> None:
+    now = changed(DDP, config=dataclasses.replace(DDP.config, options={"bucket_bytes": None}))
+    then = changed(DDP, config=dataclasses.replace(DDP.config, options={}))
+    assert held(now, then).lack() == held(DDP, then).lack() == ""
+    other = changed(DDP, config=dataclasses.replace(DDP.config, options={"bucket_bytes": 1024}))
+    assert held(now, other).rows[0].reason == "another request: bucket_bytes (None and 1024)"
+
+
 def test_a_strategy_whose_bits_vary_is_not_compared() -> None:
     then = made("torch:rpc_parameter_server+consistency=async")
     (row,) = hold({"it": [then]}, Earlier(Path("old"), {"it": [then]}), ()).rows
