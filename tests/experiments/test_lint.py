@@ -1,7 +1,9 @@
 """Planted confounds: each is found in results, under its name and with both values, and nothing else is."""
 
 import dataclasses
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -89,6 +91,12 @@ def test_the_dtype_of_the_optimizer_state_is_a_confound() -> None:
 
 def test_every_confound_is_planted_once() -> None:
     assert {*PLANTED, "optimizer-dtype"} == set(CONFOUNDS)
+
+
+def test_the_page_explains_every_confound() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "measuring.md").read_text()
+    section = page.partition("\n## Confounds\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE) == list(CONFOUNDS)
 
 
 def test_gpus_are_no_match_for_cores() -> None:
