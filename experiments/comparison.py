@@ -105,8 +105,8 @@ class Comparison:
             return Unavailable("; ".join(lacking))
         if self.parity and not any(row.is_judged for row in self.rows):
             return Unavailable("parity was asked for, but no row was judged.")
-        if self.against and self.against.lacking:
-            return Unavailable(self.against.lacking)
+        if self.against and (lack := self.against.lack(self.required)):
+            return Unavailable(lack)
         return None
 
     def _lack(self, row: Row) -> str:

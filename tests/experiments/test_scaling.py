@@ -19,6 +19,11 @@ from tests.results import made
 RATES = {1: 1000.0, 2: 1800.0, 4: 3000.0}
 
 
+@pytest.fixture(autouse=True)
+def wide_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
+
 def on(devices: int, rate: float, batch: int = 48, cores: int | None = None, **changes: object) -> RunResult:
     """A run of torch:ddp on as many cores as devices."""
     run = made("torch:ddp", (rate, rate, rate), conditions=Conditions(others_share=0.0), global_batch_size=batch)
