@@ -19,9 +19,21 @@ def sent_bytes(result: RunResult) -> float:
     return sum(row.sent_bytes_per_step for row in result.processes)
 
 
+def keeps_what_was_predicted(result: RunResult) -> None:
+    """Activations exactly; at most, where a backward pass by the inputs already drops what the weights do not need."""
+    is_bound = result.config.options.get("schedule") == "interleaved_zero_bubble"
+    for row, predicted in zip(result.processes, result.predicted.footprints, strict=True):
+        if row.activations_bytes is None or predicted.activations_bytes is None:
+            assert row.activations_bytes is predicted.activations_bytes is None
+        else:
+            assert row.activations_bytes <= predicted.activations_bytes
+            assert row.activations_bytes == predicted.activations_bytes or is_bound
+
+
 def obeys_its_law(result: RunResult) -> None:
     """Footprints and exchanges exactly; the wire within 1 % and 2 KB a rank."""
     assert bytes_of(result.processes) == bytes_of(result.predicted.footprints)
+    keeps_what_was_predicted(result)
     assert by_name(result.exchanges) == by_name(result.predicted.exchanges)
     predicted = result.predicted.sent_bytes_per_step
     assert abs(sent_bytes(result) - predicted) <= 0.01 * predicted + 2048 * len(result.processes)

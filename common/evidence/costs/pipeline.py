@@ -60,10 +60,12 @@ def rpc(run: Run, backend: str) -> Ledger:
         One footprint per worker, and no exchanges.
     """
     ledger = mp(run, "memory")
+    # Autograd saves them on the threads of calls, where nothing counts them.
+    footprints = tuple(dataclasses.replace(each, activations_bytes=None) for each in ledger.footprints)
     others = run.num_devices - 1
     targets = run.batch_size * example_bytes(run.workload.model.targets(), run.item_bytes) if others else 0
     sent = ledger.sent_bytes_per_step + targets + others * _CALLS_BYTES
-    return dataclasses.replace(ledger, exchanges=(), sent_bytes_per_step=sent)
+    return dataclasses.replace(ledger, footprints=footprints, exchanges=(), sent_bytes_per_step=sent)
 
 
 def _pipelined(run: Run, schedule: str, microbatches: int, backend: str) -> Ledger:
