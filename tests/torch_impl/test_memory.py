@@ -76,7 +76,8 @@ def test_fsdp_builds_its_shard_and_one_parameter_at_a_time() -> None:
     at_once, _, in_shards, drawn = map(int, done.stdout.split())
     largest, whole = 4 * 256 * 256, 4 * num_params(resolve(BUILT).model)
     assert at_once > whole
-    assert whole / 4 < in_shards < whole / 4 + 3 * largest < 0.4 * whole
+    padding = 2**10  # ten classes do not divide among four
+    assert whole / 4 < in_shards < whole / 4 + 3 * largest + padding < 0.4 * whole
     assert drawn == 2 * largest  # in float64
 
 

@@ -52,7 +52,7 @@ def _check_memory(run: Run) -> None:
     if needed > memory_bytes() and not run.strategy.compiled_cores(run.options):
         raise Unavailable(
             f"the weights of {run.workload.name} take {needed / 2**30:.3g} GiB on a device, and this machine has "
-            f"{memory_bytes() / 2**30:.3g} GiB; choose smaller sizes, more devices that share them, or --prepare the run for another machine."
+            f"{memory_bytes() / 2**30:.3g} GiB; choose smaller sizes, or --prepare the run for another machine."
         )
 
 
