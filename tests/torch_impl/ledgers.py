@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from samestep.common.ledger import Exchange, Footprint
 from samestep.common.runtime.records import RunResult
+from tests.ledgers import keeps_what_was_predicted
 
 
 def bytes_of(rows: Iterable[Footprint]) -> list[tuple[int, int, int, int]]:
@@ -17,17 +18,6 @@ def by_name(exchanges: Iterable[Exchange]) -> dict[str, tuple[int, int]]:
 
 def sent_bytes(result: RunResult) -> float:
     return sum(row.sent_bytes_per_step for row in result.processes)
-
-
-def keeps_what_was_predicted(result: RunResult) -> None:
-    """Activations exactly; at most, where a backward pass by the inputs already drops what the weights do not need."""
-    is_bound = result.config.options.get("schedule") == "interleaved_zero_bubble"
-    for row, predicted in zip(result.processes, result.predicted.footprints, strict=True):
-        if row.activations_bytes is None or predicted.activations_bytes is None:
-            assert row.activations_bytes is predicted.activations_bytes is None
-        else:
-            assert row.activations_bytes <= predicted.activations_bytes
-            assert row.activations_bytes == predicted.activations_bytes or is_bound
 
 
 def obeys_its_law(result: RunResult) -> None:

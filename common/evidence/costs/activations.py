@@ -48,8 +48,8 @@ def activation_bytes(
     microbatches: int = 1,
     peaks: Peaks = ((1,),),
     splits_sequence: bool = False,
-) -> int:
-    """Predicts the most bytes that a device keeps at once.
+) -> int | None:
+    """Predicts the most bytes that a device keeps at once; None for a model or a framework of which nobody wrote down what.
 
     Args:
         run: What is trained; its mesh says which part of the batch, and of layers, a device has.
@@ -58,7 +58,9 @@ def activation_bytes(
         peaks: Candidates for the micro-batches of each stage in flight, as `in_flight` has them.
         splits_sequence: Whether the sequence is split along the axis `tensor`.
     """
-    framework, model, mesh = _FRAMEWORKS[run.framework], run.workload.model, run.mesh
+    framework, model, mesh = _FRAMEWORKS.get(run.framework), run.workload.model, run.mesh
+    if framework is None or model.name not in framework.kept:
+        return None
     segments, parts, passes = model.segments(), mesh.axis("tensor"), run.accumulation_steps
     stages = stages or (segments,)
     together = 1 if framework.in_order else passes
@@ -80,7 +82,7 @@ def activation_bytes(
     )
 
 
-def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int, rank: int) -> int:
+def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int, rank: int) -> int | None:
     """Predicts the most bytes that a rank of a pipeline keeps at once.
 
     Args:
