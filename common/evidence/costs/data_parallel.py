@@ -43,7 +43,7 @@ def _summed(run: Run, pieces: Sequence[int], backend: str) -> Ledger:
     sends = [
         Send("backward", "all_reduce", run.mesh.only_axis, devices, elements * run.item_bytes) for elements in pieces
     ]
-    return symmetric((footprint,), sends, backend, devices)
+    return symmetric(run, (footprint,), sends, backend)
 
 
 def ddp(run: Run, backend: str) -> Ledger:
@@ -94,4 +94,4 @@ def c10d(run: Run, backend: str) -> Ledger:
         return ledger
     chunk = -(-num_params(run.workload.model) // devices) * run.item_bytes
     messages = [Send("backward", "send", "data", devices, chunk, to="1")] * (2 * (devices - 1))
-    return symmetric(ledger.footprints, messages, backend, devices)
+    return symmetric(run, ledger.footprints, messages, backend)

@@ -39,7 +39,7 @@ def deepspeed(run: Run, backend: str) -> Ledger:
     activations = activation_bytes(run)
     footprints = tuple(dataclasses.replace(each, activations_bytes=activations) for each in footprints)
     needed = (send for send in sends if send.operation != "all_gather" or run.num_devices > 1)
-    return symmetric(footprints, needed, backend, run.num_devices)
+    return symmetric(run, footprints, needed, backend)
 
 
 def _num_norms(run: Run) -> int:

@@ -50,7 +50,7 @@ def dp(run: Run, backend: str) -> Ledger:
         ("backward", "reduce_gradients", others * master.params_bytes),
     ]
     sends = [Send(phase, name, "data", others + 1, size, others) for phase, name, size in once if others]
-    return symmetric((master, replica) if others else (master,), sends * run.accumulation_steps, backend)
+    return symmetric(run, (master, replica) if others else (master,), sends * run.accumulation_steps, backend)
 
 
 def mirrored(run: Run, backend: str) -> Ledger:

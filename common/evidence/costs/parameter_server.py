@@ -60,7 +60,7 @@ def rpc_parameter_server(run: Run, backend: str) -> Ledger:
     worker = dataclasses.replace(worker, params_peak_bytes=worker.params_bytes + rows, activations_bytes=activations)
     sent: float = workers * (2 * rows + 2 * ids + _CALLS_BYTES + 4 * len(served) * _TENSOR_BYTES)
     reduced = Send("backward", "all_reduce", "data", workers, worker.params_bytes)
-    sent += workers * sent_bytes(reduced, "gloo")
+    sent += workers * sent_bytes(reduced, "gloo", run.item_bytes)
     return Ledger((worker, server), _moved(workers, rows, reduced), math.ceil(sent))
 
 

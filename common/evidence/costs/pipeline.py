@@ -97,11 +97,15 @@ def _pipelined(run: Run, schedule: str, microbatches: int, backend: str) -> Ledg
         for each in passes_of(0, schedule, pipe, microbatches) * run.accumulation_steps
         if each in messages
     ]
-    sent = microbatches * run.accumulation_steps * sum(sent_bytes(send, backend) for send in messages.values())
+    sent = (
+        microbatches
+        * run.accumulation_steps
+        * sum(sent_bytes(send, backend, run.item_bytes) for send in messages.values())
+    )
     if run.techniques.need_norm:
         squared_norm = Send("update", "all_reduce", "pipe", pipe, run.item_bytes)
         sends.append(squared_norm)
-        sent += pipe * sent_bytes(squared_norm, backend)
+        sent += pipe * sent_bytes(squared_norm, backend, run.item_bytes)
     footprints = tuple(
         dataclasses.replace(
             holder(run, elements), activations_bytes=pipeline_activation_bytes(run, schedule, microbatches, rank)

@@ -103,7 +103,7 @@ def all_reduce_bytes(size: float, ranks: int) -> float:
     return 2 * (ranks - 1) / ranks * size
 
 
-def sent_bytes(send: Send, backend: str) -> float:
+def sent_bytes(send: Send, backend: str, item_bytes: int) -> float:
     """What a rank puts on the wire for one record of its sends, framing included.
 
     Of a reduce-scatter each rank keeps 1/N; gloo's (torch 2.13) is an all-reduce inside. To an all-gather each rank hands
@@ -112,6 +112,7 @@ def sent_bytes(send: Send, backend: str) -> float:
     Args:
         send: Its operation is a key of `MESSAGES`.
         backend: A key of `MESSAGE_BYTES`.
+        item_bytes: The bytes of one number.
     """
     size, others = send.bytes, 1 if send.operation == "send" else send.ranks - 1
     payload = {
@@ -121,19 +122,22 @@ def sent_bytes(send: Send, backend: str) -> float:
         "broadcast": others * size,
         "send": size,
     }[send.operation]
-    sent = payload + send.count * MESSAGES[send.operation] * others * MESSAGE_BYTES[backend]
+    # A tensor of few numbers has none for some parts of gloo's rings, and nothing is sent of those.
+    share = min(1.0, size / send.count / item_bytes / (2 * send.ranks)) if send.operation == "all_reduce" else 1.0
+    sent = payload + share * send.count * MESSAGES[send.operation] * others * MESSAGE_BYTES[backend]
     return sent / send.ranks if send.operation == "broadcast" else sent
 
 
-def symmetric(footprints: tuple[Footprint, ...], sends: Iterable[Send], backend: str, ranks: int = 1) -> Ledger:
-    """The ledger of ranks that all send alike.
+def symmetric(run: Run, footprints: tuple[Footprint, ...], sends: Iterable[Send], backend: str) -> Ledger:
+    """The ledger of devices that all send alike.
 
     Args:
+        run: What is trained.
         footprints: One per device.
-        sends: What each rank sends, in order.
+        sends: What each device sends, in order.
         backend: A key of `MESSAGE_BYTES`; "memory" has no wire.
-        ranks: How many there are.
     """
-    told = in_order(sends)
-    sent = 0.0 if backend == "memory" else ranks * sum(sent_bytes(send, backend) for send in told)
+    told, sent = in_order(sends), 0.0
+    if backend != "memory":
+        sent = run.num_devices * sum(sent_bytes(send, backend, run.item_bytes) for send in told)
     return Ledger(footprints, told, sent)

@@ -48,7 +48,7 @@ def zero1(run: Run, backend: str) -> Ledger:
         Send("update", "broadcast", "data", devices, (own * run.item_bytes or _DUMMY_BYTES) * count, count)
         for own, count in owned
     ]
-    return symmetric(footprints, (*ledger.sends, *broadcasts), backend, devices)
+    return symmetric(run, footprints, (*ledger.sends, *broadcasts), backend)
 
 
 def _owned(run: Run) -> list[tuple[int, int]]:
@@ -112,7 +112,7 @@ def _fully_sharded(run: Run, gathers: int, backend: str) -> Ledger:
     footprints = (
         [dataclasses.replace(held[0], count=run.num_devices)] if len(held) == 1 else held * run.mesh.axis("data")
     )
-    return symmetric(tuple(footprints), _collectives(run, blocks, gathers), backend, run.num_devices)
+    return symmetric(run, tuple(footprints), _collectives(run, blocks, gathers), backend)
 
 
 def _shards(params: Mapping[str, Param], shards: int) -> list[tuple[int, int]]:
