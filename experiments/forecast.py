@@ -10,9 +10,10 @@ from samestep.common.mesh import Mesh
 from samestep.common.request import RunConfig
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.table import title
+from samestep.experiments.arguments import apply_cell
 from samestep.experiments.formats import Case, Document, write
 from samestep.experiments.ledger import ledger_table
-from samestep.experiments.prediction import Assumptions, Prediction, parse_memory, predict_cell, told_to_fit
+from samestep.experiments.prediction import Assumptions, Prediction, parse_memory, predict_row, told_to_fit
 from samestep.experiments.text import (
     Column,
     bullets,
@@ -59,10 +60,7 @@ class Forecast:
 
     def document(self) -> Document:
         """Everything, in a form of which any format can be made."""
-        cases = [
-            Case(row.cell, *(("passed", "") if self._fits(row) else ("failure", self._sentence(row))))
-            for row in self.rows
-        ]
+        cases = [self._case(row) for row in self.rows]
         cases += [Case(cell, "skipped", reason) for cell, reason in self.refused.items()]
         record = {
             "device_memory_bytes": self.memory,
@@ -94,17 +92,20 @@ class Forecast:
         parts = [_caption(row, width), f"{table}\n{bullets(told, width)}"]
         return "\n\n".join(parts + ([fill(self._sentence(row), width)] if self.memory else []))
 
-    def _fits(self, row: Prediction) -> bool | None:
-        return None if self.memory is None else row.needed_bytes <= self.memory
+    def _case(self, row: Prediction) -> Case:
+        """A row that has no room for its state fails; one that may lack room for activations alone does not."""
+        fails = self.memory is not None and row.fits(self.memory) == "no"
+        return Case(row.cell, "failure", self._sentence(row)) if fails else Case(row.cell)
 
     def _sentence(self, row: Prediction) -> str:
         return told_to_fit(row, self.memory or 0)
 
     def _nearest(self, width: int) -> str:
         """Where no row fits: by how much the best one misses, and on how many devices it would fit."""
-        if self.memory is None or any(self._fits(row) for row in self.rows):
+        memory = self.memory
+        if memory is None or any(row.fits(memory) == "yes" for row in self.rows):
             return ""
-        best = min(self.rows, key=lambda row: row.needed_bytes)
+        best = min(self.rows, key=lambda row: (row.fullest.activations_bytes is None, row.needed_bytes))
         return fill(f"No row fits. {self._sentence(best)}", width)
 
 
@@ -112,8 +113,8 @@ def forecast(cell: str | None, base: RunConfig, assumed: Assumptions) -> Forecas
     """Predicts a row, or every row that can take the request.
 
     Args:
-        cell: The row; None stands for every one.
-        base: The rest of the request.
+        cell: The row, which `base` includes; None stands for every row.
+        base: The request.
         assumed: Of the machine.
 
     Raises:
@@ -121,7 +122,7 @@ def forecast(cell: str | None, base: RunConfig, assumed: Assumptions) -> Forecas
     """
     memory = None if assumed.device_memory is None else parse_memory(assumed.device_memory)
     if cell is not None:
-        return Forecast((predict_cell(cell, base, assumed),), {}, memory)
+        return Forecast((predict_row(cell, base, assumed),), {}, memory)
     names = [(f"{framework}:{row.name}", row.axes) for framework, row in catalogue() if framework != "numpy"]
     axes = {axis for axis, size in Mesh.parse(base.mesh).axes if size > 1} if base.mesh else set()
     refused = {name: f"it does not split along {', '.join(sorted(axes))}" for name, own in names if axes - {*own}}
@@ -129,7 +130,7 @@ def forecast(cell: str | None, base: RunConfig, assumed: Assumptions) -> Forecas
     for name, _ in names:
         if name not in refused:
             try:
-                rows.append(predict_cell(name, base, assumed, is_named=False))
+                rows.append(predict_row(name, apply_cell(name, base), assumed, is_named=False))
             except ConfigError as error:
                 refused[name] = str(error)
     if not rows:
@@ -174,8 +175,8 @@ def _columns(found: Forecast) -> tuple[Column[Prediction], ...]:
 
     fits = Column[Prediction](
         "fits",
-        lambda row: "yes" if found.memory and row.needed_bytes <= found.memory else "no",
-        f"whether that is at most {size(found.memory)}",
+        lambda row: row.fits(found.memory or 0),
+        f"whether that is at most {size(found.memory)}; without activations: if these are fewer, or are not predicted",
     )
     return (
         Column("strategy", lambda row: row.cell),
@@ -234,5 +235,5 @@ def _figures(row: Prediction, memory: int | None) -> dict[str, Scalar]:
         "sent_bytes_per_device": row.sent_bytes_per_device,
         "textbook_sent_bytes": row.textbook("sent"),
         "device_memory_bytes": memory,
-        "fits": None if memory is None else row.needed_bytes <= memory,
+        "fits": None if memory is None else row.fits(memory),
     }
