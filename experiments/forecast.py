@@ -23,8 +23,8 @@ from samestep.experiments.text import (
     fit,
     github,
     in_unit,
+    large_number,
     screen_width,
-    short,
     size,
 )
 
@@ -150,8 +150,9 @@ def _caption(row: Prediction, width: int) -> str:
     """What is predicted, and where the sizes of a published model come from."""
     run = row.run
     numbers = run.dtype if run.precision is None else f"{run.precision} with {run.dtype} master weights"
+    size = large_number(num_params(run.workload.model))
     line = (
-        f"Predicted, nothing was run: {title(run.workload.name, None)} ({short(num_params(run.workload.model))} parameters), "
+        f"Predicted, nothing was run: {title(run.workload.name, None)} ({size} parameters), "
         f"global batch {run.batch_size}, {run.optimizer.name}, {numbers}."
     )
     return fill(f"{line}{f' Sizes: {run.workload.source}.' if run.workload.source else ''}", width)

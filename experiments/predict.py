@@ -3,7 +3,8 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from samestep.common.flags import Scalar, flag, flags, read_fields
+from samestep.common.errors import ConfigError
+from samestep.common.flags import Scalar, flag, flags, read_fields, spell_flag
 from samestep.common.request import RunConfig, Techniques
 from samestep.experiments.arguments import Parser, named_cell, parse_beside, read_request, run_command
 from samestep.experiments.formats import FORMATS, check_format, write
@@ -62,6 +63,8 @@ def read(cell: str | None, given: Mapping[str, Scalar]) -> tuple[RunConfig, Assu
     rest = {name: value for name, value in given.items() if name not in {**flags(Assumptions), **flags(_Printing)}}
     if cell is not None:
         return read_request(cell, rest), assumed
+    for name in rest.keys() - {**flags(RunConfig), **flags(Techniques)}.keys():
+        raise ConfigError(f"{spell_flag(name)} is an option of some strategies; name one.")
     return dataclasses.replace(read_fields(RunConfig, rest), techniques=read_fields(Techniques, rest)), assumed
 
 
