@@ -1,12 +1,14 @@
 """Predictions of one or many rows, and what is printed of them."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import functools
+import re
+from collections.abc import Callable, Mapping, Sequence
 
 from samestep.common.catalog import catalogue
 from samestep.common.errors import ConfigError
 from samestep.common.flags import Scalar
-from samestep.common.mesh import Mesh
+from samestep.common.mesh import AXES
 from samestep.common.request import RunConfig
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.table import title
@@ -124,7 +126,7 @@ def forecast(cell: str | None, base: RunConfig, assumed: Assumptions) -> Forecas
     if cell is not None:
         return Forecast((predict_row(cell, base, assumed),), {}, memory)
     names = [(f"{framework}:{row.name}", row.axes) for framework, row in catalogue() if framework != "numpy"]
-    axes = {axis for axis, size in Mesh.parse(base.mesh).axes if size > 1} if base.mesh else set()
+    axes = set(re.findall(r"(\w+)\s*=", base.mesh or "")) & {*AXES}
     refused = {name: f"it does not split along {', '.join(sorted(axes))}" for name, own in names if axes - {*own}}
     rows = []
     for name, _ in names:
@@ -159,56 +161,50 @@ def _caption(row: Prediction, width: int) -> str:
 
 
 def _columns(found: Forecast) -> tuple[Column[Prediction], ...]:
-    def in_bytes(
-        header: str,
-        value: Callable[[Prediction], float | None],
-        meaning: str = "",
-        gives_way: int = 0,
-        detail: bool = False,
-    ) -> Column[Prediction]:
-        unit = common_unit(value(row) or 0 for row in found.rows)
-
-        def write_one(row: Prediction) -> str:
-            count = value(row)
-            return "" if count is None else in_unit(count, unit) if not detail else f"({in_unit(count, unit)})"
-
-        return Column(header if detail else f"{header} {unit}", write_one, meaning, gives_way, detail)
-
+    memory = found.memory or 0
     fits = Column[Prediction](
         "fits",
-        lambda row: row.fits(found.memory or 0),
-        f"whether that is at most {size(found.memory)}; without activations: if these are fewer, or are not predicted",
+        lambda row: row.fits(memory),
+        f"whether that is at most {size(memory)}; without activations: if these are fewer, or are not predicted",
     )
+    of = functools.partial(_in_bytes, found.rows)
     return (
         Column("strategy", lambda row: row.cell),
-        Column("mesh", lambda row: str(row.run.mesh), gives_way=4),
-        in_bytes(
-            "state",
-            lambda row: max(each.state_bytes for each in row.ledger.footprints),
-            "parameters, gradients and optimizer state, on the device that holds most (by the textbook's formula)",
-        ),
-        in_bytes("(textbook)", lambda row: row.textbook("state"), gives_way=5, detail=True),
-        in_bytes(
-            "gathered",
-            lambda row: row.fullest.params_peak_bytes - row.fullest.params_bytes,
-            "copies of parameters that exist only within a step",
-            3,
-        ),
-        in_bytes(
-            "activations",
-            lambda row: row.fullest.activations_bytes,
-            "kept between forward and backward pass; empty: not predicted",
-            3,
-        ),
-        in_bytes(
-            "needed",
-            lambda row: row.needed_bytes,
-            "all of that on one device, each at its peak; buffers and the framework come on top",
-        ),
+        Column("mesh", lambda row: str(row.run.mesh), gives_way=5),
+        of("state", lambda row: max(each.state_bytes for each in row.ledger.footprints), _STATE),
+        of("(textbook)", lambda row: row.textbook("state"), "(by the textbook)", gives_way=4, is_detail=True),
+        of("gathered", lambda row: row.fullest.params_peak_bytes - row.fullest.params_bytes, _GATHERED, 3),
+        of("activations", lambda row: row.fullest.activations_bytes, _ACTIVATIONS, 3),
+        of("needed", lambda row: row.needed_bytes, _NEEDED),
         *((fits,) if found.memory else ()),
-        in_bytes("sent", lambda row: row.sent_bytes_per_device, "by each device in a step, on average", 1),
-        in_bytes("all send", lambda row: row.ledger.sent_bytes_per_step, "all devices together", 2),
+        of("sent", lambda row: row.sent_bytes_per_device, "by each device in a step, on average", 1),
+        of("all send", lambda row: row.ledger.sent_bytes_per_step, "all devices together", 2),
     )
+
+
+_STATE = "parameters, gradients and optimizer state, on the device that holds most"
+_GATHERED = "copies of parameters that exist only within a step"
+_ACTIVATIONS = "kept between forward and backward pass; empty: not predicted"
+_NEEDED = "all of that on one device, each at its peak; buffers and the framework come on top"
+
+
+def _in_bytes(
+    rows: Sequence[Prediction],
+    header: str,
+    value: Callable[[Prediction], float | None],
+    meaning: str = "",
+    gives_way: int = 0,
+    is_detail: bool = False,
+) -> Column[Prediction]:
+    """A column of bytes, in one unit for all rows."""
+    unit = common_unit(value(row) or 0 for row in rows)
+
+    def write_one(row: Prediction) -> str:
+        count = value(row)
+        text = "" if count is None else in_unit(count, unit)
+        return f"({text})" if text and is_detail else text
+
+    return Column(header if is_detail else f"{header} {unit}", write_one, meaning, gives_way, is_detail)
 
 
 def _figures(row: Prediction, memory: int | None) -> dict[str, Scalar]:
