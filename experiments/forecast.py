@@ -87,7 +87,7 @@ class Forecast:
     def _one(self, row: Prediction, width: int) -> str:
         table = ledger_table(row.ledger, formulas=row.formulas, width=width)
         told = [
-            f"sent: {size(row.sent_bytes_per_device)} by each of {row.num_devices:,} devices, on average",
+            f"sent by each of {row.num_devices:,} devices: {size(row.sent_bytes_per_device)}, on average",
             f"needed: at most {size(row.needed_bytes)} on a device, if parameters, gradients, optimizer state and "
             "activations are at their peaks at once; buffers and the framework come on top",
         ]

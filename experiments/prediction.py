@@ -41,7 +41,7 @@ class Assumptions:
     )
     backend: str | None = flag(
         None,
-        "what carries the exchanges: gloo, nccl or grpc (default: what does so between CPUs); devices of one process have none",
+        "what carries the exchanges (default: what does so between CPUs); devices of one process exchange in memory",
         choices=tuple(dict.fromkeys(name for names in BACKENDS.values() for name in names)),
     )
     device_memory: str | None = flag(None, "say what fits a device with so much memory, as in 80GiB")

@@ -68,7 +68,7 @@ def test_the_settings_are_the_flags() -> None:
 def test_the_settings_of_a_prediction_are_its_flags() -> None:
     owners = (Assumptions, Techniques, *{row.options for _, row in catalogue()})
     wanted = {name: kind for owner in owners for name, kind in fields_of(owner).items()}
-    wanted |= {name: kind for name, kind in fields_of(RunConfig).items() if name in PREDICTED and name != "strategy"}
+    wanted |= {name: kind for name, kind in fields_of(RunConfig).items() if name in PREDICTED}
     assert typing.get_type_hints(PredictSettings) == wanted
 
 
