@@ -9,6 +9,8 @@ FRAMEWORKS = {"numpy": "samestep.common.reference", "torch": "samestep.torch_imp
 
 MAX_DEVICES = 2**14
 """The largest TPUs have 9,216 chips; everything else that has so many devices is a typing error."""
+MAX_PREDICTED_DEVICES = 100_000
+"""Of a run that is only predicted: about as many as the largest machines have."""
 MAX_PROCESSES = 1000
 """Of one run, on this machine or on several; of a cluster, each is told the address of every other."""
 MAX_THREADS = 1024
@@ -23,6 +25,9 @@ MAX_FACTOR = 10**6
 OPTIMIZERS = ("sgd", "adamw")
 DTYPES = {"float32": 4, "float64": 8}
 """Dtype -> bytes of a number."""
+PRECISIONS = {"bf16": 2, "fp16": 2}
+"""Mixed precision -> bytes of a number of parameters, activations and gradients. The optimizer updates master weights in the
+run's dtype. So far it is only predicted."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,7 @@ tabulate.MIN_PADDING = 0  # headers as narrow as their text
 Row = TypeVar("Row")
 PIPED_WIDTH = 120
 """What goes into a file or another program is as wide as this, whatever terminal it was started from."""
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 """Each is 1024 of the one before."""
 
 
@@ -187,7 +187,7 @@ def size(count: float | None) -> str:
     """Bytes in the largest fitting unit; KiB is 1024. "" stands for bytes that nobody counted."""
     if count is None or abs(count) < 1024:
         return "" if count is None else f"{count:.0f} B"
-    power = min(3, int(math.log(abs(count), 1024)))
+    power = min(len(UNITS) - 1, int(math.log(abs(count), 1024)))
     return f"{count / 1024**power:.1f} {UNITS[power]}"
 
 
@@ -216,6 +216,12 @@ def short(number: float) -> str:
     rounded = float(f"{number:.3g}")
     scale, unit = next(((s, u) for s, u in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if abs(rounded) >= s), (1.0, ""))
     return f"{rounded / scale:#.3g}".rstrip(".") + unit
+
+
+def large_number(count: int) -> str:
+    """A number of things as people say it: 529.6 billion, 12.3 million, 502,240."""
+    names = ((10**9, "billion"), (10**6, "million"))
+    return next((f"{count / scale:.4g} {name}" for scale, name in names if count >= scale), f"{count:,}")
 
 
 def spell(number: float | None, form: str) -> str:

@@ -4,6 +4,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -21,6 +22,18 @@ def ddp_logging_data(model: DistributedDataParallel) -> dict[str, float]:
 def rank_of_parameter(optimizer: "ZeroRedundancyOptimizer") -> dict[torch.Tensor, int]:
     """Parameter -> the rank that updates it and keeps its optimizer state (torch 2.13)."""
     return optimizer._param_to_rank
+
+
+def is_in_backward() -> bool:
+    """Whether the present thread is in a backward pass of autograd (torch 2.13)."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def process_group(argument: object) -> dist.ProcessGroup:
+    """The group that an operator was given: by its name, or as a scripted object (torch 2.13)."""
+    if isinstance(argument, str):
+        return dist.distributed_c10d._resolve_process_group(argument)
+    return argument if isinstance(argument, dist.ProcessGroup) else dist.ProcessGroup.unbox(argument)
 
 
 def end_of_prediction(model: "FSDPModule") -> None:

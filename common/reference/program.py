@@ -3,7 +3,7 @@
 import numpy as np
 
 from samestep.common.batch import Batch
-from samestep.common.ledger import Exchange, Footprint
+from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Arrays, Hardware, TrainState
 from samestep.common.reference.models import build_model
 from samestep.common.reference.models.losses import LOSSES
@@ -70,9 +70,12 @@ class TrainingProgram:
         self.params = _copied(state.params)
         self.slots = {slot: _copied(arrays) for slot, arrays in state.slots.items()}
 
-    def observe(self, batch: Batch) -> tuple[Exchange, ...]:
-        """Takes one more step; there is no one to exchange anything with."""
+    def observe(self, batch: Batch) -> None:
+        """Takes one more step."""
         self.step(batch)
+
+    def sends(self) -> tuple[Send, ...]:
+        """Returns nothing: there is no one to send anything to."""
         return ()
 
     def footprint(self) -> tuple[Footprint, ...]:

@@ -9,7 +9,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.evidence.parity import Parity
 from samestep.common.files import Unreadable, read_json
 from samestep.common.flags import Scalar
-from samestep.common.ledger import Compiled, Exchange, Footprint, Ledger
+from samestep.common.ledger import Compiled, Exchange, Footprint, Ledger, Send, exchanges_of
 from samestep.common.request import RunConfig
 from samestep.common.runtime.upgrades import UPGRADES
 
@@ -52,6 +52,9 @@ class Usage:
         sent_bytes_per_step: Over TCP.
         received_bytes_per_step: Over TCP.
         peak_rss_bytes: The most memory it has had.
+        busy_seconds: The processor time of its threads in the observed step. Observing adds to it. None where a device
+            is not of the CPU, whose time no process has; and None in older results, as the next one.
+        idle_seconds: The rest of that step on its devices: it waited for others, or for a core.
     """
 
     role: str
@@ -59,6 +62,8 @@ class Usage:
     sent_bytes_per_step: float = 0.0
     received_bytes_per_step: float = 0.0
     peak_rss_bytes: int = 0
+    busy_seconds: float | None = None
+    idle_seconds: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,7 +76,7 @@ class Measured(Usage):
         window_seconds: Their seconds.
         losses: One per step.
         metric_value: On the held-out examples; None elsewhere than on rank 0.
-        exchanges: What one step exchanged.
+        sends: What the process sent in the observed step, in order.
         footprints: Of every device that the process can report.
         measures: The strategy's own quantities.
         served: The processes that only serve; on rank 0.
@@ -92,7 +97,7 @@ class Measured(Usage):
     window_seconds: tuple[float, ...] = ()
     losses: tuple[float, ...] = ()
     metric_value: float | None = None
-    exchanges: tuple[Exchange, ...] = ()
+    sends: tuple[Send, ...] = ()
     footprints: tuple[Footprint, ...] = ()
     measures: dict[str, float] = dataclasses.field(default_factory=dict)
     served: tuple[Usage, ...] = ()
@@ -106,18 +111,25 @@ class Measured(Usage):
     attempt: int = 1
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
 
+    @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """The totals of the sends."""
+        return exchanges_of(self.sends)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DeviceRow(Footprint, Usage):
     """One device of one process: its footprint, and what the whole process used.
 
-    What a process sent and received is on the row of its first device.
+    What a process sent and received is on the row of its first device, like its busy and idle seconds.
 
     Attributes:
         measures: The strategy's own quantities.
+        sends: What the process sent in the observed step, in order.
     """
 
     measures: dict[str, float]
+    sends: tuple[Send, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,12 +11,12 @@ from samestep.common.workload.data.images import DigitsSpec, Mnist5kSpec
 from samestep.common.workload.data.prose import ProseSpec
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.data.synthetic import SyntheticSpec
-from samestep.common.workload.data.user import UserSpec
 from samestep.common.workload.models.cnn import CnnSpec
 from samestep.common.workload.models.mlp import MlpSpec
 from samestep.common.workload.models.ranker import RankerSpec
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.common.workload.models.transformer import TransformerSpec
+from samestep.common.workload.published import PUBLISHED
 from samestep.common.workload.workload import Workload
 
 Spec = TypeVar("Spec", ModelSpec, DataSpec)
@@ -74,10 +74,10 @@ def resolve(spelling: str, path: str | None = None) -> Workload:
         ConfigError: There is no such workload or field, or model and data do not fit.
     """
     name, fields = split_spelling(spelling)
-    if name not in WORKLOADS:
-        raise unknown("workload", name, WORKLOADS)
-    workload = WORKLOADS[name]
-    model, data = workload.model, workload.data if path is None else UserSpec(path)
+    if name not in (every := WORKLOADS | PUBLISHED):
+        raise unknown("workload", name, WORKLOADS, f"(samestep predict also takes {', '.join(PUBLISHED)}.)")
+    workload = every[name]
+    model, data = workload.model, workload.data if path is None else _user_data(path)
     settable = sorted({*_settable(model), *_settable(data)})
     for field in fields:
         if field not in settable:
@@ -97,6 +97,12 @@ def resolve(spelling: str, path: str | None = None) -> Workload:
     return dataclasses.replace(workload, name=spelling, model=model, data=data)
 
 
+def _user_data(path: str) -> DataSpec:
+    from samestep.common.workload.data.user import UserSpec  # here: it needs NumPy, which a prediction does without
+
+    return UserSpec(path)
+
+
 def title(spelling: str, path: str | None) -> str:
     """What is trained, for people: the workload; with the user's data, its model and their file.
 
@@ -105,7 +111,9 @@ def title(spelling: str, path: str | None) -> str:
         path: Likewise.
     """
     name, plus, fields = spelling.partition("+")
-    return spelling if path is None else f"{WORKLOADS[name].model.name}{plus}{fields} with {Path(path).name}"
+    return (
+        spelling if path is None else f"{(WORKLOADS | PUBLISHED)[name].model.name}{plus}{fields} with {Path(path).name}"
+    )
 
 
 def _for_targets(workload: Workload, model: ModelSpec) -> Workload:

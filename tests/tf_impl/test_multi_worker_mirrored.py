@@ -26,7 +26,7 @@ CELL = "tf:multi_worker_mirrored"
 
 
 def costs_what_was_predicted(result: RunResult) -> None:
-    assert memory(result.processes) == memory(result.predicted.footprints)
+    assert memory(result.processes) == memory(result.predicted.devices())
     assert tuple(result.exchanges) == result.predicted.exchanges
     predicted = result.predicted.sent_bytes_per_step
     sent = sum(row.sent_bytes_per_step for row in result.processes)

@@ -26,6 +26,7 @@ import math
 from samestep.common.evidence.costs.kept import LOSS, Kept
 from samestep.common.evidence.costs.sizes import ID_BYTES, example_bytes
 from samestep.common.workload.models.cnn import CnnSpec
+from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.mlp import MlpSpec
 from samestep.common.workload.models.ranker import RankerSpec
 from samestep.common.workload.models.spec import ModelSpec
@@ -101,9 +102,32 @@ def transformer(model: TransformerSpec, item_bytes: int) -> dict[str, Kept]:
     }
 
 
+def decoder(model: DecoderSpec, item_bytes: int) -> dict[str, Kept]:
+    """Lists what a published model would keep, from the operations that its paper names; nobody has measured it.
+
+    A gated mlp keeps the input and the output of its gate's activation, what that is multiplied with, and the product. An RMS
+    norm has no mean. Rotated queries and keys take the place of those that were rotated.
+
+    Args:
+        model: The spec.
+        item_bytes: The bytes of a number.
+    """
+    tokens, width, is_gated = model.context, model.width, model.style == "llama"
+    ids, norm = tokens * ID_BYTES, width + (1 if is_gated else 2)
+    keys = width // model.heads * model.key_heads
+    inside = 2 * width + 2 * keys + (4 if is_gated else 2) * model.hidden + model.heads
+    block = Kept(tokens * 2 * width, parts=tokens * inside, sequence=tokens * 2 * norm)
+    return {
+        "embedding": Kept(batch_bytes=ids, fixed_bytes=0 if is_gated else ids),
+        **{f"blocks/{i}": block for i in range(model.layers)},
+        "head": Kept(tokens * width, sequence=tokens * norm),
+        LOSS: Kept(parts=tokens * model.vocabulary, batch_bytes=ids, fixed_bytes=item_bytes),
+    }
+
+
 def _loss(model: ModelSpec, item_bytes: int, outputs: int) -> Kept:
     targets = example_bytes(model.targets(), item_bytes)
     return Kept(outputs, batch_bytes=targets, fixed_bytes=item_bytes if model.loss == "cross_entropy" else 0)
 
 
-KEPT = {"mlp": mlp, "cnn": cnn, "ranker": ranker, "transformer": transformer}
+KEPT = {"mlp": mlp, "cnn": cnn, "ranker": ranker, "transformer": transformer, "decoder": decoder}

@@ -50,6 +50,7 @@ def merge(run: Run, launch: Launch, measured: Sequence[Measured], parity: Parity
         compile_seconds=compile_seconds,
         parity=parity,
         predicted=run.strategy.cost(run, first.backend),
+        exchanges=first.exchanges,
         uncounted=_uncounted(run, first),
         processes=[row for each in measured for row in _device_rows(each)],
         machine=machine(),
@@ -82,8 +83,10 @@ def _device_rows(measured: Measured) -> list[DeviceRow]:
     rows = []
     for number, (owner, footprint) in enumerate(zip(owners, measured.footprints, strict=True)):
         usage = {field.name: getattr(owner, field.name) for field in dataclasses.fields(Usage)}
-        if number and not measured.served:  # what a process sent is on its first row only
+        if number and not measured.served:  # what a whole process did is on its first row only
             usage |= {"sent_bytes_per_step": 0.0, "received_bytes_per_step": 0.0}
+            usage |= {"busy_seconds": None, "idle_seconds": None}
         measures = measured.measures if owner is measured else {}
-        rows.append(DeviceRow(**dataclasses.asdict(footprint), **usage, measures=measures))
+        sends = () if number else measured.sends
+        rows.append(DeviceRow(**dataclasses.asdict(footprint), **usage, measures=measures, sends=sends))
     return rows

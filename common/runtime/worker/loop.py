@@ -97,19 +97,27 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
         if file.rank == 0:
             write_state(file.directory, state)
     file.enter("finish")
-    # After everything that counts, since it moves the weights once more.
-    exchanges = program.observe(next(stream))
+    # After everything that counts, since it moves the weights once more. All begin together, or waiting would count.
+    program.agree(0.0)
+    with traffic.observed():
+        program.observe(next(stream))
+        program.sync()
+    sends, footprints = program.sends(), program.footprint()  # some read them off their graph only now
+    on_cpu = all("cpu" in row.device.lower() for row in footprints)
+    threads = run.threads if on_cpu else None
+    served = traffic.served(threads)
+    own = traffic.own(threads and threads * (1 if served else len(footprints)))
     return Measured(
-        **dataclasses.asdict(traffic.own()),
+        **dataclasses.asdict(own),
         first_step=first,
         window_steps=tuple(windows.steps),
         window_seconds=tuple(windows.seconds),
         losses=tuple(windows.losses),
         metric_value=metric,
-        exchanges=exchanges,
-        footprints=program.footprint(),
+        sends=sends,
+        footprints=footprints,
         measures=dict(program.measures()),
-        served=traffic.served(),
+        served=served,
         dataset_sha256=split.sha256,
         device_note=program.hardware.note,
         backend=program.hardware.backend,

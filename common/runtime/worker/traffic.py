@@ -1,7 +1,12 @@
-"""What a process, and those that only serve it, send in a step: counted window by window, then made one number."""
+"""What a process, and those that only serve it, send in a step: counted window by window, then made one number.
 
+And how busy they are in the step that is observed.
+"""
+
+import contextlib
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.records import Usage
@@ -30,6 +35,8 @@ class Traffic:
         self._windows: list[Window] = []
         self._steps = 0
         self._counts = False
+        self._seconds = 0.0
+        self._busy_seconds: dict[str, float] = {}
 
     def read(self) -> Reading:
         """Reads the counters of all."""
@@ -62,19 +69,35 @@ class Traffic:
             window[role] = sent, received
         self._steps += steps
 
-    def own(self) -> Usage:
+    @contextlib.contextmanager
+    def observed(self) -> Iterator[None]:
+        """Makes the context of the step that is observed, in which processor time counts."""
+        before, start = self.read(), time.perf_counter()
+        yield
+        self._seconds = time.perf_counter() - start
+        for role, after in self.read().items():
+            if (first := before[role]) is not None and after is not None:
+                self._busy_seconds[role] = after.processor_seconds - first.processor_seconds
+
+    def own(self, threads: int | None) -> Usage:
         """Usage of the present process.
 
         Bytes per step are the median over windows, because traffic that falls between two windows is counted in neither
         and would bias the mean.
+
+        Args:
+            threads: How many its devices compute with; None if they are not of the CPU.
         """
         seen = [window[self._file.role] for window in self._windows]
-        return self._usage(self._file.role, self._file.rank, seen, statistics.median, count())
+        return self._usage(self._file.role, self._file.rank, seen, statistics.median, count(), threads)
 
-    def served(self) -> tuple[Usage, ...]:
+    def served(self, threads: int | None) -> tuple[Usage, ...]:
         """Usage of the processes that serve.
 
         Bytes per step are the mean over the typical windows, because each process may have had only some of the steps.
+
+        Args:
+            threads: How many each of them computes with; None if their devices are not of the CPU.
         """
         totals = [sum(sent for sent, _ in window.values()) for window in self._windows]
         middle = statistics.median_low(totals) if totals else 0.0
@@ -83,19 +106,26 @@ class Traffic:
         ]
         return tuple(
             self._usage(
-                role, rank, [window[role] for window in typical], statistics.fmean, ask(self._file.directory, role)
+                role,
+                rank,
+                [window[role] for window in typical],
+                statistics.fmean,
+                ask(self._file.directory, role),
+                threads,
             )
             for role, rank in self._serving.items()
         )
 
-    @staticmethod
     def _usage(
+        self,
         role: str,
         rank: int,
         seen: Sequence[tuple[float, float]],
         average: Callable[[list[float]], float],
         counters: Counters | None,
+        threads: int | None,
     ) -> Usage:
+        busy = None if threads is None else self._busy_seconds.get(role)
         sent, received = (average(list(column)) for column in zip(*seen, strict=True)) if seen else (0.0, 0.0)
         return Usage(
             role=role,
@@ -103,6 +133,8 @@ class Traffic:
             sent_bytes_per_step=sent,
             received_bytes_per_step=received,
             peak_rss_bytes=counters.peak_rss_bytes if counters else 0,
+            busy_seconds=busy,
+            idle_seconds=None if busy is None else max(0.0, (threads or 0) * self._seconds - busy),
         )
 
 

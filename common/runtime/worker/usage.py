@@ -11,6 +11,7 @@ import resource
 import secrets
 import socket
 import struct
+import time
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -28,11 +29,13 @@ class Counters(NamedTuple):
         sent_bytes: Over TCP.
         received_bytes: Over TCP.
         peak_rss_bytes: The most memory it has had.
+        processor_seconds: The time that its threads were on a core, all together.
     """
 
     sent_bytes: int
     received_bytes: int
     peak_rss_bytes: int
+    processor_seconds: float
 
 
 def serve(file: ProcessFile, beat_seconds: float) -> NoReturn:
@@ -62,7 +65,8 @@ def serve(file: ProcessFile, beat_seconds: float) -> NoReturn:
 def count() -> Counters:
     """Reads the counters of the present process."""
     sent, received = tcp_bytes()
-    return Counters(sent, received, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return Counters(sent, received, peak_rss_bytes, time.process_time())
 
 
 def ask(directory: Path, role: str) -> Counters | None:

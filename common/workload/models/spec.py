@@ -1,6 +1,7 @@
 """What a model is before any framework: a table of parameters and a list of segments. No arithmetic, no arrays."""
 
 import dataclasses
+import functools
 import math
 from typing import ClassVar, Literal, Protocol, Self
 
@@ -181,5 +182,18 @@ def layer(name: str) -> str:
 
 def parameters_of(model: ModelSpec, *segments: Segment) -> dict[str, Param]:
     """The parameters of some segments, by name."""
-    paths = tuple(f"{segment.name}/" for segment in segments)
-    return {name: param for name, param in model.params().items() if name.startswith(paths)}
+    found = _by_segment(model)
+    return {name: param for segment in segments for name, param in found[segment.name].items()}
+
+
+@functools.lru_cache(maxsize=8)
+def _by_segment(model: ModelSpec) -> dict[str, dict[str, Param]]:
+    """The parameters of each segment. Sorted once: a pipeline of a thousand layers asks a thousand times."""
+    found: dict[str, dict[str, Param]] = {segment.name: {} for segment in model.segments()}
+    for name, param in model.params().items():
+        path = layer(name)
+        while path not in found:
+            assert path, f"{name} belongs to no segment"
+            path = layer(path)
+        found[path][name] = param
+    return found

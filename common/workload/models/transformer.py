@@ -5,6 +5,7 @@ Adam would amplify the rounding noise that stands in its place.
 """
 
 import dataclasses
+import functools
 import math
 from typing import ClassVar
 
@@ -37,6 +38,11 @@ class TransformerSpec:
 
     def params(self) -> dict[str, Param]:
         """Megatron's cuts: q, k, v and up by column (whole heads), the two outputs by row, vocabulary by row and column."""
+        return dict(self._params)
+
+    @functools.cached_property
+    def _params(self) -> dict[str, Param]:
+        """Made once: a deep model has thousands, and a prediction asks for them many times."""
         width = self.width
         residual = 1 / math.sqrt(2 * self.layers)
         table = {
@@ -60,6 +66,10 @@ class TransformerSpec:
 
     def segments(self) -> tuple[Segment, ...]:
         """The embedding, each block, the head."""
+        return self._segments
+
+    @functools.cached_property
+    def _segments(self) -> tuple[Segment, ...]:
         tokens, width = self.context, self.width
         block = 2 * tokens * 12 * width**2 + 4 * tokens**2 * width
         return (
