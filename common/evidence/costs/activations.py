@@ -8,7 +8,8 @@ What each layer keeps is in `kept_torch.py` and `kept_tf.py`; here it is multipl
     pipe             the rank's own stages, times the micro-batches that the schedule has in flight
 
 Korthikanti et al. count the same 16 D numbers a position and block that torch keeps; beside them two masks of dropout (we have
-none) and, without a fused attention, three tensors of scores, H T each: see `textbook_block_bytes`.
+none) and, without a fused attention, three tensors of scores, H T each: see `textbook_block_bytes`. Where the sequence is
+split, torch keeps the inputs that it gathered for each pair of layers; Megatron keeps its part and gathers again.
 
 References:
     Korthikanti et al., arXiv 2205.05198, sections 4.1 and 4.2.
