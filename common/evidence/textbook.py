@@ -6,7 +6,7 @@ state; N devices, of which d, s, t, p along data, shard, tensor and pipe; L bloc
 whole batch; m micro-batches, v stages a rank.
 
 References:
-    Rajbhandari et al., arXiv 1910.02054, sections 5 and 7 (ZeRO); Shoeybi et al., arXiv 1909.08053, section 3 (tensor);
+    Rajbhandari et al., arXiv 1910.02054, sections 3, 5 and 7 (ZeRO); Shoeybi et al., arXiv 1909.08053, section 3 (tensor);
     Narayanan et al., arXiv 2104.04473, sections 2.2 and 3.2 (pipeline, and all together).
 """
 
@@ -55,7 +55,7 @@ def _zero(stage: int) -> Formulas:
         factor = 3 if stage == 3 else 2
         sent = 0 if backend == "memory" else factor * (run.num_devices - 1) * weights * model
         return (
-            Formula("state", held * model, text, f"{_ZERO}, section 5"),
+            Formula("state", held * model, text, f"{_ZERO}, section {5 if stage else 3}"),
             Formula("sent", sent, f"{factor} (N - 1) w Ψ", f"{_ZERO}, section 7"),
         )
 
