@@ -108,6 +108,8 @@ class Run(Generic[Options]):
         dtype: "float32" or "float64".
         seed: Of the initial weights and of the order of the examples.
         threads: Per device.
+        dropout: Whether the user's model has its dropout; None: as it was built.
+        batch_norm: "local" or "frozen", as in `RunConfig`.
         options: The strategy's own.
         techniques: How a step is taken, under any strategy.
         precision: A key of PRECISIONS, in which parameters, activations and gradients are kept; None: in the dtype.
@@ -123,6 +125,8 @@ class Run(Generic[Options]):
     dtype: str
     seed: int
     threads: int
+    dropout: bool | None
+    batch_norm: str
     options: Options
     techniques: Techniques
     precision: str | None = None

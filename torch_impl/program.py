@@ -14,15 +14,17 @@ from samestep.common.batch import Batch
 from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
-from samestep.common.workload.initial import init
+from samestep.common.workload.initial import init, initial_buffers
 from samestep.torch_impl import devices, weights
 from samestep.torch_impl.activations import follow_activations
 from samestep.torch_impl.exchanges import RECORDER, Observer
 from samestep.torch_impl.local_state import build_local_state
 from samestep.torch_impl.models import build_model
+from samestep.torch_impl.models.own import switch_layers
 from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.sharded import full_tensor
 from samestep.torch_impl.step import Loss, accumulate, mean_loss, transform
+from samestep.torch_impl.upstream import num_graphs
 
 
 def build_fresh_model(run: Run, device: torch.device) -> nn.Module:
@@ -33,7 +35,8 @@ def build_fresh_model(run: Run, device: torch.device) -> nn.Module:
         device: The device to build it on.
     """
     model = build_model(run.workload.model).to(device, getattr(torch, run.dtype))
-    weights.load(model, init(run.workload.model, run.seed))
+    switch_layers(model, run.dropout, run.batch_norm)
+    weights.load(model, init(run.workload.model, run.seed), initial_buffers(run.workload.model))
     return model
 
 
@@ -168,8 +171,11 @@ class TrainingProgram:
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Computes logits."""
+        self.parts.bare.eval()
         with torch.no_grad():
-            return self._model(torch.from_numpy(inputs).to(self._device)).cpu().numpy()
+            logits = self._model(torch.from_numpy(inputs).to(self._device)).cpu().numpy()
+        self.parts.bare.train()
+        return logits
 
     def state(self) -> TrainState:
         """Gathers parameters and optimizer state."""
@@ -213,3 +219,8 @@ class TrainingProgram:
     def close(self) -> None:
         """Leaves the group of processes."""
         devices.leave_group()
+
+
+def num_compilations() -> int:
+    """How many functions this process has compiled so far."""
+    return num_graphs()

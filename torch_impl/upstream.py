@@ -65,3 +65,10 @@ def without_shared_memory_op() -> None:
     import deepspeed.ops
 
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+
+
+def num_graphs() -> int:
+    """How many graphs torch.compile has made in this process, those made again included (torch 2.13)."""
+    from torch._dynamo.utils import counters
+
+    return counters["stats"]["unique_graphs"]

@@ -118,5 +118,6 @@ def server_segments(model: ModelSpec) -> tuple[tuple[Segment, ...], tuple[Segmen
         tables, everything and nothing.
     """
     segments = model.segments()
-    tables = tuple(s for s in segments if all(param.lookups == 1 for param in parameters_of(model, s).values()))
+    lookups = {s.name: [param.lookups for param in parameters_of(model, s).values()] for s in segments}
+    tables = tuple(s for s in segments if lookups[s.name] and set(lookups[s.name]) == {1})
     return (tables, tuple(s for s in segments if s not in tables)) if tables else (segments, ())
