@@ -148,11 +148,10 @@ class Run(Generic[Options]):
 
     @property
     def optimizer_item_bytes(self) -> int:
-        """The bytes of optimizer state for one number of parameters: the slots, and in mixed precision the master weights.
+        """The bytes of optimizer state for one number of parameters: slots, and in mixed precision the master weights.
 
         References:
-            Micikevicius et al., arXiv 1710.03740, section 3.1 (master weights); Rajbhandari et al., arXiv 1910.02054,
-            section 3.1 (K = 12 bytes for Adam).
+            Rajbhandari et al., arXiv 1910.02054, section 3.1 (K = 12 for Adam).
         """
         return (len(self.optimizer.slots) + (self.precision is not None)) * DTYPES[self.dtype]
 
