@@ -17,6 +17,7 @@ from samestep.common.evidence.costs.deepspeed import deepspeed
 from samestep.common.evidence.costs.hybrid import hybrid
 from samestep.common.evidence.costs.one_process import mirrored
 from samestep.common.evidence.costs.pipeline import mp, pp
+from samestep.common.evidence.costs.sizes import optimizer_item_bytes
 from samestep.common.evidence.costs.tensor import tp
 from samestep.common.evidence.costs.zero import fsdp, zero1, zero2
 from samestep.common.ledger import Formula
@@ -45,7 +46,7 @@ def _zero(stage: int) -> Formulas:
     def found(run: Run, backend: str) -> tuple[Formula, ...]:
         model, shards = num_params(run.workload.model), run.mesh.axis("shard") if stage else 1
         shards = shards if shards > 1 else run.num_devices
-        weights, gradients, state = run.item_bytes, run.item_bytes, run.optimizer_item_bytes
+        weights, gradients, state = run.item_bytes, run.item_bytes, optimizer_item_bytes(run)
         held, text = [
             (weights + gradients + state, "(w + g + k) Ψ"),
             (weights + gradients + state / shards, "(w + g) Ψ + k Ψ / N"),
@@ -76,7 +77,7 @@ def _split(microbatches: Callable[[Run], tuple[int, int]]) -> Formulas:
     def found(run: Run, backend: str) -> tuple[Formula, ...]:
         model, mesh = run.workload.model, run.mesh
         data, shards, tensor, pipe = (mesh.axis(name) for name in ("data", "shard", "tensor", "pipe"))
-        each = 2 * run.item_bytes + run.optimizer_item_bytes
+        each = 2 * run.item_bytes + optimizer_item_bytes(run)
         told = [
             Formula(
                 "state",
