@@ -8,7 +8,7 @@ import dataclasses
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import NoReturn
 
 from samestep.common.catalog import catalogue, foreign_option, frameworks_with, read_options, strategy_info
@@ -18,6 +18,8 @@ from samestep.common.request import RunConfig, Techniques
 from samestep.experiments.ending import report_errors
 from samestep.experiments.formats import FORMATS
 
+CELL_FIELDS = tuple(name for name, field in flags(RunConfig).items() if field.metadata["in_cell"])
+"""The fields of a request that a cell may set."""
 Group = tuple[str, type, Sequence[str]]
 """Flags of a command: their title in its help, the dataclass whose fields they are, and the fields that are no flags of it."""
 
@@ -207,30 +209,47 @@ def read_request(cell: str, given: Mapping[str, Scalar]) -> RunConfig:
 
 
 def apply_cell(text: str, base: RunConfig, beside: Mapping[str, Scalar] | None = None) -> RunConfig:
-    """Reads `framework:strategy+option=value+technique=value+mesh=axis=size,axis=size`.
+    """Reads `framework:strategy+option=value+technique=value+devices=4+width=64+mesh=axis=size,axis=size`.
+
+    What may be set in a cell: options of its strategy, techniques, the mesh, those fields of a request in which rows of a
+    comparison may differ, and the sizes of the workload.
 
     Args:
         text: The cell; the framework may be left out where only one has the strategy.
-        base: The rest of the request; techniques and the mesh that the cell does not name are the base's.
+        base: The rest of the request; what the cell does not name is the base's.
         beside: Options of the strategy that were given elsewhere.
 
     Raises:
-        ConfigError: It is not spelled so, or there is no such framework, strategy, option or technique.
+        ConfigError: It is not spelled so, or there is no such framework, strategy, or name to be set.
     """
     name, given = split_spelling(complete_cell(text))
     framework, _, strategy = name.partition(":")
     info = strategy_info(framework, strategy)
+    fields = {name: given.pop(name) for name in CELL_FIELDS if name in given}
+    techniques: dict[str, Scalar] = {name: given.pop(name) for name in flags(Techniques) if name in given}
     mesh = given.pop("mesh", base.mesh)
-    named: dict[str, Scalar] = {name: value for name, value in given.items() if name in flags(Techniques)}
-    others: dict[str, Scalar] = {name: value for name, value in given.items() if name not in named}
+    sizes = _take_sizes(given, flags(info.options), base)
     return dataclasses.replace(
         base,
         framework=framework,
         strategy=info.name,
         mesh=mesh,
-        options=dataclasses.asdict(read_options(framework, info, {**others, **(beside or {})})),
-        techniques=read_fields(Techniques, dataclasses.asdict(base.techniques) | named),
+        **{name: getattr(read_fields(RunConfig, {**fields}), name) for name in fields},
+        **sizes,
+        options=dataclasses.asdict(read_options(framework, info, {**given, **(beside or {})})),
+        techniques=read_fields(Techniques, dataclasses.asdict(base.techniques) | techniques),
     )
+
+
+def _take_sizes(given: dict[str, str], options: Container[str], base: RunConfig) -> dict[str, str]:
+    """Takes the sizes of the workload out of what a cell sets; returns the workload that has them, if there are any."""
+    if all(name in options for name in given):
+        return {}
+    from samestep.common.workload.table import resize, size_names  # here: --help imports no NumPy
+
+    known = size_names(base.workload, base.data)
+    sizes = {name: given.pop(name) for name in list(given) if name in known and name not in options}
+    return {"workload": resize(base.workload, sizes)} if sizes else {}
 
 
 def run_command(command: Callable[[Sequence[str]], int], arguments: Sequence[str] | None = None) -> NoReturn:

@@ -85,7 +85,7 @@ class Forecast:
         return "\n\n".join(filter(None, parts))
 
     def _one(self, row: Prediction, width: int) -> str:
-        table = ledger_table(row.ledger, formulas=row.formulas, width=width)
+        table = ledger_table(row.ledger, textbook=row.formulas, width=width)
         told = [
             f"sent by each of {row.num_devices:,} devices: {size(row.sent_bytes_per_device)}, on average",
             f"needed: at most {size(row.needed_bytes)} on a device, if parameters, gradients, optimizer state and "

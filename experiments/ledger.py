@@ -2,9 +2,15 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from samestep.common.evidence.textbook import formulas
 from samestep.common.ledger import Footprint, Formula, Ledger, Send
+from samestep.common.strategy import Run
 from samestep.experiments.text import bullets, github, screen_width, size
+
+if TYPE_CHECKING:
+    from samestep.common.runtime.records import RunResult  # it needs NumPy, which a prediction does without
 
 _MEMORY: Mapping[str, Callable[[Footprint], int | None]] = {
     "parameters": lambda row: row.params_bytes,
@@ -46,10 +52,26 @@ class Amount:
         return size(self.value) + (f" in {self.count:,}" if self.count is not None else "")
 
 
+def ledger_of_run(run: Run, result: "RunResult", width: int | None = None) -> str:
+    """The ledger of a run's step: measured, predicted, and as the textbooks have it.
+
+    Args:
+        run: What was trained.
+        result: What came of it.
+        width: What it has to fit into; the screen, unless given.
+    """
+    first, rows = result.processes[0], result.processes
+    sent = sum(row.sent_bytes_per_step for row in rows)
+    measured = Ledger(tuple(rows), first.sends, sent)
+    seconds = {"busy": first.busy_seconds, "idle": first.idle_seconds}
+    told = {name: value for name, value in seconds.items() if value is not None}
+    return ledger_table(result.predicted, measured, formulas(run, result.backend), told, width)
+
+
 def ledger_table(
     predicted: Ledger,
     measured: Ledger | None = None,
-    formulas: Sequence[Formula] = (),
+    textbook: Sequence[Formula] = (),
     seconds: Mapping[str, float] | None = None,
     width: int | None = None,
 ) -> str:
@@ -58,7 +80,7 @@ def ledger_table(
     Args:
         predicted: By the cost model.
         measured: In a run; without it the table has no columns of measurements.
-        formulas: What the textbooks say.
+        textbook: What the textbooks say.
         seconds: Measured and predicted by nobody: "busy", "idle".
         width: What it has to fit into; the screen, unless given.
     """
@@ -66,13 +88,13 @@ def ledger_table(
     expected, found = quantities(predicted), quantities(measured) if measured else {}
     found |= {name: Amount(value, unit="s") for name, value in (seconds or {}).items()}
     found |= _idle_share(seconds or {})
-    by_name = {formula.quantity: formula for formula in formulas}
+    by_name = {formula.quantity: formula for formula in textbook}
     names = list(dict.fromkeys((*expected, *found, *by_name)))
     rows = [_row(name, found.get(name), expected.get(name), by_name.get(name)) for name in names]
     headers = ["quantity", "measured", "predicted", "error", "textbook"]
     kept = [n for n, header in enumerate(headers) if measured or header not in ("measured", "error")]
     table = github([headers[n] for n in kept], [[row[n] for n in kept] for row in rows], width)
-    lines = [f"textbook, {f.quantity}: {f.text} ({f.source})" for f in formulas]
+    lines = [f"textbook, {f.quantity}: {f.text} ({f.source})" for f in textbook]
     lines += [*_MEANINGS, _SECONDS_MEAN] if seconds else _MEANINGS
     return f"{table}\n\n{bullets(lines, width)}"
 

@@ -50,7 +50,8 @@ def dp(run: Run, backend: str) -> Ledger:
         ("backward", "reduce_gradients", others * master.params_bytes),
     ]
     sends = [Send(phase, name, "data", others + 1, size, others) for phase, name, size in once if others]
-    return symmetric(run, (master, replica) if others else (master,), sends * run.accumulation_steps, backend)
+    footprints = (master, replica) if others else (master,)
+    return symmetric(run, footprints, sends * run.accumulation_steps, backend)
 
 
 def mirrored(run: Run, backend: str) -> Ledger:
@@ -66,16 +67,14 @@ def mirrored(run: Run, backend: str) -> Ledger:
     ledger, devices = replicated(run, backend), run.num_devices
     params, size = len(run.workload.model.params()), ledger.footprints[0].params_bytes
     copies = {
-        "reduction_to_one_device": Send(
-            "backward", "copy", "data", devices, 2 * (devices - 1) * size, 2 * (devices - 1) * params
-        ),
-        "hierarchical_copy": Send(
-            "backward", "copy", "data", devices, devices * size, devices
-        ),  # packed into one tensor
+        "reduction_to_one_device": (2 * (devices - 1), params),
+        "hierarchical_copy": (devices, 1),  # packed into one tensor
     }
     if devices == 1 or run.options.reduce not in copies:
         return ledger
-    return dataclasses.replace(ledger, sends=(copies[run.options.reduce],))
+    moves, tensors = copies[run.options.reduce]
+    send = Send("backward", "copy", run.mesh.only_axis, devices, moves * size, moves * tensors)
+    return dataclasses.replace(ledger, sends=(send,))
 
 
 def central_storage(run: Run, backend: str) -> Ledger:
@@ -93,8 +92,12 @@ def central_storage(run: Run, backend: str) -> Ledger:
     total, examples = store.params_bytes, run.batch_size // devices
     dense = sum(param.size for param in params if not param.lookups) * item
     read = dense + sum(examples * param.lookups * param.shape[1] for param in params if param.lookups) * item
-    moved = max(read + devices * total, devices * read + total)
-    copies = Send("backward", "copy", "data", devices, moved, (devices + 1) * len(params))
+    # The busiest device is the first that computes, or the store: (how often the parameters are read, gradients moved).
+    reads, moves = max((devices, 1), (1, devices), key=lambda each: each[0] * read + each[1] * total)
+    sends = (
+        Send("forward", "copy", "data", devices, reads * read, reads * len(params)),
+        Send("backward", "copy", "data", devices, moves * total, moves * len(params)),
+    )
     compute = borrower("compute", dense, total, count=devices)
     compute = dataclasses.replace(compute, activations_bytes=activation_bytes(run))
-    return Ledger((compute, dataclasses.replace(store, activations_bytes=0)), (copies,), 0)
+    return Ledger((compute, dataclasses.replace(store, activations_bytes=0)), sends, 0)

@@ -147,51 +147,55 @@ def dtensor(run: Run, backend: str) -> Ledger:
     footprint = holder(run, _tensor_elements(model, mesh.axis("tensor")), count=mesh.size)
     gathered = _packed([model.params()[name].size for name in split if model.params()[name].lookups]) * run.item_bytes
     footprint = dataclasses.replace(footprint, params_peak_bytes=footprint.params_bytes + gathered)
-    tensor = _along_tensor(run, split) if mesh.axis("tensor") > 1 else []
-    data = _along_data(run, split) if mesh.axis("data") > 1 else []
-    summed = [Send("forward", "all_reduce", "tensor", mesh.axis("tensor"), size) for size in tensor]
-    summed += [Send("backward", "all_reduce", "data", mesh.axis("data"), size) for size in data]
-    sent = _leaving(mesh, "tensor", sum(tensor), run.options.clients)
-    sent += _leaving(mesh, "data", sum(data), run.options.clients)
-    return Ledger((footprint,), in_order(summed), sent)
+    forward, backward = _along_tensor(run, split) if mesh.axis("tensor") > 1 else ([], [])
+    gradients, targets = _along_data(run, split) if mesh.axis("data") > 1 else ([], [])
+    # DTensor packs what it sums for the update last; the targets wait for nothing.
+    told = [("data", "backward", targets), ("tensor", "forward", forward), ("tensor", "backward", backward)]
+    told.append(("data", "backward", gradients))
+    sends = [
+        Send(phase, "all_reduce", mesh.only_axis, mesh.axis(axis), size)
+        for axis, phase, sizes in told
+        for size in sizes
+    ]
+    sent = sum(_leaving(mesh, axis, sum(sizes), run.options.clients) for axis, _, sizes in told)
+    return Ledger((footprint,), in_order(sends), sent)
 
 
 def _packed(sizes: list[int]) -> int:
     return math.ceil(sum(sizes) / _PACKED) * _PACKED if len(sizes) > 1 else sum(sizes)
 
 
-def _along_tensor(run: Run, split: Mapping[str, int]) -> list[int]:
-    """Predicts the bytes of each all-reduce along tensor."""
+def _along_tensor(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[int]]:
+    """Predicts the bytes of each all-reduce along tensor, forward and backward."""
     params = run.workload.model.params()
     rows = run.batch_size // run.mesh.axis("data") * num_positions(run.workload.model)
     tables = [params[name].size for name in split if params[name].lookups]
-    sizes = [_packed(tables)] if tables else []
+    forward, backward = [_packed(tables)] if tables else [], []
     inside = ""
     for index, (name, param) in enumerate(params.items()):
         if param.role != "kernel" or name not in split:
             continue
         if split[name] == 0:
-            sizes.append(rows * param.shape[1])
+            forward.append(rows * param.shape[1])
             inside = ""
         elif not inside:
             inside = name
             if index:  # what the first layer takes is data, and has no gradient
-                sizes.append(rows * param.shape[0])
+                backward.append(rows * param.shape[0])
     if inside:  # the last layer is split by column
-        sizes.append(rows * params[inside].shape[1])
-    return [size * run.item_bytes for size in sizes]
+        forward.append(rows * params[inside].shape[1])
+    return [size * run.item_bytes for size in forward], [size * run.item_bytes for size in reversed(backward)]
 
 
-def _along_data(run: Run, split: Mapping[str, int]) -> list[int]:
-    """Predicts the bytes of each all-reduce along data."""
+def _along_data(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[int]]:
+    """Predicts the bytes of each all-reduce along data, of gradients and of targets."""
     model, parts = run.workload.model, run.mesh.axis("tensor")
     gradients = [
         param.size // (parts if name in split and not param.lookups else 1) for name, param in model.params().items()
     ]
-    sizes = [_packed([*gradients, 1]) * run.item_bytes]  # and the loss
-    if model.loss == "cross_entropy":
-        sizes.append(run.batch_size * math.prod(model.targets().shape) * ID_BYTES)
-    return sizes
+    looked_up = run.batch_size * math.prod(model.targets().shape) * ID_BYTES
+    targets = [looked_up] if model.loss == "cross_entropy" else []
+    return [_packed([*gradients, 1]) * run.item_bytes], targets  # and the loss
 
 
 def _leaving(mesh: Mesh, axis: str, size: int, clients: int) -> float:
