@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from samestep.common.runtime.parent.cache import LIMIT_BYTES, Entry, evict, find_entries
-from samestep.experiments.arguments import Parser, run_command
+from samestep.experiments.arguments import run_command
+from samestep.experiments.parser import Parser
 from samestep.experiments.text import github, size
 
 KINDS = {"oracle": "curves of the oracle", "data": "decoded data sets", "runs": "run directories"}

@@ -7,7 +7,8 @@ from samestep.common.catalog import catalogue, foreign_option, strategy_info
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import Scalar, flags, spell_flag, split_spelling
 from samestep.common.request import RunConfig, Techniques
-from samestep.experiments.arguments import Parser, add_flags, complete_cell, read_request
+from samestep.experiments.arguments import complete_cell, read_request
+from samestep.experiments.parser import Parser, add_flags
 
 Group = tuple[str, type, Sequence[str]]
 """Flags of a command: their title in its help, the dataclass whose fields they are, and the fields that are no flags of it."""

@@ -9,9 +9,10 @@ from samestep.common.errors import ConfigError
 from samestep.common.evidence.confounds import CONFOUNDS, check_allowed
 from samestep.common.flags import flags
 from samestep.common.request import RunConfig, Techniques
-from samestep.experiments.arguments import Parser, add_flags, add_format, run_command
+from samestep.experiments.arguments import run_command
 from samestep.experiments.asked import SHARED, ComparisonConfig, describe, merge
 from samestep.experiments.formats import check_format, write
+from samestep.experiments.parser import Parser, add_flags, add_format
 
 _DESCRIPTION = """Train one workload under many strategies and print one table, with the oracle as its first row. Exit code, the
 first that applies: 130 after Ctrl-C; 143, 129 or 131 after SIGTERM, SIGHUP or SIGQUIT; 4 if a row is not the same step, or not
