@@ -24,8 +24,8 @@ def main(arguments: Sequence[str]) -> int:
     from samestep.common.runtime.parent.check import check_launch
     from samestep.common.runtime.parent.launcher import Launcher, prepare
     from samestep.common.runtime.parent.verdict import raise_if_missed
-    from samestep.experiments.progress import show_progress
     from samestep.experiments.ledger import ledger_of_run
+    from samestep.experiments.progress import show_progress
     from samestep.experiments.tables import report
 
     run, launch = parse(config), launch_of(config)
