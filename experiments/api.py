@@ -19,8 +19,10 @@ from samestep.experiments import rows
 from samestep.experiments.arguments import complete_cell, read_request, split_cells
 from samestep.experiments.compare import every_cell, shared_request
 from samestep.experiments.comparison import Comparison
+from samestep.experiments.forecast import Forecast, forecast
+from samestep.experiments.predict import read
 from samestep.experiments.progress import show_progress
-from samestep.settings import CompareSettings, RunSettings
+from samestep.settings import CompareSettings, PredictSettings, RunSettings
 
 
 def run(cell: str, *, progress: bool = False, **settings: Unpack[RunSettings]) -> RunResult:
@@ -82,6 +84,21 @@ def compare(
     if comparison.interrupt:
         raise comparison.interrupt
     return comparison
+
+
+def predict(cell: str | None = None, **settings: Unpack[PredictSettings]) -> Forecast:
+    """Predicts what a step holds and sends, without running anything.
+
+    Args:
+        cell: As in `torch:fsdp`; every strategy that can take the request, unless given.
+        **settings: The flags of `samestep predict` and of the strategy, by their names in Python: `device_memory="80GiB"`.
+
+    Raises:
+        ConfigError: The request is wrong, or no strategy can take it.
+    """
+    given = _known(settings, PredictSettings.__annotations__)
+    full = None if cell is None else complete_cell(cell, RunConfig.framework)
+    return forecast(full, *read(full, given))
 
 
 def load(path: str | os.PathLike[str]) -> RunResult:

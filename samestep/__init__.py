@@ -1,7 +1,8 @@
 """One training step, under every distribution strategy of PyTorch and TensorFlow, proven to be the same step.
 
 `samestep.run("torch:ddp", devices=2)` trains, judges and returns the result; `samestep.compare` does so for many
-strategies; `samestep.load` reads what a run left. Importing this package imports nothing but the standard library.
+strategies; `samestep.predict` says what a step would hold and send; `samestep.load` reads what a run left. Importing this
+package imports nothing but the standard library.
 """
 
 import importlib
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
         WorkerFailed,
     )
     from samestep.common.runtime.records import RunResult
-    from samestep.experiments.api import compare, load, run
+    from samestep.experiments.api import compare, load, predict, run
     from samestep.experiments.comparison import Comparison, Row
+    from samestep.experiments.forecast import Forecast
+    from samestep.experiments.prediction import Prediction
 
 _HOMES = {
     "samestep.common.errors": (
@@ -30,13 +33,15 @@ _HOMES = {
         "WorkerFailed",
     ),
     "samestep.common.runtime.records": ("RunResult",),
-    "samestep.experiments.api": ("compare", "load", "run"),
+    "samestep.experiments.api": ("compare", "load", "predict", "run"),
     "samestep.experiments.comparison": ("Comparison", "Row"),
+    "samestep.experiments.forecast": ("Forecast",),
+    "samestep.experiments.prediction": ("Prediction",),
 }
 """Module -> what this package offers of it, imported when it is first used."""
 
 __all__ = [  # noqa: RUF022 (type checkers want the names written out)
-    "run", "compare", "load", "RunResult", "Comparison", "Row",
+    "run", "compare", "predict", "load", "RunResult", "Comparison", "Row", "Forecast", "Prediction",
     "SamestepError", "ConfigError", "Unavailable", "ParityFailed", "WorkerFailed", "Diverged",
 ]  # fmt: skip
 

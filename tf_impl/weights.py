@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from samestep.common.program import TrainState
 from samestep.common.strategy import Run
-from samestep.common.workload.initial import init
+from samestep.common.workload.initial import InitialWeights
 from samestep.tf_impl.models import build_model
 from samestep.tf_impl.models.layers import Lookup, VariableFactory
 from samestep.tf_impl.step import Logits
@@ -44,7 +44,7 @@ def fresh_model(
     Returns:
         The model, and its variables by neutral name.
     """
-    values = init(run.workload.model, run.seed)
+    values = InitialWeights(run.workload.model, run.seed)
     factory = VariableFactory(lambda name: make(values[name].astype(run.dtype), name), lookup)
     return build_model(run.workload.model, factory), factory.by_name
 

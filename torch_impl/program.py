@@ -14,7 +14,7 @@ from samestep.common.batch import Batch
 from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
-from samestep.common.workload.initial import init
+from samestep.common.workload.initial import InitialWeights
 from samestep.torch_impl import devices, weights
 from samestep.torch_impl.activations import follow_activations
 from samestep.torch_impl.exchanges import RECORDER, Observer
@@ -25,15 +25,20 @@ from samestep.torch_impl.sharded import full_tensor
 from samestep.torch_impl.step import Loss, accumulate, mean_loss, transform
 
 
-def build_fresh_model(run: Run, device: torch.device) -> nn.Module:
+def build_fresh_model(
+    run: Run, device: torch.device, distribute: Callable[[nn.Module], object] = lambda model: None
+) -> nn.Module:
     """Builds the workload's model with its initial weights, in the run's dtype.
 
     Args:
         run: What is trained.
         device: The device to build it on.
+        distribute: Shards the model in place while it takes no memory yet, so that no process ever holds all of it.
     """
-    model = build_model(run.workload.model).to(device, getattr(torch, run.dtype))
-    weights.load(model, init(run.workload.model, run.seed))
+    with torch.device("meta"):
+        model = build_model(run.workload.model).to(getattr(torch, run.dtype))
+    distribute(model)
+    weights.materialize(model, device, InitialWeights(run.workload.model, run.seed))
     return model
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from samestep.torch_impl.sharded import local_part
+from samestep.torch_impl.sharded import copy_shard, local_part
 
 # Type of module -> its parameters: the neutral name, and how its axes are permuted from torch's layout to the neutral.
 _NEUTRAL = {
@@ -37,8 +37,10 @@ class Weight:
 
     def from_neutral(self, value: np.ndarray) -> torch.Tensor:
         """Inverts `to_neutral`, in the parameter's dtype and on its device."""
-        permuted = np.ascontiguousarray(value.transpose(np.argsort(self.permutation)))
-        return torch.from_numpy(permuted).to(self.parameter.device, self.parameter.dtype)
+        rounded = torch.from_numpy(np.ascontiguousarray(value)).to(
+            self.parameter.dtype
+        )  # first: it halves what is copied
+        return rounded.permute(*np.argsort(self.permutation)).contiguous().to(self.parameter.device)
 
 
 def named_weights(*models: nn.Module) -> dict[str, Weight]:
@@ -55,16 +57,18 @@ def named_weights(*models: nn.Module) -> dict[str, Weight]:
     return weights
 
 
-def load(model: nn.Module, params: Mapping[str, np.ndarray]) -> None:
-    """Sets every parameter of a model.
+def materialize(model: nn.Module, device: torch.device, params: Mapping[str, np.ndarray]) -> None:
+    """Gives a model its memory and its weights, one parameter after the other.
 
     Args:
-        model: The model, not wrapped.
-        params: The full parameters by neutral name.
+        model: The model on the meta device, whole or already sharded, in the dtype that it will have.
+        device: The device of this process.
+        params: The full parameters by neutral name; of a sharded one, this process's part is kept.
     """
+    model.to_empty(device=device)
     with torch.no_grad():
         for name, weight in named_weights(model).items():
-            weight.parameter.copy_(weight.from_neutral(params[name]))
+            copy_shard(weight.parameter, weight.from_neutral(params[name]))
 
 
 def nbytes(tensors: Iterable[torch.Tensor | None]) -> int:

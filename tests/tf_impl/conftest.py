@@ -14,8 +14,12 @@ RunTroubled = Callable[..., RunResult]
 
 
 def memory(rows: Sequence[Footprint | DeviceRow]) -> list[tuple[int, ...]]:
-    """What of a ledger's rows has to be equal to the byte, in any order."""
-    return sorted((r.params_bytes, r.params_peak_bytes, r.gradients_bytes, r.optimizer_bytes) for r in rows)
+    """What of a ledger's rows has to be equal to the byte, in any order; activations that nobody counted are -1."""
+    kept = [-1 if r.activations_bytes is None else r.activations_bytes for r in rows]
+    return sorted(
+        (r.params_bytes, r.params_peak_bytes, r.gradients_bytes, r.optimizer_bytes, own)
+        for r, own in zip(rows, kept, strict=True)
+    )
 
 
 def left_running(launcher: Launcher) -> list[int]:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from samestep.common.strategy import Run
-from samestep.common.workload.initial import init
+from samestep.common.workload.initial import InitialWeights
 from samestep.common.workload.models.spec import Segment
 from samestep.common.workload.pipeline import group_segments
 from samestep.torch_impl import weights
@@ -69,8 +69,8 @@ def build_stage(run: Run, device: torch.device, segments: Sequence[Segment], con
     """
     with torch.device("meta"):  # the whole model may not fit
         stage = Stage(build_model(run.workload.model), segments, contiguous)
-    stage.to(getattr(torch, run.dtype)).to_empty(device=device)
-    weights.load(stage.model, init(run.workload.model, run.seed))
+    stage.to(getattr(torch, run.dtype))
+    weights.materialize(stage.model, device, InitialWeights(run.workload.model, run.seed))
     return stage
 
 

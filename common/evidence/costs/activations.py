@@ -49,7 +49,7 @@ def activation_bytes(
     peaks: Peaks = ((1,),),
     splits_sequence: bool = False,
 ) -> int | None:
-    """Predicts the most bytes that a device keeps at once; None for a model that the framework's file does not describe.
+    """Predicts the most bytes that a device keeps at once; None for a model or a framework of which nobody wrote down what.
 
     Args:
         run: What is trained; its mesh says which part of the batch, and of layers, a device has.
@@ -68,16 +68,18 @@ def activation_bytes(
     kept = framework.kept[model.name](model, run.item_bytes)
 
     def stage_bytes(stage: Sequence[Segment]) -> tuple[int, int]:
-        """Adds up a micro-batch of a stage, and what the stage keeps of the batch."""
+        """Adds up a micro-batch of a stage, and what the stage keeps of the batch while any of them is in flight."""
         names = [segment.name for segment in stage] + ([LOSS] if segments[-1] in stage else [])
         each = [kept[name] for name in names]
         elements = sum(one.elements(parts, splits_sequence) for one in each)
         fixed = sum(one.fixed_bytes for one in each)
-        return rows // microbatches * elements * run.item_bytes + fixed, sum(one.batch_bytes for one in each)
+        return rows // microbatches * elements * run.item_bytes + fixed, rows * sum(one.batch_bytes for one in each)
 
-    sizes, batch = zip(*map(stage_bytes, stages), strict=True)
-    peak = max(sum(count * size for count, size in zip(counts, sizes, strict=True)) for counts in peaks)
-    return together * (peak + rows * sum(batch))
+    sizes = [stage_bytes(stage) for stage in stages]
+    return together * max(
+        sum(count * size + (batch if count else 0) for count, (size, batch) in zip(counts, sizes, strict=True))
+        for counts in peaks
+    )
 
 
 def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int, rank: int) -> int | None:

@@ -26,6 +26,7 @@ from samestep.common.runtime.stack_dumps import enable_stack_dumps
 from samestep.common.runtime.topology import LAUNCHED_AT, TIMEOUT, own_index, read_whole
 from samestep.common.runtime.worker.compiling import compile_and_measure
 from samestep.common.runtime.worker.loop import train_and_measure
+from samestep.common.runtime.worker.memory import is_shortage, shortage
 from samestep.common.runtime.worker.usage import serve
 from samestep.common.strategy import ProcessSpec, Run
 from samestep.common.workload.data.dataset import load
@@ -50,7 +51,7 @@ def main(arguments: list[str], finish: Finish | None = None) -> int:
     """
     started = time.time()
     enable_stack_dumps()
-    role = "worker"
+    role, run = "worker", None
     try:
         directory = _run_directory(arguments)
         run, launch = read_run(directory)
@@ -60,7 +61,11 @@ def main(arguments: list[str], finish: Finish | None = None) -> int:
         _work(directory, run, launch, specs[index], index, float(os.environ.get(LAUNCHED_AT, started)))
         if finish is not None and index == 0:
             finish(directory, run, launch)
-    except Exception as error:
+    except Exception as raised:
+        error = raised
+        if run is not None and is_shortage(raised):
+            traceback.print_exception(raised)  # into the log
+            error = shortage(run, role)
         if arguments and os.path.exists(Path(arguments[0], "config.json")):
             write_error(Path(arguments[0]), role, error)
         with contextlib.suppress(OSError):  # a log on a disk that is full

@@ -88,6 +88,10 @@ class DecoderSpec:
 
     def segments(self) -> tuple[Segment, ...]:
         """The embedding, each block, the head."""
+        return self._segments
+
+    @functools.cached_property
+    def _segments(self) -> tuple[Segment, ...]:
         tokens, width = self.context, self.width
         kernels = sum(param.size for param in self._block("").values() if param.role == "kernel")
         block = 2 * tokens * kernels + 4 * tokens**2 * width
