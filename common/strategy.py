@@ -144,10 +144,11 @@ class Run(Generic[Options]):
 
     @property
     def optimizer_item_bytes(self) -> int:
-        """The bytes of optimizer state for one parameter: the slots, and in mixed precision the master weights.
+        """The bytes of optimizer state for one number of parameters: the slots, and in mixed precision the master weights.
 
         References:
-            Micikevicius et al., arXiv 1710.03740, section 3.1 (masters); Rajbhandari et al., arXiv 1910.02054, section 3.1.
+            Micikevicius et al., arXiv 1710.03740, section 3.1 (master weights); Rajbhandari et al., arXiv 1910.02054,
+            section 3.1 (K = 12 bytes for Adam).
         """
         return (len(self.optimizer.slots) + (self.precision is not None)) * DTYPES[self.dtype]
 
@@ -192,7 +193,8 @@ class StrategyInfo:
         dtypes: The dtypes it can train in.
         emulation: What runs instead where its hardware is missing, in words; "" if the strategy runs anywhere.
         synchronous: Whether every step waits for every device under these options, so that parity is promised.
-        varies: Why two runs of one command may differ in their bits under these options, on CPU cores; "" if they do not.
+        varies: Why the losses and weights of two runs of one command may differ in their bits under these options, on CPU
+            cores; "" if they are equal.
         compiled_cores: For how many cores a step is only compiled with these options, by the `compile_step` that the
             strategy's file then exports; 0: it is run.
         refuses: Technique -> why the strategy cannot take it.
