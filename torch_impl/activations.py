@@ -40,6 +40,7 @@ class KeptActivations:
         self._parameters = parameters
         self._bytes = 0
         self._holders: dict[StorageWeakRef, int] = {}
+        self._known: set[StorageWeakRef] = set()  # a weak reference keeps a place from being taken by another storage
 
     def pack(self, tensor: torch.Tensor) -> "_Kept":
         """Counts a tensor that an operation saves."""
@@ -56,7 +57,9 @@ class KeptActivations:
         return _Kept(tensor, lambda: self._release(key, storage.nbytes()))
 
     def _is_parameter(self, key: StorageWeakRef) -> bool:
-        return any(key == StorageWeakRef(_local(each).untyped_storage()) for each in self._parameters())
+        if key not in self._known:
+            self._known |= {StorageWeakRef(_local(each).untyped_storage()) for each in self._parameters()}
+        return key in self._known
 
     def _release(self, key: StorageWeakRef, size: int) -> None:
         self._holders[key] -= 1

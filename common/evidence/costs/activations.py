@@ -8,7 +8,8 @@ What each layer keeps is in `kept_torch.py` and `kept_tf.py`; here it is multipl
     pipe             the rank's own stages, times the micro-batches that the schedule has in flight
 
 Korthikanti et al. count the same 16 D numbers a position and block that torch keeps; beside them two masks of dropout (we have
-none) and, without a fused attention, three tensors of scores, H T each: see `textbook_block_bytes`.
+none) and, without a fused attention, three tensors of scores, H T each: see `textbook_block_bytes`. Where the sequence is
+split, torch keeps the inputs that it gathered for each pair of layers; Megatron keeps its part and gathers again.
 
 References:
     Korthikanti et al., arXiv 2205.05198, sections 4.1 and 4.2.
@@ -21,6 +22,7 @@ from samestep.common.evidence.costs import kept_tf, kept_torch
 from samestep.common.evidence.costs.kept import LOSS, KeptBySegment
 from samestep.common.strategy import Run
 from samestep.common.workload.in_flight import Peaks, in_flight
+from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import Segment
 from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.common.workload.pipeline import SCHEDULES, group_segments
@@ -99,7 +101,7 @@ def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int, rank: 
 
 
 def textbook_block_bytes(
-    model: TransformerSpec, rows: int, item_bytes: int, parts: int = 1, sequence: bool = False
+    model: TransformerSpec | DecoderSpec, rows: int, item_bytes: int, parts: int = 1, sequence: bool = False
 ) -> float:
     """The textbook's bytes of one transformer block: s b h (34 + 5 a s / h) at two bytes a number.
 
@@ -116,6 +118,6 @@ def textbook_block_bytes(
         Korthikanti et al., arXiv 2205.05198, equations 1, 2 and 4, with 16 numbers and 2 masks for their 34 bytes.
     """
     tokens = rows * model.context * model.width
-    whole, split = 4 * item_bytes + 2, 12 * item_bytes  # without the masks: 16 numbers, of which 12 are within pairs
+    whole, split = 4 * item_bytes + 2, 12 * item_bytes  # 16 numbers, of which 12 are within pairs, and 2 masks
     scores = model.heads * model.context**2 * rows * (2 * item_bytes + 1)
     return tokens * whole / (parts if sequence else 1) + (tokens * split + scores) / parts
