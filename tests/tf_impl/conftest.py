@@ -1,5 +1,5 @@
 import pathlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
@@ -13,8 +13,9 @@ from samestep.experiments.arguments import apply_cell
 RunTroubled = Callable[..., RunResult]
 
 
-def memory(rows: Sequence[Footprint | DeviceRow]) -> list[tuple[int, ...]]:
+def memory(devices: Iterable[Footprint | DeviceRow]) -> list[tuple[int, ...]]:
     """What of a ledger's rows has to be equal to the byte, in any order; activations that nobody counted are -1."""
+    rows = list(devices)
     kept = [-1 if r.activations_bytes is None else r.activations_bytes for r in rows]
     return sorted(
         (r.params_bytes, r.params_peak_bytes, r.gradients_bytes, r.optimizer_bytes, own)
