@@ -217,7 +217,8 @@ def told_to_fit(prediction: Prediction, memory: int) -> str:
         return f"{cell} {does} {size(memory)}: a device needs {size(needed)} {rest} activations, which are not predicted for it."
     told = f"{cell} does not fit {size(memory)}: a device needs up to {size(needed)}, {size(needed - memory)} more."
     if fits == "without activations":
-        told += f" Without its activations ({size(prediction.fullest.activations_bytes)}) it would: a smaller batch or more micro-batches keep fewer."
+        kept = size(prediction.fullest.activations_bytes)
+        told += f" Without its activations ({kept}) it would: a smaller batch or more micro-batches keep fewer."
     if not prediction.run.strategy.axes:
         return f"{told} It takes one device only."
     if (found := where_it_fits(prediction, memory)) is None:
