@@ -6,6 +6,7 @@ import pytest
 
 from samestep.common.program import TrainState
 from samestep.common.runtime.directory import read_losses
+from samestep.common.runtime.records import RunResult
 from samestep.common.runtime.state_file import read_state
 from samestep.common.strategy import StrategyInfo
 from tests.cells import REGRESSION, SIZED, every_row
@@ -21,6 +22,7 @@ ROWS = [
 def took_the_same_step(run_cell: RunCell, framework: str, row: StrategyInfo, workload: str, **fields: object) -> None:
     fields["devices"] = fields.get("devices", 2) if row.axes else 1
     result = run_cell(f"{framework}:{row.name}", workload, **fields)
+    sends_what_was_predicted(result)
     keeps_what_was_predicted(result)
     synchronous = row.synchronous(row.options())
     assert result.conditions.compilations == 0, "what is compiled later than in the first step is timed"
@@ -30,6 +32,13 @@ def took_the_same_step(run_cell: RunCell, framework: str, row: StrategyInfo, wor
     else:
         assert result.parity.passed is None
         assert result.parity.reason
+
+
+def sends_what_was_predicted(result: RunResult) -> None:
+    """Operations, counts and bytes; of torch, which runs them one after the other, also phase, group and order."""
+    assert result.exchanges == result.predicted.exchanges
+    if result.framework == "torch":
+        assert result.processes[0].sends == result.predicted.sends
 
 
 @pytest.mark.parametrize("model", SIZED)

@@ -167,12 +167,10 @@ class ParameterServerProgram:
         found = copies(self._train.get_concrete_function(*arguments).graph)
         self._read_bytes = sum(copy.bytes for copy in found if copy.source)
         sent_bytes = sum(copy.bytes for copy in found if not copy.source)
-        updates = self._updates_per_step
-        count = updates * len(self.params)
-        return tuple(
-            Send(phase, operation, "data", self._workers, updates * (size + self._rows_bytes), count)
-            for phase, operation, size in (("forward", "pull", self._read_bytes), ("backward", "push", sent_bytes))
-        )
+        updates, count = self._updates_per_step, self._updates_per_step * len(self.params)
+        pulled, pushed = (updates * (size + self._rows_bytes) for size in (self._read_bytes, sent_bytes))
+        pull = Send("forward", "pull", "data", self._workers, pulled, count)
+        return pull, Send("backward", "push", "data", self._workers, pushed, count)
 
     def footprint(self) -> tuple[Footprint, ...]:
         """The chief reports for all: itself, the workers, which hold what they read, and the servers, which hold all."""
