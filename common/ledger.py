@@ -23,6 +23,7 @@ class Footprint:
         activations_bytes: The most bytes kept at once between a forward pass and its backward pass, parameters left out;
             None was not measured, or not predicted.
         source: How it was seen: "tensors", "graph" (the framework holds it inside its graph only), or "predicted".
+        optimizer_dtype: Of the optimizer state, as measured; "" if there is none.
         count: How many devices in a row have this footprint; only a prediction speaks of more than one at a time.
     """
 
@@ -33,10 +34,18 @@ class Footprint:
     optimizer_bytes: int
     activations_bytes: int | None = None
     source: str = "predicted"
+    optimizer_dtype: str = ""
     count: int = 1
 
     @classmethod
-    def uniform(cls, device: str, held_bytes: int, optimizer_bytes: int, source: str = "predicted") -> "Footprint":
+    def uniform(
+        cls,
+        device: str,
+        held_bytes: int,
+        optimizer_bytes: int,
+        source: str = "predicted",
+        optimizer_dtype: str = "",
+    ) -> "Footprint":
         """A device that holds as many bytes of gradients as of parameters, and gathers none.
 
         Args:
@@ -44,6 +53,7 @@ class Footprint:
             held_bytes: Of the parameters that it holds.
             optimizer_bytes: Of its optimizer state.
             source: How it was seen.
+            optimizer_dtype: Of its optimizer state.
         """
         return cls(
             device=device,
@@ -52,6 +62,7 @@ class Footprint:
             gradients_bytes=held_bytes,
             optimizer_bytes=optimizer_bytes,
             source=source,
+            optimizer_dtype=optimizer_dtype,
         )
 
     @property

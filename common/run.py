@@ -8,7 +8,9 @@ from samestep.common.flags import check_fields, flags, spell_flag, spell_flags
 from samestep.common.mesh import Mesh
 from samestep.common.request import MAX_DEVICES, MAX_PREDICTED_DEVICES, Launch, RunConfig, Techniques
 from samestep.common.strategy import Run, StrategyInfo
+from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.optimizers import OptimizerSpec
+from samestep.common.workload.own import own_workload
 from samestep.common.workload.table import resolve
 from samestep.common.workload.workload import Workload
 
@@ -69,7 +71,8 @@ def _read(config: RunConfig, most_devices: int) -> Run:
             raise ConfigError(f"{name} does not take {flag}: {why}; leave out {flag}.")
     options = read_options(config.framework, info, config.options)
     mesh = _mesh(config, info, info.compiled_cores(options), most_devices)
-    workload = resolve(config.workload, config.data)
+    workload = resolve(config.workload, config.data) if config.model is None else own_workload(config)
+    _check_framework(config, workload)
     run = Run(
         **{name: getattr(config, name) for name in _SAME},
         strategy=info,
@@ -110,15 +113,27 @@ def arguments(config: RunConfig) -> list[str]:
     info = strategy_info(config.framework, config.strategy)
     default = _mesh(dataclasses.replace(config, mesh=None), info, 0, MAX_DEVICES)
     left_out = {name for name, field in flags(config).items() if field.metadata["place"]}
+    left_out |= set() if config.model is None else {"workload"}
     left_out |= {"mesh"} if config.mesh == str(default) else {"devices"}
     left_out |= {"devices"} if config.devices == 1 else set()
-    named = [word for name in _NAMED for word in (spell_flag(name), getattr(config, name))]
+    named = [word for name in _NAMED if name not in left_out for word in (spell_flag(name), getattr(config, name))]
     options = read_options(config.framework, info, config.options)
     return [*named, *spell_flags(config, {*left_out, *_NAMED}), *spell_flags(options), *spell_flags(config.techniques)]
 
 
 _NAMED = ("framework", "strategy", "workload")
 """Repeated even where they are the defaults."""
+
+
+def _check_framework(config: RunConfig, workload: Workload) -> None:
+    """Refuses a user's model in a framework for which their file has no builder."""
+    if isinstance(workload.model, OwnSpec) and config.framework not in workload.model.described.frameworks:
+        if config.framework == "numpy":
+            raise ConfigError(f"the oracle has no model of {config.model}; its reference is its own run on one device.")
+        raise ConfigError(
+            f"{config.model} has no model for {config.framework}; add `{config.framework}=` to its samestep.Model, or choose "
+            f"a strategy of {' or '.join(workload.model.described.frameworks)}."
+        )
 
 
 def _optimizer(config: RunConfig, workload: Workload) -> OptimizerSpec:

@@ -1,14 +1,10 @@
-"""The command line, made from the dataclasses: their fields are the flags, their metadata the help.
+"""What a command line asks for: cells, and the request that is made of one and of the flags beside it."""
 
-argparse and not a generator of command lines, so that every mistake is one line and `--help` answers at once.
-"""
-
-import argparse
 import dataclasses
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import NoReturn
 
 from samestep.common.catalog import catalogue, foreign_option, frameworks_with, read_options, strategy_info
@@ -16,45 +12,12 @@ from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import Scalar, flags, read_fields, spell_flag, split_spelling
 from samestep.common.request import RunConfig, Techniques
 from samestep.experiments.ending import report_errors
-from samestep.experiments.formats import FORMATS
+from samestep.experiments.parser import Parser, add_flags
 
+CELL_FIELDS = tuple(name for name, field in flags(RunConfig).items() if field.metadata["in_cell"])
+"""The fields of a request that a cell may set."""
 Group = tuple[str, type, Sequence[str]]
 """Flags of a command: their title in its help, the dataclass whose fields they are, and the fields that are no flags of it."""
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose complaints are ours: one line, exit code 2."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raises instead of printing the whole usage."""
-        raise ConfigError(f"{message}; {self.prog} --help lists what there is.")
-
-
-def add_flags(parser: argparse.ArgumentParser, title: str, owner: type, leave_out: Sequence[str] = ()) -> None:
-    """Adds a group with a flag for each field of a dataclass.
-
-    Args:
-        parser: Receives the flags; every value is read as text.
-        title: Of the group.
-        owner: A dataclass type, its fields declared with `flag`.
-        leave_out: Fields that get no flag.
-    """
-    group = parser.add_argument_group(title)
-    for field in (field for name, field in flags(owner).items() if name not in leave_out):
-        name, text = "--" + field.name.replace("_", "-"), str(field.metadata["help"]).replace("%", "%%")
-        if field.type in (bool, "bool") or field.type == bool | None:
-            action = argparse.BooleanOptionalAction if field.default is None else "store_true"
-            group.add_argument(name, action=action, default=argparse.SUPPRESS, help=text)
-        else:
-            shown = "" if field.default is None else f" (default: {field.default})"
-            metavar = name[2:].upper()
-            group.add_argument(name, default=argparse.SUPPRESS, metavar=metavar, help=text + shown)
-
-
-def add_format(parser: argparse.ArgumentParser) -> None:
-    """Adds `--format`."""
-    text = f"one of {', '.join(FORMATS)}: github is for people, the others are for programs (default: github)"
-    parser.add_argument("--format", default="github", metavar="FORMAT", help=text)
 
 
 def parse_run(arguments: Sequence[str], program: str) -> RunConfig:
@@ -207,30 +170,47 @@ def read_request(cell: str, given: Mapping[str, Scalar]) -> RunConfig:
 
 
 def apply_cell(text: str, base: RunConfig, beside: Mapping[str, Scalar] | None = None) -> RunConfig:
-    """Reads `framework:strategy+option=value+technique=value+mesh=axis=size,axis=size`.
+    """Reads `framework:strategy+option=value+technique=value+devices=4+width=64+mesh=axis=size,axis=size`.
+
+    What may be set in a cell: options of its strategy, techniques, the mesh, those fields of a request in which rows of a
+    comparison may differ, and the sizes of the workload.
 
     Args:
         text: The cell; the framework may be left out where only one has the strategy.
-        base: The rest of the request; techniques and the mesh that the cell does not name are the base's.
+        base: The rest of the request; what the cell does not name is the base's.
         beside: Options of the strategy that were given elsewhere.
 
     Raises:
-        ConfigError: It is not spelled so, or there is no such framework, strategy, option or technique.
+        ConfigError: It is not spelled so, or there is no such framework, strategy, or name to be set.
     """
     name, given = split_spelling(complete_cell(text))
     framework, _, strategy = name.partition(":")
     info = strategy_info(framework, strategy)
+    fields = {name: given.pop(name) for name in CELL_FIELDS if name in given}
+    techniques: dict[str, Scalar] = {name: given.pop(name) for name in flags(Techniques) if name in given}
     mesh = given.pop("mesh", base.mesh)
-    named: dict[str, Scalar] = {name: value for name, value in given.items() if name in flags(Techniques)}
-    others: dict[str, Scalar] = {name: value for name, value in given.items() if name not in named}
+    sizes = _take_sizes(given, flags(info.options), base)
     return dataclasses.replace(
         base,
         framework=framework,
         strategy=info.name,
         mesh=mesh,
-        options=dataclasses.asdict(read_options(framework, info, {**others, **(beside or {})})),
-        techniques=read_fields(Techniques, dataclasses.asdict(base.techniques) | named),
+        **{name: getattr(read_fields(RunConfig, {**fields}), name) for name in fields},
+        **sizes,
+        options=dataclasses.asdict(read_options(framework, info, {**given, **(beside or {})})),
+        techniques=read_fields(Techniques, dataclasses.asdict(base.techniques) | techniques),
     )
+
+
+def _take_sizes(given: dict[str, str], options: Container[str], base: RunConfig) -> dict[str, str]:
+    """Takes the sizes of the workload out of what a cell sets; returns the workload that has them, if there are any."""
+    if all(name in options for name in given):
+        return {}
+    from samestep.common.workload.table import resize, size_names  # here: --help imports no NumPy
+
+    known = size_names(base.workload, base.data)
+    sizes = {name: given.pop(name) for name in list(given) if name in known and name not in options}
+    return {"workload": resize(base.workload, sizes)} if sizes else {}
 
 
 def run_command(command: Callable[[Sequence[str]], int], arguments: Sequence[str] | None = None) -> NoReturn:

@@ -214,6 +214,8 @@ def told_to_fit(prediction: Prediction, memory: int) -> str:
     told = f"{cell} does not fit {size(memory)}: a device needs up to {size(needed)}, {size(needed - memory)} more."
     if fits == "without activations":
         told += f" Without its activations ({size(activations)}) it would: a smaller batch or more micro-batches keep fewer."
+    if not prediction.run.strategy.axes:
+        return f"{told} It takes one device only."
     if (found := where_it_fits(prediction, memory)) is None:
         return f"{told} More devices along one axis (up to {MAX_PREDICTED_DEVICES:,}) do not make it fit."
     grown = f", global batch {found.run.batch_size}" if found.run.batch_size != prediction.run.batch_size else ""

@@ -183,6 +183,16 @@ def bullets(lines: Iterable[str], width: int) -> str:
     return "\n".join(fill(f"* {line}", width, "  ") for line in lines)
 
 
+def count(number: int, noun: str) -> str:
+    """A number of things: "1 core", "2 cores".
+
+    Args:
+        number: How many.
+        noun: One of them; its plural takes an s.
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def size(count: float | None) -> str:
     """Bytes in the largest fitting unit; KiB is 1024. "" stands for bytes that nobody counted."""
     if count is None or abs(count) < 1024:

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
         WorkerFailed,
     )
     from samestep.common.runtime.records import RunResult
+    from samestep.common.workload.declared import Model
     from samestep.experiments.api import compare, load, predict, run
-    from samestep.experiments.comparison import Comparison, Row
+    from samestep.experiments.comparison import Comparison
     from samestep.experiments.forecast import Forecast
     from samestep.experiments.prediction import Prediction
+    from samestep.experiments.row import Row
 
 _HOMES = {
     "samestep.common.errors": (
@@ -33,15 +35,17 @@ _HOMES = {
         "WorkerFailed",
     ),
     "samestep.common.runtime.records": ("RunResult",),
+    "samestep.common.workload.declared": ("Model",),
     "samestep.experiments.api": ("compare", "load", "predict", "run"),
-    "samestep.experiments.comparison": ("Comparison", "Row"),
+    "samestep.experiments.comparison": ("Comparison",),
     "samestep.experiments.forecast": ("Forecast",),
     "samestep.experiments.prediction": ("Prediction",),
+    "samestep.experiments.row": ("Row",),
 }
 """Module -> what this package offers of it, imported when it is first used."""
 
 __all__ = [  # noqa: RUF022 (type checkers want the names written out)
-    "run", "compare", "predict", "load", "RunResult", "Comparison", "Row", "Forecast", "Prediction",
+    "run", "compare", "predict", "load", "Model", "RunResult", "Comparison", "Row", "Forecast", "Prediction",
     "SamestepError", "ConfigError", "Unavailable", "ParityFailed", "WorkerFailed", "Diverged",
 ]  # fmt: skip
 

@@ -13,8 +13,10 @@ from samestep.common.strategy import Run
 from samestep.tf_impl import weights
 from samestep.tf_impl.activations import kept_bytes
 from samestep.tf_impl.exchanges import Copy, copies, sends_of, short_name
+from samestep.tf_impl.models import predictor
 from samestep.tf_impl.optimizers import corrections
 from samestep.tf_impl.step import accumulate, bind_update, mean_loss, micro_batches, transform
+from samestep.tf_impl.upstream import function_names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +54,7 @@ class TrainingProgram:
             self.slots = {slot: weights.zeros_like(self.params) for slot in run.optimizer.slots}
         # Nothing here branches on a tensor: without autograph the trace takes half the time.
         self._train = tf.function(self._replicated_step, autograph=False)
-        self._predict = tf.function(self.model, autograph=False)
+        self._predict = tf.function(predictor(self.model), autograph=False)
         compiled = tf.function(self.gradients, autograph=False, jit_compile=True)
         self._replica_gradients = compiled if parts.compiled else self.gradients
 
@@ -166,6 +168,7 @@ class TrainingProgram:
             optimizer_bytes=sum(self._local_bytes(slot.values(), device) for slot in self.slots.values()),
             activations_bytes=None if self.parts.compiled else self._activations.get(device, 0),
             source="graph",
+            optimizer_dtype=weights.dtype_names(v for slot in self.slots.values() for v in slot.values()),
         )
 
     def _local_bytes(self, variables: Iterable[tf.Variable], device: str) -> int:
@@ -190,3 +193,8 @@ class TrainingProgram:
 
     def close(self) -> None:
         """TensorFlow's collectives end with the process."""
+
+
+def num_compilations() -> int:
+    """How many functions this process has traced so far; XLA compiles none twice without a new trace."""
+    return len(function_names())

@@ -14,14 +14,13 @@ from samestep.common.request import Techniques
 from samestep.common.strategy import Run
 from samestep.common.workload.optimizers import OptimizerSpec
 from samestep.tf_impl.activations import BACKWARD, FORWARD
-from samestep.tf_impl.models.losses import LOSSES
+from samestep.tf_impl.models import summed_loss
+from samestep.tf_impl.models.losses import Loss
 from samestep.tf_impl.optimizers import UPDATES
 
 Gradient = tf.Tensor | tf.IndexedSlices
 Logits = Callable[[tf.Tensor], tf.Tensor]
 """Inputs -> logits."""
-Loss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
-"""(logits, targets) -> a loss."""
 Update = Callable[[tf.Variable, tf.Tensor, Sequence[tf.Variable], tf.Tensor], None]
 """(parameter, gradient, optimizer state, bias corrections): changes the first and the third in place."""
 
@@ -33,7 +32,7 @@ def mean_loss(run: Run, num_means: int = 1) -> Loss:
         run: What is trained.
         num_means: The number of equal shards of the global batch, each with a mean over its own targets.
     """
-    summed = LOSSES[run.workload.model.loss]
+    summed = summed_loss(run.workload.model)
     count = run.batch_size * math.prod(run.workload.model.targets().shape) // num_means
     return lambda logits, targets: summed(logits, targets) / count
 

@@ -14,15 +14,18 @@ from samestep.common.batch import Batch
 from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
-from samestep.common.workload.initial import InitialWeights
+from samestep.common.workload.initial import initial_buffers, initial_weights
+from samestep.common.workload.models.own import OwnSpec
 from samestep.torch_impl import devices, weights
 from samestep.torch_impl.activations import follow_activations
 from samestep.torch_impl.exchanges import RECORDER, Observer
 from samestep.torch_impl.local_state import build_local_state
 from samestep.torch_impl.models import build_model
+from samestep.torch_impl.models.own import switch_layers
 from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.sharded import full_tensor
 from samestep.torch_impl.step import Loss, accumulate, mean_loss, transform
+from samestep.torch_impl.upstream import num_graphs
 
 
 def build_fresh_model(
@@ -35,10 +38,13 @@ def build_fresh_model(
         device: The device to build it on.
         distribute: Shards the model in place while it takes no memory yet, so that no process ever holds all of it.
     """
-    with torch.device("meta"):
-        model = build_model(run.workload.model).to(getattr(torch, run.dtype))
+    spec = run.workload.model
+    # On the meta device; but a user's model may hold tensors that are neither parameters nor buffers.
+    with torch.device(device if isinstance(spec, OwnSpec) else "meta"):
+        model = build_model(spec).to(getattr(torch, run.dtype))
+    switch_layers(model, run.dropout, run.batch_norm)
     distribute(model)
-    weights.materialize(model, device, InitialWeights(run.workload.model, run.seed))
+    weights.materialize(model, device, initial_weights(spec, run.seed), initial_buffers(spec))
     return model
 
 
@@ -173,8 +179,11 @@ class TrainingProgram:
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Computes logits."""
+        self.parts.bare.eval()
         with torch.no_grad():
-            return self._model(torch.from_numpy(inputs).to(self._device)).cpu().numpy()
+            logits = self._model(torch.from_numpy(inputs).to(self._device)).cpu().numpy()
+        self.parts.bare.train()
+        return logits
 
     def state(self) -> TrainState:
         """Gathers parameters and optimizer state."""
@@ -218,3 +227,8 @@ class TrainingProgram:
     def close(self) -> None:
         """Leaves the group of processes."""
         devices.leave_group()
+
+
+def num_compilations() -> int:
+    """How many functions this process has compiled so far."""
+    return num_graphs()

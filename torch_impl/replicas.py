@@ -104,7 +104,9 @@ class Replicas(nn.Module):
         self.module = module
         self.together_seconds = 0.0
         self.copied_bytes = 0
-        self._names = [name for name, _ in module.named_parameters()]
+        # A tied parameter has several names, and a copy of the module no longer ties them.
+        numbers = {parameter: number for number, parameter in enumerate(module.parameters())}
+        self._names = {name: numbers[each] for name, each in module.named_parameters(remove_duplicate=False)}
         # functional_call swaps parameters in place: on one module shared by threads it is a race that raises nothing.
         self._skeletons = [[copy.deepcopy(module).to("meta") for _ in range(count)]]
         self._pool = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(threads,))
@@ -167,7 +169,8 @@ class Replicas(nn.Module):
         def replica(skeleton: nn.Module, shard: torch.Tensor, own: list[torch.Tensor]) -> Replica:
             with torch.set_grad_enabled(grad):  # a thread has its own mode
                 leaves = [param.requires_grad_(grad) for param in own]
-                return functional_call(skeleton, dict(zip(self._names, leaves, strict=True)), shard), leaves
+                named = {name: leaves[number] for name, number in self._names.items()}
+                return functional_call(skeleton, named, shard), leaves
 
         return self.run_together(replica, self._skeletons[0], shards, copies)
 

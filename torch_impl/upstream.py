@@ -73,3 +73,10 @@ def outside_modes() -> contextlib.AbstractContextManager[object]:
     from torch.utils._python_dispatch import _disable_current_modes
 
     return _disable_current_modes()
+
+
+def num_graphs() -> int:
+    """How many graphs torch.compile has made in this process, those made again included (torch 2.13)."""
+    from torch._dynamo.utils import counters
+
+    return counters["stats"]["unique_graphs"]

@@ -16,6 +16,8 @@ _NEUTRAL = {
     nn.Conv2d: {"weight": ("kernel", (2, 3, 1, 0)), "bias": ("bias", (0,))},
     nn.Embedding: {"weight": ("table", (0, 1))},
     nn.LayerNorm: {"weight": ("scale", (0,)), "bias": ("bias", (0,))},
+    nn.modules.batchnorm._BatchNorm: {"weight": ("scale", (0,)), "bias": ("bias", (0,))},
+    nn.GroupNorm: {"weight": ("scale", (0,)), "bias": ("bias", (0,))},
 }
 
 
@@ -37,40 +39,74 @@ class Weight:
 
     def from_neutral(self, value: np.ndarray) -> torch.Tensor:
         """Inverts `to_neutral`, in the parameter's dtype and on its device."""
-        rounded = torch.from_numpy(np.ascontiguousarray(value)).to(
-            self.parameter.dtype
-        )  # first: it halves what is copied
-        return rounded.permute(*np.argsort(self.permutation)).contiguous().to(self.parameter.device)
+        # Rounded first, which halves what is copied.
+        rounded = torch.from_numpy(np.ascontiguousarray(value)).to(self.parameter.dtype)
+        return rounded.permute(np.argsort(self.permutation).tolist()).contiguous().to(self.parameter.device)
 
 
 def named_weights(*models: nn.Module) -> dict[str, Weight]:
-    """Finds the parameters of a model, or of its parts, by neutral name.
+    """Finds the parameters of a model, or of its parts, by neutral name; a tied one by its first name alone.
 
     Args:
         *models: Not wrapped by anything that changes their modules' paths.
     """
-    weights = {}
+    weights: dict[str, Weight] = {}
+    seen: set[nn.Parameter] = set()
     for path, module in itertools.chain.from_iterable(model.named_modules() for model in models):
         for name, parameter in module.named_parameters(recurse=False):
-            neutral, permutation = next(table for kind, table in _NEUTRAL.items() if isinstance(module, kind))[name]
-            weights[f"{path.replace('.', '/')}/{neutral}"] = Weight(parameter, permutation)
+            if parameter not in seen:
+                seen.add(parameter)
+                neutral, permutation = _to_neutral(module, name, parameter)
+                weights[f"{path.replace('.', '/')}/{neutral}".lstrip("/")] = Weight(parameter, permutation)
     return weights
 
 
-def materialize(model: nn.Module, device: torch.device, params: Mapping[str, np.ndarray]) -> None:
-    """Gives a model its memory and its weights, one parameter after the other.
+def _to_neutral(module: nn.Module, name: str, parameter: nn.Parameter) -> tuple[str, tuple[int, ...]]:
+    """The neutral name of a parameter in its module, and the permutation of its axes.
+
+    A module that has no entry keeps its names, with the axes in reverse, as those of a kernel.
+    """
+    table = next((table for kind, table in _NEUTRAL.items() if isinstance(module, kind)), {})
+    return table.get(name) or (name, tuple(reversed(range(parameter.ndim))))
+
+
+def named_buffers(*models: nn.Module) -> dict[str, torch.Tensor]:
+    """Finds the buffers of a model, or of its parts, by neutral name.
 
     Args:
-        model: The model on the meta device, whole or already sharded, in the dtype that it will have.
+        *models: As for `named_weights`.
+    """
+    return {name.replace(".", "/"): buffer for model in models for name, buffer in model.named_buffers()}
+
+
+def materialize(
+    model: nn.Module, device: torch.device, params: Mapping[str, np.ndarray], buffers: Mapping[str, np.ndarray]
+) -> None:
+    """Gives a model its memory, unless it has it, and its weights, one parameter after the other.
+
+    Args:
+        model: The model, usually on the meta device, whole or already sharded, in the dtype that it will have.
         device: The device of this process.
         params: The full parameters by neutral name; of a sharded one, this process's part is kept.
+        buffers: The buffers by neutral name, if there are any.
     """
-    model.to_empty(device=device)
+    if any(parameter.is_meta for parameter in model.parameters()):
+        model.to_empty(device=device)
+    else:
+        model.to(device)
     with torch.no_grad():
         for name, weight in named_weights(model).items():
             copy_shard(weight.parameter, weight.from_neutral(params[name]))
+        for name, buffer in named_buffers(model).items():
+            if name in buffers:
+                buffer.copy_(torch.from_numpy(buffers[name]))
 
 
 def nbytes(tensors: Iterable[torch.Tensor | None]) -> int:
     """Adds up the bytes of the tensors that are not None; of a sharded one, those of this process's part."""
     return sum(local_part(tensor).nbytes for tensor in tensors if tensor is not None)
+
+
+def dtype_names(tensors: Iterable[torch.Tensor | None]) -> str:
+    """The dtypes of the tensors that are not None, such as "float32"."""
+    return "+".join(sorted({str(tensor.dtype).removeprefix("torch.") for tensor in tensors if tensor is not None}))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import ModelSpec, Param
 
 
@@ -16,21 +17,21 @@ class InitialWeights(Mapping[str, np.ndarray]):
     Whoever holds only a shard of the model draws one parameter, keeps its part, and forgets the rest.
 
     Attributes:
-        model: The spec, which has the shape and the spread of every parameter.
+        params: The shape and the spread of every parameter.
         seed: The seed of the run.
     """
 
-    model: ModelSpec
+    params: Mapping[str, Param]
     seed: int
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return draw(name, self.model.params()[name], self.seed)
+        return draw(name, self.params[name], self.seed)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.model.params())
+        return iter(self.params)
 
     def __len__(self) -> int:
-        return len(self.model.params())
+        return len(self.params)
 
 
 def draw(name: str, param: Param, seed: int) -> np.ndarray:
@@ -53,11 +54,28 @@ def draw(name: str, param: Param, seed: int) -> np.ndarray:
     return value
 
 
-def init(model: ModelSpec, seed: int) -> dict[str, np.ndarray]:
-    """Draws all initial parameters at once, as `InitialWeights` has them.
+def initial_weights(model: ModelSpec, seed: int) -> Mapping[str, np.ndarray]:
+    """The initial parameters by neutral name, each drawn when it is asked for.
 
     Args:
         model: The spec of the model.
         seed: The seed of the run.
     """
-    return dict(InitialWeights(model, seed))
+    if isinstance(model, OwnSpec):
+        return model.initial()  # drawn by its own framework when it was described
+    return InitialWeights(model.params(), seed)
+
+
+def init(model: ModelSpec, seed: int) -> dict[str, np.ndarray]:
+    """Draws all initial parameters at once.
+
+    Args:
+        model: The spec of the model.
+        seed: The seed of the run.
+    """
+    return dict(initial_weights(model, seed))
+
+
+def initial_buffers(model: ModelSpec) -> dict[str, np.ndarray]:
+    """The initial buffers, by neutral name; our own models have none."""
+    return model.initial("buffers") if isinstance(model, OwnSpec) else {}

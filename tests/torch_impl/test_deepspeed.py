@@ -44,9 +44,7 @@ def cells() -> list[object]:
 
 @pytest.mark.parametrize(("model", "stage", "optimizer"), cells())
 def test_every_stage_is_the_same_step(run_cell: RunCell, model: str, stage: int, optimizer: str) -> None:
-    # Large batches of the ranker: stage 3 takes long to predict, and so there is less of it.
-    batch = 960 if model == "ranker" else 48
-    result = run_cell(row(stage), SIZED[model], devices=2, optimizer=optimizer, batch_size=batch)
+    result = run_cell(row(stage), SIZED[model], devices=2, optimizer=optimizer)
     assert result.parity.passed, result.parity.reason
     assert result.parity.steps == 20
     obeys_its_law(result)

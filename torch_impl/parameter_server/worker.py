@@ -6,7 +6,6 @@ What it pulls and what it computes on it has two modes: a copy of the whole mode
 import contextlib
 import dataclasses
 import itertools
-import statistics
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -134,8 +133,8 @@ class WorkerProgram:
         self._server = worker_name(run.num_devices)
         self._accumulation_steps = run.accumulation_steps
         self._step = self._gradients_bytes = self._pulled_bytes = self._activations_bytes = 0
+        self._pushes = self._staleness = 0  # the sum over all pushes
         self._losses: list[torch.Tensor] = []
-        self._staleness: list[int] = []
         self._sends: tuple[Send, ...] = ()
 
     def step(self, batch: Batch) -> None:
@@ -161,7 +160,8 @@ class WorkerProgram:
         self._gradients_bytes = weights.nbytes(parameter.grad for parameter in mode.stage.parameters())
         gradients = [leaf.grad for leaf in leaves]
         self._record("push", gradients)
-        self._staleness.append(rpc.rpc_sync(self._server, server.push, (self._rank, (wanted, gradients, version))))
+        self._staleness += rpc.rpc_sync(self._server, server.push, (self._rank, (wanted, gradients, version)))
+        self._pushes += 1
         mode.update()
         self._step += 1
 
@@ -226,7 +226,7 @@ class WorkerProgram:
 
     def measures(self) -> Mapping[str, float]:
         """How old the parameters were to which this worker's gradients were applied."""
-        return {"staleness": statistics.fmean(self._staleness)}
+        return {"staleness": self._staleness / self._pushes}
 
     def sync(self) -> None:
         """Returns at once: a step is over when its calls have returned."""

@@ -1,5 +1,6 @@
 """What a rank computed when in a pipeline's step: the events of its stages, and its busy and idle time."""
 
+import collections
 import contextlib
 import dataclasses
 import statistics
@@ -8,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from samestep.torch_impl.exchanges import entering
+from samestep.torch_impl.step import KEPT_STEPS
 
 if TYPE_CHECKING:
     from torch.distributed.pipelining import PipelineStage
@@ -42,11 +44,11 @@ _BEGIN = {
 
 
 class Timeline:
-    """The events of the last step, and the sums of all."""
+    """The events of the last step, and the sums of the last `KEPT_STEPS`."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self._steps: list[tuple[float, float]] = []
+        self._steps: collections.deque[tuple[float, float]] = collections.deque(maxlen=KEPT_STEPS)
         self._start = 0.0
 
     def watch(self, stage: "PipelineStage") -> None:
@@ -82,8 +84,8 @@ class Timeline:
         self._steps.append((sum(event.end - event.start for event in self.events), whole))
 
     def measures(self) -> Mapping[str, float]:
-        """The medians over all steps but the first, which also prepares the stages."""
-        steps = self._steps[1:] or self._steps
+        """The medians over the last steps, without the first of a run, which also prepares the stages."""
+        steps = list(self._steps)[1:] or self._steps
         return {
             "busy_seconds": statistics.median(busy for busy, _ in steps),
             "idle_seconds": statistics.median(whole - busy for busy, whole in steps),

@@ -20,10 +20,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.data_parallel import DEFAULT_CAPS, bucketed
-from samestep.common.evidence.costs.sizes import holder, shard_elements, symmetric
+from samestep.common.evidence.costs.sizes import holder, optimizer_item_bytes, shard_elements, symmetric
 from samestep.common.ledger import Ledger, Send
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import Param, parameters_of
+from samestep.common.workload.models.spec import ModelSpec, Param, parameters_of
 
 _DUMMY_BYTES = 4
 """What a rank without parameters broadcasts: one float32 (torch 2.13)."""
@@ -42,7 +42,7 @@ def zero1(run: Run, backend: str) -> Ledger:
     ledger, devices = bucketed(run, DEFAULT_CAPS, backend), run.num_devices
     owned, (each,) = _owned(run), ledger.footprints
     footprints = tuple(
-        dataclasses.replace(each, optimizer_bytes=own * run.optimizer_item_bytes, count=count) for own, count in owned
+        dataclasses.replace(each, optimizer_bytes=own * optimizer_item_bytes(run), count=count) for own, count in owned
     )
     broadcasts = [
         Send("update", "broadcast", "data", devices, (own * run.item_bytes or _DUMMY_BYTES) * count, count)
@@ -102,7 +102,7 @@ def _fully_sharded(run: Run, gathers: int, backend: str) -> Ledger:
     """
     model, shards = run.workload.model, run.mesh.axis("shard")
     # What each rank hands over of a block: shards are padded to the size of the first.
-    blocks = [_shards(parameters_of(model, s), shards)[0][0] * run.item_bytes for s in model.segments()]
+    blocks = [_shards(params, shards)[0][0] * run.item_bytes for params in gathered_together(model)]
     peak = _peak_gathered([shards * block for block in blocks], freed=gathers == 2, buffered=shards > 1)
     activations = activation_bytes(run)
     held = [
@@ -113,6 +113,14 @@ def _fully_sharded(run: Run, gathers: int, backend: str) -> Ledger:
         [dataclasses.replace(held[0], count=run.num_devices)] if len(held) == 1 else held * run.mesh.axis("data")
     )
     return symmetric(run, tuple(footprints), _collectives(run, blocks, gathers), backend)
+
+
+def gathered_together(model: ModelSpec) -> list[dict[str, Param]]:
+    """Lists the parameters of each block, and last those that are in none: they are gathered for the whole step."""
+    blocks = [parameters_of(model, block) for block in model.blocks()]
+    named = {name for block in blocks for name in block}
+    rest = {name: param for name, param in model.params().items() if name not in named}
+    return [block for block in (*blocks, rest) if block]
 
 
 def _shards(params: Mapping[str, Param], shards: int) -> list[tuple[int, int]]:

@@ -11,7 +11,6 @@ import resource
 import secrets
 import socket
 import struct
-import time
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -29,13 +28,13 @@ class Counters(NamedTuple):
         sent_bytes: Over TCP.
         received_bytes: Over TCP.
         peak_rss_bytes: The most memory it has had.
-        processor_seconds: The time that its threads were on a core, all together.
+        cpu_seconds: The time that its threads had a core.
     """
 
     sent_bytes: int
     received_bytes: int
     peak_rss_bytes: int
-    processor_seconds: float
+    cpu_seconds: float = 0.0
 
 
 def serve(file: ProcessFile, beat_seconds: float) -> NoReturn:
@@ -65,8 +64,8 @@ def serve(file: ProcessFile, beat_seconds: float) -> NoReturn:
 def count() -> Counters:
     """Reads the counters of the present process."""
     sent, received = tcp_bytes()
-    peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return Counters(sent, received, peak_rss_bytes, time.process_time())
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return Counters(sent, received, used.ru_maxrss * 1024, used.ru_utime + used.ru_stime)
 
 
 def ask(directory: Path, role: str) -> Counters | None:

@@ -101,6 +101,10 @@ class DecoderSpec:
             Segment("head", 2 * tokens * width * self.vocabulary, (tokens, self.vocabulary)),
         )
 
+    def blocks(self) -> tuple[Segment, ...]:
+        """Lists the segments."""
+        return self.segments()
+
     def inputs(self) -> ArraySpec:
         """One sequence of token ids."""
         return ArraySpec((self.context,), self.vocabulary)
