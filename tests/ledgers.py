@@ -11,3 +11,10 @@ def keeps_what_was_predicted(result: RunResult) -> None:
             assert row.activations_bytes is not None
             assert row.activations_bytes <= predicted.activations_bytes
             assert row.activations_bytes == predicted.activations_bytes or is_bound
+
+
+def sends_what_was_predicted(result: RunResult) -> None:
+    """Operations, counts and bytes; of torch, which runs them one after the other, also phase, group and order."""
+    assert result.exchanges == result.predicted.exchanges
+    if result.framework == "torch":
+        assert result.processes[0].sends == result.predicted.sends
