@@ -8,7 +8,7 @@ from samestep.common.ledger import MOST_SENDS, Exchange, Send, exchanges_of, in_
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.strategy import StrategyInfo
-from tests.cells import BATCH_SIZE, SIZED, every_row
+from tests.cells import SIZED, every_row
 
 GATHER = Send("forward", "all_gather", "shard", 4, 100)
 SUM = Send("backward", "all_reduce", "data", 2, 8)
@@ -46,9 +46,9 @@ def test_exchanges_are_totals_over_phases_and_groups() -> None:
 )
 def test_every_row_predicts_phases_in_the_order_of_a_step(framework: str, row: StrategyInfo) -> None:
     """Forward comes first and the update last; what is sent has a size and a group."""
-    for model, workload in SIZED.items():
+    for workload in SIZED.values():
         devices = 4 if row.axes else 1
-        asked = RunConfig(framework, row.name, workload, devices=devices, batch_size=BATCH_SIZE.get(model, 48))
+        asked = RunConfig(framework, row.name, workload, devices=devices, batch_size=48)
         run = parse(asked)
         sends = row.cost(run, row.backend).sends
         phases = [send.phase for send in sends]

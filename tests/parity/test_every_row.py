@@ -6,12 +6,11 @@ import pytest
 
 from samestep.common.program import TrainState
 from samestep.common.runtime.directory import read_losses
-from samestep.common.runtime.records import RunResult
 from samestep.common.runtime.state_file import read_state
 from samestep.common.strategy import StrategyInfo
 from tests.cells import REGRESSION, SIZED, every_row
 from tests.conftest import RunCell
-from tests.ledgers import keeps_what_was_predicted
+from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
 
 ROWS = [
     pytest.param(framework, row, id=f"{framework}:{row.name}", marks=getattr(pytest.mark, framework))
@@ -32,13 +31,6 @@ def took_the_same_step(run_cell: RunCell, framework: str, row: StrategyInfo, wor
     else:
         assert result.parity.passed is None
         assert result.parity.reason
-
-
-def sends_what_was_predicted(result: RunResult) -> None:
-    """Operations, counts and bytes; of torch, which runs them one after the other, also phase, group and order."""
-    assert result.exchanges == result.predicted.exchanges
-    if result.framework == "torch":
-        assert result.processes[0].sends == result.predicted.sends
 
 
 @pytest.mark.parametrize("model", SIZED)

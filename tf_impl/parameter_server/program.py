@@ -163,8 +163,7 @@ class ParameterServerProgram:
 
     def sends(self) -> tuple[Send, ...]:
         """What workers pull and push."""
-        arguments = self._arguments(self._observed, 0)
-        found = copies(self._train.get_concrete_function(*arguments).graph)
+        found = copies(self._train.get_concrete_function(*self._arguments(self._observed, 0)).graph)
         self._read_bytes = sum(copy.bytes for copy in found if copy.source)
         sent_bytes = sum(copy.bytes for copy in found if not copy.source)
         updates, count = self._updates_per_step, self._updates_per_step * len(self.params)
@@ -174,7 +173,6 @@ class ParameterServerProgram:
 
     def footprint(self) -> tuple[Footprint, ...]:
         """The chief reports for all: itself, the workers, which hold what they read, and the servers, which hold all."""
-        chief = Footprint.uniform(_device("chief", 0), 0, 0, "graph")
         workers = (
             Footprint(
                 device=_device("worker", index),
@@ -187,7 +185,7 @@ class ParameterServerProgram:
             for index in range(self._workers)
         )
         servers = (self._server_footprint(_device("ps", index)) for index in range(self._servers))
-        return (chief, *workers, *servers)
+        return (Footprint.uniform(_device("chief", 0), 0, 0, "graph"), *workers, *servers)
 
     def _server_footprint(self, device: str) -> Footprint:
         params_bytes, *slots_bytes = (
