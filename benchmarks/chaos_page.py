@@ -11,21 +11,21 @@ from samestep.experiments.text import github
 PAGE = Path(__file__).parents[1] / "docs" / "faults.md"
 FAULTS = {
     "SIGKILL": "A process is killed, as `kill -9` or the system does it.",
-    "SIGSTOP": "A process is stopped, as a debugger or a full disk of its swap would have it: it exists and does nothing.",
+    "SIGSTOP": "A process is stopped, as a debugger does it. It exists and does nothing.",
     "cut_connection": "All TCP connections of a process are shut down.",
     "full_disk": "The file system of the run directory is filled to its last byte.",
     "fork_server_killed": "The process that forked the run's processes is killed.",
     "short_memory": "The run's control group is given little more memory than it uses, and a process wants more.",
-    "nan_gradient": "One example is not a number, and so are its loss and its gradient.",
+    "nan_gradient": "One example of a batch holds a NaN, so the loss and the gradient do as well.",
     "mismatched_shapes": "A process is given a narrower model than the others. Where one process alone knows the model, it is "
     "given the state of a narrower one to start from.",
-    "corrupted_state": "One bit of the state to start from is wrong.",
+    "corrupted_state": "One bit of the state in `--start-from` is wrong.",
     "rank_twice": "A process of the run is started twice.",
     "SIGINT": "The command is sent SIGINT, as by Ctrl-C.",
     "SIGTERM": "The command is sent SIGTERM, as by `docker stop` or a scheduler.",
     "SIGHUP": "The command is sent SIGHUP, as by a terminal that is closed.",
     "SIGQUIT": "The command is sent SIGQUIT, as by Ctrl-\\\\.",
-    "gap": "The whole run, command included, is stopped for longer than the timeout, and goes on: a lid that is closed.",
+    "gap": "The whole run and its command are stopped for longer than the timeout and then continue, as when a lid is closed.",
 }
 SHOWN = ("torch:ddp", "tf:multi_worker_mirrored")
 """The rows whose messages stand on the page."""

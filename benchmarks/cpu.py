@@ -1,8 +1,8 @@
-"""What a step of a whole run costs in processor time, here and in another checkout: `python -m benchmarks.cpu OLD [torch:ddp ...]`.
+"""What a step of a whole run costs in processor time, here and in another checkout.
 
-Runs both versions' command in turn, a long run and a short one each, and prints for each cell the processor seconds of a
-step (all processes, user and system, the long run less the short one) and the median ratio of here over there with its
-95 % interval. Processor time depends far less than wall time on what else the machine does.
+`python -m benchmarks.cpu OLD [torch:ddp ...]` runs both versions' command in turn, a long run and a short one each, and
+prints for each cell the processor seconds of a step (all processes, user and system, the long run less the short one) and
+the median ratio of here over there with its 95 % interval. Processor time depends far less than wall time on what else the machine does.
 """
 
 import argparse
@@ -62,12 +62,12 @@ def processor_seconds(checkout: Path, cell: str, steps: int) -> float:
     config = apply_cell(cell, RunConfig())
     devices = "2" if strategy_info(config.framework, config.strategy).axes else "1"
     module = [MODULES[0], "run"] if (checkout / MODULES[0]).exists() else [MODULES[1]]
-    line = f"--framework {config.framework} --strategy {config.strategy} --workload digits-mlp+width=32 --batch-size 48"
+    line = f"--framework {config.framework} --strategy {config.strategy} --devices {devices} --steps {steps} --no-parity"
+    line += " --workload digits-mlp+width=32 --batch-size 48"
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as scratch:
         subprocess.run(
-            [sys.executable, "-m", *module, *line.split(), "--steps", str(steps), "--devices", devices, "--no-parity"]
-            + ["--out", f"{scratch}/run"],
+            [sys.executable, "-m", *module, *line.split(), "--out", f"{scratch}/run"],
             env=os.environ | {"PYTHONPATH": str(checkout)},
             cwd=scratch,
             stdout=subprocess.DEVNULL,
