@@ -4,8 +4,8 @@ import itertools
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
 
+from benchmarks.chaos_cells import Cell, Outcome
 from samestep.experiments.text import github
 
 PAGE = Path(__file__).parents[1] / "docs" / "faults.md"
@@ -41,26 +41,6 @@ is left. {good} of {all} runs are as we want them.
 
 Short memory and a full disk are real: a control group with a limit, and a file system of 4 MiB. Both need root.
 """
-
-
-class Cell(Protocol):
-    """What was tried, see `chaos.Cell`."""
-
-    row: str
-    fault: str
-    role: str
-    moment: str
-
-
-class Outcome(Protocol):
-    """What became of it, see `chaos.Outcome`."""
-
-    seconds: float | None
-    is_right: bool
-    orphans: int
-    said: str
-    excuse: str
-    is_good: bool
 
 
 Taken = Sequence[tuple[Cell, Outcome]]
