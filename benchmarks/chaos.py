@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.chaos_cells import SLACK_SECONDS, STORE, TIMEOUT_SECONDS, Cell, Outcome, cells, read, rows
+from benchmarks.chaos_cells import STORE, Cell, Outcome, cells, read, rows
 from benchmarks.chaos_page import write_page
 from benchmarks.chaos_rooms import memory_group, own_mounts
 from benchmarks.chaos_run import take
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> None:
             for cell in todo:
                 _take_and_store(cell, launcher)
     taken = [(cell, read(cell)) for each in table.values() for cell in each if cell.stored.exists()]
-    write_page(taken, TIMEOUT_SECONDS, SLACK_SECONDS)
+    write_page(taken)
 
 
 def _take_and_store(cell: Cell, launcher: Launcher) -> None:

@@ -14,7 +14,8 @@ from samestep.common.strategy import ProcessSpec
 from samestep.experiments.arguments import apply_cell
 
 STORE = Path(__file__).parents[1] / "build" / "faults"
-TIMEOUT_SECONDS = 6.0
+TIMEOUT_SECONDS, IMPORTING_SECONDS = 6.0, 20.0
+"""Of a run; and of one whose workers import a package of the strategy's own, which takes seconds of a core."""
 SLACK_SECONDS = 3.0
 """Within the timeout and so long after it, the user has to know."""
 VARIANTS = (
@@ -63,6 +64,7 @@ class Outcome:
         orphans: How many processes were left.
         said: What the user read.
         excuse: Why it may go on without one of its processes: "asynchronous"; "" where it may not.
+        timeout_seconds: Of the run.
     """
 
     seconds: float | None
@@ -70,11 +72,12 @@ class Outcome:
     orphans: int
     said: str
     excuse: str = ""
+    timeout_seconds: float = TIMEOUT_SECONDS
 
     @property
     def is_good(self) -> bool:
         """Whether it is as wanted."""
-        in_time = self.seconds is None or self.seconds <= TIMEOUT_SECONDS + SLACK_SECONDS or bool(self.excuse)
+        in_time = self.seconds is None or self.seconds <= self.timeout_seconds + SLACK_SECONDS or bool(self.excuse)
         return self.is_right and in_time and self.orphans == 0
 
 
@@ -87,8 +90,9 @@ def rows() -> list[str]:
 def request(row: str, **fields: object) -> RunConfig:
     """The run of a row that something befalls."""
     config = apply_cell(row, RunConfig(workload="digits-mlp+width=32", batch_size=48, steps=20, parity=False))
-    axes = strategy_info(config.framework, config.strategy).axes
-    fields = {"devices": 2 if axes else 1, "timeout_seconds": TIMEOUT_SECONDS, "keep_state": True, **fields}
+    info = strategy_info(config.framework, config.strategy)
+    seconds = IMPORTING_SECONDS if info.package else TIMEOUT_SECONDS
+    fields = {"devices": 2 if info.axes else 1, "timeout_seconds": seconds, "keep_state": True, **fields}
     return dataclasses.replace(config, **fields)
 
 

@@ -16,7 +16,6 @@ from benchmarks.chaos_cells import (
     COMMAND,
     COMMAND_FAULTS,
     PROCESS_FAULTS,
-    TIMEOUT_SECONDS,
     Cell,
     Outcome,
     processes,
@@ -101,7 +100,8 @@ def _run(cell: Cell, launcher: Launcher, config: RunConfig, stderr: io.StringIO)
     began = float(struck.read_text()) if struck.exists() and struck.stat().st_size else started
     orphans = all_end({*server.pids.values()}, 1.0) | (descendants() - before - _of_servers(launcher))
     is_right, excuse = _judge(cell, run, said, went_on)
-    return Outcome(None if went_on else ended - began, is_right, len(orphans), _shorten(said, Path(config.out)), excuse)
+    seconds, told = None if went_on else ended - began, _shorten(said, Path(config.out))
+    return Outcome(seconds, is_right, len(orphans), told, excuse, config.timeout_seconds)
 
 
 def _of_servers(launcher: Launcher) -> set[int]:
@@ -173,7 +173,7 @@ def _strike_command(cell: Cell, scratch: Path) -> Outcome:
         try:
             _wait_for_steps(process, out, 1)
             everyone = descendants(process.pid)
-            gap = _gap(process, everyone, out) if cell.fault == "gap" else None
+            gap = _gap(process, everyone, out, config.timeout_seconds) if cell.fault == "gap" else None
             number = signal.SIGINT if cell.fault == "gap" else signal.Signals[cell.fault]
             began = time.monotonic()
             process.send_signal(number)
@@ -219,16 +219,16 @@ def _wait_for_steps(process: subprocess.Popen[str], out: Path, lines: int) -> No
         time.sleep(0.05)
 
 
-def _gap(process: subprocess.Popen[str], everyone: set[int], out: Path) -> str:
+def _gap(process: subprocess.Popen[str], everyone: set[int], out: Path, timeout_seconds: float) -> str:
     """Stops all processes of a run for longer than its timeout; returns what went wrong, or ""."""
-    for number, seconds in ((signal.SIGSTOP, TIMEOUT_SECONDS + 2), (signal.SIGCONT, 1.0)):
+    for number, seconds in ((signal.SIGSTOP, timeout_seconds + 2), (signal.SIGCONT, 1.0)):
         for pid in (*everyone, process.pid):
             with contextlib.suppress(ProcessLookupError):  # some helper of a framework's that was about to end
                 os.kill(pid, number)
         time.sleep(seconds)
     before = (out / "metrics.jsonl").stat().st_size
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(TIMEOUT_SECONDS + 2)  # for whoever has lost patience to say so
+        process.wait(timeout_seconds + 2)  # for whoever has lost patience to say so
         return process.communicate()[1].strip() or f"exit code {process.returncode}"
     deadline = time.monotonic() + 60  # on a busy machine a window is long
     while (out / "metrics.jsonl").stat().st_size == before:

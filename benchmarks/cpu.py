@@ -79,7 +79,9 @@ def _start(checkout: Path, cell: str, steps: int, cores: Sequence[int], scratch:
     config = apply_cell(cell, RunConfig())
     devices = "2" if strategy_info(config.framework, config.strategy).axes else "1"
     module = [MODULES[0], "run"] if (checkout / MODULES[0]).exists() else [MODULES[1]]
-    line = f"--framework {config.framework} --strategy {config.strategy} --devices {devices} --steps {steps} --no-parity"
+    line = (
+        f"--framework {config.framework} --strategy {config.strategy} --devices {devices} --steps {steps} --no-parity"
+    )
     line += " --workload digits-mlp+width=32 --batch-size 48"
     scratch.mkdir()
     return subprocess.Popen(
