@@ -63,7 +63,7 @@ class Outcome:
         is_right: Whether the culprit, or the cause, was named; or the run went on where it should.
         orphans: How many processes were left.
         said: What the user read.
-        excuse: Why it may go on without one of its processes: "asynchronous"; "" where it may not.
+        excuse: Why it may go on without one of its processes: an asynchronous run, or gRPC; "" where it may not.
         timeout_seconds: Of the run.
     """
 

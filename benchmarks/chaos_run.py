@@ -68,7 +68,7 @@ def take(cell: Cell, launcher: Launcher, scratch: Path) -> Outcome:
     with contextlib.ExitStack() as stack:
         if cell.fault == "full_disk":
             stack.enter_context(small_disk(scratch))
-        fields = {"out": str(scratch / "run")}
+        fields = {"out": str(scratch / "run"), "parity": cell.fault == "cut_connection"}  # which may do no harm
         if cell.fault == "corrupted_state" or (cell.fault == "mismatched_shapes" and reads_alone(cell.row)):
             fields["start_from"] = str(_make_start(cell, scratch / "start"))
         config = request(cell.row, **fields)
@@ -86,8 +86,8 @@ def _run(cell: Cell, launcher: Launcher, config: RunConfig, stderr: io.StringIO)
     try:
         run, launch = parse(config), launch_of(config)
         check_launch(run, launch)
-        launcher.run(run, launch, environment=environment)
-        said, went_on = stderr.getvalue().removeprefix("samestep: ").strip(), True
+        went_on = launcher.run(run, launch, environment=environment).parity.passed is not False
+        said = stderr.getvalue().removeprefix("samestep: ").strip() or "nothing"
     except SamestepError as error:
         said = str(error)
     ended = time.monotonic()
@@ -129,7 +129,10 @@ def _judge(cell: Cell, run: Run, said: str, went_on: bool) -> tuple[bool, str]:
         return is_right and "goes on without it" in said, "asynchronous"
     if cell.fault == "rank_twice":
         return is_right, ""
-    return cell.fault == "cut_connection", ""  # gRPC connects anew; the run ends as if nothing had happened
+    return (
+        cell.fault == "cut_connection" and run.strategy.backend == "grpc",
+        "gRPC connects anew, and the steps are the same",
+    )
 
 
 def _shorten(said: str, out: Path) -> str:
