@@ -9,9 +9,6 @@ SIZED = {
     "transformer": "prose-gpt+layers=2+width=32+context=16",
     "ranker": "flights-ranker+embedding=4+hash_buckets=512",
 }
-BATCH_SIZE = {"ranker": 960}
-"""It has many held-out examples, which are predicted a batch at a time; the others train with the tests' own."""
-
 REGRESSION = "synthetic-regression+width=32"
 """The mlp on real targets."""
 

@@ -21,6 +21,7 @@ from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.arguments import apply_cell
+from tests.one_batch_worker import ONE_BATCH
 
 RunCell = Callable[..., RunResult]
 _MODULES = {"torch": "torch", "tf": "tensorflow"}
@@ -69,7 +70,7 @@ def _installed(package: str) -> bool:
 @pytest.fixture(scope="session")
 def launcher() -> Iterator[Launcher]:
     """One launcher for all tests: each framework is imported once."""
-    with Launcher() as launcher:
+    with Launcher(worker="tests.one_batch_worker") as launcher:
         yield launcher
 
 
@@ -77,18 +78,26 @@ def launcher() -> Iterator[Launcher]:
 def run_cell(launcher: Launcher, tmp_path_factory: pytest.TempPathFactory) -> RunCell:
     """Runs `framework:strategy+option=value` on a sized workload; keyword arguments are RunConfig's fields.
 
+    The metric is of the first batch of held-out examples, unless it is asked for on all of them.
     A strategy that is not available on this machine skips the test, with the reason.
     """
 
-    def run(cell: str, workload: str, environment: dict[str, str] | None = None, **fields: object) -> RunResult:
+    def run(
+        cell: str,
+        workload: str,
+        environment: dict[str, str] | None = None,
+        all_held_out: bool = False,
+        **fields: object,
+    ) -> RunResult:
         out = tmp_path_factory.mktemp("run") / "run"
         # A stuck collective ends well before pytest's own timeout, and says where.
-        defaults = {"out": str(out), "timeout_seconds": 30.0, "parity": True, "batch_size": 48, "steps": 20}
+        defaults = {"out": str(out), "timeout_seconds": 60.0, "parity": True, "batch_size": 48, "steps": 20}
         try:
-            asked = apply_cell(cell, RunConfig(workload=workload, **{**defaults, **fields}))
+            asked = launcher.describe(apply_cell(cell, RunConfig(workload=workload, **{**defaults, **fields})))
             run, launch = parse(asked), launch_of(asked)
             check_launch(run, launch)
-            return launcher.run(run, launch, environment=environment)
+            brief = {} if all_held_out else {ONE_BATCH: "1"}
+            return launcher.run(run, launch, environment={**brief, **(environment or {})})
         except Unavailable as error:
             pytest.skip(str(error))
 

@@ -151,8 +151,7 @@ def framework_of(run: Path) -> str:
 def test_a_worker_has_one_framework_only(looked: Path) -> None:
     framework = framework_of(looked)
     wanted = framework_info(framework).module
-    # Where jax is installed, TensorFlow imports it by itself, for a converter of its own.
-    others = set(FRAMEWORK_MODULES) - {"torch"} if framework == "torch" else {"torch"}
+    others = set(FRAMEWORK_MODULES) - {wanted}
     for found in found_in(looked):
         assert wanted in found["loaded"]
         assert not others & set(found["loaded"])

@@ -8,7 +8,7 @@ from tests.conftest import RunCell
 
 SEEDS = range(5)
 POINTS = 0.02
-SETTING = {"batch_size": 96, "steps": 250, "dtype": "float32", "parity": False}
+SETTING = {"batch_size": 96, "steps": 250, "dtype": "float32", "parity": False, "all_held_out": True}
 
 
 def median_accuracy(run_cell: RunCell, cell: str, devices: int) -> float:

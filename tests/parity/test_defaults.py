@@ -14,7 +14,7 @@ BARS = {"digits-mlp": 0.95, "mnist-cnn": 0.95, "prose-gpt": 4.0, "flights-ranker
 @pytest.mark.torch
 @pytest.mark.parametrize("workload", BARS)
 def test_the_defaults_reach_their_bar(run_cell: RunCell, workload: str) -> None:
-    result = run_cell("torch:single", workload, batch_size=None, steps=None)
+    result = run_cell("torch:single", workload, batch_size=None, steps=None, all_held_out=True)
     assert result.parity.passed, result.parity.reason
     assert result.steps == WORKLOADS[workload].steps
     assert result.metric_value is not None

@@ -8,7 +8,7 @@ from samestep.common.program import TrainState
 from samestep.common.runtime.directory import read_losses
 from samestep.common.runtime.state_file import read_state
 from samestep.common.strategy import StrategyInfo
-from tests.cells import BATCH_SIZE, REGRESSION, SIZED, every_row
+from tests.cells import REGRESSION, SIZED, every_row
 from tests.conftest import RunCell
 
 ROWS = [
@@ -34,10 +34,7 @@ def took_the_same_step(run_cell: RunCell, framework: str, row: StrategyInfo, wor
 def test_float64_adamw(run_cell: RunCell, framework: str, row: StrategyInfo, model: str) -> None:
     if "float64" not in row.dtypes:
         pytest.skip(f"{framework}:{row.name} trains in {', '.join(row.dtypes)} only")
-    batch_size = BATCH_SIZE.get(model, 48)
-    took_the_same_step(
-        run_cell, framework, row, SIZED[model], dtype="float64", optimizer="adamw", batch_size=batch_size
-    )
+    took_the_same_step(run_cell, framework, row, SIZED[model], dtype="float64", optimizer="adamw")
 
 
 @pytest.mark.parametrize(("framework", "row"), ROWS)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cells import BATCH_SIZE, SIZED
+from tests.cells import SIZED
 from tests.conftest import RunCell
 from tests.parity.products import STEPS, Cell, cells, chosen, store, write_page
 
@@ -33,7 +33,6 @@ def test_every_cell_takes_the_same_step(run_cell: RunCell, cell: Cell) -> None:
         optimizer=cell.optimizer,
         dtype=cell.dtype,
         steps=STEPS,
-        batch_size=BATCH_SIZE.get(cell.model),
     )
     assert result.parity.passed is not False, result.parity.reason
     store(cell, result)

@@ -19,11 +19,9 @@ ROWS = ["dp", "c10d", "c10d+ring=true", "ddp", "ddp+bucket_bytes=20000", "zero1"
 BIG = "digits-mlp+width=352"
 """More than 1 MB of parameters in float32."""
 TWO_BY_TWO = {"mesh": "data=2,shard=2", "devices": None}
-BATCH = 960
-"""Large, so that there are few batches to predict."""
 COMMAND_WORDS = 4
 """Of the line that repeats a run, before its flags: `python -m samestep run`."""
-QUICK = {"steps": 4, "parity": False, "optimizer": "adamw", "batch_size": BATCH}
+QUICK = {"steps": 4, "parity": False, "optimizer": "adamw"}
 
 
 def total_bytes(workload: str, item: int = 4) -> int:
@@ -72,9 +70,7 @@ def test_a_step_in_pieces_matches_the_cost_model(run_cell: RunCell, row: str) ->
     "workload", ["prose-gpt+layers=1+width=16+context=32", SIZED["ranker"]], ids=["transformer", "ranker"]
 )
 def test_hybrid_sharding_is_the_same_step(run_cell: RunCell, row: str, workload: str) -> None:
-    result = run_cell(
-        f"torch:{row}", workload, dtype="float64", optimizer="adamw", batch_size=BATCH, steps=10, **TWO_BY_TWO
-    )
+    result = run_cell(f"torch:{row}", workload, dtype="float64", optimizer="adamw", steps=10, **TWO_BY_TWO)
     assert result.parity.passed, result.parity.reason
     obeys_its_law(result)
 
@@ -83,7 +79,7 @@ def test_hybrid_sharding_is_the_same_step(run_cell: RunCell, row: str, workload:
 def test_uneven_shards_are_the_same_step(run_cell: RunCell, row: str) -> None:
     """10 classes, a width of 33 and a bias of 1, over 3 ranks."""
     for workload in ("digits-mlp+width=33", "flights-ranker+embedding=3+hash_buckets=63+hidden=17"):
-        result = run_cell(f"torch:{row}", workload, devices=3, dtype="float64", optimizer="adamw", batch_size=BATCH)
+        result = run_cell(f"torch:{row}", workload, devices=3, dtype="float64", optimizer="adamw")
         assert result.parity.passed, result.parity.reason
         obeys_its_law(result)
 
@@ -115,7 +111,7 @@ def test_a_ring_takes_2_n_minus_1_messages(run_cell: RunCell, devices: int) -> N
 
 def test_dp_has_five_exchanges_where_ddp_has_one(run_cell: RunCell) -> None:
     dp, ddp = (run_cell(f"torch:{row}", SIZED["mlp"], devices=4, **QUICK) for row in ("dp", "ddp"))
-    params, examples = total_bytes(SIZED["mlp"]), BATCH * 3 // 4
+    params, examples = total_bytes(SIZED["mlp"]), dp.global_batch_size * 3 // 4
     assert by_name(dp.exchanges) == {
         "scatter_inputs": (3, examples * 64 * 4),
         "broadcast_parameters": (3, 3 * params),

@@ -21,7 +21,6 @@ def test_between_the_sharded_rows_with_every_model(run_cell: RunCell, tmp_path: 
         "workload": SMALLEST[model],
         "optimizer": "adamw",
         "dtype": "float64",
-        "batch_size": 960,
         "keep_state": True,
     }
     run_cell("torch:fsdp", devices=3, steps=2, out=str(tmp_path / "0"), parity=False, **shared)

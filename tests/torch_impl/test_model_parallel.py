@@ -11,10 +11,7 @@ from tests.torch_impl.ledgers import by_name, bytes_of, obeys_its_law
 
 pytestmark = pytest.mark.torch
 
-QUICK = {"steps": 8, "batch_size": 192, "dtype": "float64", "optimizer": "adamw"}
-FEWER_TO_PREDICT = {**QUICK, "batch_size": 960}
-"""For the ranker, which has many held-out examples."""
-QUICK_ON = {model: FEWER_TO_PREDICT if model == "ranker" else QUICK for model in SIZED}
+QUICK = {"steps": 8, "dtype": "float64", "optimizer": "adamw"}
 EIGHT_BLOCKS = "prose-gpt+layers=8+width=32+context=16"
 BLOCK = "prose-gpt+width=32+context=16+layers={}"
 
@@ -30,7 +27,7 @@ def is_the_same_step(result: RunResult) -> None:
 @pytest.mark.parametrize("devices", [2, 3])
 @pytest.mark.parametrize("model", SIZED)
 def test_mp_is_the_same_step_and_obeys_its_law(run_cell: RunCell, model: str, devices: int) -> None:
-    result = run_cell("torch:mp", SIZED[model], devices=devices, **QUICK_ON[model])
+    result = run_cell("torch:mp", SIZED[model], devices=devices, **QUICK)
     is_the_same_step(result)
     obeys_its_law(result)
     assert all(0 < row.measures["idle_share"] < 1 for row in result.processes)
@@ -39,7 +36,7 @@ def test_mp_is_the_same_step_and_obeys_its_law(run_cell: RunCell, model: str, de
 @pytest.mark.parametrize("model", SIZED)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_every_schedule_is_the_same_step_and_obeys_its_law(run_cell: RunCell, schedule: str, model: str) -> None:
-    result = run_cell(f"torch:pp+schedule={schedule}", SIZED[model], devices=2, **QUICK_ON[model])
+    result = run_cell(f"torch:pp+schedule={schedule}", SIZED[model], devices=2, **QUICK)
     is_the_same_step(result)
     obeys_its_law(result)
     for row in result.processes:
@@ -61,7 +58,7 @@ def test_every_schedule_on_four_ranks(run_cell: RunCell, schedule: str) -> None:
 @pytest.mark.parametrize("model", ["cnn", "ranker"])
 def test_four_stages_on_four_ranks(run_cell: RunCell, schedule: str, model: str) -> None:
     """For the cnn the textbook case: BabyCNN in four stages on four processes, eight micro-batches."""
-    result = run_cell(f"torch:pp+schedule={schedule}+microbatches=8", SIZED[model], devices=4, **QUICK_ON[model])
+    result = run_cell(f"torch:pp+schedule={schedule}+microbatches=8", SIZED[model], devices=4, **QUICK)
     is_the_same_step(result)
     obeys_its_law(result)
     assert len(result.processes) == 4
@@ -88,7 +85,7 @@ def test_a_step_in_pieces_clipped_is_the_same_step(run_cell: RunCell, cell: str)
 @pytest.mark.parametrize("devices", [2, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("model", SIZED)
 def test_tp_is_the_same_step_and_obeys_its_law(run_cell: RunCell, model: str, devices: int) -> None:
-    result = run_cell("torch:tp", SIZED[model], devices=devices, **QUICK_ON[model])
+    result = run_cell("torch:tp", SIZED[model], devices=devices, **QUICK)
     is_the_same_step(result)
     obeys_its_law(result)
 
@@ -139,7 +136,7 @@ def test_a_regression_is_the_same_step_and_obeys_its_law(run_cell: RunCell, cell
 @pytest.mark.parametrize("devices", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("model", SIZED)
 def test_rpc_is_bitwise_single_for_sgd(run_cell: RunCell, model: str, devices: int) -> None:
-    fields = {**QUICK_ON[model], "dtype": "float32", "optimizer": "sgd", "parity": False}
+    fields = {**QUICK, "dtype": "float32", "optimizer": "sgd", "parity": False}
     result = run_cell("torch:rpc", SIZED[model], devices=devices, **fields)
     assert result.losses == run_cell("torch:single", SIZED[model], devices=1, **fields).losses
     obeys_its_law(result)
@@ -151,7 +148,7 @@ def test_rpc_is_the_same_step_for_adamw(run_cell: RunCell) -> None:
 
 @pytest.mark.parametrize("model", SIZED)
 def test_a_synchronous_server_is_the_same_step_and_obeys_its_law(run_cell: RunCell, model: str) -> None:
-    result = run_cell("torch:rpc_parameter_server", SIZED[model], devices=2, **QUICK_ON[model])
+    result = run_cell("torch:rpc_parameter_server", SIZED[model], devices=2, **QUICK)
     is_the_same_step(result)
     obeys_its_law(result)
     assert [row.role for row in result.processes] == ["rank-0", "rank-1", "server-0"]
@@ -159,9 +156,9 @@ def test_a_synchronous_server_is_the_same_step_and_obeys_its_law(run_cell: RunCe
 
 
 def test_the_rankers_tables_are_on_the_server_alone(run_cell: RunCell) -> None:
-    result = run_cell("torch:rpc_parameter_server", SIZED["ranker"], devices=2, parity=False, **FEWER_TO_PREDICT)
+    result = run_cell("torch:rpc_parameter_server", SIZED["ranker"], devices=2, parity=False, **QUICK)
     worker, _, server = bytes_of(result.processes)
-    whole = run_cell("torch:single", SIZED["ranker"], devices=1, parity=False, **FEWER_TO_PREDICT).processes[0]
+    whole = run_cell("torch:single", SIZED["ranker"], devices=1, parity=False, **QUICK).processes[0]
     assert worker[0] + server[0] == whole.params_bytes
     assert by_name(result.exchanges) == {"all_reduce": (1, worker[0])}  # the tower, under DDP
 
@@ -184,7 +181,7 @@ PAIRS = ["pipe=2,data=2", "pipe=2,shard=2", "pipe=2,tensor=2", "data=2,tensor=2"
 @pytest.mark.parametrize("mesh", PAIRS)
 @pytest.mark.parametrize("model", ["mlp", *(pytest.param(m, marks=pytest.mark.slow) for m in SIZED if m != "mlp")])
 def test_every_pair_of_axes_is_the_same_step_and_obeys_its_law(run_cell: RunCell, mesh: str, model: str) -> None:
-    result = run_cell("torch:hybrid", SIZED[model], mesh=mesh, devices=None, **QUICK_ON[model])
+    result = run_cell("torch:hybrid", SIZED[model], mesh=mesh, devices=None, **QUICK)
     is_the_same_step(result)
     obeys_its_law(result)
 
@@ -194,7 +191,7 @@ def test_every_pair_of_axes_is_the_same_step_and_obeys_its_law(run_cell: RunCell
     [("torch:hybrid", "pipe=2,shard=2,tensor=2"), ("torch:hybrid+schedule=1f1b", "pipe=2,data=2,tensor=2")],
 )
 def test_three_dimensions_on_eight_ranks(run_cell: RunCell, cell: str, mesh: str) -> None:
-    result = run_cell(cell, SIZED["mlp"], mesh=mesh, devices=None, **{**QUICK, "steps": 30})
+    result = run_cell(cell, SIZED["mlp"], mesh=mesh, devices=None, **QUICK)
     is_the_same_step(result)
     obeys_its_law(result)
     assert len(result.processes) == 8

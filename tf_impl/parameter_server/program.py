@@ -13,11 +13,12 @@ import numpy as np
 import tensorflow as tf
 
 from samestep.common.batch import Batch
-from samestep.common.ledger import Exchange, Footprint
+from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.tf_impl import weights
 from samestep.tf_impl.exchanges import copies
+from samestep.tf_impl.models import predictor
 from samestep.tf_impl.optimizers import corrections
 from samestep.tf_impl.options import ParameterServerOptions
 from samestep.tf_impl.parameter_server.updates import Updates
@@ -59,7 +60,7 @@ class ParameterServerProgram:
             self.updates = Updates(_flat(self.params))
         # Nothing here branches on a tensor: without autograph the trace takes half the time.
         self._train = tf.function(self._worker_step, autograph=False)
-        self._predict = tf.function(self.model, autograph=False)
+        self._predict = tf.function(predictor(self.model), autograph=False)
 
     def _partitions(self, shape: tf.TensorShape, dtype: tf.DType) -> list[int]:
         """Returns the number of parts along each dim of the variable that is being made."""
@@ -155,17 +156,23 @@ class ParameterServerProgram:
         self._step = self._first_update = state.step
         weights.restore(state, self.run.dtype, self.params, self.slots, _assign)
 
-    def observe(self, batch: Batch) -> tuple[Exchange, ...]:
+    def observe(self, batch: Batch) -> None:
         """Takes one more step; what its workers read and send is in their graph, but for the rows of tables."""
-        arguments = self._arguments(batch, 0)
+        self._observed = batch
         self.step(batch)
+
+    def sends(self) -> tuple[Send, ...]:
+        """What workers pull and push."""
+        arguments = self._arguments(self._observed, 0)
         found = copies(self._train.get_concrete_function(*arguments).graph)
         self._read_bytes = sum(copy.bytes for copy in found if copy.source)
         sent_bytes = sum(copy.bytes for copy in found if not copy.source)
         updates = self._updates_per_step
         count = updates * len(self.params)
-        pull = Exchange("pull", count, updates * (self._read_bytes + self._rows_bytes))
-        return pull, Exchange("push", count, updates * (sent_bytes + self._rows_bytes))
+        return tuple(
+            Send(phase, operation, "data", self._workers, updates * (size + self._rows_bytes), count)
+            for phase, operation, size in (("forward", "pull", self._read_bytes), ("backward", "push", sent_bytes))
+        )
 
     def footprint(self) -> tuple[Footprint, ...]:
         """The chief reports for all: itself, the workers, which hold what they read, and the servers, which hold all."""
@@ -189,7 +196,8 @@ class ParameterServerProgram:
             weights.nbytes(part for part in _flat(kind) if part.device == device)
             for kind in (self.params, *self.slots.values())
         )
-        return Footprint.uniform(device, params_bytes, sum(slots_bytes), "graph")
+        dtypes = weights.dtype_names(part for slot in self.slots.values() for part in _flat(slot))
+        return Footprint.uniform(device, params_bytes, sum(slots_bytes), "graph", dtypes)
 
     def measures(self) -> Mapping[str, float]:
         """What the servers counted up to the last window's end."""

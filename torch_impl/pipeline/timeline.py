@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from samestep.torch_impl.exchanges import entering
 from samestep.torch_impl.step import KEPT_STEPS
 
 if TYPE_CHECKING:
@@ -33,6 +34,15 @@ class Event:
     end: float
 
 
+_BEGIN = {
+    "forward_one_chunk": "forward",
+    "get_fwd_send_ops": "forward",
+    "backward_one_chunk": "backward",
+    "get_bwd_send_ops": "backward",
+}
+"""A method of torch's `PipelineStage` -> the phase of the step to which what is sent in it or after it belongs."""
+
+
 class Timeline:
     """The events of the last step, and the sums of the last `KEPT_STEPS`."""
 
@@ -49,6 +59,9 @@ class Timeline:
         for kind, name in (("F", "forward"), ("B", "backward"), ("W", "backward_weight")):
             method = f"{name}_one_chunk"
             setattr(stage, method, self._timed(getattr(stage, method), stage.stage_index, kind))
+        # Torch asks for a message before it sends it, and for no other one in between.
+        for method, phase in _BEGIN.items():
+            setattr(stage, method, entering(phase, getattr(stage, method)))
 
     def _timed(self, compute: Callable[..., object], stage: int, kind: str) -> Callable[..., object]:
         def timed(microbatch: int, *arguments: object, **options: object) -> object:

@@ -46,6 +46,7 @@ class ForkServer:
     def serve(self) -> None:
         """Runs until the input closes."""
         gc.freeze()  # the imported objects stay shared with every worker
+        gc.enable()
         self._answer({"ready": os.getpid()})
         selector = selectors.DefaultSelector()
         selector.register(0, selectors.EVENT_READ)
@@ -131,6 +132,7 @@ def main(framework: str, worker: str = "samestep.common.runtime.worker.worker") 
         framework: The framework to import.
         worker: The module whose `main` is each worker's.
     """
+    gc.disable()  # what an import makes stays; searching it for garbage takes a third of the time
     server = ForkServer(worker)
     for module in framework_info(framework).preload:
         importlib.import_module(module)

@@ -27,6 +27,7 @@ from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.stack_dumps import enable_stack_dumps
 from samestep.common.runtime.topology import LAUNCHED_AT, TIMEOUT, own_index, read_whole
 from samestep.common.runtime.worker.compiling import compile_and_measure
+from samestep.common.runtime.worker.describing import describe, is_asked
 from samestep.common.runtime.worker.loop import train_and_measure
 from samestep.common.runtime.worker.usage import serve
 from samestep.common.strategy import ProcessSpec, Run
@@ -54,6 +55,9 @@ def main(arguments: list[str], finish: Finish | None = None) -> int:
     enable_stack_dumps()
     role = "worker"
     try:
+        if arguments and is_asked(Path(arguments[0])):
+            describe(Path(arguments[0]))
+            return 0
         directory = _run_directory(arguments)
         run, launch = read_run(directory)
         specs = run.strategy.topology(run)
@@ -64,7 +68,7 @@ def main(arguments: list[str], finish: Finish | None = None) -> int:
         if finish is not None and index == 0:
             finish(directory, run, launch)
     except Exception as error:
-        if arguments and os.path.exists(Path(arguments[0], "config.json")):
+        if arguments and (os.path.exists(Path(arguments[0], "config.json")) or is_asked(Path(arguments[0]))):
             write_error(Path(arguments[0]), role, error)
         with contextlib.suppress(OSError):  # a log on a disk that is full
             _print_error(error)

@@ -1,0 +1,30 @@
+"""A worker that evaluates on one batch of the held-out examples where ONE_BATCH asks for it.
+
+That shows that a strategy predicts as the oracle does; all of the examples often take longer than a test's few steps.
+"""
+
+import dataclasses
+import os
+
+from samestep.common.program import Program
+from samestep.common.runtime.process_file import ProcessFile
+from samestep.common.runtime.worker import loop, worker
+from samestep.common.strategy import Run
+from samestep.common.workload.data.dataset import Split
+
+ONE_BATCH = "SAMESTEP_TEST_ONE_BATCH"
+evaluate = loop.evaluate
+
+
+def evaluate_one_batch(program: Program, run: Run, data: Split, file: ProcessFile) -> float | None:
+    """Evaluates as every worker does, on a part of the examples."""
+    few = slice(run.batch_size)
+    part = dataclasses.replace(data, test_inputs=data.test_inputs[few], test_targets=data.test_targets[few])
+    return evaluate(program, run, part, file)
+
+
+def main(arguments: list[str]) -> int:
+    """Does what every worker does."""
+    if os.environ.get(ONE_BATCH):
+        loop.evaluate = evaluate_one_batch
+    return worker.main(arguments)
