@@ -63,7 +63,7 @@ class Outcome:
         is_right: Whether the culprit, or the cause, was named; or the run went on where it should.
         orphans: How many processes were left.
         said: What the user read.
-        excuse: Why it may go on without one of its processes: an asynchronous run, or gRPC; "" where it may not.
+        excuse: What is permitted where it is not as wanted; "" where nothing is.
         timeout_seconds: Of the run.
     """
 

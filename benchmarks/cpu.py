@@ -21,7 +21,7 @@ from samestep.experiments.arguments import apply_cell
 
 HERE = Path(__file__).parents[1]
 CELLS = ["torch:single", "torch:ddp", "tf:single"]
-SHORT, LONG, PAIRS = 100, 10_100, 12
+SHORT, LONG, PAIRS = 100, 5100, 10
 MODULES = ("samestep", "experiments.run")
 """How the command is started now, and how it was before there was a package `samestep`."""
 
