@@ -15,7 +15,7 @@ from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import open_run, read_error, write_error
 from samestep.common.runtime.fork_protocol import Answer
 from samestep.common.runtime.parent.memory import MemoryKills
-from samestep.common.runtime.parent.obituary import ending
+from samestep.common.runtime.parent.obituary import ending, last_lines
 from samestep.common.runtime.parent.pulses import Pulses
 from samestep.common.runtime.parent.watch import Watch
 from samestep.common.runtime.process_file import ProcessFile, read_measured
@@ -128,6 +128,15 @@ def test_watching_takes_no_core(watched: Callable[..., Watch], monkeypatch: pyte
     began, used = time.monotonic(), time.process_time()
     told(watch)
     assert time.process_time() - used < 0.01 * (time.monotonic() - began)
+
+
+def test_the_absence_of_a_gpu_is_no_last_word() -> None:
+    noise = (
+        "I0000 00:00:1795332212.180472   25659 cudart_stub.cc:31] Could not find cuda drivers on your machine\n"
+        "E0000 00:00:1795332219.918060   25659 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error\n"
+    )
+    assert last_lines(noise) == ""
+    assert last_lines(f"one\ntwo\n{noise}three\n", 2) == "\n    two\n    three"
 
 
 # --- ranks that do not wait for each other ----------------------------------------------------------------------------
