@@ -70,9 +70,7 @@ def test_a_run_without_workers_ends(run_troubled: RunTroubled, tmp_path: pathlib
 
 
 @pytest.mark.parametrize(("cell", "job"), [(SERIAL, "worker"), (SERIAL, "ps"), (ASYNC, "ps")])
-def test_a_dead_process_is_named(
-    run_troubled: RunTroubled, tmp_path: pathlib.Path, cell: str, job: str
-) -> None:
+def test_a_dead_process_is_named(run_troubled: RunTroubled, tmp_path: pathlib.Path, cell: str, job: str) -> None:
     with pytest.raises(WorkerFailed, match=f"{job}-0 was killed by SIGKILL"):
         run_troubled(f"{job}_dies", cell, SIZED["mlp"], devices=2, steps=5000, out=str(tmp_path / "run"))
     assert time.time() - (tmp_path / "run/struck").stat().st_mtime < NAMED_WITHIN_SECONDS
