@@ -176,8 +176,8 @@ def _hold(cell: str, now: Rounds, then: Rounds, allowed: Collection[str]) -> Hel
 def _why_not(now: RunResult, then: RunResult, found: Sequence[Confound]) -> str:
     """Why the steps of two rows cannot be compared; "" if they can."""
     differing = [f"{e.name} ({e.differs})" for e in found if e.name in DECIDES_NUMBERS]
-    both = [(name, value, then.config.options.get(name, value)) for name, value in now.config.options.items()]
-    own = {"mesh": (now.mesh, then.mesh), **{name: values for name, *values in both}}  # an older run may lack an option
+    older = {**now.config.options, **then.config.options}  # an older run may lack an option
+    own = {"mesh": (now.mesh, then.mesh)} | {name: (value, older[name]) for name, value in now.config.options.items()}
     differing += [f"{name} ({one} and {two})" for name, (one, two) in own.items() if one != two]
     if differing:
         return f"another request: {', '.join(differing)}"

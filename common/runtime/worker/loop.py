@@ -40,7 +40,7 @@ def in_dtype(split: Split, dtype: str) -> Split:
         dtype: The name of the dtype.
     """
     arrays = {field.name: getattr(split, field.name) for field in dataclasses.fields(split)}
-    return Split(**{n: a.astype(dtype) if a.dtype.kind == "f" else a for n, a in arrays.items()})
+    return Split(**{n: a.astype(dtype, copy=False) if a.dtype.kind == "f" else a for n, a in arrays.items()})
 
 
 def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, file: ProcessFile) -> Measured:
