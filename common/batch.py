@@ -1,9 +1,14 @@
 """Which examples a step trains on: the same sequence of global batches for every strategy and number of devices."""
 
 import dataclasses
+import hashlib
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
+
+DIGESTED_BATCHES = 20
+"""So that runs of any length can be compared. Another seed, start or way to draw shows in the first batch."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -59,3 +64,19 @@ def batches(inputs: np.ndarray, targets: np.ndarray, size: int, seed: int, start
         for position in range(first, steps_per_epoch):
             yield Batch(step, order[position * size : (position + 1) * size], inputs, targets)
             step += 1
+
+
+def digest_order(num_examples: int, size: int, seed: int, start: int = 0) -> str:
+    """sha256 over which examples the first batches hold, and in which order.
+
+    Args:
+        num_examples: Of the data set.
+        size: Global batch size.
+        seed: The run's seed.
+        start: The first step.
+    """
+    digest = hashlib.sha256()
+    nothing = np.empty((num_examples, 0))
+    for batch in itertools.islice(batches(nothing, nothing, size, seed, start), DIGESTED_BATCHES):
+        digest.update(batch.indices.astype("<i8").tobytes())
+    return digest.hexdigest()

@@ -8,16 +8,15 @@ import stat
 import zipfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np  # only where arrays are made: a prediction does without
 
 MOST_INFLATION = 100
 """How many times as large as its file an archive may become. Images become five times as large, sparse ones twenty."""
 _SMALL_BYTES = 2**26
 """An archive that becomes no larger than this may do so from any size."""
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-"""Version 3 is for structured arrays only, and nothing here is one."""
 _ENCRYPTED = 1
 """A bit of a member's flags."""
 _MAX_DIMS = 32
@@ -72,7 +71,7 @@ def read_json(path: Path, most_bytes: int = 2**20) -> object:
             raise Unreadable(f"it is not JSON ({type(error).__name__})") from None
 
 
-def read_arrays(path: Path | str, names: Collection[str] = ()) -> dict[str, np.ndarray]:
+def read_arrays(path: Path | str, names: Collection[str] = ()) -> "dict[str, np.ndarray]":
     """Reads the arrays of a `.npz` file.
 
     Args:
@@ -92,7 +91,7 @@ def read_arrays(path: Path | str, names: Collection[str] = ()) -> dict[str, np.n
             raise Unreadable(f"it is damaged ({type(error).__name__})") from None
 
 
-def load_arrays(file: IO[bytes], names: Collection[str], size: int) -> dict[str, np.ndarray]:
+def load_arrays(file: IO[bytes], names: Collection[str], size: int) -> "dict[str, np.ndarray]":
     """Does the work of `read_arrays`, on a file that is open; a damaged one may raise anything.
 
     Args:
@@ -116,11 +115,15 @@ def _measure(archive: zipfile.ZipFile, name: str, info: zipfile.ZipInfo) -> int:
     """The number of elements that a member's header claims, if the member is as large as they are."""
     if info.flag_bits & _ENCRYPTED or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise Unreadable(f"{name} is encrypted or compressed in a way that numpy.savez does not use")
+    from numpy.lib import format as npy
+
+    # Version 3 is for structured arrays only, and nothing here is one.
+    headers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
     with archive.open(info) as member:
-        version = np.lib.format.read_magic(member)
-        if version not in _HEADERS:
+        version = npy.read_magic(member)
+        if version not in headers:
             raise Unreadable(f"{name} is no array")
-        shape, _, dtype = _HEADERS[version](member)
+        shape, _, dtype = headers[version](member)
         if dtype.hasobject or dtype.names is not None:
             raise Unreadable(f"{name} holds objects, not numbers")
         count = math.prod(shape)
@@ -131,6 +134,8 @@ def _measure(archive: zipfile.ZipFile, name: str, info: zipfile.ZipInfo) -> int:
         return count
 
 
-def _load(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
+def _load(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> "np.ndarray":
+    from numpy.lib import format as npy
+
     with archive.open(info) as member:
-        return np.lib.format.read_array(member, allow_pickle=False)
+        return npy.read_array(member, allow_pickle=False)

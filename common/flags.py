@@ -22,6 +22,7 @@ def flag(
     most: float = math.inf,
     place: bool = False,
     compared: bool = True,
+    in_cell: bool = False,
 ) -> typing.Any:  # what dataclasses.field returns has no nameable type
     """Declares a field that is a flag on the command line.
 
@@ -34,11 +35,12 @@ def flag(
         most: The largest valid number.
         place: Whether it says only where files go; the line that repeats a run leaves it out.
         compared: Whether a comparison takes it for all its runs.
+        in_cell: Whether rows of a comparison may differ in it, so that a cell may set it.
     """
     listed = f"one of {', '.join(map(str, choices))}" if choices else ""
     about = {"help": ": ".join(filter(None, (listed, text))), "choices": tuple(choices), "place": place}
     bounds = {"least": least, "above": above, "most": most}
-    return dataclasses.field(default=default, metadata={**about, **bounds, "compared": compared})
+    return dataclasses.field(default=default, metadata={**about, **bounds, "compared": compared, "in_cell": in_cell})
 
 
 def flags(owner: type | object) -> dict[str, "dataclasses.Field[Scalar]"]:

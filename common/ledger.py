@@ -1,11 +1,18 @@
 """Bytes and counts, never seconds. One type for what a cost model predicts and for what a run measures."""
 
 import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator
+
+PHASES = ("forward", "backward", "update")
+"""Of a step, in order. The exchange of gradients belongs to the backward pass, clipping to the update."""
+MOST_SENDS = 1000
+"""Of one process, before their order is given up: a report of every message of a huge step helps nobody."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Footprint:
-    """The tensor bytes of one device.
+    """The tensor bytes of one device, and of those next to it that hold the same.
 
     Attributes:
         device: The framework's name of the device.
@@ -13,7 +20,11 @@ class Footprint:
         params_peak_bytes: The most parameter bytes alive at once within a step, gathered copies included.
         gradients_bytes: Gradients alive when the optimizer starts.
         optimizer_bytes: Optimizer state shaped like a parameter; step counters do not count.
+        activations_bytes: The most bytes kept at once between a forward pass and its backward pass, parameters left out;
+            None was not measured, or not predicted.
         source: How it was seen: "tensors", "graph" (the framework holds it inside its graph only), or "predicted".
+        optimizer_dtype: Of the optimizer state, as measured; "" if there is none.
+        count: How many devices in a row have this footprint; only a prediction speaks of more than one at a time.
     """
 
     device: str
@@ -21,10 +32,20 @@ class Footprint:
     params_peak_bytes: int
     gradients_bytes: int
     optimizer_bytes: int
+    activations_bytes: int | None = None
     source: str = "predicted"
+    optimizer_dtype: str = ""
+    count: int = 1
 
     @classmethod
-    def uniform(cls, device: str, held_bytes: int, optimizer_bytes: int, source: str = "predicted") -> "Footprint":
+    def uniform(
+        cls,
+        device: str,
+        held_bytes: int,
+        optimizer_bytes: int,
+        source: str = "predicted",
+        optimizer_dtype: str = "",
+    ) -> "Footprint":
         """A device that holds as many bytes of gradients as of parameters, and gathers none.
 
         Args:
@@ -32,6 +53,7 @@ class Footprint:
             held_bytes: Of the parameters that it holds.
             optimizer_bytes: Of its optimizer state.
             source: How it was seen.
+            optimizer_dtype: Of its optimizer state.
         """
         return cls(
             device=device,
@@ -40,6 +62,7 @@ class Footprint:
             gradients_bytes=held_bytes,
             optimizer_bytes=optimizer_bytes,
             source=source,
+            optimizer_dtype=optimizer_dtype,
         )
 
     @property
@@ -64,18 +87,99 @@ class Exchange:
 
 
 @dataclasses.dataclass(frozen=True)
+class Send:
+    """A message or a collective of one step, as seen from one process; equal ones that follow each other are one record.
+
+    Attributes:
+        phase: One of `PHASES`.
+        operation: What is done, such as "all_reduce".
+        group: The mesh axis along which it goes, or "all".
+        ranks: The number of ranks or devices along it.
+        bytes: Payload of all `count` of them: the tensors handed over, not what the wire adds.
+        count: How many there are.
+        to: Who gets a message, a rank or a device; "" for a collective, and where it does not matter.
+    """
+
+    phase: str
+    operation: str
+    group: str
+    ranks: int
+    bytes: int
+    count: int = 1
+    to: str = ""
+
+    @property
+    def kind(self) -> tuple[str, str, str, int, str]:
+        """Everything but how many and how large."""
+        return self.phase, self.operation, self.group, self.ranks, self.to
+
+
+def in_order(sends: Iterable[Send]) -> tuple[Send, ...]:
+    """Makes one record of equal sends that follow each other; of a step with too many, one record a kind."""
+    runs = itertools.groupby(sends, lambda send: (*send.kind, send.bytes / send.count))
+    told = tuple(_together(tuple(run)) for _, run in runs)
+    if len(told) <= MOST_SENDS:
+        return told
+    kinds: dict[tuple[str, str, str, int, str], list[Send]] = {}
+    for send in told:
+        kinds.setdefault(send.kind, []).append(send)
+    return tuple(map(_together, kinds.values()))
+
+
+def _together(sends: Iterable[Send]) -> Send:
+    first, *_ = sends = tuple(sends)
+    return dataclasses.replace(first, bytes=sum(s.bytes for s in sends), count=sum(s.count for s in sends))
+
+
+def exchanges_of(sends: Iterable[Send]) -> tuple[Exchange, ...]:
+    """Adds sends up by operation, in alphabetical order."""
+    totals: dict[str, tuple[int, int]] = {}
+    for send in sends:
+        count, size = totals.get(send.operation, (0, 0))
+        totals[send.operation] = count + send.count, size + send.bytes
+    return tuple(Exchange(name, *total) for name, total in sorted(totals.items()))
+
+
+@dataclasses.dataclass(frozen=True)
 class Ledger:
     """Everything countable about one step.
 
     Attributes:
-        footprints: One per device.
-        exchanges: What one device takes part in during a step.
+        footprints: Of all devices, in order; one stands for `count` devices.
+        sends: What the first device takes part in during a step, in order.
         sent_bytes_per_step: Bytes on the wire, summed over all processes.
     """
 
-    footprints: tuple[Footprint, ...]
-    exchanges: tuple[Exchange, ...]
-    sent_bytes_per_step: float
+    footprints: tuple[Footprint, ...] = ()
+    sends: tuple[Send, ...] = ()
+    sent_bytes_per_step: float = 0.0
+
+    @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """The totals of the sends."""
+        return exchanges_of(self.sends)
+
+    def devices(self) -> Iterator[Footprint]:
+        """The footprint of every device, one by one."""
+        for footprint in self.footprints:
+            yield from itertools.repeat(dataclasses.replace(footprint, count=1), footprint.count)
+
+
+@dataclasses.dataclass(frozen=True)
+class Formula:
+    """What a textbook says of a quantity of the ledger.
+
+    Attributes:
+        quantity: "state" (bytes of the device that holds most), "sent" (bytes of all processes) or "idle" (share of a step).
+        value: What the formula gives for the run.
+        text: The formula, in the letters of `docs/predicting.md`.
+        source: Who says so.
+    """
+
+    quantity: str
+    value: float
+    text: str
+    source: str
 
 
 @dataclasses.dataclass(frozen=True)

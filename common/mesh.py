@@ -49,5 +49,11 @@ class Mesh:
         """The size of one axis; an axis that is not there has size 1."""
         return dict(self.axes).get(name, 1)
 
+    @property
+    def only_axis(self) -> str:
+        """The axis along which all devices lie; "all" if they lie along several."""
+        (axis, *others) = [name for name, size in self.axes if size > 1] or [self.axes[0][0]]
+        return "all" if others else axis
+
     def __str__(self) -> str:
         return ",".join(f"{name}={size}" for name, size in self.axes)

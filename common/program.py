@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from samestep.common.batch import Batch
-from samestep.common.ledger import Exchange, Footprint
+from samestep.common.ledger import Footprint, Send
 
 Arrays = dict[str, np.ndarray]
 """Arrays by neutral name."""
@@ -78,8 +78,11 @@ class Program(Protocol):
     def restore(self, state: TrainState) -> None:
         """The inverse of `state`, from any strategy of any framework; every process gets the whole state."""
 
-    def observe(self, batch: Batch) -> tuple[Exchange, ...]:
-        """Takes one more step, untimed and under observation; returns what it exchanged."""
+    def observe(self, batch: Batch) -> None:
+        """Takes one more step, untimed and under observation: `sends` and `footprint` report it."""
+
+    def sends(self) -> tuple[Send, ...]:
+        """What this process sent in the observed step, in order."""
 
     def footprint(self) -> tuple[Footprint, ...]:
         """One row per device that this process knows of: a chief also reports its servers."""

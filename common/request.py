@@ -7,8 +7,13 @@ from samestep.common.flags import Scalar, flag
 FRAMEWORKS = {"numpy": "samestep.common.reference", "torch": "samestep.torch_impl", "tf": "samestep.tf_impl"}
 """Framework -> package. The only place that maps one to the other; `importlib` does the rest."""
 
+ORACLE = "numpy:oracle"
+"""The strategy that every run is compared with."""
+
 MAX_DEVICES = 2**14
 """The largest TPUs have 9,216 chips; everything else that has so many devices is a typing error."""
+MAX_PREDICTED_DEVICES = 100_000
+"""Of a run that is only predicted: about as many as the largest machines have."""
 MAX_PROCESSES = 1000
 """Of one run, on this machine or on several; of a cluster, each is told the address of every other."""
 MAX_THREADS = 1024
@@ -21,8 +26,12 @@ MAX_SEED = 2**63 - 1
 MAX_FACTOR = 10**6
 """Of what multiplies gradients, so that a float32 holds the product."""
 OPTIMIZERS = ("sgd", "adamw")
+BATCH_NORMS = ("local", "frozen")
 DTYPES = {"float32": 4, "float64": 8}
 """Dtype -> bytes of a number."""
+PRECISIONS = {"bf16": 2, "fp16": 2}
+"""Mixed precision -> bytes of a number of parameters, activations and gradients. The optimizer updates master weights in the
+run's dtype. So far it is only predicted."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +77,7 @@ class RunConfig:
         "number of devices, along the strategy's first mesh axis (default: 1; in a comparison 2)",
         least=1,
         most=MAX_DEVICES,
+        in_cell=True,
     )
     mesh: str | None = flag(None, "named axis sizes instead of --devices, as in data=2,tensor=2", compared=False)
     steps: int | None = flag(
@@ -76,20 +86,44 @@ class RunConfig:
         least=1,
         most=MAX_STEPS,
     )
-    batch_size: int | None = flag(None, "GLOBAL batch size, over all devices (default: the workload's)", least=1)
-    optimizer: str | None = flag(None, "how weights are updated (default: the workload's)", choices=OPTIMIZERS)
-    learning_rate: float | None = flag(
-        None, "step size of the optimizer (default: the workload's for this optimizer)", above=0, most=MAX_FACTOR
+    batch_size: int | None = flag(
+        None, "GLOBAL batch size, over all devices (default: the workload's)", least=1, in_cell=True
     )
-    dtype: str = flag("float32", "the type of parameters, activations and gradients", choices=DTYPES)
-    seed: int = flag(0, "determines the initial weights and the order of the examples", least=0, most=MAX_SEED)
-    threads: int = flag(1, "threads per device", least=1, most=MAX_THREADS)
+    optimizer: str | None = flag(
+        None, "how weights are updated (default: the workload's)", choices=OPTIMIZERS, in_cell=True
+    )
+    learning_rate: float | None = flag(
+        None,
+        "step size of the optimizer (default: the workload's for this optimizer)",
+        above=0,
+        most=MAX_FACTOR,
+        in_cell=True,
+    )
+    dtype: str = flag("float32", "the type of parameters, activations and gradients", choices=DTYPES, in_cell=True)
+    seed: int = flag(
+        0, "determines the initial weights and the order of the examples", least=0, most=MAX_SEED, in_cell=True
+    )
+    threads: int = flag(1, "threads per device", least=1, most=MAX_THREADS, in_cell=True)
     out: str | None = flag(
         None,
         "directory of the run, or in a comparison of its runs; must not hold a run already (default: new ones under runs/)",
         place=True,
     )
-    data: str | None = flag(None, "train the workload's model on your own arrays: a .npz file")
+    model: str | None = flag(
+        None, "your own model instead of --workload: FILE.py, or FILE.py:NAME of the samestep.Model in it"
+    )
+    data: str | None = flag(
+        None, "train on your own arrays: a .npz file; with --model also FILE.py:FUNCTION, which returns them"
+    )
+    dropout: bool | None = flag(
+        None, "--no-dropout switches the dropout of your own model off, in every strategy and in the reference"
+    )
+    batch_norm: str = flag(
+        "local",
+        "which statistics the batch normalisation of your own model takes: of each replica's own shard, as the frameworks do, "
+        "or the running ones, frozen",
+        choices=BATCH_NORMS,
+    )
     start_from: str | None = flag(
         None,
         "continue the run in this directory, which has to have kept its state (--keep-state); strategy and framework may "
@@ -116,16 +150,23 @@ class RunConfig:
     keep_state: bool = flag(
         False, "keep the final state (state.npz) for --start-from; otherwise it is removed unless the run missed parity"
     )
+    described: str | None = None
     options: dict[str, Scalar] = dataclasses.field(default_factory=dict)
     techniques: Techniques = Techniques()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Launch:
-    """How and where a run is started: the fields of a request that decide none of its numbers. See `RunConfig`."""
+    """How and where a run is started: the fields of a request that decide none of its numbers. See `RunConfig`.
+
+    Attributes:
+        described: The folder with the description of `model`, once a worker has made it.
+    """
 
     out: str | None
+    model: str | None
     data: str | None
+    described: str | None
     start_from: str | None
     prepare: bool
     timeout_seconds: float

@@ -6,19 +6,21 @@ from samestep.common.catalog import framework_info, read_options, strategy_info
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import check_fields, flags, spell_flag, spell_flags
 from samestep.common.mesh import Mesh
-from samestep.common.request import MAX_DEVICES, Launch, RunConfig, Techniques
+from samestep.common.request import MAX_DEVICES, MAX_PREDICTED_DEVICES, Launch, RunConfig, Techniques
 from samestep.common.strategy import Run, StrategyInfo
+from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.optimizers import OptimizerSpec
+from samestep.common.workload.own import own_workload
 from samestep.common.workload.table import resolve
 from samestep.common.workload.workload import Workload
 
-_MADE = ("strategy", "workload", "optimizer", "mesh", "batch_size", "steps", "options")
+_MADE = ("strategy", "workload", "optimizer", "mesh", "batch_size", "steps", "options", "precision")
 _SAME = tuple(field.name for field in dataclasses.fields(Run) if field.name not in _MADE)
 """What a run takes from its request as it is."""
 
 
 def parse(config: RunConfig) -> Run:
-    """Makes a run of a request; there is no other way to one.
+    """Makes a run of a request; there is no other way to one that is started.
 
     Args:
         config: As asked for; None stands for a default.
@@ -27,6 +29,31 @@ def parse(config: RunConfig) -> Run:
         ConfigError: The request is wrong.
         Unavailable: The package with the data is not installed.
     """
+    run = _read(config, MAX_DEVICES)
+    if run.workload.source:
+        raise ConfigError(
+            f"{run.workload.name} can only be predicted: samestep predict --workload {run.workload.name}; to train, size "
+            "one of ours, as in synthetic-gpt+layers=12+width=768."
+        )
+    _check_examples(run)
+    return run
+
+
+def parse_prediction(config: RunConfig, precision: str | None = None) -> Run:
+    """Makes a run of a request that is only predicted: on many more devices, of published models too, its data left alone.
+
+    Args:
+        config: As asked for; None stands for a default.
+        precision: A key of PRECISIONS, or None.
+
+    Raises:
+        ConfigError: The request is wrong.
+    """
+    return dataclasses.replace(_read(config, MAX_PREDICTED_DEVICES), precision=precision)
+
+
+def _read(config: RunConfig, most_devices: int) -> Run:
+    """Fills in the defaults, and refuses what arithmetic alone can refuse."""
     check_fields(config)
     check_fields(config.techniques)
     if not isinstance(config.options, dict):
@@ -41,8 +68,9 @@ def parse(config: RunConfig) -> Run:
             name, flag = f"{config.framework}:{info.name}", spell_flag(technique)
             raise ConfigError(f"{name} does not take {flag}: {why}; leave out {flag}.")
     options = read_options(config.framework, info, config.options)
-    mesh = _mesh(config, info, info.compiled_cores(options))
-    workload = resolve(config.workload, config.data)
+    mesh = _mesh(config, info, info.compiled_cores(options), most_devices)
+    workload = resolve(config.workload, config.data) if config.model is None else own_workload(config)
+    _check_framework(config, workload)
     run = Run(
         **{name: getattr(config, name) for name in _SAME},
         strategy=info,
@@ -81,11 +109,12 @@ def as_config(run: Run, launch: Launch) -> RunConfig:
 def arguments(config: RunConfig) -> list[str]:
     """The flags that repeat a complete request, but for where its files go."""
     info = strategy_info(config.framework, config.strategy)
-    default = _mesh(dataclasses.replace(config, mesh=None), info, 0)
+    default = _mesh(dataclasses.replace(config, mesh=None), info, 0, MAX_DEVICES)
     left_out = {name for name, field in flags(config).items() if field.metadata["place"]}
+    left_out |= set() if config.model is None else {"workload"}
     left_out |= {"mesh"} if config.mesh == str(default) else {"devices"}
     left_out |= {"devices"} if config.devices == 1 else set()
-    named = [word for name in _NAMED for word in (spell_flag(name), getattr(config, name))]
+    named = [word for name in _NAMED if name not in left_out for word in (spell_flag(name), getattr(config, name))]
     options = read_options(config.framework, info, config.options)
     return [*named, *spell_flags(config, {*left_out, *_NAMED}), *spell_flags(options), *spell_flags(config.techniques)]
 
@@ -94,12 +123,23 @@ _NAMED = ("framework", "strategy", "workload")
 """Repeated even where they are the defaults."""
 
 
+def _check_framework(config: RunConfig, workload: Workload) -> None:
+    """Refuses a user's model in a framework for which their file has no builder."""
+    if isinstance(workload.model, OwnSpec) and config.framework not in workload.model.described.frameworks:
+        if config.framework == "numpy":
+            raise ConfigError(f"the oracle has no model of {config.model}; its reference is its own run on one device.")
+        raise ConfigError(
+            f"{config.model} has no model for {config.framework}; add `{config.framework}=` to its samestep.Model, or choose "
+            f"a strategy of {' or '.join(workload.model.described.frameworks)}."
+        )
+
+
 def _optimizer(config: RunConfig, workload: Workload) -> OptimizerSpec:
     name = config.optimizer or next(iter(workload.learning_rates))
     return OptimizerSpec(name, config.learning_rate or workload.learning_rates[name])
 
 
-def _mesh(config: RunConfig, info: StrategyInfo, compiled_cores: int) -> Mesh:
+def _mesh(config: RunConfig, info: StrategyInfo, compiled_cores: int, most: int) -> Mesh:
     name = f"{config.framework}:{info.name}"
     if config.mesh is None:
         mesh = Mesh((((*info.axes, "data")[0], config.devices or compiled_cores or 1),))
@@ -112,8 +152,8 @@ def _mesh(config: RunConfig, info: StrategyInfo, compiled_cores: int) -> Mesh:
         for axis, _ in mesh.axes:
             if info.axes and axis not in info.axes:
                 raise unknown("mesh axis", axis, info.axes, f"{name} does not split along it.")
-    if mesh.size > MAX_DEVICES:
-        raise ConfigError(f"--mesh {mesh} has {mesh.size} devices; give at most {MAX_DEVICES}.")
+    if mesh.size > most:
+        raise ConfigError(f"--mesh {mesh} has {mesh.size} devices; give at most {most}.")
     if not info.axes and mesh.size > 1:
         others = ", ".join(row.name for row in framework_info(config.framework).rows if row.axes)
         raise ConfigError(f"{name} runs on one device, not on {mesh.size}; for more choose from: {others}.")
@@ -128,6 +168,9 @@ def _check_batch(run: Run) -> None:
         sizes = f"{below} or {above}" if below else f"{above}"
         among = f"{run.mesh.size} devices" if parts == 1 else f"{run.mesh.size} devices x {parts} micro-batches"
         raise ConfigError(f"global batch {run.batch_size} does not divide among {among}; use --batch-size {sizes}.")
+
+
+def _check_examples(run: Run) -> None:
     if run.batch_size > (examples := run.workload.data.num_examples()):
         raise ConfigError(
             f"global batch {run.batch_size} is more than the {examples} examples there are; use --batch-size {examples} "

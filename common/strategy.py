@@ -6,7 +6,7 @@ from typing import Generic, Literal, TypeVar
 
 from samestep.common.ledger import Ledger
 from samestep.common.mesh import Mesh
-from samestep.common.request import DTYPES, Techniques
+from samestep.common.request import DTYPES, PRECISIONS, Techniques
 from samestep.common.workload.optimizers import OptimizerSpec
 from samestep.common.workload.workload import Workload
 
@@ -108,8 +108,11 @@ class Run(Generic[Options]):
         dtype: "float32" or "float64".
         seed: Of the initial weights and of the order of the examples.
         threads: Per device.
+        dropout: Whether the user's model has its dropout; None: as it was built.
+        batch_norm: "local" or "frozen", as in `RunConfig`.
         options: The strategy's own.
         techniques: How a step is taken, under any strategy.
+        precision: A key of PRECISIONS, in which parameters, activations and gradients are kept; None: in the dtype.
     """
 
     framework: str
@@ -122,8 +125,11 @@ class Run(Generic[Options]):
     dtype: str
     seed: int
     threads: int
+    dropout: bool | None
+    batch_norm: str
     options: Options
     techniques: Techniques
+    precision: str | None = None
 
     @property
     def name(self) -> str:
@@ -138,7 +144,17 @@ class Run(Generic[Options]):
     @property
     def item_bytes(self) -> int:
         """The bytes of one number of parameters, activations and gradients."""
-        return DTYPES[self.dtype]
+        return DTYPES[self.dtype] if self.precision is None else PRECISIONS[self.precision]
+
+    @property
+    def optimizer_item_bytes(self) -> int:
+        """The bytes of optimizer state for one number of parameters: the slots, and in mixed precision the master weights.
+
+        References:
+            Micikevicius et al., arXiv 1710.03740, section 3.1 (master weights); Rajbhandari et al., arXiv 1910.02054,
+            section 3.1 (K = 12 bytes for Adam).
+        """
+        return (len(self.optimizer.slots) + (self.precision is not None)) * DTYPES[self.dtype]
 
     @property
     def accumulation_steps(self) -> int:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Unpack
 
-from samestep.common.errors import unknown
+from samestep.common.errors import ConfigError, unknown
+from samestep.common.evidence.confounds import check_allowed
 from samestep.common.flags import Scalar
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
@@ -15,10 +16,11 @@ from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.verdict import raise_if_missed
 from samestep.common.runtime.records import RunResult, load_result
-from samestep.experiments import rows
+from samestep.experiments import comparing, comparison_file, stored
 from samestep.experiments.arguments import complete_cell, read_request, split_cells
-from samestep.experiments.compare import every_cell, shared_request
+from samestep.experiments.asked import describe, merge
 from samestep.experiments.comparison import Comparison
+from samestep.experiments.earlier import load_earlier
 from samestep.experiments.progress import show_progress
 from samestep.settings import CompareSettings, RunSettings
 
@@ -42,13 +44,13 @@ def run(cell: str, *, progress: bool = False, **settings: Unpack[RunSettings]) -
         Diverged: The loss is not finite.
     """
     given = _known(settings, RunSettings.__annotations__)
-    config = read_request(complete_cell(cell, RunConfig.framework), given)
-    checked, launch = parse(config), launch_of(config)
-    if note := check_launch(checked, launch):
-        warnings.warn(note, stacklevel=2)
-    shown = show_progress(checked, checked.name) if progress else contextlib.nullcontext()
-    with Launcher() as launcher, shown as watcher:
-        result = launcher.run(checked, launch, watcher)
+    with Launcher() as launcher:
+        config = launcher.describe(read_request(complete_cell(cell, RunConfig.framework), given))
+        checked, launch = parse(config), launch_of(config)
+        if note := check_launch(checked, launch):
+            warnings.warn(note, stacklevel=2)
+        with show_progress(checked, checked.name) if progress else contextlib.nullcontext() as watcher:
+            result = launcher.run(checked, launch, watcher)
     raise_if_missed(result)
     return result
 
@@ -57,16 +59,30 @@ def compare(
     cells: Sequence[str] | None = None,
     *,
     require: Sequence[str] = (),
+    reference: str | None = None,
+    repeats: int | None = None,
+    vary: Mapping[str, Sequence[Scalar]] | None = None,
+    file: str | os.PathLike[str] | None = None,
+    resume: str | os.PathLike[str] | None = None,
+    against: str | os.PathLike[str] | None = None,
+    allow: Sequence[str] = (),
     progress: bool = False,
     **settings: Unpack[CompareSettings],
 ) -> Comparison:
-    """Trains one workload under many strategies, one after the other, the oracle first.
+    """Trains one workload under many strategies, in rounds, one run after the other, the oracle first.
 
     A row that fails, misses parity or is unavailable does not end the comparison: `Comparison.require` raises for it.
 
     Args:
         cells: As in `["torch:ddp", "tf:mirrored"]`; every strategy, unless given.
         require: Cells that must be judged; those that are not among `cells` are added.
+        reference: The row that the others are compared with; the first that trains, after the oracle, unless given.
+        repeats: The rounds: how often each row but the oracle's is measured; once, unless given.
+        vary: Name -> values: each row is run with each value of what it has, as in `{"devices": [1, 2, 4]}`.
+        file: A file that gives all of this, as `compare.toml` does; what is given here as well counts more.
+        against: An earlier comparison, a run or a directory of runs: every row is held against the same row there.
+        allow: The confounds in spite of which rows are ranked by their speed.
+        resume: The directory of a comparison to go on with; what is given here as well must be what it was asked for.
         progress: Whether to show on stderr that it moves.
         **settings: The flags of `samestep compare`, by their names in Python: `batch_size=48`.
 
@@ -75,25 +91,36 @@ def compare(
         Unavailable: The package with the data is not installed.
         KeyboardInterrupt: Ctrl-C ended it; the runs that were done are in their directories.
     """
-    base = shared_request(_known(settings, CompareSettings.__annotations__))
-    named = every_cell(None) if cells is None else _cells("cells", cells)
-    required = _cells("require", require) if require else []
-    comparison = rows.compare(named, base, cells is not None, required, quiet=not progress)
+    given: dict[str, object] = dict(_known(settings, CompareSettings.__annotations__))
+    out = given.pop("out", None)
+    given |= {} if cells is None else {"strategies": _cells("cells", cells)}
+    given |= {"require": _cells("require", require)} if require else {}
+    allowed = check_allowed([allow] if isinstance(allow, str) else allow)
+    earlier = None if against is None else load_earlier(Path(against))
+    given |= {"reference": reference, "repeats": repeats, "vary": vary or {}}
+    if resume is not None:
+        if file is not None or out is not None:
+            raise ConfigError(f"resume={str(resume)!r} goes on with what is there; leave out file and out.")
+        comparison = comparing.resume(Path(resume), given, quiet=not progress)
+    else:
+        read = {} if file is None else comparison_file.read_file(Path(file))
+        comparison = comparing.compare(describe(merge(read, given)), out, quiet=not progress)
     if comparison.interrupt:
         raise comparison.interrupt
-    return comparison
+    return comparison.judge(allowed, earlier)
 
 
-def load(path: str | os.PathLike[str]) -> RunResult:
-    """Reads the result of a finished run.
+def load(path: str | os.PathLike[str]) -> RunResult | Comparison:
+    """Reads the result of a finished run, or a comparison as far as it got.
 
     Args:
-        path: The run directory; one of an older version is read as well.
+        path: The directory of the run or of the comparison; one of an older version is read as well.
 
     Raises:
-        ConfigError: There is none, or it is damaged.
+        ConfigError: It holds neither, or is damaged.
     """
-    return load_result(Path(path))
+    directory = Path(path)
+    return stored.load(directory) if (directory / comparison_file.NAME).exists() else load_result(directory)
 
 
 def _cells(name: str, cells: Sequence[str]) -> list[str]:

@@ -8,16 +8,20 @@ import dataclasses
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import NoReturn
 
 from samestep.common.catalog import catalogue, foreign_option, frameworks_with, read_options, strategy_info
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import Scalar, flags, read_fields, spell_flag, split_spelling
 from samestep.common.request import RunConfig, Techniques
-from samestep.common.strategy import StrategyInfo
 from samestep.experiments.ending import report_errors
 from samestep.experiments.formats import FORMATS
+
+CELL_FIELDS = tuple(name for name, field in flags(RunConfig).items() if field.metadata["in_cell"])
+"""The fields of a request that a cell may set."""
+Group = tuple[str, type, Sequence[str]]
+"""Flags of a command: their title in its help, the dataclass whose fields they are, and the fields that are no flags of it."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -65,27 +69,63 @@ def parse_run(arguments: Sequence[str], program: str) -> RunConfig:
     Raises:
         ConfigError: A flag is unknown, belongs to another strategy, or has a value it cannot have.
     """
-    cell = _named_cell(arguments, program)
-    framework, _, strategy = split_spelling(cell)[0].partition(":")
-    info = strategy_info(framework, strategy)
-    parser = Parser(prog=program, allow_abbrev=False, description=_description(info, framework))
-    told = "what to run, in place of --framework and --strategy: torch:ddp or torch:ddp+clip_norm=1"
+    groups = [("run", RunConfig, ()), ("techniques", Techniques, ())]
+    cell = named_cell(arguments, program, groups) or f"{RunConfig.framework}:{RunConfig.strategy}"
+    about = "Train a workload under one strategy and compare its steps with the oracle's."
+    return read_request(cell, parse_beside(cell, arguments, Parser(prog=program, description=about), groups))
+
+
+def parse_beside(
+    cell: str | None, arguments: Sequence[str], parser: Parser, groups: Sequence[Group]
+) -> dict[str, Scalar]:
+    """Reads what a command is given beside the cell that it names.
+
+    Args:
+        cell: The cell with its framework, whose strategy has options; None has none.
+        arguments: Without the program.
+        parser: Has the program and what it does.
+        groups: The flags under any strategy.
+
+    Raises:
+        ConfigError: A flag is unknown, or belongs to another strategy.
+    """
+    verb = parser.prog.rpartition(" ")[2]
+    told = f"what to {verb}, in place of --framework and --strategy: torch:ddp or torch:ddp+clip_norm=1"
+    parser.allow_abbrev = False
     parser.add_argument("cell", nargs="?", metavar="CELL", help=told)
-    add_flags(parser, "run", RunConfig)
-    add_flags(parser, "techniques", Techniques)
-    if flags(info.options):
-        add_flags(parser, f"{framework}:{info.name}", info.options)
+    for title, owner, leave_out in groups:
+        add_flags(parser, title, owner, leave_out)
+    framework, _, strategy = split_spelling(cell or "")[0].partition(":")
+    info = strategy_info(framework, strategy) if cell else None
+    if info is not None:
+        parser.description = textwrap.fill(f"{parser.description} {framework}:{info.name}: {info.summary}")
+        if flags(info.options):
+            add_flags(parser, f"{framework}:{info.name}", info.options)
     values, foreign = parser.parse_known_intermixed_args(arguments)
-    if foreign:
-        raise foreign_option(framework, info, foreign[0][2:].partition("=")[0].replace("-", "_"))
-    given = {name: value for name, value in vars(values).items() if name not in ("cell", "framework", "strategy")}
-    return read_request(cell, given)
+    for word in foreign[:1]:
+        name = word[2:].partition("=")[0].replace("-", "_")
+        if info is None or any(name in leave_out for _, _, leave_out in groups):
+            raise ConfigError(f"{spell_flag(name)} is no flag of {parser.prog}{'' if info else ' without a strategy'}.")
+        raise foreign_option(framework, info, name)
+    return {name: value for name, value in vars(values).items() if name not in ("cell", "framework", "strategy")}
 
 
-def _named_cell(arguments: Sequence[str], program: str) -> str:
-    """Finds the cell of a run among its arguments; its flags are only known once its strategy is."""
+def named_cell(arguments: Sequence[str], program: str, groups: Sequence[Group]) -> str | None:
+    """Finds the cell that a command's arguments name; its flags are only known once its strategy is.
+
+    Args:
+        arguments: Without the program.
+        program: Its name, for messages.
+        groups: The command's flags under any strategy.
+
+    Returns:
+        The cell with its framework, or None if none is named.
+
+    Raises:
+        ConfigError: A flag is unknown, or two cells are named.
+    """
     first = Parser(prog=program, add_help=False, allow_abbrev=False, conflict_handler="resolve")
-    owners = [RunConfig, Techniques, *dict.fromkeys(row.options for _, row in catalogue())]
+    owners = [*(owner for _, owner, _ in groups), *dict.fromkeys(row.options for _, row in catalogue())]
     for owner in owners:
         add_flags(first, "", owner)
     chosen, rest = first.parse_known_args(arguments)
@@ -99,7 +139,10 @@ def _named_cell(arguments: Sequence[str], program: str) -> str:
     named += [chosen.strategy] if "strategy" in chosen else []
     if len(named) > 1:
         raise ConfigError(f"'{named[0]}' and '{named[1]}' both name what to run; give one of them.")
-    text, framework = (named or [RunConfig.strategy])[0], getattr(chosen, "framework", None)
+    framework = getattr(chosen, "framework", None)
+    if not named and framework is None:
+        return None
+    text = (named or [RunConfig.strategy])[0]
     prefix, colon, _ = text.partition("+")[0].partition(":")
     if framework is None:
         return complete_cell(text, RunConfig.framework)
@@ -166,36 +209,47 @@ def read_request(cell: str, given: Mapping[str, Scalar]) -> RunConfig:
 
 
 def apply_cell(text: str, base: RunConfig, beside: Mapping[str, Scalar] | None = None) -> RunConfig:
-    """Reads `framework:strategy+option=value+technique=value+mesh=axis=size,axis=size`.
+    """Reads `framework:strategy+option=value+technique=value+devices=4+width=64+mesh=axis=size,axis=size`.
+
+    What may be set in a cell: options of its strategy, techniques, the mesh, those fields of a request in which rows of a
+    comparison may differ, and the sizes of the workload.
 
     Args:
         text: The cell; the framework may be left out where only one has the strategy.
-        base: The rest of the request; techniques and the mesh that the cell does not name are the base's.
+        base: The rest of the request; what the cell does not name is the base's.
         beside: Options of the strategy that were given elsewhere.
 
     Raises:
-        ConfigError: It is not spelled so, or there is no such framework, strategy, option or technique.
+        ConfigError: It is not spelled so, or there is no such framework, strategy, or name to be set.
     """
     name, given = split_spelling(complete_cell(text))
     framework, _, strategy = name.partition(":")
     info = strategy_info(framework, strategy)
+    fields = {name: given.pop(name) for name in CELL_FIELDS if name in given}
+    techniques: dict[str, Scalar] = {name: given.pop(name) for name in flags(Techniques) if name in given}
     mesh = given.pop("mesh", base.mesh)
-    named: dict[str, Scalar] = {name: value for name, value in given.items() if name in flags(Techniques)}
-    others: dict[str, Scalar] = {name: value for name, value in given.items() if name not in named}
+    sizes = _take_sizes(given, flags(info.options), base)
     return dataclasses.replace(
         base,
         framework=framework,
         strategy=info.name,
         mesh=mesh,
-        options=dataclasses.asdict(read_options(framework, info, {**others, **(beside or {})})),
-        techniques=read_fields(Techniques, dataclasses.asdict(base.techniques) | named),
+        **{name: getattr(read_fields(RunConfig, {**fields}), name) for name in fields},
+        **sizes,
+        options=dataclasses.asdict(read_options(framework, info, {**given, **(beside or {})})),
+        techniques=read_fields(Techniques, dataclasses.asdict(base.techniques) | techniques),
     )
 
 
-def _description(info: StrategyInfo, framework: str) -> str:
-    return textwrap.fill(
-        f"Train a workload under one strategy and compare its steps with the oracle's. {framework}:{info.name}: {info.summary}"
-    )
+def _take_sizes(given: dict[str, str], options: Container[str], base: RunConfig) -> dict[str, str]:
+    """Takes the sizes of the workload out of what a cell sets; returns the workload that has them, if there are any."""
+    if all(name in options for name in given):
+        return {}
+    from samestep.common.workload.table import resize, size_names  # here: --help imports no NumPy
+
+    known = size_names(base.workload, base.data)
+    sizes = {name: given.pop(name) for name in list(given) if name in known and name not in options}
+    return {"workload": resize(base.workload, sizes)} if sizes else {}
 
 
 def run_command(command: Callable[[Sequence[str]], int], arguments: Sequence[str] | None = None) -> NoReturn:

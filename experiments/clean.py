@@ -1,6 +1,5 @@
 """Shows what samestep keeps on this disk, and removes what the flags name: `samestep clean --oracle --runs`."""
 
-import contextlib
 import dataclasses
 import datetime
 import json
@@ -15,8 +14,6 @@ from samestep.experiments.text import github, size
 KINDS = {"oracle": "curves of the oracle", "data": "decoded data sets", "runs": "run directories"}
 """What is kept, by the name of the flag that frees it."""
 RUNS = Path("runs")
-WRITTEN = ("config.json", "result.json", "error.json", "metrics.jsonl", "process-*.json", "state.npz", "*.log", "*.tmp")
-"""What samestep writes into a run directory; nothing else is removed from one."""
 QUIET_SECONDS = 24 * 3600.0
 """A run without a result may still be going on, here or on another machine, until nothing in it changes for so long."""
 
@@ -132,12 +129,11 @@ def _read_config(run: Path) -> dict[str, object]:
 
 
 def _free_runs(folder: Path) -> list[Entry]:
+    from samestep.common.runtime.directory import discard_run  # here: --help imports no NumPy
+
     removed = [run for run in find_runs(folder) if not why_kept(run.path)]
     for run in removed:
-        for file in (file for pattern in WRITTEN for file in run.path.glob(pattern)):
-            file.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # what someone else put there stays
-            run.path.rmdir()
+        discard_run(run.path)
     return removed
 
 

@@ -4,13 +4,31 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from samestep.common.catalog import strategy_info
+from samestep.common.evidence.comparison import LEAST_ROUNDS
 from samestep.common.flags import flags
 from samestep.common.request import Techniques
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.text import Column, common_unit, in_unit, short, spell
+from samestep.experiments.speeds import Rounds, Speed, speed_of
+from samestep.experiments.text import Column, common_unit, count, in_unit, short, spell
 
-Row = RunResult | tuple[str, str]
-"""A run; or the cell and the status of one that left no result."""
+
+@dataclasses.dataclass(frozen=True)
+class Timed:
+    """A row that has a result.
+
+    Attributes:
+        result: Of its first round.
+        speed: Over all its rounds.
+    """
+
+    result: RunResult
+    speed: Speed
+
+
+Row = Timed | tuple[str, str]
+"""One with a result; or the cell and the status of one that has none."""
+Name = Callable[[RunResult], str]
+"""How a row is called."""
 
 
 def cell(result: RunResult) -> str:
@@ -24,12 +42,31 @@ def cell(result: RunResult) -> str:
     return f"{result.framework}:{result.strategy}{''.join(given)}{emulated}"
 
 
+def named(results: Sequence[RunResult], names: Sequence[str]) -> Name:
+    """How the rows of a table are called: by names that were given, else as their results are.
+
+    Args:
+        results: The rows.
+        names: One for each, or none.
+    """
+    given = {id(result): name for result, name in zip(results, names, strict=False)}
+
+    def name(result: RunResult) -> str:
+        return given[id(result)] + (" (emulated)" if result.emulation else "") if given else cell(result)
+
+    return name
+
+
 def devices(result: RunResult) -> str:
     """How many, and on how many cores if they are of a CPU and have to share: their speed then says nothing."""
-    count, cores = result.config.devices or 1, result.cores
+    number = str(result.config.devices or 1)
+    return f"{number} on {count(result.cores, 'core')}" if share_cores(result) else number
+
+
+def share_cores(result: RunResult) -> bool:
+    """Whether its devices are of a CPU that has fewer cores than they have threads."""
     on_cpu = all("cpu" in row.device.lower() for row in result.processes)
-    shared = on_cpu and not result.compiled and cores < count * result.config.threads
-    return f"{count} on {cores} core{'s' if cores > 1 else ''}" if shared else str(count)
+    return on_cpu and not result.compiled and result.cores < (result.config.devices or 1) * result.config.threads
 
 
 def same_step(result: RunResult) -> str:
@@ -41,20 +78,37 @@ def same_step(result: RunResult) -> str:
     return f"yes{partly}" if result.parity.passed else "NO"
 
 
-def rate(result: RunResult) -> str:
-    """Examples per second: the median of the windows, and their spread."""
-    return f"{_median(result)} {_spread(result)}".strip()
+def rate(rounds: Rounds) -> str:
+    """Examples per second: the median and its prediction interval; of a single round, the spread of its windows."""
+    row = Timed(rounds[0], speed_of(rounds))
+    return f"{_median(row)} {_interval(row) or _spread(row)}".strip()
 
 
-def _median(result: RunResult) -> str:
-    return "" if result.examples_per_second is None else short(result.examples_per_second.median)
+def _median(row: Timed) -> str:
+    return short(row.speed.prediction.median) if row.speed.prediction else ""
 
 
-def _spread(result: RunResult) -> str:
-    rate = result.examples_per_second
-    if rate is None or rate.slowest_window is None or rate.fastest_window is None:
+def _interval(row: Timed) -> str:
+    """The prediction interval, where there are rounds."""
+    predicted = row.speed.prediction
+    if predicted is None or predicted.low is None or predicted.high is None:
+        return ""
+    low, high = short(predicted.low), short(predicted.high)
+    return f"[{low.removesuffix('k') if high.endswith('k') else low}..{high}]"
+
+
+def _spread(row: Timed) -> str:
+    """The slowest and the fastest window, where there is one round."""
+    rate = row.result.examples_per_second
+    if _interval(row) or rate is None or rate.slowest_window is None or rate.fastest_window is None:
         return ""
     return "[1 window]" if rate.windows == 1 else f"[{short(rate.slowest_window)}..{short(rate.fastest_window)}]"
+
+
+def _percentiles(row: Timed) -> str:
+    """p50, p95 and p99 of the step in milliseconds; "-" stands for one that needs more steps."""
+    found = row.speed.step_seconds.values()
+    return " ".join("-" if each is None else short(1000 * each) for each in found) if any(found) else ""
 
 
 def _state(result: RunResult) -> float:
@@ -63,6 +117,14 @@ def _state(result: RunResult) -> float:
 
 def _predicted_state(result: RunResult) -> float:
     return max(row.state_bytes for row in result.predicted.footprints)
+
+
+def _activations(result: RunResult) -> float:
+    return max(row.activations_bytes or 0 for row in result.processes)
+
+
+def _predicted_activations(result: RunResult) -> float:
+    return max(row.activations_bytes or 0 for row in result.predicted.footprints)
 
 
 def _sent(result: RunResult) -> float:
@@ -79,50 +141,82 @@ def often_the_same(results: Sequence[RunResult]) -> tuple[Column[RunResult], ...
     return (
         Column("devices", devices),
         Column("dtype", lambda result: result.dtype),
-        Column("metric", lambda result: spell(result.metric_value, ".4g"), metric, gives_way=4),
+        Column("metric", lambda result: spell(result.metric_value, ".4g"), metric, gives_way=6),
     )
 
 
 def columns(
-    varying: Sequence[Column[RunResult]], results: Sequence[RunResult], startup: str
+    varying: Sequence[Column[RunResult]], rows: Sequence[Timed], startup: str, name: Name = cell
 ) -> tuple[Column[Row], ...]:
     """The columns of a table, bytes in one unit for all rows.
 
     Args:
         varying: Those of `often_the_same` that are columns here.
-        results: The rows.
+        rows: The rows that have a result.
         startup: What is part of the start-up.
+        name: How a row is called.
     """
+    results = [row.result for row in rows]
+    reference = next((name(row.result) for row in rows if row.speed.is_reference), "")
     return (
-        Column("strategy", lambda row: row[0] if isinstance(row, tuple) else cell(row)),
+        Column("strategy", lambda row: row[0] if isinstance(row, tuple) else name(row.result)),
         *(dataclasses.replace(column, value=_of_a_run(column.value)) for column in varying),
         Column(
             "same step",
-            lambda row: row[1] if isinstance(row, tuple) else same_step(row),
-            "whether the loss is the oracle's at every step that was judged",
+            lambda row: row[1] if isinstance(row, tuple) else same_step(row.result),
+            "whether the loss is the reference's at every step that was judged",
         ),
-        Column("examples/s", _of_a_step(_median), "the median of the run's timed windows"),
-        Column(
-            "[spread]",
-            _of_a_step(_spread),
-            "[the slowest..the fastest]; another run may lie outside",
-            gives_way=2,
-            is_detail=True,
-        ),
+        *_speed(rows, reference),
+        *([_step_times()] if any(map(_percentiles, rows)) else []),
         *_bytes(
             "state",
             (_state, _predicted_state),
             "parameters, gradients and optimizer state, on the device that holds most",
             results,
+            gives_way=2 if reference else 0,
         ),
-        *_bytes("sent", (_sent, _predicted_sent), "what all processes put on the wire in a step", results, gives_way=1),
+        *_bytes("sent", (_sent, _predicted_sent), "what all processes put on the wire in a step", results, gives_way=3),
+        *_bytes(
+            "activations",
+            (_activations, _predicted_activations),
+            "kept at once between forward and backward, on the device that keeps most",
+            results,
+            gives_way=6,
+        )
+        * any(row.activations_bytes is not None for result in results for row in result.processes),
         Column(
             "start-up s",
-            _of_a_step(lambda result: f"{result.startup_seconds:.2f}"),
+            _of_a_step(lambda row: f"{row.result.startup_seconds:.2f}"),
             f"from the start of the run to that of its first step, {startup}",
-            gives_way=5,
+            gives_way=7,
         ),
     )
+
+
+def _speed(rows: Sequence[Timed], reference: str) -> list[Column[Row]]:
+    """The speed, how far it may be from the next one, and how it compares with the reference row's."""
+    median = Column("examples/s", _of_a_step(_median), "the median of the run's timed windows")
+    spread = "[the slowest..the fastest]; another run may lie outside"
+    if not any(map(_interval, rows)):
+        return [median, Column("[spread]", _of_a_step(_spread), spread, gives_way=4, is_detail=True)]
+    rounds = dataclasses.replace(median, meaning="the median over the rounds")
+    predicted = "[where that of a later comparison of as many rounds lies, in 95 of 100 cases]"
+    interval = Column("[95 %]", _of_a_step(_interval), predicted, gives_way=1, is_detail=True)
+    return [rounds, interval, *([_verdict(rows, reference)] if reference else [])]
+
+
+def _verdict(rows: Sequence[Timed], reference: str) -> Column[Row]:
+    meaning = f"examples/s against {reference}'s in the same round; "
+    is_judged = any(row.speed.against and row.speed.against.verdict for row in rows)
+    meaning += "tested at 5 %, with Holm's correction" if is_judged else f"verdicts take {LEAST_ROUNDS} rounds"
+    if any(row.speed.confounds for row in rows):
+        meaning += "; in parentheses, why a row is not ranked"
+    return Column("verdict" if is_judged else "ratio", _of_a_step(lambda row: row.speed.verdict), meaning)
+
+
+def _step_times() -> Column[Row]:
+    meaning = "what 50, 95 and 99 of 100 steps did not exceed; - stands for one that takes more steps"
+    return Column("step ms p50 p95 p99", _of_a_step(_percentiles), meaning, gives_way=8)
 
 
 def _bytes(
@@ -136,20 +230,25 @@ def _bytes(
     unit = common_unit(measure(result) for result in results if not result.compiled for measure in measures)
     measured, predicted = measures
 
-    def write(result: RunResult) -> str:
-        least = "at least " if result.uncounted and name == "sent" else ""
-        return least + in_unit(measured(result), unit)
+    def write(row: Timed) -> str:
+        least = "at least " if row.result.uncounted and name == "sent" else ""
+        return least + in_unit(measured(row.result), unit)
 
     return (
         Column(f"{name} {unit}", _of_a_step(write), meaning, gives_way),
-        Column("(predicted)", _of_a_step(lambda r: f"({in_unit(predicted(r), unit)})"), gives_way=3, is_detail=True),
+        Column(
+            "(predicted)",
+            _of_a_step(lambda row: f"({in_unit(predicted(row.result), unit)})"),
+            gives_way=max(5, gives_way),
+            is_detail=True,
+        ),
     )
 
 
 def _of_a_run(value: Callable[[RunResult], str]) -> Callable[[Row], str]:
-    return lambda row: "" if isinstance(row, tuple) else value(row)
+    return lambda row: "" if isinstance(row, tuple) else value(row.result)
 
 
-def _of_a_step(value: Callable[[RunResult], str]) -> Callable[[Row], str]:
+def _of_a_step(value: Callable[[Timed], str]) -> Callable[[Row], str]:
     """Nothing for a run that only compiled a step."""
-    return lambda row: "" if isinstance(row, tuple) or row.compiled else value(row)
+    return lambda row: "" if isinstance(row, tuple) or row.result.compiled else value(row)

@@ -1,24 +1,29 @@
 """Trains one workload under many strategies and prints one table: `samestep compare`."""
 
 import argparse
-import dataclasses
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 
-from samestep.common.catalog import framework_info
-from samestep.common.errors import ConfigError, unknown
-from samestep.common.flags import Scalar, flags, read_fields
-from samestep.common.request import FRAMEWORKS, RunConfig, Techniques
-from samestep.experiments.arguments import Parser, add_flags, add_format, run_command, split_cells
+from samestep.common.errors import ConfigError
+from samestep.common.evidence.confounds import CONFOUNDS, check_allowed
+from samestep.common.flags import flags
+from samestep.common.request import RunConfig, Techniques
+from samestep.experiments.arguments import Parser, add_flags, add_format, run_command
+from samestep.experiments.asked import SHARED, ComparisonConfig, describe, merge
 from samestep.experiments.formats import check_format, write
 
-FRAMEWORKS_COMPARED = [framework for framework in FRAMEWORKS if framework != "numpy"]
-SHARED = [name for name, field in flags(RunConfig).items() if field.metadata["compared"]]
-"""The fields of a request that all rows of a comparison share."""
 _DESCRIPTION = """Train one workload under many strategies and print one table, with the oracle as its first row. Exit code, the
-first that applies: 130 after Ctrl-C; 143, 129 or 131 after SIGTERM, SIGHUP or SIGQUIT; 4 if a row is not the same step; 1 if a
-row failed; 3 if a row that you named is unavailable, if a required row was not judged, or if --parity was given and no row was
-judged; 0 otherwise. The rows that were done before an interrupt are printed."""
+first that applies: 130 after Ctrl-C; 143, 129 or 131 after SIGTERM, SIGHUP or SIGQUIT; 4 if a row is not the same step, or not
+that of --against; 1 if a row failed; 3 if a row that you named is unavailable, if a required row was not judged, if --parity was
+given and no row was judged, or if --against had nothing to compare; 0 otherwise. The rows that were done before an interrupt are
+printed, and --resume goes on from there."""
+_AGAINST = """hold every row against the same row of an earlier comparison, of a run, or of a directory of runs: the losses of
+every step, the bytes, and with enough rounds the speed; the exit code is 4 if a step is not as it was"""
+_ALLOW = f"""rank rows by their speed in spite of these confounds; may be given several times: {", ".join(CONFOUNDS)}"""
+_VARY = """run each row once with each value of an option, a technique, a size of the workload, or one of devices, batch_size,
+optimizer, learning_rate, dtype, seed and threads, as in microbatches=2,4 or width=64,128; a row that has no such thing, or whose
+cell sets it, stays one row; may be given several times; --devices 1,2,4 is short for --vary devices=1,2,4"""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -28,72 +33,75 @@ def main(arguments: Sequence[str]) -> int:
         SamestepError: The request is wrong, and nothing was started; or a row failed, missed or lacked what it had to have.
         KeyboardInterrupt: Ctrl-C ended it; the rows that there are have been printed.
     """
-    parser = Parser(prog="samestep compare", allow_abbrev=False, description=_DESCRIPTION)
-    parser.add_argument(
-        "--framework", help=f"compare only the strategies of this framework: {' or '.join(FRAMEWORKS_COMPARED)}"
-    )
-    parser.add_argument(
-        "--strategies",
-        help="compare only these cells, strategies with their options: torch:ddp,tf:mirrored or "
-        "torch:pp+microbatches=8+clip_norm=1; a mesh in a cell replaces --devices: torch:hybrid+mesh=pipe=2,tensor=2",
-    )
-    parser.add_argument(
-        "--require",
-        help="cells that must be judged, at every step, as in torch:ddp,tf:mirrored; those that --strategies lacks are added",
-    )
-    parser.add_argument(
-        "--wide", action="store_true", help="show every column, one line per row, even if wider than the screen"
-    )
-    add_format(parser)
-    add_flags(parser, "runs", RunConfig, [name for name in flags(RunConfig) if name not in SHARED])
-    add_flags(parser, "techniques", Techniques)
-    parser.add_argument("--mesh", help=argparse.SUPPRESS)
-    given = vars(parser.parse_args(arguments))
-    named, framework, required = (given.pop(name) for name in ("strategies", "framework", "require"))
-    form, wide = given.pop("format"), given.pop("wide")
+    given = vars(_parser().parse_args(arguments))
+    form, wide, file, directory = (given.pop(name) for name in ("format", "wide", "file", "resume"))
+    allow, against = given.pop("allow"), given.pop("against")
     check_format(form)
+    allowed = check_allowed(name.strip() for text in allow for name in text.split(","))
     if given.pop("mesh") is not None:
         raise ConfigError("--mesh is of one row; write it into its cell, as in torch:hybrid+mesh=pipe=2,tensor=2.")
-    if framework not in (None, *FRAMEWORKS_COMPARED):
-        raise unknown("framework", framework, FRAMEWORKS_COMPARED)
-    if None not in (framework, named):
-        raise ConfigError("--framework and --strategies both choose the rows; give one of them.")
-    cells = every_cell(framework) if named is None else split_cells("--strategies", named)
-    needed = [] if required is None else split_cells("--require", required)
-    base = shared_request(given)
-    from samestep.experiments.rows import compare  # here: --help imports no NumPy
+    given["vary"] = _axes(given.pop("vary"))
+    out = given.pop("out", None)
+    from samestep.experiments import comparing  # here, like the next one: --help imports no NumPy
+    from samestep.experiments.comparison_file import read_file
+    from samestep.experiments.earlier import load_earlier
 
-    comparison = compare(cells, base, named is not None, needed)
-    print(write(comparison.document(_again(arguments), wide), form), flush=True)
+    earlier = None if against is None else load_earlier(Path(against))
+    if directory is None:
+        asked = describe(merge(read_file(Path(file)), given) if file else given)
+        comparison = comparing.compare(asked, out)
+    else:
+        for flag, value in (("--out", out), ("--file", file)):
+            if value is not None:
+                raise ConfigError(f"--resume {directory} goes on with what is there; leave out {flag}.")
+        comparison = comparing.resume(Path(directory), given)
+    comparison = comparison.judge(allowed, earlier)
+    print(write(comparison.document(_again(arguments, directory), wide), form), flush=True)
     if comparison.interrupt:
         raise comparison.interrupt
     comparison.require()
     return 0
 
 
-def shared_request(given: Mapping[str, Scalar]) -> RunConfig:
-    """What all rows of a comparison have in common; two devices unless given: the least that has anything to exchange.
-
-    Args:
-        given: Fields of RunConfig and of Techniques.
-
-    Raises:
-        ConfigError: A value is wrong.
-    """
-    return dataclasses.replace(
-        read_fields(RunConfig, {"devices": 2, **given}), techniques=read_fields(Techniques, given)
+def _parser() -> Parser:
+    parser = Parser(prog="samestep compare", allow_abbrev=False, description=_DESCRIPTION)
+    parser.add_argument("--file", help="read the flags from this file; those that are given as well count more")
+    parser.add_argument(
+        "--resume",
+        metavar="DIRECTORY",
+        help="go on with the comparison in this directory: runs that have a result are not repeated; --repeats may be larger",
     )
+    parser.add_argument("--against", metavar="DIRECTORY", help=_AGAINST)
+    parser.add_argument("--allow", action="append", default=[], metavar="NAME,NAME", help=_ALLOW)
+    parser.add_argument(
+        "--wide", action="store_true", help="show every column, one line per row, even if wider than the screen"
+    )
+    add_format(parser)
+    add_flags(parser, "comparison", ComparisonConfig)
+    parser.add_argument("--vary", action="append", default=[], metavar="NAME=VALUE,VALUE", help=_VARY)
+    add_flags(parser, "runs", RunConfig, [name for name in flags(RunConfig) if name not in (*SHARED, "out")])
+    add_flags(parser, "techniques", Techniques)
+    parser.add_argument("--mesh", help=argparse.SUPPRESS)
+    return parser
 
 
-def every_cell(framework: str | None) -> list[str]:
-    """The cells of all strategies, or of those of one framework."""
-    frameworks = [framework] if framework else FRAMEWORKS_COMPARED
-    return [f"{name}:{row.name}" for name in frameworks for row in framework_info(name).rows]
+def _axes(texts: Sequence[str]) -> dict[str, str]:
+    """Name -> its values, of `NAME=VALUE,VALUE`."""
+    axes: dict[str, str] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        if not (name and equals):
+            raise ConfigError(f"--vary '{text}' is not NAME=VALUE,VALUE; write it as in --vary microbatches=2,4.")
+        if name in axes:
+            raise ConfigError(f"--vary gives '{name}' twice; list all its values at once.")
+        axes[name] = values
+    return axes
 
 
-def _again(arguments: Sequence[str]) -> str:
+def _again(arguments: Sequence[str], resumed: str | None) -> str:
     """The line that repeats the comparison, without the place it was written to."""
     kept = [a for i, a in enumerate(arguments) if a.partition("=")[0] != "--out" and [*arguments, ""][i - 1] != "--out"]
+    kept = kept if resumed is None else ["--file", str(Path(resumed) / "compare.toml")]
     return shlex.join(["python", "-m", "samestep", "compare", *kept])
 
 

@@ -1,7 +1,8 @@
 """What a comparison found: a row for each cell, what it prints, and how it ends."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
 
 from samestep.common.errors import (
     ConfigError,
@@ -13,59 +14,19 @@ from samestep.common.errors import (
 )
 from samestep.common.runtime.records import RunResult
 from samestep.experiments import tables
+from samestep.experiments.against import Against, Earlier, hold
+from samestep.experiments.against_report import write_report
 from samestep.experiments.compiled import compiled
 from samestep.experiments.figures import figures
-from samestep.experiments.formats import Case, Document, Outcome, write
+from samestep.experiments.formats import Case, Document, write
+from samestep.experiments.lint import explain_confounds, find_stops
+from samestep.experiments.plan import is_oracle
 from samestep.experiments.ranking import ranking
-
-SAME, MISSED, NOT_JUDGED, REFERENCE, COMPILED = "same step", "not the same step", "not judged", "reference", "compiled"
-"""The statuses of rows that have a result."""
-UNAVAILABLE, IMPOSSIBLE, FAILED, NOT_RUN = "unavailable", "not possible", "failed", "not run"
-"""The statuses of rows that have none."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """One cell of a comparison and what became of it.
-
-    Attributes:
-        cell: As in `torch:ddp+clip_norm=1`.
-        status: "same step", "not the same step", "not judged", "reference" (the oracle's own row) or "compiled"; without
-            a result "unavailable", "not possible", "failed" or "not run".
-        reason: Why it has no result, was not judged, or is not the same step; "" otherwise.
-        result: What the run left, if it trained.
-        seconds: What it took, its judgement included.
-    """
-
-    cell: str
-    status: str
-    reason: str = ""
-    result: RunResult | None = None
-    seconds: float = 0.0
-
-    @classmethod
-    def of(cls, cell: str, result: RunResult, seconds: float = 0.0) -> "Row":
-        """Makes the row of a run that has a result.
-
-        Args:
-            cell: What was run.
-            result: What it left.
-            seconds: What it took.
-        """
-        passed = result.parity.passed
-        unjudged = REFERENCE if result.framework == "numpy" else COMPILED if result.compiled else NOT_JUDGED
-        return cls(cell, {True: SAME, False: MISSED, None: unjudged}[passed], result.parity.reason, result, seconds)
-
-    def case(self) -> Case:
-        """The row as a test case: missed parity fails it, a run that failed is an error, what was not judged is skipped."""
-        outcomes: Mapping[str, Outcome] = {SAME: "passed", MISSED: "failure", FAILED: "error"}
-        outcome = outcomes.get(self.status, "skipped")
-        return Case(self.cell, outcome, "" if outcome == "passed" else f"{self.status}: {self.reason}", self.seconds)
-
-    @property
-    def is_judged(self) -> bool:
-        """Whether it was held against the oracle, with whatever outcome."""
-        return self.status in (SAME, MISSED)
+from samestep.experiments.row import FAILED, MISSED, NOT_RUN, UNAVAILABLE, Row, explain_rows, say_status
+from samestep.experiments.scaling import Scaling, find_scaling
+from samestep.experiments.scaling_report import write_scaling
+from samestep.experiments.speeds import Rounds, Speed, judge_rows, speed_figures, unseparated
+from samestep.experiments.text import fill, screen_width
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +39,11 @@ class Comparison:
         required: The cells that must be judged.
         parity: Whether parity was asked for, so that something must be judged.
         interrupt: What ended it before its last row: Ctrl-C, or another signal, which it names.
+        repeats: The rounds that were asked for.
+        reference: The row that the others are compared with; None if no row can be it.
+        directory: Where its runs are.
+        allowed: The confounds in spite of which rows are ranked.
+        against: What holding it against an earlier comparison found, if that was asked for.
     """
 
     rows: tuple[Row, ...]
@@ -85,6 +51,11 @@ class Comparison:
     required: tuple[str, ...] = ()
     parity: bool = False
     interrupt: KeyboardInterrupt | None = None
+    repeats: int = 1
+    reference: str | None = None
+    directory: Path | None = None
+    allowed: frozenset[str] = frozenset()
+    against: Against | None = None
 
     @property
     def results(self) -> list[RunResult]:
@@ -92,25 +63,66 @@ class Comparison:
         return [row.result for row in self.rows if row.result is not None]
 
     @property
+    def speeds(self) -> dict[str, Speed]:
+        """The speeds of the rows that have a result, judged against that of the reference row."""
+        return judge_rows(self.rounds, self.reference, find_stops(self.allowed))
+
+    @property
+    def scaling(self) -> tuple[Scaling, ...]:
+        """How the rows scale that have several numbers of devices."""
+        return find_scaling(self.rounds, self.allowed)
+
+    @property
+    def rounds(self) -> dict[str, Rounds]:
+        """The results of the rows that have any, one a round."""
+        return {row.cell: row.results for row in self.rows if row.results}
+
+    def judge(self, allowed: frozenset[str], earlier: Earlier | None = None) -> Self:
+        """Ranks its rows, and holds them against an earlier comparison.
+
+        Args:
+            allowed: The confounds in spite of which rows are ranked.
+            earlier: What to hold it against, if anything.
+        """
+        against = earlier and hold(self.rounds, earlier, allowed)
+        return dataclasses.replace(self, allowed=allowed, against=against)
+
+    @property
+    def _names(self) -> list[str]:
+        return [row.cell for row in self.rows if row.result is not None]
+
+    @property
     def failure(self) -> SamestepError | None:
         """The error that the comparison ends with: missed parity, then failed rows, then what was not there or not judged."""
         if missed := [row.cell for row in self.rows if row.status == MISSED]:
             return ParityFailed(f"{', '.join(missed)} did not take the same step.")
+        if self.against and self.against.changed:
+            return ParityFailed(self.against.changed)
         if failed := [row.cell for row in self.rows if row.status == FAILED]:
             return WorkerFailed(f"{', '.join(failed)} failed.")
-        if lacking := [self._lack(row) for row in self.rows if self._lack(row)]:
+        if lacking := [lack for lack in (*map(self._lack, self.rows), self.missing) if lack]:
             return Unavailable("; ".join(lacking))
         if self.parity and not any(row.is_judged for row in self.rows):
             return Unavailable("parity was asked for, but no row was judged.")
+        if self.against and self.against.lacking:
+            return Unavailable(self.against.lacking)
         return None
 
     def _lack(self, row: Row) -> str:
         """What a row that the user named or required lacks; "" if nothing."""
         if row.cell in self.required and not row.is_judged:
-            return _sentence([f"{row.cell}, which must be judged,"], row.status, row.reason)
+            return say_status([f"{row.cell}, which must be judged,"], row.status, row.reason)
         if row.cell in self.named and row.status == UNAVAILABLE:
-            return _sentence([row.cell], row.status, row.reason)
+            return say_status([row.cell], row.status, row.reason)
         return ""
+
+    @property
+    def missing(self) -> str:
+        """How many runs are still to be done, and how; "" if none is."""
+        open_rows = [row for row in self.rows if row.results or row.status == NOT_RUN if row.status != MISSED]
+        wanted = sum(1 if is_oracle(row.cell) else self.repeats for row in open_rows)
+        missing = wanted - sum(len(row.results) for row in open_rows)
+        return f"{missing} of {wanted} runs are missing; samestep compare --resume {self.directory}" if missing else ""
 
     @property
     def exit_code(self) -> int:
@@ -150,7 +162,7 @@ class Comparison:
             wide: Whether it shows every column, however wide the screen is.
         """
         failures = [(row.cell, row.status) for row in self.rows if row.result is None]
-        return tables.comparison(self.results, failures, wide=wide)
+        return tables.comparison(self.results, failures, None, wide, self._names, self.speeds)
 
     def to_json(self) -> str:
         """The comparison as `samestep compare --format json` prints it: every row with its whole result."""
@@ -163,13 +175,24 @@ class Comparison:
             command: The line that repeats it.
             wide: Whether the table for people shows every column.
         """
+        speeds = self.speeds
         cases = [row.case() for row in self.rows]
+        cases += self.against.cases() if self.against else []
         if self.interrupt or isinstance(self.failure, Unavailable):  # no row of it is wrong, and yet it does not pass
             cases.append(Case("the comparison", "error", self.exit_reason))
         return Document(
             name="samestep compare",
             text=lambda: self.report(command, wide),
-            record={"exit_code": self.exit_code, "exit_reason": self.exit_reason, "rows": self.rows},
+            record={
+                "exit_code": self.exit_code,
+                "exit_reason": self.exit_reason,
+                "repeats": self.repeats,
+                "reference": self.reference,
+                "allowed": sorted(self.allowed),
+                "against": self.against,
+                "scaling": self.scaling,
+                "rows": [_fields(row) | {"speed": speeds.get(row.cell)} for row in self.rows],
+            },
             rows=[
                 {
                     "cell": row.cell,
@@ -177,6 +200,7 @@ class Comparison:
                     "reason": row.reason,
                     "seconds": row.seconds,
                     **figures(row.result),
+                    **speed_figures(speeds.get(row.cell)),
                 }
                 for row in self.rows
             ],
@@ -191,28 +215,22 @@ class Comparison:
             wide: Whether its table shows every column.
         """
         parts = [
-            tables.caption(self.results) if self.results else "",
+            tables.caption(self.results, names=self._names) if self.results else "",
             self.table(wide),
+            unseparated(self.speeds, self.reference),
+            explain_confounds(self.rounds, self.reference, self.allowed),
             compiled(self.results),
-            self._notes(),
-            f"Again: {command}",
-            tables.verdict(self.results),
-            ranking(self.results),
+            explain_rows(self.rows),
+            self.missing.capitalize(),
+            "\n".join([f"Again: {command}", *([f"Runs: {self.directory}"] if self.directory else [])]),
+            fill(tables.verdict(self.results), screen_width()),
+            ranking(list(self.rounds.values()), find_stops(self.allowed)),
+            write_scaling(self.scaling),
+            write_report(self.against) if self.against else "",
         ]
         return "\n\n".join(filter(None, parts))
 
-    def _notes(self) -> str:
-        """Why rows have no result, were not judged or missed: a line for each reason, with all the rows that share it."""
-        sharing: dict[tuple[str, str], list[str]] = {}
-        for row in self.rows:
-            if row.reason and row.status not in (REFERENCE, COMPILED):
-                sharing.setdefault((row.status, row.reason), []).append(row.cell)
-        return "\n".join(_sentence(cells, status, reason) for (status, reason), cells in sharing.items())
 
-
-def _sentence(cells: Sequence[str], status: str, reason: str) -> str:
-    """What became of some rows, and why."""
-    was = "were" if len(cells) > 1 else "was"
-    verbs = {FAILED: "failed", MISSED: "did not take the same step", REFERENCE: "cannot be judged"}
-    verb = verbs.get(status, f"{was} {status}")
-    return f"{', '.join(cells)} {verb}: {reason}"
+def _fields(row: Row) -> dict[str, object]:
+    """A row as JSON has it."""
+    return {field.name: getattr(row, field.name) for field in dataclasses.fields(row)} | {"result": row.result}

@@ -6,15 +6,23 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from samestep.common.catalog import strategy_info
+from samestep.common.evidence.comparison import FASTER, LEAST_ROUNDS, SLOWER
 from samestep.common.runtime.records import RunResult
 from samestep.common.strategy import Textbook
 from samestep.experiments.columns import rate
+from samestep.experiments.speeds import Confounds, Rounds, compare_rounds, no_confounds, speed_of
 from samestep.experiments.text import fill, screen_width, size
 
 EQUAL = 0.05
 """Byte counts that differ by less count as equal."""
 UNCLEAR = "~"
 """Stands between two speeds that were not separated."""
+
+
+_SIGNS = {FASTER: ">", SLOWER: "<"}
+_TURNED = {">": "<", "<": ">", "=": "=", UNCLEAR: UNCLEAR}
+Signs = Callable[[Rounds, Rounds], str]
+"""How two rows compare: >, <, = or ~."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,16 +32,16 @@ class Quantity:
     Attributes:
         title: Its name.
         place: The field of `Textbook` that ranks it.
-        measure: What a run measured of it.
+        measure: What a row measured of it.
         write: That as text.
-        sign: How two runs compare: >, <, = or ~.
+        signs: Makes what compares two of the rows of a family, given what forbids to rank them by speed.
     """
 
     title: str
     place: str
-    measure: Callable[[RunResult], float]
-    write: Callable[[RunResult], str]
-    sign: Callable[[RunResult, RunResult], str]
+    measure: Callable[[Rounds], float]
+    write: Callable[[Rounds], str]
+    signs: Callable[[Sequence[Rounds], Confounds], Signs]
 
 
 def _sign(a: float, b: float, equal: float = 0.0) -> str:
@@ -42,13 +50,25 @@ def _sign(a: float, b: float, equal: float = 0.0) -> str:
     return ">" if a > b else "<"
 
 
-def _speed(result: RunResult) -> float:
-    return result.examples_per_second.median if result.examples_per_second else 0.0
+def _speed(rounds: Rounds) -> float:
+    predicted = speed_of(rounds).prediction
+    return predicted.median if predicted else 0.0
 
 
-def _sign_of_speeds(a: RunResult, b: RunResult) -> str:
+def _signs_of_speeds(members: Sequence[Rounds], confounds: Confounds) -> Signs:
+    """What compares the speeds of a family's rows: over their rounds, all pairs judged together, or by their windows."""
+    pairs = {(id(a), id(b)): (a, b) for a, b in itertools.combinations(members, 2) if not confounds(a, b)}
+    if min(map(len, members)) < 2:
+        signs = {key: _sign_by_windows(*pair) for key, pair in pairs.items()}
+    else:
+        signs = {key: _SIGNS.get(found.verdict, UNCLEAR) for key, found in compare_rounds(pairs).items()}
+    signs |= {(b, a): _TURNED[sign] for (a, b), sign in signs.items()}
+    return lambda a, b: signs.get((id(a), id(b)), UNCLEAR)
+
+
+def _sign_by_windows(a: Rounds, b: Rounds) -> str:
     """Speeds are separated if every window of one run was faster than any window of the other."""
-    (slowest, fastest), (other_slowest, other_fastest) = _spread(a), _spread(b)
+    (slowest, fastest), (other_slowest, other_fastest) = _spread(a[0]), _spread(b[0])
     overlap = slowest <= other_fastest and other_slowest <= fastest
     return UNCLEAR if overlap else _sign(_speed(a), _speed(b))
 
@@ -63,13 +83,15 @@ def _spread(result: RunResult) -> tuple[float, float]:
 
 def _counted(title: str, place: str, measure: Callable[[RunResult], float]) -> Quantity:
     """A quantity that is counted in bytes, alike in every run."""
-    return Quantity(
-        title, place, measure, lambda r: size(measure(r)), lambda a, b: _sign(measure(a), measure(b), EQUAL)
-    )
+
+    def sign(a: Rounds, b: Rounds) -> str:
+        return _sign(measure(a[0]), measure(b[0]), EQUAL)
+
+    return Quantity(title, place, lambda r: measure(r[0]), lambda r: size(measure(r[0])), lambda *_: sign)
 
 
 QUANTITIES: Mapping[str, Quantity] = {
-    "speed": Quantity("speed (examples/s)", "speed", _speed, rate, _sign_of_speeds),
+    "speed": Quantity("speed (examples/s)", "speed", _speed, rate, _signs_of_speeds),
     "memory": _counted(
         "memory (state of a device, between steps)", "memory", lambda r: max(x.state_bytes for x in r.processes)
     ),
@@ -85,51 +107,72 @@ QUANTITIES: Mapping[str, Quantity] = {
 """By the name under which a `Family` says why a measurement may differ."""
 
 
-def ranking(results: Sequence[RunResult]) -> str:
-    """One sentence for each quantity of each family that has at least two strategies among the results; "" if none has."""
-    families: dict[str, list[RunResult]] = {}
-    for result in results:
-        if book := _textbook(result):
-            families.setdefault(book.family.name, []).append(result)
+def ranking(rows: Sequence[Rounds], confounds: Confounds = no_confounds) -> str:
+    """One sentence for each quantity of each family that has at least two strategies among the rows; "" if none has.
+
+    Args:
+        rows: Their results, one a round.
+        confounds: Asked for each two rows of a family; those for which it names something are not ranked by speed.
+    """
+    families: dict[str, list[Rounds]] = {}
+    for rounds in rows:
+        if book := _textbook(rounds):
+            families.setdefault(book.family.name, []).append(rounds)
     lines = []
     for name, members in families.items():
-        if len({member.strategy for member in members}) > 1:
+        if len({_name(member) for member in members}) > 1:
             lines.append(f"The textbooks' ranking of {name}, and what was measured here:")
-            lines += [f"* {_compare(each, members)}" for each in QUANTITIES]
+            lines += [f"* {_compare(each, members, confounds)}" for each in QUANTITIES]
     return "\n".join(fill(line, screen_width(), "  ") for line in lines)
 
 
-def _textbook(result: RunResult) -> Textbook | None:
-    return strategy_info(result.framework, result.strategy).textbook
+def _name(rounds: Rounds) -> str:
+    return rounds[0].strategy
 
 
-def _compare(name: str, members: Sequence[RunResult]) -> str:
+def _textbook(rounds: Rounds) -> Textbook | None:
+    return strategy_info(rounds[0].framework, rounds[0].strategy).textbook
+
+
+def _compare(name: str, members: Sequence[Rounds], confounds: Confounds) -> str:
     quantity = QUANTITIES[name]
-    places = {member.strategy: getattr(_textbook(member), quantity.place) for member in members}
+    places = {_name(member): getattr(_textbook(member), quantity.place) for member in members}
 
-    def said(a: RunResult, b: RunResult) -> str:
-        return _sign(places[b.strategy], places[a.strategy])  # place 1 has the most
+    def said(a: Rounds, b: Rounds) -> str:
+        return _sign(places[_name(b)], places[_name(a)])  # place 1 has the most
 
-    by_book = sorted(members, key=lambda member: places[member.strategy])
+    by_book = sorted(members, key=lambda member: places[_name(member)])
     here = sorted(members, key=quantity.measure, reverse=True)
-    textbook = _chain(by_book, lambda member: member.strategy, said)
-    measured = _chain(here, lambda member: f"{member.strategy} {quantity.write(member)}", quantity.sign)
-    pairs = [(a, quantity.sign(a, b), said(a, b), b) for a, b in itertools.combinations(by_book, 2)]
-    against = [f"{a.strategy} {found} {b.strategy}" for a, found, book, b in pairs if found not in (book, UNCLEAR)]
-    unclear = [f"{a.strategy} and {b.strategy}" for a, found, _, b in pairs if found == UNCLEAR]
+    sign = quantity.signs(members, confounds)
+    textbook = _chain(by_book, lambda member: _name(member), said)
+    measured = _chain(here, lambda member: f"{_name(member)} {quantity.write(member)}", sign)
+    pairs = [(a, sign(a, b), said(a, b), b) for a, b in itertools.combinations(by_book, 2)]
+    against = [f"{_name(a)} {found} {_name(b)}" for a, found, book, b in pairs if found not in (book, UNCLEAR)]
+    unclear = [
+        (f"{_name(a)} and {_name(b)}", ", ".join(confounds(a, b))) for a, found, _, b in pairs if found == UNCLEAR
+    ]
     outcome = [f"differs: {', '.join(against)} ({_why(name, by_book[0])})"] if against else []
-    outcome += [f"not separated by their windows: {', '.join(unclear)}"] if unclear else []
+    close = [both for both, why in unclear if not why]
+    unequal = [f"{both} ({why})" for both, why in unclear if why]
+    outcome += [f"{_unseparated(members)}: {', '.join(close)}"] if close else []
+    outcome += [f"not ranked, since more than the strategy differs: {', '.join(unequal)}"] if unequal else []
     return f"{quantity.title}: {textbook}; here {measured}: {'; '.join(outcome) or 'agrees'}."
 
 
-def _why(name: str, member: RunResult) -> str:
+def _unseparated(members: Sequence[Rounds]) -> str:
+    """Why the sign of some pair is unclear."""
+    rounds = min(map(len, members))
+    if rounds == 1:
+        return "not separated by their windows"
+    return "not separated" if rounds >= LEAST_ROUNDS else f"not judged with fewer than {LEAST_ROUNDS} rounds"
+
+
+def _why(name: str, member: Rounds) -> str:
     """Why a measurement may differ from the textbooks, and the page that explains it."""
     book = _textbook(member)
     return f"{book.family.differs[name]}; see {book.family.page}" if book else ""
 
 
-def _chain(
-    members: Sequence[RunResult], write: Callable[[RunResult], str], sign: Callable[[RunResult, RunResult], str]
-) -> str:
+def _chain(members: Sequence[Rounds], write: Callable[[Rounds], str], sign: Signs) -> str:
     signs = [f" {sign(a, b)} {write(b)}" for a, b in itertools.pairwise(members)]
     return write(members[0]) + "".join(signs)

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.catalog import catalogue, framework_info
-from samestep.common.runtime.records import load_result
-from samestep.experiments import tables
+from samestep.experiments import stored, tables
 from samestep.experiments.arguments import run_command
 from samestep.experiments.strategies import COLUMNS
 from samestep.experiments.text import cells, github
@@ -46,9 +45,7 @@ def upstream(framework: str) -> str:
 
 def results(directory: Path) -> str:
     """The table of a comparison that was run with `--out`."""
-    runs = [
-        load_result(path.parent) for path in sorted(directory.glob("*/result.json"), key=lambda p: p.stat().st_mtime)
-    ]
+    runs = stored.load(directory).results
     return f"{tables.caption(runs, WIDTH)}\n\n{tables.comparison(runs, width=WIDTH)}\n\n{tables.verdict(runs)}"
 
 

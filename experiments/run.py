@@ -22,21 +22,26 @@ def main(arguments: Sequence[str]) -> int:
     config = parse_run(arguments, "samestep run")
     from samestep.common.run import parse  # here, like the next ones: --help imports no NumPy
     from samestep.common.runtime.parent.check import check_launch
-    from samestep.common.runtime.parent.launcher import Launcher, prepare
+    from samestep.common.runtime.parent.launcher import Launcher
+    from samestep.common.runtime.parent.prepare import prepare
     from samestep.common.runtime.parent.verdict import raise_if_missed
+    from samestep.experiments.ledger import ledger_of_run
     from samestep.experiments.progress import show_progress
     from samestep.experiments.tables import report
 
-    run, launch = parse(config), launch_of(config)
-    note = check_launch(run, launch)
-    print("\n".join(fill(line, screen_width()) for line in (describe(run, launch), note) if line), flush=True)
-    if launch.prepare:
-        print(starting_lines(run, prepare(run, launch)))
-        return 0
-    with Launcher() as launcher, show_progress(run, run.name) as progress:
-        result = launcher.run(run, launch, progress, launched_at)
+    with Launcher() as launcher:
+        config = launcher.describe(config)
+        run, launch = parse(config), launch_of(config)
+        note = check_launch(run, launch)
+        print("\n".join(fill(line, screen_width()) for line in (describe(run, launch), note) if line), flush=True)
+        if launch.prepare:
+            print(starting_lines(run, prepare(run, launch)))
+            return 0
+        with show_progress(run, run.name) as progress:
+            result = launcher.run(run, launch, progress, launched_at)
         directory = launcher.last_run
-    print(f"\n{report(result)}\nRun: {directory}\nAgain: {result.command}", flush=True)
+    ledger = "" if result.compiled else f"{ledger_of_run(run, result)}\n\n"
+    print(f"\n{report(result)}\n\n{ledger}Run: {directory}\nAgain: {result.command}", flush=True)
     raise_if_missed(result)
     return 0
 

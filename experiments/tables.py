@@ -2,13 +2,16 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from samestep.common.catalog import strategy_info
+from samestep.common.flags import split_spelling
+from samestep.common.request import ORACLE
 from samestep.common.runtime.records import RunResult
-from samestep.common.workload.table import title
-from samestep.experiments.columns import Row, cell, columns, often_the_same
+from samestep.common.workload.table import resize, title
+from samestep.experiments.columns import Name, Row, Timed, cell, columns, named, often_the_same
 from samestep.experiments.compiled import compiled
+from samestep.experiments.speeds import Speed, speed_of
 from samestep.experiments.text import Column, bullets, cells, explain_emulation, fill, fit, github, joined, screen_width
 
 EXCEPTIONS = 3
@@ -22,6 +25,8 @@ def comparison(
     failures: Sequence[tuple[str, str]] = (),
     width: int | None = None,
     wide: bool = False,
+    names: Sequence[str] = (),
+    speeds: Mapping[str, Speed] | None = None,
 ) -> str:
     """The table of a comparison, and what its columns mean.
 
@@ -30,11 +35,14 @@ def comparison(
         failures: Cell and status of what left no result; they get a row each.
         width: What it has to fit into; the screen, unless given.
         wide: Whether to show every column in one line a row, however wide that is.
+        names: Of the results; as their runs are called, unless given.
+        speeds: By these names; without one, a result is the only round of its row.
     """
-    width = width or screen_width()
-    varying = [column for column in often_the_same(results) if _in_common(column, results) is None]
-    rows: list[Row] = [*results, *failures]
-    every = columns(varying, results, IMPORTED_BEFORE)
+    width, name = width or screen_width(), named(results, names)
+    varying = [column for column in often_the_same(results) if _in_common(column, results, name) is None]
+    timed = [Timed(result, (speeds or {}).get(name(result)) or speed_of([result])) for result in results]
+    rows: list[Row] = [*timed, *failures]
+    every = columns(varying, timed, IMPORTED_BEFORE, name)
     shown = fit(every, rows, None if wide else width)
     lines = _meanings(shown, results)
     left_out = dict.fromkeys(column.header for column in every if column not in shown)
@@ -49,40 +57,59 @@ def _meanings(shown: Sequence[Column[Row]], results: Sequence[RunResult]) -> lis
     return lines + [explain_emulation(*each) for each in emulated]
 
 
-def _in_common(column: Column[RunResult], results: Sequence[RunResult]) -> str | None:
+def _in_common(column: Column[RunResult], results: Sequence[RunResult], name: Name) -> str | None:
     """What (nearly) all rows have in a column, and the exceptions; None if there are too many. The oracle makes no rule."""
-    rows = [(cell(result), column.value(result)) for result in results if column.value(result)]
-    ruling = [value for name, value in rows if not name.startswith("numpy:")] or [value for _, value in rows]
+    rows = [(name(result), column.value(result)) for result in results if column.value(result)]
+    ruling = [value for row, value in rows if not row.startswith("numpy:")] or [value for _, value in rows]
     usual = statistics.mode(ruling) if ruling else ""
     exceptions: dict[str, list[str]] = {}
-    for name, value in rows:
+    for row, value in rows:
         if value != usual:
-            exceptions.setdefault(value, []).append(name)
+            exceptions.setdefault(value, []).append(row)
     if sum(map(len, exceptions.values())) > min(EXCEPTIONS, len(rows) // 2):
         return None
-    listed = "; ".join(f"{', '.join(names)}: {value}" for value, names in exceptions.items())
+    listed = "; ".join(f"{', '.join(those)}: {value}" for value, those in exceptions.items())
     return usual + (f" ({listed})" if listed else "")
 
 
-def caption(results: Sequence[RunResult], width: int | None = None) -> str:
+def caption(results: Sequence[RunResult], width: int | None = None, names: Sequence[str] = ()) -> str:
     """What the rows of a comparison have in common.
 
     Args:
         results: The rows.
         width: What it has to fit into; the screen, unless given.
+        names: Of the rows; as their runs are called, unless given.
     """
-    first = next((r for r in results if r.framework != "numpy" and not r.compiled), results[0])
-    step, cores = f"{first.optimizer} at rate {first.config.learning_rate:g}", max(r.cores for r in results)
+    trained = [r for r in results if r.framework != "numpy" and not r.compiled] or results
+    first, cores = trained[0], max(r.cores for r in results)
+    said = [[fact(r) for r in trained] for fact in _FACTS]
+    same = [values[0] for values in said if len(set(values)) == 1]
     line = (
-        f"`{title(first.workload, first.config.data)}`: global batch {first.global_batch_size}, {first.steps} steps, "
-        f"{step}, seed {first.seed}, "
+        f"`{title(_shared_workload(trained), first.config.data)}`: {', '.join(same)}, "
         f"{cores} core{'s' if cores > 1 else ''} of {first.machine['cpu']}."
     )
-    named = {"metric": first.metric_name.replace("_", " ")}
-    said = {named.get(c.header, c.header): _in_common(c, results) for c in often_the_same(results)}
-    shared = [f"{name} {value}" for name, value in said.items() if value]
+    called = {"metric": first.metric_name.replace("_", " ")}
+    name = named(results, names)
+    found = {called.get(c.header, c.header): _in_common(c, results, name) for c in often_the_same(results)}
+    shared = [f"{header} {value}" for header, value in found.items() if value]
     line += f" Every row: {', '.join(shared)}." if shared else ""
     return fill(line, width or screen_width())
+
+
+_FACTS: Sequence[Callable[[RunResult], str]] = (
+    lambda r: f"global batch {r.global_batch_size}",
+    lambda r: f"{r.steps} steps",
+    lambda r: f"{r.optimizer} at rate {r.config.learning_rate:g}",
+    lambda r: f"seed {r.seed}",
+)
+"""What the caption says of rows, as far as they do not differ in it."""
+
+
+def _shared_workload(results: Sequence[RunResult]) -> str:
+    """The workload of all rows, with those sizes in which they do not differ."""
+    names, sizes = zip(*(split_spelling(result.workload) for result in results), strict=True)
+    same = dict(set.intersection(*(set(each.items()) for each in sizes)))
+    return resize(names[0], {name: size for name, size in sizes[0].items() if name in same})
 
 
 def verdict(results: Sequence[RunResult]) -> str:
@@ -100,7 +127,13 @@ def verdict(results: Sequence[RunResult]) -> str:
         worst[r.dtype] = max(worst.get(r.dtype, 0.0), deviation)
     more = "; --parity judges every step" if any(r.parity.steps < len(r.losses) for r in judged) else ""
     largest = ", ".join(f"{deviation:.0e} in {dtype}" for dtype, deviation in worst.items())
-    return f"{subject} the oracle's {_steps(judged)}; largest deviation {largest}{more}."
+    return f"{subject} {_whose(judged)} {_steps(judged)}; largest deviation {largest}{more}."
+
+
+def _whose(judged: Sequence[RunResult]) -> str:
+    """Whose steps they were held against: the oracle's, or those of a user's model on one device."""
+    references = dict.fromkeys(r.parity.reference for r in judged)
+    return " and ".join("the oracle's" if name == ORACLE else f"{name}'s float64" for name in references)
 
 
 def _steps(judged: Sequence[RunResult]) -> str:
@@ -121,9 +154,10 @@ def report(result: RunResult) -> str:
 
 def _alone(result: RunResult) -> str:
     """The table of one run, a row for each quantity, and what they mean."""
-    every = columns(often_the_same([result]), [result], IMPORT_INCLUDED)[1:]
+    alone = Timed(result, speed_of([result]))
+    every = columns(often_the_same([result]), [alone], IMPORT_INCLUDED)[1:]
     own = measures(result)
-    rows = [[column.header, column.value(result)] for column in joined(every)] + [[name, said] for name, said, _ in own]
+    rows = [[column.header, column.value(alone)] for column in joined(every)] + [[name, said] for name, said, _ in own]
     lines = _meanings(every, [result]) + [f"{name}: {meaning}" for name, _, meaning in own]
     return f"{github([cell(result), ''], rows, screen_width())}\n\n{bullets(lines, screen_width())}"
 

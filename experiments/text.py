@@ -14,7 +14,7 @@ tabulate.MIN_PADDING = 0  # headers as narrow as their text
 Row = TypeVar("Row")
 PIPED_WIDTH = 120
 """What goes into a file or another program is as wide as this, whatever terminal it was started from."""
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 """Each is 1024 of the one before."""
 
 
@@ -183,11 +183,21 @@ def bullets(lines: Iterable[str], width: int) -> str:
     return "\n".join(fill(f"* {line}", width, "  ") for line in lines)
 
 
+def count(number: int, noun: str) -> str:
+    """A number of things: "1 core", "2 cores".
+
+    Args:
+        number: How many.
+        noun: One of them; its plural takes an s.
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def size(count: float | None) -> str:
     """Bytes in the largest fitting unit; KiB is 1024. "" stands for bytes that nobody counted."""
     if count is None or abs(count) < 1024:
         return "" if count is None else f"{count:.0f} B"
-    power = min(3, int(math.log(abs(count), 1024)))
+    power = min(len(UNITS) - 1, int(math.log(abs(count), 1024)))
     return f"{count / 1024**power:.1f} {UNITS[power]}"
 
 

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
         WorkerFailed,
     )
     from samestep.common.runtime.records import RunResult
+    from samestep.common.workload.declared import Model
     from samestep.experiments.api import compare, load, run
-    from samestep.experiments.comparison import Comparison, Row
+    from samestep.experiments.comparison import Comparison
+    from samestep.experiments.row import Row
 
 _HOMES = {
     "samestep.common.errors": (
@@ -30,13 +32,15 @@ _HOMES = {
         "WorkerFailed",
     ),
     "samestep.common.runtime.records": ("RunResult",),
+    "samestep.common.workload.declared": ("Model",),
     "samestep.experiments.api": ("compare", "load", "run"),
-    "samestep.experiments.comparison": ("Comparison", "Row"),
+    "samestep.experiments.comparison": ("Comparison",),
+    "samestep.experiments.row": ("Row",),
 }
 """Module -> what this package offers of it, imported when it is first used."""
 
 __all__ = [  # noqa: RUF022 (type checkers want the names written out)
-    "run", "compare", "load", "RunResult", "Comparison", "Row",
+    "run", "compare", "load", "Model", "RunResult", "Comparison", "Row",
     "SamestepError", "ConfigError", "Unavailable", "ParityFailed", "WorkerFailed", "Diverged",
 ]  # fmt: skip
 

@@ -10,6 +10,9 @@ class CompareSettings(TypedDict, total=False):
     """What all rows of a comparison share; `samestep compare --help` explains each."""
 
     workload: str
+    model: str | None
+    dropout: bool | None
+    batch_norm: str
     devices: int | None
     steps: int | None
     batch_size: int | None

@@ -93,7 +93,7 @@ def run_cell(launcher: Launcher, tmp_path_factory: pytest.TempPathFactory) -> Ru
         # A stuck collective ends well before pytest's own timeout, and says where.
         defaults = {"out": str(out), "timeout_seconds": 60.0, "parity": True, "batch_size": 48, "steps": 20}
         try:
-            asked = apply_cell(cell, RunConfig(workload=workload, **{**defaults, **fields}))
+            asked = launcher.describe(apply_cell(cell, RunConfig(workload=workload, **{**defaults, **fields})))
             run, launch = parse(asked), launch_of(asked)
             check_launch(run, launch)
             brief = {} if all_held_out else {ONE_BATCH: "1"}

@@ -14,7 +14,7 @@ from samestep.common.catalog import catalogue
 from samestep.common.flags import flags
 from samestep.common.request import RunConfig, Techniques
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.experiments import api, rows
+from samestep.experiments import api, rounds
 from samestep.settings import CompareSettings, RunSettings
 from tests.experiments.comparisons import MISSED, UNJUDGED, make_up
 from tests.processes import descendants
@@ -176,7 +176,7 @@ def test_an_interrupted_comparison_is_an_interrupt(monkeypatch: pytest.MonkeyPat
 def test_every_block_of_the_page_runs(
     launcher: Launcher, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for module in (api, rows):  # the tests' own launcher has imported the frameworks already
+    for module in (api, rounds):  # the tests' own launcher has imported the frameworks already
         monkeypatch.setattr(module, "Launcher", lambda: contextlib.nullcontext(launcher))
     assert len(BLOCKS) == 6
     names: dict[str, object] = {}

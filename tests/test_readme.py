@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from samestep.common.runtime.directory import write_json
 from samestep.experiments import readme
+from tests.experiments.comparisons import keep
 from tests.results import EVERY_CELL, made
 
 ROOT = Path(__file__).parents[1]
@@ -105,9 +105,7 @@ def test_the_results_are_a_comparison_of_both_frameworks() -> None:
 
 
 def test_results_are_as_wide_as_the_page_whatever_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in EVERY_CELL:
-        (directory := tmp_path / name.replace(":", "-")).mkdir()
-        write_json(directory / "result.json", made(name))
+    keep(tmp_path, {name: [made(name)] for name in EVERY_CELL})
     printed = []
     for columns in ("80", "200"):
         monkeypatch.setenv("COLUMNS", columns)

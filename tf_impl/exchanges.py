@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from samestep.common.ledger import Exchange
+from samestep.common.ledger import Send, in_order
 from samestep.tf_impl.upstream import function_names, nodes
 
 _COLLECTIVES = {
@@ -33,38 +33,48 @@ class Copy:
         target: The device it goes to, likewise.
         bytes: The size of the tensor.
         of_variable: Whether it is a full variable, read on the variable's device to be used on the other.
+        is_read: Whether it is a full variable or rows of one; everything else is a gradient.
     """
 
     source: str
     target: str
     bytes: int
     of_variable: bool
+    is_read: bool
 
 
-def count_exchanges(graph: tf.Graph) -> tuple[Exchange, ...]:
-    """Counts what one device takes part in during one execution of a graph: the device that takes part in most.
+def sends_of(graph: tf.Graph, axis: str, devices: int) -> tuple[Send, ...]:
+    """Lists what one device takes part in during one execution of a graph: the device that takes part in most.
+
+    The order is that in which the operations were added to the graph. TensorFlow runs each as soon as its inputs are there.
 
     Args:
         graph: The graph of a concrete function; each device has its own copy of every collective in it.
+        axis: The mesh axis along which everything goes.
+        devices: The number of devices along it.
     """
     operations = [op for op in graph.get_operations() if op.type in _COLLECTIVES]
     first_device = min((op.device for op in operations), default="")
-    sizes = collections.defaultdict(list)
-    for operation in operations:
-        if operation.device == first_device:
-            sizes[_COLLECTIVES[operation.type]].append(_nbytes(operation.inputs[0]))
-    kinds = (*sorted(sizes.items()), ("copy", _busiest(copies(graph))))
-    return tuple(Exchange(kind, len(each), sum(each)) for kind, each in kinds if each)
+    summed = [
+        Send("backward", _COLLECTIVES[op.type], axis, devices, _nbytes(op.inputs[0]))
+        for op in operations
+        if op.device == first_device
+    ]
+    moved = [
+        Send("forward" if copy.is_read else "backward", "copy", axis, devices, copy.bytes, to=copy.target)
+        for copy in _busiest(copies(graph))
+    ]
+    return in_order(summed + moved)
 
 
-def _busiest(found: list[Copy]) -> list[int]:
-    """The bytes of each copy that the device with most of them takes part in."""
+def _busiest(found: list[Copy]) -> list[Copy]:
+    """The copies that the device with most bytes takes part in."""
     by_device = collections.defaultdict(list)
     for copy in found:
         if copy.source and copy.target:
-            by_device[copy.source].append(copy.bytes)
-            by_device[copy.target].append(copy.bytes)
-    return max(by_device.values(), key=sum, default=[])
+            by_device[copy.source].append(copy)
+            by_device[copy.target].append(copy)
+    return max(by_device.values(), key=lambda copies: sum(copy.bytes for copy in copies), default=[])
 
 
 def copies(graph: tf.Graph) -> list[Copy]:
@@ -86,7 +96,9 @@ def copies(graph: tf.Graph) -> list[Copy]:
             counted = tensor.dtype.is_floating and tensor.shape.rank and tensor.op.type != "Placeholder"
             if counted and source != target and (size := _nbytes(tensor)):
                 # A tensor is sent once to each device, however many operations there read it.
-                found[tensor.name, target] = Copy(source, target, size, tensor.op.type == "ReadVariableOp")
+                kind = tensor.op.type
+                is_whole = kind == "ReadVariableOp"
+                found[tensor.name, target] = Copy(source, target, size, is_whole, is_whole or kind == "ResourceGather")
     return list(found.values())
 
 
@@ -103,7 +115,7 @@ class ExpandedFunctions:
     """The functions that DTensor makes of one of ours when it is first called; only those hold the collectives."""
 
     def __init__(self) -> None:
-        self._collectives: list[tuple[str, int]] = []
+        self._collectives: list[_Reduction] = []
         self._called = False
 
     @contextlib.contextmanager
@@ -113,24 +125,54 @@ class ExpandedFunctions:
         yield
         if not self._called:
             self._called = True
-            self._collectives = [found for name in function_names() - before for found in _collectives_of(name)]
+            self._collectives = [found for name in function_names() - before for found in _reductions_of(name)]
 
-    def exchanges(self) -> tuple[Exchange, ...]:
-        """The collectives of each device; on a CPU, DTensor even gathers by an all-reduce over zeros."""
-        sizes = [size for _, size in self._collectives]
-        return (Exchange("all_reduce", len(sizes), sum(sizes)),) if sizes else ()
+    def sends(self, axis: str) -> tuple[Send, ...]:
+        """The collectives of each device; on a CPU, DTensor even gathers by an all-reduce over zeros.
+
+        DTensor has each wait for the one before, so the order of its graph is that in which they run.
+
+        Args:
+            axis: The mesh axis along which they go, or "all".
+        """
+        return in_order(Send(each.phase, "all_reduce", axis, each.ranks, each.bytes) for each in self._collectives)
 
     def gathered_variable_bytes(self) -> int:
         """The bytes of variables that are gathered on every device in the course of a call."""
-        return sum(size for source, size in self._collectives if source.startswith("ReadVariableOp"))
+        return sum(each.bytes for each in self._collectives if each.source.startswith("ReadVariableOp"))
 
 
-def _collectives_of(function: str) -> list[tuple[str, int]]:
-    """Finds what each collective of a function reduces, and its bytes."""
-    found = []
+@dataclasses.dataclass(frozen=True)
+class _Reduction:
+    """An all-reduce in an expanded function.
+
+    Attributes:
+        source: The operation whose output it reduces.
+        bytes: The size of the output.
+        ranks: The size of the group.
+    """
+
+    source: str
+    bytes: int
+    ranks: int
+
+    @property
+    def phase(self) -> str:
+        """Backward for what a tape computed, for sums of it, and for gradients that are packed together."""
+        is_gradient = self.source.startswith(("gradient_tape", "AddN")) or "/CombinedReduce" in self.source
+        return "backward" if is_gradient else "forward"
+
+
+def _reductions_of(function: str) -> list[_Reduction]:
+    """Finds the all-reduces of a function, in order."""
+    found, constants = [], {}
     for node in nodes(function):
+        if node.op == "Const":
+            constants[node.name] = node
         if node.op in _COLLECTIVES:
             (shape,) = node.attr["_output_shapes"].list.shape
-            item = tf.as_dtype(node.attr["T"].type).size
-            found.append((node.input[0], math.prod(dim.size for dim in shape.dim) * item))
+            size = math.prod(dim.size for dim in shape.dim) * tf.as_dtype(node.attr["T"].type).size
+            source, group_size = node.input[:2]
+            ranks = tf.make_ndarray(constants[group_size.partition(":")[0]].attr["value"].tensor)
+            found.append(_Reduction(source, size, int(ranks)))
     return found

@@ -2,6 +2,7 @@
 
 from samestep.common.errors import ConfigError
 from samestep.common.strategy import Run
+from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.split import even_split_table
 from samestep.tf_impl.options import DTensorOptions, MirroredOptions, ParameterServerOptions, TpuOptions
 from samestep.tf_impl.tpu.probe import probe
@@ -27,8 +28,13 @@ def check_layouts(run: Run[DTensorOptions]) -> None:
     """Refuses clients with unequal numbers of devices, and a tensor axis that cuts a layer or a head unequally.
 
     Raises:
-        ConfigError: Something does not divide.
+        ConfigError: Something does not divide, or the model is the user's.
     """
+    if isinstance(run.workload.model, OwnSpec):
+        raise ConfigError(
+            f"{run.name} needs variables with a layout, and the layers of {run.workload.name} make plain ones (Keras 3 has no "
+            f"others); choose another strategy."
+        )
     clients = run.options.clients
     if run.num_devices % clients:
         raise ConfigError(
@@ -70,6 +76,8 @@ def check_cores(run: Run[TpuOptions]) -> None:
             f"{given} has {cores} core{'s' if cores > 1 else ''}, not {run.num_devices}; leave out --devices, or give "
             f"--devices {cores} or a --mesh of {cores}."
         )
+    if cores and isinstance(run.workload.model, OwnSpec):
+        raise ConfigError(f"{given} compiles our own models only; leave it out to train {run.workload.name}.")
     if cores and run.dtype != "float32":
         raise ConfigError(f"{given} compiles in float32: a TPU has no {run.dtype}; leave out --dtype.")
     even_split_table(run.workload.model, tensor)

@@ -7,13 +7,16 @@ import numpy as np
 import tensorflow as tf
 
 from samestep.common.batch import Batch
-from samestep.common.ledger import Exchange, Footprint
+from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.tf_impl import weights
-from samestep.tf_impl.exchanges import Copy, copies, count_exchanges, short_name
+from samestep.tf_impl.activations import kept_bytes
+from samestep.tf_impl.exchanges import Copy, copies, sends_of, short_name
+from samestep.tf_impl.models import predictor
 from samestep.tf_impl.optimizers import corrections
 from samestep.tf_impl.step import accumulate, bind_update, mean_loss, micro_batches, transform
+from samestep.tf_impl.upstream import function_names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,12 +48,13 @@ class TrainingProgram:
         self._losses: list[tuple[tf.Tensor, ...]] = []
         self._gradients_bytes = 0
         self._copies: list[Copy] = []
+        self._activations: dict[str, int] = {}
         with parts.strategy.scope():
             self.model, self.params = weights.fresh_model(run)
             self.slots = {slot: weights.zeros_like(self.params) for slot in run.optimizer.slots}
         # Nothing here branches on a tensor: without autograph the trace takes half the time.
         self._train = tf.function(self._replicated_step, autograph=False)
-        self._predict = tf.function(self.model, autograph=False)
+        self._predict = tf.function(predictor(self.model), autograph=False)
         compiled = tf.function(self.gradients, autograph=False, jit_compile=True)
         self._replica_gradients = compiled if parts.compiled else self.gradients
 
@@ -136,13 +140,16 @@ class TrainingProgram:
         self._step = state.step
         weights.restore(state, self.run.dtype, self.params, self.slots, lambda variable, value: variable.assign(value))
 
-    def observe(self, batch: Batch) -> tuple[Exchange, ...]:
-        """Takes one more step; its collectives are counted in its graph."""
-        arguments = self._arguments(batch)
+    def observe(self, batch: Batch) -> None:
+        """Takes one more step; what it sends is in its graph."""
+        self._observed = batch
         self.step(batch)
-        graph = self._train.get_concrete_function(*arguments).graph
-        self._copies = copies(graph)
-        return count_exchanges(graph)
+
+    def sends(self) -> tuple[Send, ...]:
+        """What one device takes part in, in the order of the graph."""
+        graph = self._train.get_concrete_function(*self._arguments(self._observed)).graph
+        self._copies, self._activations = copies(graph), kept_bytes(graph)
+        return sends_of(graph, self.run.mesh.only_axis, self.run.num_devices)
 
     def footprint(self) -> tuple[Footprint, ...]:
         """The variables of each replica; gradients live in the graph only, and are counted there."""
@@ -159,7 +166,9 @@ class TrainingProgram:
             params_peak_bytes=params_bytes + sum(copy.bytes for copy in copied),
             gradients_bytes=self._gradients_bytes,
             optimizer_bytes=sum(self._local_bytes(slot.values(), device) for slot in self.slots.values()),
+            activations_bytes=None if self.parts.compiled else self._activations.get(device, 0),
             source="graph",
+            optimizer_dtype=weights.dtype_names(v for slot in self.slots.values() for v in slot.values()),
         )
 
     def _local_bytes(self, variables: Iterable[tf.Variable], device: str) -> int:
@@ -184,3 +193,8 @@ class TrainingProgram:
 
     def close(self) -> None:
         """TensorFlow's collectives end with the process."""
+
+
+def num_compilations() -> int:
+    """How many functions this process has traced so far; XLA compiles none twice without a new trace."""
+    return len(function_names())

@@ -13,14 +13,14 @@ import tensorflow as tf
 from samestep.common.request import Techniques
 from samestep.common.strategy import Run
 from samestep.common.workload.optimizers import OptimizerSpec
-from samestep.tf_impl.models.losses import LOSSES
+from samestep.tf_impl.activations import BACKWARD, FORWARD
+from samestep.tf_impl.models import summed_loss
+from samestep.tf_impl.models.losses import Loss
 from samestep.tf_impl.optimizers import UPDATES
 
 Gradient = tf.Tensor | tf.IndexedSlices
 Logits = Callable[[tf.Tensor], tf.Tensor]
 """Inputs -> logits."""
-Loss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
-"""(logits, targets) -> a loss."""
 Update = Callable[[tf.Variable, tf.Tensor, Sequence[tf.Variable], tf.Tensor], None]
 """(parameter, gradient, optimizer state, bias corrections): changes the first and the third in place."""
 
@@ -32,7 +32,7 @@ def mean_loss(run: Run, num_means: int = 1) -> Loss:
         run: What is trained.
         num_means: The number of equal shards of the global batch, each with a mean over its own targets.
     """
-    summed = LOSSES[run.workload.model.loss]
+    summed = summed_loss(run.workload.model)
     count = run.batch_size * math.prod(run.workload.model.targets().shape) // num_means
     return lambda logits, targets: summed(logits, targets) / count
 
@@ -74,12 +74,13 @@ def accumulate(
     """
     total_loss, total = None, []
     for x, y in parts:
-        with tf.GradientTape() as tape:
+        with tf.GradientTape() as tape, tf.name_scope(FORWARD):
             tape.watch([param for param in params if isinstance(param, tf.Tensor)])  # a tape sees variables anyway
             part_loss = loss(logits(x), y)
-        gradients = tape.gradient(part_loss, params)
-        if not keep_rows:
-            gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        with tf.name_scope(BACKWARD):
+            gradients = tape.gradient(part_loss, params)
+            if not keep_rows:
+                gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         total = [_add(one, other) for one, other in zip(total, gradients, strict=True)] if total else gradients
         total_loss = part_loss if total_loss is None else total_loss + part_loss
     return total_loss, total

@@ -8,9 +8,11 @@ import tensorflow as tf
 
 from samestep.common.program import TrainState
 from samestep.common.strategy import Run
-from samestep.common.workload.initial import init
+from samestep.common.workload.initial import init, initial_buffers
+from samestep.common.workload.models.own import OwnSpec
 from samestep.tf_impl.models import build_model
 from samestep.tf_impl.models.layers import Lookup, VariableFactory
+from samestep.tf_impl.models.own import build_own
 from samestep.tf_impl.step import Logits
 
 Held = TypeVar("Held")
@@ -44,6 +46,14 @@ def fresh_model(
     Returns:
         The model, and its variables by neutral name.
     """
+    if isinstance(spec := run.workload.model, OwnSpec):
+        own = build_own(spec, run.dtype)
+        own.switch_layers(run.dropout, run.batch_norm)
+        for variable, value in ((own.params[name], value) for name, value in init(spec, run.seed).items()):
+            variable.assign(value)
+        for name, value in initial_buffers(spec).items():
+            own.buffers[name].assign(value)
+        return own, own.params
     values = init(run.workload.model, run.seed)
     factory = VariableFactory(lambda name: make(values[name].astype(run.dtype), name), lookup)
     return build_model(run.workload.model, factory), factory.by_name
@@ -93,3 +103,8 @@ def restore(
 def nbytes(values: Iterable[tf.Variable | tf.Tensor]) -> int:
     """The bytes of tensors together, from their shapes and dtypes."""
     return sum(value.shape.num_elements() * value.dtype.size for value in values)
+
+
+def dtype_names(values: Iterable[tf.Variable | tf.Tensor]) -> str:
+    """The dtypes of tensors, such as "float32"."""
+    return "+".join(sorted({value.dtype.name for value in values}))

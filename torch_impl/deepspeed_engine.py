@@ -15,7 +15,7 @@ from samestep.common.request import Techniques
 from samestep.torch_impl.deepspeed_layouts import LAYOUTS
 from samestep.torch_impl.local_state import LocalState
 from samestep.torch_impl.step import norm_over_ranks, transform
-from samestep.torch_impl.weights import Weight
+from samestep.torch_impl.weights import Weight, dtype_names
 
 
 def storages(tensors: Iterable[torch.Tensor]) -> dict[StorageWeakRef, int]:
@@ -142,7 +142,7 @@ class EngineState:
             gradients_bytes: Ignored: torch sees them, but the engine's gradients count.
             gathered_bytes: Ignored: the engine's peak counts.
         """
-        states = (self._states[master][key] for master in self._layout.masters for key in self._keys.values())
+        states = [self._states[master][key] for master in self._layout.masters for key in self._keys.values()]
         return Footprint(
             device=str(device),
             params_bytes=sum(self._alive().values()),
@@ -150,4 +150,5 @@ class EngineState:
             gradients_bytes=self._update.gradients_bytes,
             optimizer_bytes=sum(storages(states).values()),
             source="tensors",
+            optimizer_dtype=dtype_names(states),
         )

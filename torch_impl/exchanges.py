@@ -1,4 +1,4 @@
-"""Observing a step as torch dispatches it: the collectives, and the most parameter bytes gathered at once.
+"""Observing a step as torch dispatches it: what is sent, in order, and the most parameter bytes gathered at once.
 
 References:
     torch.utils._python_dispatch.TorchDispatchMode; torch 2.13 dispatches DDP's own all-reduces through it as well.
@@ -6,62 +6,100 @@ References:
     (`fsdp::all_gather_copy_in`), which is then copied out to the parameters (`fsdp::split_with_sizes_copy`).
 """
 
-import collections
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from samestep.common.ledger import Exchange
+from samestep.common.ledger import Send, in_order
 from samestep.torch_impl.sharded import local_part
+from samestep.torch_impl.upstream import is_in_backward, process_group
 from samestep.torch_impl.weights import nbytes
 
 _OUR_REFERENCES = 3
 """The references to a buffer that are ours: the list's, the loop's over it, and the counting call's."""
-# Operator -> its name in the ledger, and which argument holds what this process hands over.
+# Operator -> its name in the ledger, and which arguments hold what this process hands over and the group.
 _COLLECTIVES = {
-    "c10d::allreduce_": ("all_reduce", 0),
-    "c10d::broadcast_": ("broadcast", 0),
-    "c10d::_allgather_base_": ("all_gather", 1),
-    "c10d::allgather_": ("all_gather", 1),
-    "c10d::_reduce_scatter_base_": ("reduce_scatter", 1),
-    "c10d::reduce_scatter_": ("reduce_scatter", 1),
-    "c10d::send": ("send", 0),
-    "_c10d_functional::all_reduce": ("all_reduce", 0),
-    "_c10d_functional::all_reduce_": ("all_reduce", 0),
-    "_c10d_functional::all_gather_into_tensor": ("all_gather", 0),
-    "_c10d_functional::reduce_scatter_tensor": ("reduce_scatter", 0),
+    "c10d::allreduce_": ("all_reduce", 0, 1),
+    "c10d::broadcast_": ("broadcast", 0, 1),
+    "c10d::_allgather_base_": ("all_gather", 1, 2),
+    "c10d::allgather_": ("all_gather", 1, 2),
+    "c10d::_reduce_scatter_base_": ("reduce_scatter", 1, 2),
+    "c10d::reduce_scatter_": ("reduce_scatter", 1, 2),
+    "c10d::send": ("send", 0, 1),
+    "_c10d_functional::all_reduce": ("all_reduce", 0, 2),
+    "_c10d_functional::all_reduce_": ("all_reduce", 0, 2),
+    "_c10d_functional::all_gather_into_tensor": ("all_gather", 0, 2),
+    "_c10d_functional::reduce_scatter_tensor": ("reduce_scatter", 0, 3),
 }
+_RECEIVER = 2
+"""Which argument of `c10d::send` is the receiver, as a rank of the group."""
 
 
-class ExchangeCounts:
-    """Messages and bytes by name of the exchange."""
+class Recorder:
+    """The sends of this process, in order; those that nobody asked for are forgotten.
+
+    Attributes:
+        phase: What the step is at. A backward pass shows by itself, everything else says so.
+        whole: What a group of all ranks is called: the mesh axis along which they lie, if there is but one.
+    """
 
     def __init__(self) -> None:
-        self._counts: collections.Counter[str] = collections.Counter()
-        self._bytes: collections.Counter[str] = collections.Counter()
+        self.phase = "forward"
+        self.whole = "all"
+        self._sends: list[Send] = []
+        self._is_on = False
 
-    def add(self, name: str, messages: Sequence[Sequence[torch.Tensor]]) -> None:
-        """Counts messages.
+    def start(self) -> None:
+        """Forgets everything, and records from now on."""
+        self._sends, self._is_on, self.phase = [], True, "forward"
+
+    def add(
+        self, operation: str, tensors: Iterable[torch.Tensor], group: str, ranks: int, to: str = "", phase: str = ""
+    ) -> None:
+        """Records a send; does nothing outside of an observed step.
 
         Args:
-            name: The name of the exchange.
-            messages: The tensors of each message.
+            operation: What is done.
+            tensors: What this process hands over.
+            group: The mesh axis along which it goes.
+            ranks: The number of ranks or devices along it.
+            to: Who gets it, if it is a message.
+            phase: The phase, if it is not the present one.
         """
-        self._counts[name] += len(messages)
-        self._bytes[name] += sum(tensor.nbytes for message in messages for tensor in message)
+        if self._is_on:
+            size = sum(tensor.nbytes for tensor in tensors)
+            self._sends.append(Send(phase or self.phase, operation, group, ranks, size, to=to))
 
-    def take_exchanges(self) -> tuple[Exchange, ...]:
-        """Returns what was added since the last call, and starts anew."""
-        taken = tuple(Exchange(name, count, self._bytes[name]) for name, count in self._counts.items() if count)
-        self._counts.clear()
-        self._bytes.clear()
-        return taken
+    def stop(self) -> tuple[Send, ...]:
+        """Records no more; returns what was recorded."""
+        self._is_on = False
+        return in_order(self._sends)
+
+
+RECORDER = Recorder()
+"""Of this process. A step is observed in all its threads, and by everything that sends: hence one for all."""
+
+
+def entering(phase: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps a method with which a phase of the step begins.
+
+    Args:
+        phase: The phase.
+        method: The method.
+    """
+
+    def entered(*arguments: object, **options: object) -> object:
+        RECORDER.phase = phase
+        return method(*arguments, **options)
+
+    return entered
 
 
 class Gathered:
@@ -114,12 +152,11 @@ def _own(module: nn.Module) -> Iterable[nn.Parameter]:
     return module.parameters(recurse=False)
 
 
-class CountExchanges(TorchDispatchMode):
-    """Counts the collectives dispatched within it, and follows the memory of gathered parameters."""
+class Observer(TorchDispatchMode):
+    """The context of an observed step: records the collectives dispatched within it, and follows gathered parameters."""
 
     def __init__(self, model: nn.Module | None = None) -> None:
         super().__init__()
-        self._counts = ExchangeCounts()
         self.gathered = Gathered(model or nn.Module())
 
     def __enter__(self) -> Self:
@@ -133,14 +170,27 @@ class CountExchanges(TorchDispatchMode):
         if any(issubclass(kind, DTensor) for kind in types):
             return NotImplemented  # DTensor then dispatches what it consists of, and its collectives arrive here
         name = func._schema.name
+        if is_in_backward():
+            RECORDER.phase = "backward"
         if name in _COLLECTIVES:
-            kind, handed_over = _COLLECTIVES[name]
-            self._counts.add(kind, [torch.utils._pytree.tree_leaves(args[handed_over])])
+            operation, handed_over, group = _COLLECTIVES[name]
+            self._record(operation, args[handed_over], process_group(args[group]), args)
         self.gathered.before(name, (kwargs or {}).get("out", ()))
         result = func(*args, **(kwargs or {}))
         self.gathered.after(name, result)
         return result
 
-    def exchanges(self) -> tuple[Exchange, ...]:
-        """What was counted, sorted by name."""
-        return tuple(sorted(self._counts.take_exchanges(), key=lambda exchange: exchange.name))
+    def _record(self, operation: str, handed_over: Any, group: dist.ProcessGroup, args: tuple[Any, ...]) -> None:
+        to = str(dist.get_global_rank(group, args[_RECEIVER])) if operation == "send" else ""
+        tensors = torch.utils._pytree.tree_leaves(handed_over)
+        RECORDER.add(operation, tensors, _axis_of(group), group.size(), to)
+
+
+def _axis_of(group: dist.ProcessGroup) -> str:
+    """The mesh axis of a group, after which a device mesh names it."""
+    axis = group.group_desc.removeprefix(AXIS_PREFIX)
+    return RECORDER.whole if group.size() == dist.get_world_size() or axis == group.group_desc else axis
+
+
+AXIS_PREFIX = "mesh_"
+"""What a device mesh puts before the name of an axis where it describes its group (torch 2.13)."""

@@ -59,12 +59,14 @@ class LocalState:
         optimizer_state: The optimizer state of the same parameters.
         keys: What the optimizer keeps for each of them: neutral name -> torch's key, as in `SLOT_KEYS`.
         full_tensor: Gathers a parameter as one whole tensor.
+        buffers: The model's buffers by neutral name.
     """
 
     named: Mapping[str, Weight]
     optimizer_state: OptimizerState
     keys: Mapping[str, str]
     full_tensor: Callable[[torch.Tensor], torch.Tensor] = sharded.full_tensor
+    buffers: Mapping[str, torch.Tensor] = dataclasses.field(default_factory=dict)
 
     def snapshot(self, step: int) -> TrainState:
         """Copies parameters and optimizer state, gathered; the optimizer has taken a step or been restored."""
@@ -74,7 +76,8 @@ class LocalState:
             params[name] = weight.to_neutral(self.full_tensor(weight.parameter))
             for slot, key in self.keys.items():
                 slots[slot][name] = weight.to_neutral(self.optimizer_state.full(weight.parameter, key))
-        return TrainState(step, params, slots)
+        buffers = {name: buffer.detach().cpu().numpy().copy() for name, buffer in self.buffers.items()}
+        return TrainState(step, params, slots, buffers)
 
     def restore(self, state: TrainState) -> None:
         """Copies everything in place; optimizer state that torch makes at its first step is made now."""
@@ -87,6 +90,8 @@ class LocalState:
                         local[key] = torch.zeros_like(weight.parameter)
                         sharded.copy_shard(local[key], weight.from_neutral(state.slots[slot][name]))
                     local["step"] = torch.tensor(float(state.step))
+            for name, buffer in self.buffers.items():
+                buffer.copy_(torch.from_numpy(state.buffers[name]))
 
     def footprint(self, device: torch.device, gradients_bytes: int, gathered_bytes: int = 0) -> Footprint:
         """Adds up the tensors of this process.
@@ -99,13 +104,15 @@ class LocalState:
         parameters = [weight.parameter for weight in self.named.values()]
         local = [self.optimizer_state.local(parameter) or {} for parameter in parameters]
         params_bytes = weights.nbytes(parameters)
+        slots = [held.get(key) for held in local for key in self.keys.values()]
         return Footprint(
             device=str(device),
             params_bytes=params_bytes,
             params_peak_bytes=params_bytes + gathered_bytes,
             gradients_bytes=gradients_bytes,
-            optimizer_bytes=weights.nbytes(held.get(key) for held in local for key in self.keys.values()),
+            optimizer_bytes=weights.nbytes(slots),
             source="tensors",
+            optimizer_dtype=weights.dtype_names(slots),
         )
 
 
@@ -117,7 +124,12 @@ def build_local_state(run: Run, optimizer: torch.optim.Optimizer, *models: nn.Mo
         optimizer: The optimizer of the models' parameters.
         *models: Not wrapped.
     """
-    return LocalState(weights.named_weights(*models), LocalOptimizerState(optimizer), SLOT_KEYS[run.optimizer.name])
+    return LocalState(
+        weights.named_weights(*models),
+        LocalOptimizerState(optimizer),
+        SLOT_KEYS[run.optimizer.name],
+        buffers=weights.named_buffers(*models),
+    )
 
 
 def gather_states(own: TrainState | None, device: torch.device) -> list[TrainState]:
@@ -151,9 +163,11 @@ def merge(parts: Iterable[TrainState]) -> TrainState:
     """Makes one state of parts that hold different parameters."""
     step, params = 0, {}
     slots: dict[str, Arrays] = {}
+    buffers: Arrays = {}
     for part in parts:
         step = part.step
         params |= part.params
+        buffers |= part.buffers
         for slot, values in part.slots.items():
             slots.setdefault(slot, {}).update(values)
-    return TrainState(step, params, slots)
+    return TrainState(step, params, slots, buffers)

@@ -4,6 +4,7 @@ import math
 
 from samestep.common.errors import ConfigError
 from samestep.common.strategy import Run
+from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.pipeline import SCHEDULES
 from samestep.common.workload.split import even_split_table
 from samestep.torch_impl.options import PipelineOptions, TensorOptions
@@ -26,7 +27,21 @@ def check_stages(run: Run, stages_per_rank: int = 1) -> None:
     Raises:
         ConfigError: There are more.
     """
-    segments = run.workload.model.segments()
+    segments, model = run.workload.model.segments(), run.workload.model
+    if isinstance(model, OwnSpec) and len(segments) == 1:
+        raise ConfigError(
+            f"{run.name} splits a model by its segments, and {run.workload.name} has one; add `segments={{'torch': function}}` "
+            f"to its samestep.Model, where function(model) returns the forward pass as functions by module path."
+        )
+    users: dict[str, list[str]] = {}
+    for segment in segments:
+        for name in segment.parameters or ():
+            users.setdefault(name, []).append(segment.name)
+    if shared := next((name for name, names in users.items() if len(names) > 1), None):
+        raise ConfigError(
+            f"{shared} is tied: the segments {' and '.join(users[shared])} both use it, and each rank of {run.name} would train "
+            f"a half of its own; untie it, or choose a row that keeps the model whole, as torch:fsdp."
+        )
     num_stages = run.mesh.axis("pipe") * stages_per_rank
     if num_stages > len(segments):
         each = f" ({stages_per_rank} a rank)" if stages_per_rank > 1 else ""
@@ -68,12 +83,26 @@ def check_schedule(run: Run[PipelineOptions]) -> None:
         )
 
 
+def check_replicas(run: Run) -> None:
+    """Refuses a user's model whose replicas would lose what they keep beside their parameters.
+
+    Raises:
+        ConfigError: It has buffers.
+    """
+    if isinstance(run.workload.model, OwnSpec) and (buffers := run.workload.model.described.buffers):
+        raise ConfigError(
+            f"{run.name} makes its replicas anew in every step, which loses the buffers of {run.workload.name} "
+            f"({next(iter(buffers))}, ...); use torch:ddp."
+        )
+
+
 def check_tensor_parallel(run: Run[TensorOptions]) -> None:
     """Refuses unequal parts of layers, of heads, or of a sequence if that is cut.
 
     Raises:
-        ConfigError: A part is unequal, or the model has no sequence that could be cut.
+        ConfigError: A part is unequal, the model has no sequence that could be cut, or a user's model has no plan.
     """
+    check_tensor_plan(run)
     even_split_table(run.workload.model, run.mesh.axis("tensor"))  # refuses unequal parts of a layer or a head
     if run.options.sequence_parallel:
         if not any(param.shares_input for param in run.workload.model.params().values()):  # attention does
@@ -83,6 +112,22 @@ def check_tensor_parallel(run: Run[TensorOptions]) -> None:
             raise ConfigError(
                 f"a sequence of {context} does not divide among a tensor axis of {num_parts}; give +context=."
             )
+
+
+def check_tensor_plan(run: Run) -> None:
+    """Refuses a user's model that does not say which of its layers are cut.
+
+    Raises:
+        ConfigError: It does not, or it is given what only our own models can do.
+    """
+    model = run.workload.model
+    if not isinstance(model, OwnSpec) or run.mesh.axis("tensor") == 1:
+        return
+    if all(param.split is None for param in model.params().values()):
+        raise ConfigError(
+            f"{run.name} cuts layers in pairs, and {run.workload.name} does not say which; add `tensor_plan={{'blocks.*.up': "
+            f"'column', 'blocks.*.down': 'row'}}` to its samestep.Model, with the paths of its linear layers."
+        )
 
 
 def check_three_dimensions(run: Run[PipelineOptions]) -> None:
@@ -96,4 +141,5 @@ def check_three_dimensions(run: Run[PipelineOptions]) -> None:
             f"--mesh {run.mesh} has both data and shard; hybrid takes one of them beside pipe and tensor."
         )
     check_schedule(run)
+    check_tensor_plan(run)
     even_split_table(run.workload.model, run.mesh.axis("tensor"))  # refuses unequal parts of a layer or a head

@@ -11,17 +11,20 @@ import torch.distributed as dist
 from torch import nn
 
 from samestep.common.batch import Batch
-from samestep.common.ledger import Exchange, Footprint
+from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
-from samestep.common.workload.initial import init
+from samestep.common.workload.initial import init, initial_buffers
 from samestep.torch_impl import devices, weights
-from samestep.torch_impl.exchanges import CountExchanges
+from samestep.torch_impl.activations import follow_activations
+from samestep.torch_impl.exchanges import RECORDER, Observer
 from samestep.torch_impl.local_state import build_local_state
 from samestep.torch_impl.models import build_model
+from samestep.torch_impl.models.own import switch_layers
 from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.sharded import full_tensor
 from samestep.torch_impl.step import Loss, accumulate, mean_loss, transform
+from samestep.torch_impl.upstream import num_graphs
 
 
 def build_fresh_model(run: Run, device: torch.device) -> nn.Module:
@@ -32,7 +35,8 @@ def build_fresh_model(run: Run, device: torch.device) -> nn.Module:
         device: The device to build it on.
     """
     model = build_model(run.workload.model).to(device, getattr(torch, run.dtype))
-    weights.load(model, init(run.workload.model, run.seed))
+    switch_layers(model, run.dropout, run.batch_norm)
+    weights.load(model, init(run.workload.model, run.seed), initial_buffers(run.workload.model))
     return model
 
 
@@ -73,13 +77,13 @@ class Parts:
             gradients accumulate.
         exchange: Makes the context of each micro-batch's forward and backward pass, given whether it is the last; sums
             the gradients.
-        take_exchanges: Returns what was exchanged since the last call beyond collectives, which are counted anyway.
         global_norm: The norm of the whole gradient, after the exchange.
         loss: (logits, targets) -> the loss summed over every target; the model's own, unless logits are sharded.
         local_state: What this process holds, if not simply `bare` and the optimizer's state of it.
         gather: Makes the state of the whole model of what `local_state` returns.
         watch: Makes a context in which an observed step is taken.
         replicas: One row for each further device that this process drives.
+        saves_here: Whether autograd saves activations on this thread, where they are counted.
         measures: Returns the quantities that only this strategy has.
     """
 
@@ -92,13 +96,13 @@ class Parts:
     averages_gradients: bool = False
     forward_backward: Loss | None = None
     exchange: Callable[[bool], contextlib.AbstractContextManager[None]] = lambda last: contextlib.nullcontext()
-    take_exchanges: Callable[[], tuple[Exchange, ...]] = tuple
     global_norm: Callable[[list[torch.Tensor]], torch.Tensor] = lambda own: full_tensor(nn.utils.get_total_norm(own))
     loss: Loss | None = None
     local_state: HeldState | None = None
     gather: Callable[[TrainState], TrainState] = lambda state: state
     watch: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
     replicas: Callable[[], tuple[Footprint, ...]] = tuple
+    saves_here: bool = True
     measures: Callable[[], Mapping[str, float]] = dict
 
 
@@ -114,7 +118,9 @@ class TrainingProgram:
         self._loss = mean_loss(run, parts.loss)
         self._step = 0
         self._losses: list[torch.Tensor] = []
-        self._gradients_bytes = self._gathered_bytes = 0
+        self._gradients_bytes = self._gathered_bytes = self._activations_bytes = 0
+        self._sends: tuple[Send, ...] = ()
+        RECORDER.whole = run.mesh.only_axis
 
     def step(self, batch: Batch) -> None:
         """Takes every micro-batch forward and backward, exchanges on the last, clips, updates."""
@@ -128,6 +134,7 @@ class TrainingProgram:
 
     def _exchanged_pass(self, inputs: np.ndarray, targets: np.ndarray, last: bool) -> torch.Tensor:
         x, y = (torch.from_numpy(array).to(self._device, non_blocking=True) for array in (inputs, targets))
+        RECORDER.phase = "forward"
         with self.parts.exchange(last):
             return (self.parts.forward_backward or self._forward_backward)(x, y)
 
@@ -138,6 +145,7 @@ class TrainingProgram:
 
     def apply(self) -> None:
         """Transforms the gradients as the techniques ask, then updates every parameter."""
+        RECORDER.phase = "update"
         if not self.run.techniques.are_plain:
             gradients = [p.grad for p in self.parts.bare.parameters() if p.grad is not None]
             transform(gradients, self.parts.global_norm, self.run.techniques)
@@ -163,8 +171,11 @@ class TrainingProgram:
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Computes logits."""
+        self.parts.bare.eval()
         with torch.no_grad():
-            return self._model(torch.from_numpy(inputs).to(self._device)).cpu().numpy()
+            logits = self._model(torch.from_numpy(inputs).to(self._device)).cpu().numpy()
+        self.parts.bare.train()
+        return logits
 
     def state(self) -> TrainState:
         """Gathers parameters and optimizer state."""
@@ -175,19 +186,26 @@ class TrainingProgram:
         self._step = state.step
         self._local_state.restore(state)
 
-    def observe(self, batch: Batch) -> tuple[Exchange, ...]:
-        """Takes one more step; its collectives are counted as they are dispatched."""
-        self.parts.take_exchanges()
-        with CountExchanges(self.parts.bare) as counted, self.parts.watch():
-            self._losses.append(self.gradients(batch))
+    def observe(self, batch: Batch) -> None:
+        """Takes one more step; its collectives are recorded as they are dispatched."""
+        RECORDER.start()
+        with Observer(self.parts.bare) as observer, self.parts.watch():
+            with follow_activations(self.parts.bare.parameters) as kept:
+                self._losses.append(self.gradients(batch))
             self._gradients_bytes = weights.nbytes(p.grad for p in self.parts.bare.parameters())
             self.apply()
-        self._gathered_bytes = counted.gathered.peak_bytes
-        return counted.exchanges() + self.parts.take_exchanges()
+        self._gathered_bytes, self._activations_bytes = observer.gathered.peak_bytes, kept.peak_bytes
+        self._sends = RECORDER.stop()
+
+    def sends(self) -> tuple[Send, ...]:
+        """The collectives, and what the strategy recorded itself."""
+        return self._sends
 
     def footprint(self) -> tuple[Footprint, ...]:
         """The tensors of this process."""
         own = self._local_state.footprint(self._device, self._gradients_bytes, self._gathered_bytes)
+        activations_bytes = self._activations_bytes if self.parts.saves_here else None
+        own = dataclasses.replace(own, activations_bytes=activations_bytes)
         return (own, *self.parts.replicas())
 
     def measures(self) -> Mapping[str, float]:
@@ -201,3 +219,8 @@ class TrainingProgram:
     def close(self) -> None:
         """Leaves the group of processes."""
         devices.leave_group()
+
+
+def num_compilations() -> int:
+    """How many functions this process has compiled so far."""
+    return num_graphs()

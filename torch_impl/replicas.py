@@ -17,15 +17,31 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from samestep.torch_impl.exchanges import ExchangeCounts
+from samestep.torch_impl.exchanges import RECORDER
+
+_PACKED = ("broadcast_parameters", "reduce_gradients")
+"""The exchanges that take one message per replica, as nn.DataParallel coalesces them."""
+
+
+def record(name: str, shares: Sequence[Sequence[torch.Tensor]], phase: str) -> None:
+    """Records an exchange between the master and the other replicas, message by message.
+
+    Args:
+        name: The name of the exchange.
+        shares: What each of the other replicas is sent, or sends.
+        phase: The phase of the step.
+    """
+    for tensors in shares:
+        for message in [tensors] if name in _PACKED else [[tensor] for tensor in tensors]:
+            RECORDER.add(name, message, "data", len(shares) + 1, phase=phase)
 
 
 class CountedDataParallel(nn.DataParallel):
-    """nn.DataParallel itself, with its exchanges counted; each backward exchange mirrors one of the forward pass."""
+    """nn.DataParallel itself, with its exchanges recorded; each backward exchange mirrors one of the forward pass."""
 
     def __init__(self, module: nn.Module, device_ids: list[int]) -> None:
         super().__init__(module, device_ids)
-        self.counts = ExchangeCounts()
+        self._copies: list[list[nn.Parameter]] = []
 
     def scatter(self, inputs: tuple[Any, ...], kwargs: dict[str, Any] | None, device_ids: Sequence[int]) -> Any:
         """Sends the mini-batches out.
@@ -36,7 +52,7 @@ class CountedDataParallel(nn.DataParallel):
             device_ids: The devices that take a mini-batch each.
         """
         shards = super().scatter(inputs, kwargs, device_ids)
-        self.counts.add("scatter_inputs", shards[0][1:])
+        record("scatter_inputs", shards[0][1:], "forward")
         return shards
 
     def replicate(self, module: nn.Module, device_ids: Sequence[int]) -> list[nn.Module]:
@@ -46,10 +62,8 @@ class CountedDataParallel(nn.DataParallel):
             module: The master.
             device_ids: The devices that take a replica each.
         """
-        copies = [list(module.parameters())] * (len(device_ids) - 1)
-        self.counts.add("broadcast_parameters", copies)
-        if torch.is_grad_enabled():
-            self.counts.add("reduce_gradients", copies)
+        self._copies = [list(module.parameters())] * (len(device_ids) - 1)
+        record("broadcast_parameters", self._copies, "forward")
         return super().replicate(module, device_ids)
 
     def gather(self, outputs: Sequence[torch.Tensor], output_device: int | torch.device) -> Any:
@@ -60,10 +74,16 @@ class CountedDataParallel(nn.DataParallel):
             output_device: The device of the master.
         """
         others = [[output] for output in outputs[1:]]
-        self.counts.add("gather_outputs", others)
-        if torch.is_grad_enabled():
-            self.counts.add("scatter_output_gradients", others)
-        return super().gather(outputs, output_device)
+        record("gather_outputs", others, "forward")
+        gathered = super().gather(outputs, output_device)
+
+        def go_back(_: torch.Tensor) -> None:
+            record("scatter_output_gradients", others, "backward")
+            record("reduce_gradients", self._copies, "backward")
+
+        if gathered.requires_grad:
+            gathered.register_hook(go_back)
+        return gathered
 
 
 Replica = tuple[torch.Tensor, list[torch.Tensor]]
@@ -84,42 +104,44 @@ class Replicas(nn.Module):
         self.module = module
         self.together_seconds = 0.0
         self.copied_bytes = 0
-        self._names = [name for name, _ in module.named_parameters()]
+        # A tied parameter has several names, and a copy of the module no longer ties them.
+        numbers = {parameter: number for number, parameter in enumerate(module.parameters())}
+        self._names = {name: numbers[each] for name, each in module.named_parameters(remove_duplicate=False)}
         # functional_call swaps parameters in place: on one module shared by threads it is a race that raises nothing.
         self._skeletons = [[copy.deepcopy(module).to("meta") for _ in range(count)]]
         self._pool = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(threads,))
-        self.counts = ExchangeCounts()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Computes what the master would compute, from [batch, ...]."""
         return _Replicated.apply(self, x, torch.is_grad_enabled(), *self.module.parameters())
 
-    def scatter(self, name: str, whole: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def scatter(self, name: str, whole: torch.Tensor, phase: str) -> tuple[torch.Tensor, ...]:
         """Cuts a contiguous shard for each replica; the master keeps the first.
 
         Args:
             name: The name of the exchange.
             whole: [batch, ...].
+            phase: The phase of the step.
         """
         shards = whole.chunk(len(self._skeletons[0]))
-        self._count(name, shards[1:])
+        record(name, [[shard] for shard in shards[1:]], phase)
         return (shards[0], *(shard.clone() for shard in shards[1:]))
 
     def broadcast(self, params: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
         """Copies the parameters for each replica; the master needs no copy."""
         others = [[param.detach().clone() for param in params] for _ in self._skeletons[0][1:]]
         self.copied_bytes = sum(param.nbytes for param in others[0]) if others else 0
-        self._count("broadcast_parameters", *others)
+        record("broadcast_parameters", others, "forward")
         return [[param.detach() for param in params], *others]
 
     def gather(self, outputs: Sequence[torch.Tensor]) -> torch.Tensor:
         """Collects all outputs on the master, in order."""
-        self._count("gather_outputs", outputs[1:])
+        record("gather_outputs", [[output] for output in outputs[1:]], "forward")
         return torch.cat([output.detach() for output in outputs])
 
     def reduce(self, gradients: Sequence[Sequence[torch.Tensor]]) -> list[torch.Tensor]:
         """Sums on the master, in a fixed order: every run adds the same way."""
-        self._count("reduce_gradients", *gradients[1:])
+        record("reduce_gradients", gradients[1:], "backward")
         return [functools.reduce(torch.add, parts) for parts in zip(*gradients, strict=True)]
 
     def run_together(self, work: Callable[..., Any], *arguments: Sequence[Any]) -> list[Any]:
@@ -142,22 +164,15 @@ class Replicas(nn.Module):
             params: The master's parameters.
             grad: Whether a backward pass follows.
         """
-        shards, copies = self.scatter("scatter_inputs", x), self.broadcast(params)
+        shards, copies = self.scatter("scatter_inputs", x, "forward"), self.broadcast(params)
 
         def replica(skeleton: nn.Module, shard: torch.Tensor, own: list[torch.Tensor]) -> Replica:
             with torch.set_grad_enabled(grad):  # a thread has its own mode
                 leaves = [param.requires_grad_(grad) for param in own]
-                return functional_call(skeleton, dict(zip(self._names, leaves, strict=True)), shard), leaves
+                named = {name: leaves[number] for name, number in self._names.items()}
+                return functional_call(skeleton, named, shard), leaves
 
         return self.run_together(replica, self._skeletons[0], shards, copies)
-
-    def _count(self, name: str, *sent: Sequence[torch.Tensor]) -> None:
-        messages = [part for part in sent if len(part)] if name in _PACKED else [[t] for part in sent for t in part]
-        self.counts.add(name, messages)
-
-
-_PACKED = ("broadcast_parameters", "reduce_gradients")
-"""The exchanges that take one message per replica, as nn.DataParallel coalesces them."""
 
 
 class _Replicated(torch.autograd.Function):
@@ -173,7 +188,7 @@ class _Replicated(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
         """Sends the outputs' gradients out, and collects the parameters'."""
-        shards = ctx.replicas.scatter("scatter_output_gradients", gradient)
+        shards = ctx.replicas.scatter("scatter_output_gradients", gradient, "backward")
         work = [(outputs, leaves, shard) for (outputs, leaves), shard in zip(ctx.ran, shards, strict=True)]
         gradients = ctx.replicas.run_together(lambda each: torch.autograd.grad(*each), work)
         ctx.ran = None

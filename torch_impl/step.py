@@ -11,11 +11,12 @@ import torch.distributed as dist
 from samestep.common.batch import Batch
 from samestep.common.request import Techniques
 from samestep.common.strategy import Run
-from samestep.torch_impl.models.losses import LOSSES
+from samestep.torch_impl.models import summed_loss
+from samestep.torch_impl.models.losses import Loss
 from samestep.torch_impl.sharded import local_part
 
-Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""(logits, targets) -> a loss."""
+KEPT_STEPS = 1000
+"""Medians are taken over so many of the last steps: memory does not grow with a run."""
 ForwardBackward = Callable[[np.ndarray, np.ndarray, bool], torch.Tensor]
 """(inputs, targets, whether it is the last) of one micro-batch -> its loss."""
 
@@ -27,7 +28,7 @@ def mean_loss(run: Run, loss: Loss | None = None) -> Loss:
         run: What is trained.
         loss: The loss summed over every target it is given; by default the model's.
     """
-    summed = loss or LOSSES[run.workload.model.loss]
+    summed = loss or summed_loss(run.workload.model)
     count = run.batch_size * math.prod(run.workload.model.targets().shape)
     return lambda logits, targets: summed(logits, targets) / count
 

@@ -22,6 +22,7 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
+from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import ModelSpec, layer, parameters_of
 from samestep.common.workload.split import even_split_table
 from samestep.torch_impl.sharded import full_tensor
@@ -53,7 +54,8 @@ def _redistribute_gradient(parameter: torch.Tensor) -> None:
 
 def _plan_pairs(spec: ModelSpec, num_parts: int) -> dict[str, ParallelStyle]:
     plan: dict[str, ParallelStyle] = {}
-    params, last = spec.params(), parameters_of(spec, spec.segments()[-1])
+    params = spec.params()
+    last = {} if isinstance(spec, OwnSpec) else parameters_of(spec, spec.segments()[-1])
     for name, axis in even_split_table(spec, num_parts).items():
         if params[name].role == "table":
             plan[_path(layer(name))] = RowwiseParallel(input_layouts=Replicate())

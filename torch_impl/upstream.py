@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -20,6 +21,18 @@ def ddp_logging_data(model: DistributedDataParallel) -> dict[str, float]:
 def rank_of_parameter(optimizer: "ZeroRedundancyOptimizer") -> dict[torch.Tensor, int]:
     """Parameter -> the rank that updates it and keeps its optimizer state (torch 2.13)."""
     return optimizer._param_to_rank
+
+
+def is_in_backward() -> bool:
+    """Whether the present thread is in a backward pass of autograd (torch 2.13)."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def process_group(argument: object) -> dist.ProcessGroup:
+    """The group that an operator was given: by its name, or as a scripted object (torch 2.13)."""
+    if isinstance(argument, str):
+        return dist.distributed_c10d._resolve_process_group(argument)
+    return argument if isinstance(argument, dist.ProcessGroup) else dist.ProcessGroup.unbox(argument)
 
 
 def end_of_prediction(model: "FSDPModule") -> None:
@@ -52,3 +65,10 @@ def without_shared_memory_op() -> None:
     import deepspeed.ops
 
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+
+
+def num_graphs() -> int:
+    """How many graphs torch.compile has made in this process, those made again included (torch 2.13)."""
+    from torch._dynamo.utils import counters
+
+    return counters["stats"]["unique_graphs"]

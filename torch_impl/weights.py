@@ -16,6 +16,8 @@ _NEUTRAL = {
     nn.Conv2d: {"weight": ("kernel", (2, 3, 1, 0)), "bias": ("bias", (0,))},
     nn.Embedding: {"weight": ("table", (0, 1))},
     nn.LayerNorm: {"weight": ("scale", (0,)), "bias": ("bias", (0,))},
+    nn.modules.batchnorm._BatchNorm: {"weight": ("scale", (0,)), "bias": ("bias", (0,))},
+    nn.GroupNorm: {"weight": ("scale", (0,)), "bias": ("bias", (0,))},
 }
 
 
@@ -42,31 +44,61 @@ class Weight:
 
 
 def named_weights(*models: nn.Module) -> dict[str, Weight]:
-    """Finds the parameters of a model, or of its parts, by neutral name.
+    """Finds the parameters of a model, or of its parts, by neutral name; a tied one by its first name alone.
 
     Args:
         *models: Not wrapped by anything that changes their modules' paths.
     """
-    weights = {}
+    weights: dict[str, Weight] = {}
+    seen: set[nn.Parameter] = set()
     for path, module in itertools.chain.from_iterable(model.named_modules() for model in models):
         for name, parameter in module.named_parameters(recurse=False):
-            neutral, permutation = next(table for kind, table in _NEUTRAL.items() if isinstance(module, kind))[name]
-            weights[f"{path.replace('.', '/')}/{neutral}"] = Weight(parameter, permutation)
+            if parameter not in seen:
+                seen.add(parameter)
+                neutral, permutation = _to_neutral(module, name, parameter)
+                weights[f"{path.replace('.', '/')}/{neutral}".lstrip("/")] = Weight(parameter, permutation)
     return weights
 
 
-def load(model: nn.Module, params: Mapping[str, np.ndarray]) -> None:
-    """Sets every parameter of a model.
+def _to_neutral(module: nn.Module, name: str, parameter: nn.Parameter) -> tuple[str, tuple[int, ...]]:
+    """The neutral name of a parameter in its module, and the permutation of its axes.
+
+    A module that has no entry keeps its names, with the axes in reverse, as those of a kernel.
+    """
+    table = next((table for kind, table in _NEUTRAL.items() if isinstance(module, kind)), {})
+    return table.get(name) or (name, tuple(reversed(range(parameter.ndim))))
+
+
+def named_buffers(*models: nn.Module) -> dict[str, torch.Tensor]:
+    """Finds the buffers of a model, or of its parts, by neutral name.
+
+    Args:
+        *models: As for `named_weights`.
+    """
+    return {name.replace(".", "/"): buffer for model in models for name, buffer in model.named_buffers()}
+
+
+def load(model: nn.Module, params: Mapping[str, np.ndarray], buffers: Mapping[str, np.ndarray] | None = None) -> None:
+    """Sets every parameter of a model, and its buffers.
 
     Args:
         model: The model, not wrapped.
         params: The full parameters by neutral name.
+        buffers: The buffers by neutral name, if there are any.
     """
     with torch.no_grad():
         for name, weight in named_weights(model).items():
             weight.parameter.copy_(weight.from_neutral(params[name]))
+        for name, buffer in named_buffers(model).items():
+            if buffers is not None and name in buffers:
+                buffer.copy_(torch.from_numpy(buffers[name]))
 
 
 def nbytes(tensors: Iterable[torch.Tensor | None]) -> int:
     """Adds up the bytes of the tensors that are not None; of a sharded one, those of this process's part."""
     return sum(local_part(tensor).nbytes for tensor in tensors if tensor is not None)
+
+
+def dtype_names(tensors: Iterable[torch.Tensor | None]) -> str:
+    """The dtypes of the tensors that are not None, such as "float32"."""
+    return "+".join(sorted({str(tensor.dtype).removeprefix("torch.") for tensor in tensors if tensor is not None}))

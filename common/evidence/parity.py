@@ -76,6 +76,19 @@ def _deviations(
     }
 
 
+def deviation(loss: float, wanted: float, dtype: str) -> float:
+    """The relative deviation of a loss; NaN if it is not finite.
+
+    Args:
+        loss: The loss of one step.
+        wanted: The reference's.
+        dtype: Of the run.
+    """
+    if loss == wanted and math.isfinite(loss):
+        return 0.0
+    return abs(loss - wanted) / max(abs(wanted), LEAST_LOSS[dtype])
+
+
 def judge(
     reference: str,
     dtype: str,
@@ -101,10 +114,7 @@ def judge(
     """
     if len(losses) != len(reference_losses):
         raise ValueError(f"{len(losses)} losses against {len(reference_losses)} of the reference")
-    deviations = [
-        0.0 if loss == wanted and math.isfinite(loss) else abs(loss - wanted) / max(abs(wanted), LEAST_LOSS[dtype])
-        for loss, wanted in zip(losses, reference_losses, strict=True)
-    ]
+    deviations = [deviation(loss, wanted, dtype) for loss, wanted in zip(losses, reference_losses, strict=True)]
     weights = _deviations(params, reference_params)
     worst_name = max(weights, key=lambda name: _size(weights[name]))
     worst_weight = weights[worst_name]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from samestep.common.batch import Batch
-from samestep.common.ledger import Exchange, Footprint
+from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Arrays, Hardware, TrainState
 from samestep.common.reference.models import build_model
 from samestep.common.reference.models.losses import LOSSES
@@ -70,16 +70,20 @@ class TrainingProgram:
         self.params = _copied(state.params)
         self.slots = {slot: _copied(arrays) for slot, arrays in state.slots.items()}
 
-    def observe(self, batch: Batch) -> tuple[Exchange, ...]:
-        """Takes one more step; there is no one to exchange anything with."""
+    def observe(self, batch: Batch) -> None:
+        """Takes one more step."""
         self.step(batch)
+
+    def sends(self) -> tuple[Send, ...]:
+        """Returns nothing: there is no one to send anything to."""
         return ()
 
     def footprint(self) -> tuple[Footprint, ...]:
         """The arrays of this process."""
         params = sum(value.nbytes for value in self.params.values())
-        slots = sum(value.nbytes for arrays in self.slots.values() for value in arrays.values())
-        return (Footprint.uniform("cpu", params, slots, "tensors"),)
+        slots = [value for arrays in self.slots.values() for value in arrays.values()]
+        dtypes = "+".join(dict.fromkeys(value.dtype.name for value in slots))
+        return (Footprint.uniform("cpu", params, sum(value.nbytes for value in slots), "tensors", dtypes),)
 
     def measures(self) -> dict[str, float]:
         """None of its own."""
@@ -94,3 +98,8 @@ class TrainingProgram:
 
 def _copied(arrays: Arrays) -> Arrays:
     return {name: np.array(value, np.float64) for name, value in arrays.items()}
+
+
+def num_compilations() -> int:
+    """How many functions this process has compiled so far: NumPy compiles none."""
+    return 0

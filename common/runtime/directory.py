@@ -6,15 +6,19 @@ process-ROLE.json   each process: its phase while it runs, what it measured when
 state.npz           step, params/NAME, slots/SLOT/NAME, buffers/NAME, local/RANK/NAME; gone once the run is judged, but
                     for --keep-state, a step that was not the same, and a run that failed
 ROLE.log            everything the process printed
+model/              of a user's model: what a worker found out about it, and its initial weights
 result.json         the RunResult; or error.json: what stopped the run
 """
 
+import contextlib
 import dataclasses
 import fcntl
 import json
 import os
+import shutil
 import sys
 import typing
+from collections.abc import Iterator
 from pathlib import Path
 
 from samestep.common.errors import ERRORS, ConfigError, SamestepError, unknown
@@ -22,6 +26,23 @@ from samestep.common.files import Unreadable, read_json
 from samestep.common.request import RunConfig, Techniques
 
 _ERROR_BYTES = 2048
+_WRITTEN = (
+    "config.json",
+    "result.json",
+    "error.json",
+    "metrics.jsonl",
+    "process-*.json",
+    "state.npz",
+    "*.log",
+    "*.tmp",
+)
+"""What samestep writes into a run directory; nothing else is removed from one."""
+_DESCRIPTION = ("model.json", "describe.json", "initial.npz", "data.npz")
+"""And into the folder with the description of a user's model."""
+DESCRIBE = "describe.json"
+"""What asks for a description of the user's model."""
+MODEL = "model"
+"""The folder of the description in a run directory."""
 
 
 def refuse_taken(directory: Path) -> None:
@@ -50,9 +71,20 @@ def write_json(path: Path, value: object) -> None:
         path: The file.
         value: Plain values and dataclasses.
     """
-    temporary = path.with_name(path.name + f".{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(value, default=dataclasses.asdict, indent=1) + "\n")
-    os.replace(temporary, path)
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(value, default=dataclasses.asdict, indent=1) + "\n")
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yields a name to write a file under, which then takes its place; nothing is left if that fails, as on a full disk."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def open_run(directory: Path, config: RunConfig) -> Path:
@@ -64,8 +96,20 @@ def open_run(directory: Path, config: RunConfig) -> Path:
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     reserve_error(directory)
+    if config.described is not None and Path(config.described) != directory / MODEL:
+        shutil.copytree(config.described, directory / MODEL, dirs_exist_ok=True)
+        config = dataclasses.replace(config, described=MODEL)
     write_json(directory / "config.json", config)
     return directory
+
+
+def discard_run(directory: Path) -> None:
+    """Removes what samestep wrote into a run directory, and the directory unless it holds something else."""
+    for folder in (directory / MODEL, directory):
+        for file in (file for pattern in (*_WRITTEN, *_DESCRIPTION) for file in folder.glob(pattern)):
+            file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # what someone else put there stays
+            folder.rmdir()
 
 
 def read_config(directory: Path) -> RunConfig:
@@ -77,6 +121,8 @@ def read_config(directory: Path) -> RunConfig:
     try:
         fields = _fields(RunConfig, "it", read_json(directory / "config.json"))
         fields["techniques"] = Techniques(**_fields(Techniques, "techniques", fields.get("techniques")))
+        if fields.get("described") is not None:  # relative, so that the directory can be moved to another machine
+            fields["described"] = str(directory / MODEL)
         return RunConfig(**fields)
     except Unreadable as error:
         raise ConfigError(

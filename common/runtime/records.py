@@ -9,8 +9,9 @@ from samestep.common.errors import ConfigError
 from samestep.common.evidence.parity import Parity
 from samestep.common.files import Unreadable, read_json
 from samestep.common.flags import Scalar
-from samestep.common.ledger import Compiled, Exchange, Footprint, Ledger
+from samestep.common.ledger import Compiled, Exchange, Footprint, Ledger, Send, exchanges_of
 from samestep.common.request import RunConfig
+from samestep.common.runtime.conditions import Conditions, Watched
 from samestep.common.runtime.upgrades import UPGRADES
 
 if TYPE_CHECKING:
@@ -52,6 +53,10 @@ class Usage:
         sent_bytes_per_step: Over TCP.
         received_bytes_per_step: Over TCP.
         peak_rss_bytes: The most memory it has had.
+        cpu_seconds: The time that its threads had a core, from the first timed window to the end of the last.
+        busy_seconds: The processor time of its threads in the observed step. Observing adds to it. None where a device
+            is not of the CPU, whose time no process has; and None in older results, as the next one.
+        idle_seconds: The rest of that step on its devices: it waited for others, or for a core.
     """
 
     role: str
@@ -59,6 +64,9 @@ class Usage:
     sent_bytes_per_step: float = 0.0
     received_bytes_per_step: float = 0.0
     peak_rss_bytes: int = 0
+    cpu_seconds: float = 0.0
+    busy_seconds: float | None = None
+    idle_seconds: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,9 +77,11 @@ class Measured(Usage):
         first_step: The number of the first step.
         window_steps: The steps of each window; the first window is the first step alone.
         window_seconds: Their seconds.
+        step_times: How many steps after the first one took how long, as `evidence.percentiles` counts them; nothing where
+            the call that takes a step does not wait for it.
         losses: One per step.
         metric_value: On the held-out examples; None elsewhere than on rank 0.
-        exchanges: What one step exchanged.
+        sends: What the process sent in the observed step, in order.
         footprints: Of every device that the process can report.
         measures: The strategy's own quantities.
         served: The processes that only serve; on rank 0.
@@ -85,14 +95,16 @@ class Measured(Usage):
         cores: The CPU cores that the process was bound to.
         attempt: Counted from 1 where something restarts the process.
         versions: Of Python and the packages that decide numbers.
+        watched: What disturbed the timed windows.
     """
 
     first_step: int = 0
     window_steps: tuple[int, ...] = ()
     window_seconds: tuple[float, ...] = ()
+    step_times: dict[int, int] = dataclasses.field(default_factory=dict)
     losses: tuple[float, ...] = ()
     metric_value: float | None = None
-    exchanges: tuple[Exchange, ...] = ()
+    sends: tuple[Send, ...] = ()
     footprints: tuple[Footprint, ...] = ()
     measures: dict[str, float] = dataclasses.field(default_factory=dict)
     served: tuple[Usage, ...] = ()
@@ -105,19 +117,27 @@ class Measured(Usage):
     cores: int = 1
     attempt: int = 1
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
+    watched: Watched = dataclasses.field(default_factory=Watched)
+
+    @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """The totals of the sends."""
+        return exchanges_of(self.sends)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DeviceRow(Footprint, Usage):
     """One device of one process: its footprint, and what the whole process used.
 
-    What a process sent and received is on the row of its first device.
+    What a process sent and received is on the row of its first device, like its busy and idle seconds.
 
     Attributes:
         measures: The strategy's own quantities.
+        sends: What the process sent in the observed step, in order.
     """
 
     measures: dict[str, float]
+    sends: tuple[Send, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,6 +185,8 @@ class RunResult:
     emulation: str
     compiled: Compiled | None = None
     uncounted: tuple[str, ...] = ()
+    conditions: Conditions = dataclasses.field(default_factory=Conditions)
+    step_times: dict[int, int] = dataclasses.field(default_factory=dict)
 
 
 @functools.cache

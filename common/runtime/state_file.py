@@ -1,7 +1,6 @@
 """`state.npz`: a TrainState on disk, or as bytes on the wire; nothing in it is unpickled."""
 
 import io
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.files import Unreadable, load_arrays, read_arrays
 from samestep.common.program import Arrays, TrainState
 from samestep.common.request import MAX_STEPS
+from samestep.common.runtime.directory import replacing
 
 STATE = "state.npz"
 
@@ -24,10 +24,8 @@ def write_state(directory: Path, state: TrainState) -> None:
         directory: The run directory.
         state: Of the whole model.
     """
-    temporary = directory / f"{STATE}.{os.getpid()}.tmp"
-    with temporary.open("wb") as file:
+    with replacing(directory / STATE) as temporary, temporary.open("wb") as file:
         _dump(file, state)
-    os.replace(temporary, directory / STATE)
 
 
 def to_bytes(state: TrainState) -> bytes:

@@ -4,7 +4,13 @@ import zlib
 
 import numpy as np
 
+from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import ModelSpec
+
+
+def initial_buffers(model: ModelSpec) -> dict[str, np.ndarray]:
+    """The initial buffers, by neutral name; our own models have none."""
+    return model.initial("buffers") if isinstance(model, OwnSpec) else {}
 
 
 def init(model: ModelSpec, seed: int) -> dict[str, np.ndarray]:
@@ -20,6 +26,8 @@ def init(model: ModelSpec, seed: int) -> dict[str, np.ndarray]:
     Returns:
         Parameter name -> float64 array.
     """
+    if isinstance(model, OwnSpec):
+        return model.initial()  # drawn by its own framework when it was described
     values = {}
     for name, param in model.params().items():
         value = np.full(param.shape, param.constant)

@@ -1,5 +1,7 @@
 """The neutral split table: along which axis each parameter may be cut. It feeds tensor parallelism in both frameworks."""
 
+import functools
+
 from samestep.common.errors import ConfigError
 from samestep.common.workload.models.spec import ModelSpec
 
@@ -16,6 +18,12 @@ def even_split_table(model: ModelSpec, parts: int) -> dict[str, int]:
     Raises:
         ConfigError: Another parameter, or a group of its indices, does not divide.
     """
+    return dict(_even_split_table(model, parts))
+
+
+@functools.lru_cache(maxsize=8)
+def _even_split_table(model: ModelSpec, parts: int) -> dict[str, int]:
+    """Made once: a deep model has thousands of parameters, and every stage of a pipeline asks."""
     table = {}
     for name, param in model.params().items():
         axis = param.split

@@ -1,6 +1,7 @@
 """The workloads by name, and the one resolver from a name to a Workload."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,12 +12,12 @@ from samestep.common.workload.data.images import DigitsSpec, Mnist5kSpec
 from samestep.common.workload.data.prose import ProseSpec
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.data.synthetic import SyntheticSpec
-from samestep.common.workload.data.user import UserSpec
 from samestep.common.workload.models.cnn import CnnSpec
 from samestep.common.workload.models.mlp import MlpSpec
 from samestep.common.workload.models.ranker import RankerSpec
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.common.workload.models.transformer import TransformerSpec
+from samestep.common.workload.published import PUBLISHED
 from samestep.common.workload.workload import Workload
 
 Spec = TypeVar("Spec", ModelSpec, DataSpec)
@@ -74,11 +75,9 @@ def resolve(spelling: str, path: str | None = None) -> Workload:
         ConfigError: There is no such workload or field, or model and data do not fit.
     """
     name, fields = split_spelling(spelling)
-    if name not in WORKLOADS:
-        raise unknown("workload", name, WORKLOADS)
-    workload = WORKLOADS[name]
-    model, data = workload.model, workload.data if path is None else UserSpec(path)
-    settable = sorted({*_settable(model), *_settable(data)})
+    settable = size_names(spelling, path)
+    workload = (WORKLOADS | PUBLISHED)[name]
+    model, data = workload.model, workload.data if path is None else _user_data(path)
     for field in fields:
         if field not in settable:
             raise unknown(f"field of {name}", field, settable)
@@ -97,15 +96,52 @@ def resolve(spelling: str, path: str | None = None) -> Workload:
     return dataclasses.replace(workload, name=spelling, model=model, data=data)
 
 
+def size_names(spelling: str, path: str | None = None) -> list[str]:
+    """The sizes of a workload's model and data that can be set.
+
+    Args:
+        spelling: As for `resolve`, like the next one.
+        path: The user's own arrays.
+
+    Raises:
+        ConfigError: There is no such workload.
+    """
+    name = split_spelling(spelling)[0]
+    if name not in (every := WORKLOADS | PUBLISHED):
+        raise unknown("workload", name, WORKLOADS, f"(samestep predict also takes {', '.join(PUBLISHED)}.)")
+    workload = every[name]
+    return sorted({*_settable(workload.model), *_settable(workload.data if path is None else _user_data(path))})
+
+
+def resize(spelling: str, sizes: Mapping[str, str]) -> str:
+    """Spells a workload with other sizes.
+
+    Args:
+        spelling: As for `resolve`.
+        sizes: The sizes to set, as the user wrote them.
+    """
+    name, fields = split_spelling(spelling)
+    return "+".join([name, *(f"{field}={size}" for field, size in {**fields, **sizes}.items())])
+
+
+def _user_data(path: str) -> DataSpec:
+    from samestep.common.workload.data.user import UserSpec  # here: it needs NumPy, which a prediction does without
+
+    return UserSpec(path)
+
+
 def title(spelling: str, path: str | None) -> str:
     """What is trained, for people: the workload; with the user's data, its model and their file.
 
     Args:
-        spelling: As for `resolve`.
-        path: Likewise.
+        spelling: As for `resolve`, or the name of the user's model.
+        path: The user's data.
     """
     name, plus, fields = spelling.partition("+")
-    return spelling if path is None else f"{WORKLOADS[name].model.name}{plus}{fields} with {Path(path).name}"
+    if path is None:
+        return spelling
+    every = WORKLOADS | PUBLISHED
+    return f"{every[name].model.name if name in every else name}{plus}{fields} with {Path(path).name}"
 
 
 def _for_targets(workload: Workload, model: ModelSpec) -> Workload:

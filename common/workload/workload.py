@@ -22,6 +22,7 @@ class Workload:
         learning_rates: Optimizer name -> default rate; the default optimizer first.
         batch_size: Default GLOBAL batch size.
         steps: Default number of steps.
+        source: Of a published model, where its sizes come from; it can be predicted, not run. "" for those that can be run.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Workload:
     learning_rates: Mapping[str, float]
     batch_size: int
     steps: int
+    source: str = ""
 
     @functools.cached_property
     def digest(self) -> str:

@@ -315,16 +315,17 @@ def test_a_state_is_a_run_or_refused(paths: Iterator[Path], content: bytes) -> N
 
 
 def ends_as_it_should(here: Path, words: list[str]) -> None:
-    """Gives the command, which only prepares a run: it ends like the request in this process, and overwrites nothing."""
+    """Gives the command: it ends like the request in this process, and overwrites nothing. A valid run is only prepared."""
     if any("\0" in word or word.startswith(("-h", "--h")) for word in words):
         return
     here.mkdir()
     (here / "mine").mkdir()
     (here / "mine" / "config.json").write_text("{}")
     words = [word.encode("utf-8", "replace").decode() for word in words]
-    line = [*words, "--prepare", f"--out={'mine' if len(words) % 3 == 0 else 'new'}"]
+    line = [*words, f"--out={'mine' if len(words) % 3 == 0 else 'new'}"]
     with contextlib.chdir(here):
         code = refused_or(functools.partial(checked, line))
+    line += ["--prepare"] * (code == 0)
     before = descendants()
     environment = {**os.environ, "PYTHONPATH": ROOT}
     command = [sys.executable, "-m", "samestep", "run", *line]

@@ -6,6 +6,7 @@ import io
 import json
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 from xml.etree import ElementTree
 
@@ -14,14 +15,15 @@ import pytest
 from samestep.common.catalog import catalogue
 from samestep.common.runtime.records import RunResult, validate
 from samestep.experiments import compare, strategies
-from samestep.experiments.comparison import Comparison, Row
+from samestep.experiments.comparison import Comparison
 from samestep.experiments.formats import Case, Document, write
+from samestep.experiments.row import Row
 from tests.experiments.comparisons import MISSED, TRAINED, UNJUDGED, make_up
 
 DIED = "rank-1 died:\n\x1b[31mboom\x1b[0m \x00 <&> \ud800"
 ROWS = (
     Row.of("numpy:oracle", dataclasses.replace(TRAINED, framework="numpy", strategy="oracle", parity=UNJUDGED)),
-    Row.of("torch:ddp", TRAINED, 1.5),
+    Row.of("torch:ddp", TRAINED, seconds=1.5),
     Row.of("torch:ddp+clip_norm=1", dataclasses.replace(TRAINED, parity=MISSED)),
     Row.of("torch:zero2", dataclasses.replace(TRAINED, parity=UNJUDGED)),
     Row("torch:hybrid+mesh=pipe=2,tensor=2", "failed", DIED),
@@ -33,8 +35,9 @@ Printed = Callable[[str], str]
 
 
 @pytest.fixture
-def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Printed:
+def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Printed:
     """What `samestep compare` prints on stdout in a format."""
+    monkeypatch.chdir(tmp_path)
 
     def printed(name: str) -> str:
         make_up(monkeypatch, {"torch:ddp": UNJUDGED})

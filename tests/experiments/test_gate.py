@@ -3,6 +3,7 @@
 import importlib.util
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,8 @@ from samestep.common.errors import ConfigError, Diverged, ParityFailed, Unavaila
 from samestep.common.evidence.parity import not_judged
 from samestep.experiments import compare
 from samestep.experiments.arguments import run_command
-from samestep.experiments.comparison import Comparison, Row
+from samestep.experiments.comparison import Comparison
+from samestep.experiments.row import Row
 from tests.experiments.comparisons import MISSED, TRAINED, UNJUDGED, Outcome, make_up
 
 Gate = Callable[..., tuple[int, str, str]]
@@ -20,8 +22,10 @@ TWO = "torch:ddp,tf:mirrored"
 
 
 @pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Gate:
+def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Gate:
     """Compares on a small workload, each run ending as told; returns the exit code and what was printed."""
+
+    monkeypatch.chdir(tmp_path)
 
     def gate(line: str, outcomes: dict[str, Outcome] | None = None) -> tuple[int, str, str]:
         make_up(monkeypatch, outcomes or {})
@@ -130,7 +134,8 @@ def test_every_required_row_that_was_not_judged_is_named(gate: Gate) -> None:
     assert "torch:ddp" not in last
 
 
-def test_a_required_row_is_added_and_judged_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_required_row_is_added_and_judged_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     started = make_up(monkeypatch, {})
     compare.main(["--strategies", "torch:ddp", "--require", "torch:pp+schedule=1f1b"])
     assert [run.name for run, _ in started] == ["numpy:oracle", "torch:ddp", "torch:pp"]

@@ -25,7 +25,7 @@ def wide_screen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ranked(*rates: tuple[float, float, float] | None) -> list[str]:
     """What is said of zero1, zero2 and fsdp with these speeds, a sentence a quantity."""
-    return ranking([made(name, rate) for name, rate in zip(NAMES, rates, strict=True)]).splitlines()
+    return ranking([[made(name, rate)] for name, rate in zip(NAMES, rates, strict=True)]).splitlines()
 
 
 def test_speeds_agree_where_no_window_of_one_run_was_as_fast_as_any_of_the_other() -> None:
@@ -71,7 +71,9 @@ def test_windows_that_just_touch_overlap() -> None:
 def test_speeds_of_unknown_spread_are_not_separated(speed: Throughput | None) -> None:
     others = [made(name, rate) for name, rate in zip(NAMES[1:], (MIDDLE, SLOW), strict=True)]
     first = made(NAMES[0], examples_per_second=speed)
-    assert "not separated by their windows: zero1 and zero2, zero1 and fsdp." in ranking([first, *others])
+    assert "not separated by their windows: zero1 and zero2, zero1 and fsdp." in ranking(
+        [[each] for each in (first, *others)]
+    )
 
 
 def keeping(name: str, kept: int, gathered: int, sent: int) -> RunResult:
@@ -84,7 +86,7 @@ def keeping(name: str, kept: int, gathered: int, sent: int) -> RunResult:
 
 def test_bytes_are_compared_as_they_were_counted() -> None:
     family = [keeping(NAMES[0], 6, 0, 6), keeping(NAMES[1], 4, 4, 6), keeping(NAMES[2], 4, 1, 8)]
-    _, _, between, peak, sent = ranking(family).splitlines()
+    _, _, between, peak, sent = ranking([[each] for each in family]).splitlines()
     assert "here zero1 6 B > zero2 4 B = fsdp 4 B: differs: zero2 = fsdp (fully_shard shards" in between
     assert "here zero2 8 B > zero1 6 B > fsdp 5 B: differs: zero1 < zero2 (on few devices" in peak
     assert sent == (
@@ -98,14 +100,14 @@ def test_byte_counts_that_nearly_agree_are_equal() -> None:
         keeping(NAMES[1], 4 * MIB, 4, 6),
         keeping(NAMES[2], 4 * MIB - 999, 1, 8),
     ]
-    assert "zero2 4.0 MiB = fsdp 4.0 MiB" in ranking(family)
+    assert "zero2 4.0 MiB = fsdp 4.0 MiB" in ranking([[each] for each in family])
 
 
 @pytest.mark.torch
 def test_the_family_as_it_is_measured(run_cell: RunCell) -> None:
     fields = {"devices": 2, "steps": 6, "optimizer": "adamw", "parity": False, "batch_size": 960}
     family = [run_cell(name, "digits-mlp+layers=13+width=64", **fields) for name in NAMES]
-    _, speed, between, peak, sent = ranking(family).splitlines()
+    _, speed, between, peak, sent = ranking([[each] for each in family]).splitlines()
     assert speed.startswith("* speed (examples/s): zero1 > zero2 > fsdp; here ")
     assert "differs: zero2 = fsdp (" in between
     assert "here " in peak
@@ -115,7 +117,16 @@ def test_the_family_as_it_is_measured(run_cell: RunCell) -> None:
 
 def test_nothing_is_said_of_a_row_alone() -> None:
     alone = made(NAMES[0])
-    assert ranking([alone]) == ranking([alone, alone]) == ranking([made("torch:ddp"), alone]) == ""
+    assert ranking([[alone]]) == ranking([[alone], [alone]]) == ranking([[made("torch:ddp")], [alone]]) == ""
+
+
+def test_rows_that_are_confounded_are_not_ranked_by_speed() -> None:
+    family = [[made(name, rate)] for name, rate in zip(NAMES, (FAST, MIDDLE, SLOW), strict=True)]
+    said = ranking(family, lambda a, b: ["dtype"] if "fsdp" in (a[0].strategy, b[0].strategy) else [])
+    speed, *counted = said.splitlines()[1:]
+    assert "here zero1 300 [280..330] > zero2 200 [180..220] ~ fsdp 100 [90.0..110]: not ranked" in speed
+    assert speed.endswith(": zero1 and fsdp (dtype), zero2 and fsdp (dtype).")
+    assert counted == ranking(family).splitlines()[2:], "bytes are counted alike"
 
 
 @pytest.mark.parametrize("width", [80, 120])

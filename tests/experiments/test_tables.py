@@ -1,6 +1,7 @@
 """What the tables say holds, and they fit."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -157,9 +158,9 @@ def test_no_table_claims_an_interval_or_a_winner() -> None:
 
 
 def test_one_window_has_no_spread() -> None:
-    assert rate(made("torch:ddp", examples_per_second=Throughput(2.0, 2.0, 2.0, 1))) == "2.00 [1 window]"
-    assert rate(made("torch:ddp", examples_per_second=Throughput(2.0, None, None, 20))) == "2.00"
-    assert rate(made("torch:ddp", rate=None)) == ""
+    assert rate([made("torch:ddp", examples_per_second=Throughput(2.0, 2.0, 2.0, 1))]) == "2.00 [1 window]"
+    assert rate([made("torch:ddp", examples_per_second=Throughput(2.0, None, None, 20))]) == "2.00"
+    assert rate([made("torch:ddp", rate=None)]) == ""
 
 
 # --- the verdict ------------------------------------------------------------------------------------------------------
@@ -209,8 +210,9 @@ def test_what_was_not_judged_says_so() -> None:
 
 @pytest.mark.parametrize(("flags", "shown"), [([], False), (["--wide"], True)])
 def test_the_flag_that_a_narrow_table_names_shows_the_rest(
-    flags: list[str], shown: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    flags: list[str], shown: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     line = "--strategies numpy:oracle --workload synthetic-mlp+width=8 --dtype float64 --steps 3 --batch-size 8"
     assert compare.main([*line.split(), *flags]) == 0

@@ -20,7 +20,7 @@ MODELS = {**SIZED, "regression": REGRESSION}
 
 
 def costs_what_was_predicted(result: RunResult) -> None:
-    assert memory(result.processes) == memory(result.predicted.footprints)
+    assert memory(result.processes) == memory(result.predicted.devices())
     assert tuple(result.exchanges) == result.predicted.exchanges
 
 

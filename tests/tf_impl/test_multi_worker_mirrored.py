@@ -13,8 +13,9 @@ import pytest
 from samestep.common.errors import WorkerFailed
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
-from samestep.common.runtime.parent import launcher, network
+from samestep.common.runtime.parent import network
 from samestep.common.runtime.parent.fork_client import ForkClient
+from samestep.common.runtime.parent.prepare import prepare
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.common.runtime.topology import fill_in, own_index, workers
 from tests.cells import SIZED
@@ -26,7 +27,7 @@ CELL = "tf:multi_worker_mirrored"
 
 
 def costs_what_was_predicted(result: RunResult) -> None:
-    assert memory(result.processes) == memory(result.predicted.footprints)
+    assert memory(result.processes) == memory(result.predicted.devices())
     assert tuple(result.exchanges) == result.predicted.exchanges
     predicted = result.predicted.sent_bytes_per_step
     sent = sum(row.sent_bytes_per_step for row in result.processes)
@@ -45,7 +46,7 @@ def test_workers_started_by_hand_need_only_tf_config(tmp_path: pathlib.Path) -> 
     out = tmp_path / "run"
     asked = RunConfig("tf", "multi_worker_mirrored", SIZED["mlp"], devices=2, batch_size=48, steps=5, out=str(out))
     run = parse(asked)
-    launcher.prepare(run, launch_of(asked))
+    prepare(run, launch_of(asked))
     addresses = [("127.0.0.1", port) for port in network.free_ports(2)]
     started = [
         subprocess.Popen(

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.tf
 
 
 def costs_what_was_predicted(result: RunResult) -> None:
-    assert memory(result.processes) == memory(result.predicted.footprints)
+    assert memory(result.processes) == memory(result.predicted.devices())
     assert tuple(result.exchanges) == result.predicted.exchanges
     assert sum(row.sent_bytes_per_step for row in result.processes) == result.predicted.sent_bytes_per_step == 0
 

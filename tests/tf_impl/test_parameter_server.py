@@ -29,7 +29,7 @@ def sent_bytes(result: RunResult) -> float:
 
 def costs_what_was_predicted(result: RunResult) -> None:
     """Footprints and exchanges exactly; the wire within 5 %."""
-    assert memory(result.processes) == memory(result.predicted.footprints)
+    assert memory(result.processes) == memory(result.predicted.devices())
     assert tuple(result.exchanges) == result.predicted.exchanges
     predicted = result.predicted.sent_bytes_per_step
     assert abs(sent_bytes(result) - predicted) <= 0.05 * predicted

@@ -28,7 +28,7 @@ def test_emulation_costs_what_was_predicted_and_is_called_one(run_cell: RunCell)
     techniques = Techniques(accumulation_steps=2, clip_norm=0.5)
     result = run_cell("tf:tpu", SIZED["mlp"], devices=2, dtype="float64", steps=5, techniques=techniques)
     assert result.parity.passed, result.parity.reason
-    assert memory(result.processes) == memory(result.predicted.footprints)
+    assert memory(result.processes) == memory(result.predicted.devices())
     assert tuple(result.exchanges) == result.predicted.exchanges
     assert result.device_note.startswith(EMULATED)
     assert result.emulation == EMULATED

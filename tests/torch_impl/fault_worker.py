@@ -63,6 +63,12 @@ def at_step_3(happens: Callable[[], None]) -> None:
     TrainingProgram.step = taken
 
 
+def compiles() -> None:
+    import torch
+
+    at_step_3(lambda: torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1)))
+
+
 def hangs() -> None:
     at_step_3(lambda: time.sleep(600))
 

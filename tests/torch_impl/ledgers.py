@@ -21,7 +21,7 @@ def sent_bytes(result: RunResult) -> float:
 
 def obeys_its_law(result: RunResult) -> None:
     """Footprints and exchanges exactly; the wire within 1 % and 2 KB a rank."""
-    assert bytes_of(result.processes) == bytes_of(result.predicted.footprints)
+    assert bytes_of(result.processes) == bytes_of(result.predicted.devices())
     assert by_name(result.exchanges) == by_name(result.predicted.exchanges)
     predicted = result.predicted.sent_bytes_per_step
     assert abs(sent_bytes(result) - predicted) <= 0.01 * predicted + 2048 * len(result.processes)

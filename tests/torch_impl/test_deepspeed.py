@@ -75,7 +75,7 @@ def test_what_the_law_says_each_stage_keeps() -> None:
     asked = RunConfig(workload=SIZED["mlp"], devices=2, optimizer="adamw", batch_size=48)
     for stage in STAGES:
         run = parse(apply_cell(row(stage), asked))
-        kept = bytes_of(deepspeed(run, "gloo").footprints)[1]
+        kept = bytes_of(deepspeed(run, "gloo").devices())[1]
         shares[stage] = [round(size / 4 / num_params(run.workload.model), 1) for size in kept]
     assert shares == {1: [1.5, 1.5, 0.5, 1.0], 2: [1.5, 1.5, 0.5, 1.0], 3: [1.0, 1.9, 0.5, 1.0]}
 

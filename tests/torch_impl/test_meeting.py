@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from samestep.common.errors import WorkerFailed
+from samestep.common.evidence.confounds import find_confounds
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
+from samestep.experiments.lint import circumstances
 from tests.processes import descendants
 
 pytestmark = pytest.mark.torch
@@ -79,3 +81,9 @@ def test_the_run_ends_in_time_and_names_the_rank(
 
 def test_a_late_rank_is_waited_for(befall: Befall) -> None:
     assert befall("late", 1, "ddp", {}, timeout_seconds=20.0).status == "trained"
+
+
+def test_what_torch_2_13_compiles_in_a_timed_window_is_counted(befall: Befall) -> None:
+    run = befall("compiles", 1, "ddp", {})
+    assert run.conditions.compilations == 1
+    assert "compilation" in [each.name for each in find_confounds(circumstances(run), circumstances(run))]

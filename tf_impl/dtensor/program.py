@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.experimental import dtensor
 
 from samestep.common.batch import Batch
-from samestep.common.ledger import Exchange, Footprint
+from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.tf_impl import weights
@@ -41,10 +41,23 @@ class DTensorProgram:
         self._gradients = tf.function(self.gradients, autograph=False)
         self._apply = tf.function(self.apply, autograph=False)
         self._predict = tf.function(self.logits, autograph=False)
+        self._expand_update()
 
     def _variable(self, value: np.ndarray, name: str) -> dtensor.DVariable:
         shards = self.layouts.shard(value, self.layouts.of(name, value.ndim))
         return dtensor.DVariable(shards, name=name.replace("/", "_"))
+
+    def _expand_update(self) -> None:
+        """Updates once and takes it back.
+
+        tensorflow 2.21: DTensor folds small gradients into the function as constants. The next call brings others, and has
+        the function expanded anew: that is then the first step, and not the second, which is timed.
+        """
+        variables = [*self.params.values(), *(v for slot in self.slots.values() for v in slot.values())]
+        before = [variable.read_value() for variable in variables]
+        self._apply(before[: len(self.params)], self.layouts.replicate(corrections(self.run.optimizer, 1)))
+        for variable, value in zip(variables, before, strict=True):
+            variable.assign(value)
 
     def step(self, batch: Batch) -> None:
         """Computes the gradients, then updates."""
@@ -101,10 +114,13 @@ class DTensorProgram:
     def _assign(self, variable: dtensor.DVariable, value: np.ndarray) -> None:
         variable.assign(self.layouts.shard(value, variable.layout))
 
-    def observe(self, batch: Batch) -> tuple[Exchange, ...]:
-        """Takes one more step; its collectives are those that DTensor put into it."""
+    def observe(self, batch: Batch) -> None:
+        """Takes one more step."""
         self.step(batch)
-        return self._expanded.exchanges()
+
+    def sends(self) -> tuple[Send, ...]:
+        """The collectives that DTensor put into the step, in the order of its graph."""
+        return self._expanded.sends(self.run.mesh.only_axis)
 
     def footprint(self) -> tuple[Footprint, ...]:
         """The shards that each device of this process holds; what a step gathers is in the expanded function only."""
@@ -120,6 +136,7 @@ class DTensorProgram:
                 gradients_bytes=gradients,
                 optimizer_bytes=slots,
                 source="tensors",
+                optimizer_dtype=weights.dtype_names(v for slot in self.slots.values() for v in slot.values()),
             )
             for device, params, gradients, slots in rows
         )

@@ -1,9 +1,17 @@
 """The models in TensorFlow, written for one device: plain classes, since a strategy keeps their variables by name."""
 
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from samestep.common.workload.models.describing import OWN_LOSS
+from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.tf_impl.models.cnn import BabyCNN
 from samestep.tf_impl.models.layers import VariableFactory
+from samestep.tf_impl.models.losses import LOSSES, Loss
 from samestep.tf_impl.models.mlp import Mlp
+from samestep.tf_impl.models.own import OwnModel, own_loss
 from samestep.tf_impl.models.ranker import Ranker
 from samestep.tf_impl.models.transformer import Transformer
 
@@ -18,3 +26,13 @@ def build_model(spec: ModelSpec, variable: VariableFactory) -> Mlp | BabyCNN | T
         variable: Makes the variables by neutral name.
     """
     return MODELS[spec.name](spec, variable)
+
+
+def summed_loss(spec: ModelSpec) -> Loss:
+    """The loss of a model, summed over every target."""
+    return own_loss(spec) if isinstance(spec, OwnSpec) and spec.loss == OWN_LOSS else LOSSES[spec.loss]
+
+
+def predictor(model: Callable[[tf.Tensor], tf.Tensor]) -> Callable[[tf.Tensor], tf.Tensor]:
+    """The forward pass in evaluation; of our own models it is that in training."""
+    return model.predict if isinstance(model, OwnModel) else model

@@ -1,6 +1,11 @@
 """The losses, summed over every target."""
 
+from collections.abc import Callable
+
 import tensorflow as tf
+
+Loss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+"""(outputs, targets) -> a loss."""
 
 
 def cross_entropy(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:

@@ -13,11 +13,12 @@ import numpy as np
 import tensorflow as tf
 
 from samestep.common.batch import Batch
-from samestep.common.ledger import Exchange, Footprint
+from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.tf_impl import weights
 from samestep.tf_impl.exchanges import copies
+from samestep.tf_impl.models import predictor
 from samestep.tf_impl.optimizers import corrections
 from samestep.tf_impl.options import ParameterServerOptions
 from samestep.tf_impl.parameter_server.updates import Updates
@@ -47,7 +48,7 @@ class ParameterServerProgram:
         self._shards = 1
         self._step = self._first_update = self._scheduled = self._begun = 0
         self._results: list[tf.distribute.coordinator.RemoteValue] = []
-        self._staleness: list[float] = []
+        self._applied, self._staleness = 0, 0.0  # the sum over all updates that were applied
         self._read_bytes = 0
         self.strategy = tf.distribute.ParameterServerStrategy(resolver, self._partitions)
         _answer_once(self._workers, {tf.float64, tf.as_dtype(run.dtype)})
@@ -59,7 +60,7 @@ class ParameterServerProgram:
             self.updates = Updates(_flat(self.params))
         # Nothing here branches on a tensor: without autograph the trace takes half the time.
         self._train = tf.function(self._worker_step, autograph=False)
-        self._predict = tf.function(self.model, autograph=False)
+        self._predict = tf.function(predictor(self.model), autograph=False)
 
     def _partitions(self, shape: tf.TensorShape, dtype: tf.DType) -> list[int]:
         """Returns the number of parts along each dim of the variable that is being made."""
@@ -131,7 +132,8 @@ class ParameterServerProgram:
         if not taken:
             return []
         losses, staleness = np.array([result.fetch() for result in taken]).T
-        self._staleness += staleness.tolist()
+        self._applied += len(taken)
+        self._staleness += float(staleness.sum())
         self._begun = self.updates.begun()
         return losses.reshape(-1, self._updates_per_step).mean(axis=1).tolist()
 
@@ -154,17 +156,23 @@ class ParameterServerProgram:
         self._step = self._first_update = state.step
         weights.restore(state, self.run.dtype, self.params, self.slots, _assign)
 
-    def observe(self, batch: Batch) -> tuple[Exchange, ...]:
+    def observe(self, batch: Batch) -> None:
         """Takes one more step; what its workers read and send is in their graph, but for the rows of tables."""
-        arguments = self._arguments(batch, 0)
+        self._observed = batch
         self.step(batch)
+
+    def sends(self) -> tuple[Send, ...]:
+        """What workers pull and push."""
+        arguments = self._arguments(self._observed, 0)
         found = copies(self._train.get_concrete_function(*arguments).graph)
         self._read_bytes = sum(copy.bytes for copy in found if copy.source)
         sent_bytes = sum(copy.bytes for copy in found if not copy.source)
         updates = self._updates_per_step
         count = updates * len(self.params)
-        pull = Exchange("pull", count, updates * (self._read_bytes + self._rows_bytes))
-        return pull, Exchange("push", count, updates * (sent_bytes + self._rows_bytes))
+        return tuple(
+            Send(phase, operation, "data", self._workers, updates * (size + self._rows_bytes), count)
+            for phase, operation, size in (("forward", "pull", self._read_bytes), ("backward", "push", sent_bytes))
+        )
 
     def footprint(self) -> tuple[Footprint, ...]:
         """The chief reports for all: itself, the workers, which hold what they read, and the servers, which hold all."""
@@ -188,12 +196,13 @@ class ParameterServerProgram:
             weights.nbytes(part for part in _flat(kind) if part.device == device)
             for kind in (self.params, *self.slots.values())
         )
-        return Footprint.uniform(device, params_bytes, sum(slots_bytes), "graph")
+        dtypes = weights.dtype_names(part for slot in self.slots.values() for part in _flat(slot))
+        return Footprint.uniform(device, params_bytes, sum(slots_bytes), "graph", dtypes)
 
     def measures(self) -> Mapping[str, float]:
         """What the servers counted up to the last window's end."""
-        applied = len(self._staleness)
-        staleness = sum(self._staleness) / applied
+        applied = self._applied
+        staleness = self._staleness / applied
         return {"staleness": staleness, "updates_applied": applied, "updates_repeated": self._begun - applied}
 
     def sync(self) -> None:

@@ -1,7 +1,12 @@
 """The losses, summed over every target."""
 
+from collections.abc import Callable
+
 import torch
 from torch.nn import functional
+
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""(outputs, targets) -> a loss."""
 
 
 def cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

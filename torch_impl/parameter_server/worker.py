@@ -4,8 +4,8 @@ What it pulls and what it computes on it has two modes: a copy of the whole mode
 """
 
 import contextlib
+import dataclasses
 import itertools
-import statistics
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -15,11 +15,12 @@ from torch.distributed import rpc
 from torch.nn.parallel import DistributedDataParallel
 
 from samestep.common.batch import Batch
-from samestep.common.ledger import Exchange, Footprint
+from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.torch_impl import devices, weights
-from samestep.torch_impl.exchanges import CountExchanges
+from samestep.torch_impl.activations import follow_activations
+from samestep.torch_impl.exchanges import RECORDER, Observer
 from samestep.torch_impl.local_state import build_local_state, merge
 from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.parameter_server import server
@@ -131,16 +132,19 @@ class WorkerProgram:
         self._shard = self._rank, run.num_devices
         self._server = worker_name(run.num_devices)
         self._accumulation_steps = run.accumulation_steps
-        self._step = self._gradients_bytes = self._pulled_bytes = 0
+        self._step = self._gradients_bytes = self._pulled_bytes = self._activations_bytes = 0
+        self._pushes = self._staleness = 0  # the sum over all pushes
         self._losses: list[torch.Tensor] = []
-        self._staleness: list[int] = []
+        self._sends: tuple[Send, ...] = ()
 
     def step(self, batch: Batch) -> None:
         """Pulls what the shard needs, forward and backward, pushes the gradients; what stays here is updated here."""
         mode = self._mode
         inputs, _ = batch.rows(*self._shard)
         wanted = mode.wanted(torch.from_numpy(inputs))
+        RECORDER.phase = "forward"
         values, version = rpc.rpc_sync(self._server, server.pull, (wanted,))
+        self._record("pull", values)
         self._pulled_bytes = weights.nbytes(values)
         leaves = mode.accept(values)
         starts = itertools.count(0, len(inputs) // self._accumulation_steps)
@@ -154,10 +158,16 @@ class WorkerProgram:
 
         self._losses.append(accumulate(self._accumulation_steps, batch, self._shard, forward_backward))
         self._gradients_bytes = weights.nbytes(parameter.grad for parameter in mode.stage.parameters())
-        pushed = (wanted, [leaf.grad for leaf in leaves], version)
-        self._staleness.append(rpc.rpc_sync(self._server, server.push, (self._rank, pushed)))
+        gradients = [leaf.grad for leaf in leaves]
+        self._record("push", gradients)
+        self._staleness += rpc.rpc_sync(self._server, server.push, (self._rank, (wanted, gradients, version)))
+        self._pushes += 1
         mode.update()
         self._step += 1
+
+    def _record(self, operation: str, tensors: Sequence[torch.Tensor]) -> None:
+        """Records what is moved between this worker and the server, the ids of rows not counted."""
+        RECORDER.add(operation, tensors, "data", self._shard[1], str(self._shard[1]))
 
     def losses(self) -> list[float]:
         """The global losses since the last call: the server adds up those of all workers."""
@@ -194,21 +204,29 @@ class WorkerProgram:
         if self._mode.local_state is not None:
             self._mode.local_state.restore(state)
 
-    def observe(self, batch: Batch) -> tuple[Exchange, ...]:
-        """Takes one more step; its collectives are counted, and calls are not among them."""
-        with CountExchanges() as counted:
+    def observe(self, batch: Batch) -> None:
+        """Takes one more step; collectives among workers are recorded as they are dispatched, calls as they are made."""
+        RECORDER.start()
+        with Observer(), follow_activations(self._mode.stage.parameters) as kept:
             self.step(batch)
-        return counted.exchanges()
+        self._activations_bytes = kept.peak_bytes
+        self._sends = RECORDER.stop()
+
+    def sends(self) -> tuple[Send, ...]:
+        """What it pulled, pushed and exchanged with other workers."""
+        return self._sends
 
     def footprint(self) -> tuple[Footprint, ...]:
         """The tensors of this process; at their peak with the rows that were pulled."""
         if self._mode.local_state is not None:
-            return (self._mode.local_state.footprint(CPU, self._gradients_bytes, self._pulled_bytes),)
-        return (Footprint.uniform(str(CPU), self._gradients_bytes, 0, "tensors"),)  # a copy, whose gradients are pushed
+            own = self._mode.local_state.footprint(CPU, self._gradients_bytes, self._pulled_bytes)
+        else:  # a copy, whose gradients are pushed
+            own = Footprint.uniform(str(CPU), self._gradients_bytes, 0, "tensors")
+        return (dataclasses.replace(own, activations_bytes=self._activations_bytes),)
 
     def measures(self) -> Mapping[str, float]:
         """How old the parameters were to which this worker's gradients were applied."""
-        return {"staleness": statistics.fmean(self._staleness)}
+        return {"staleness": self._staleness / self._pushes}
 
     def sync(self) -> None:
         """Returns at once: a step is over when its calls have returned."""

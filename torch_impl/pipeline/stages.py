@@ -1,18 +1,19 @@
 """Parts of a model along its depth, as modules in which every parameter keeps its neutral name."""
 
 from collections.abc import Sequence
-from typing import cast
 
 import torch
 from torch import nn
 
 from samestep.common.strategy import Run
-from samestep.common.workload.initial import init
-from samestep.common.workload.models.spec import Segment
+from samestep.common.workload.initial import init, initial_buffers
+from samestep.common.workload.models.own import OwnSpec
+from samestep.common.workload.models.spec import ModelSpec, Segment
 from samestep.common.workload.pipeline import group_segments
 from samestep.torch_impl import weights
-from samestep.torch_impl.models import build_model
-from samestep.torch_impl.models.segmented import Segmented, run_segments
+from samestep.torch_impl.models import build_model, segment_functions
+from samestep.torch_impl.models.own import switch_layers
+from samestep.torch_impl.models.segmented import run_segments
 
 
 class _ContiguousGradient(torch.autograd.Function):
@@ -34,25 +35,27 @@ class Stage(nn.Module):
         model: What is left of the model: its `named_weights` are the stage's.
     """
 
-    def __init__(self, model: nn.Module, segments: Sequence[Segment], contiguous: bool = True) -> None:
+    def __init__(self, spec: ModelSpec, model: nn.Module, segments: Sequence[Segment], contiguous: bool = True) -> None:
         """Removes the other segments' modules from the model.
 
         Args:
+            spec: The spec of the model.
             model: The whole model.
             segments: The segments of the stage.
             contiguous: Whether activations and gradients leave the stage contiguous, as gloo requires.
         """
         super().__init__()
-        self._names = [segment.name for segment in segments]
-        for name in cast(Segmented, model).segments():
-            if name not in self._names:
-                model.set_submodule(name.replace("/", "."), nn.Identity())
+        self._spec, self._names = spec, [segment.name for segment in segments]
+        own = {path for name in self._names for path in name.split("+")}
+        for path in [path for segment in spec.segments() for path in segment.name.split("+")]:
+            if path not in own:
+                model.set_submodule(path.replace("/", "."), nn.Identity())
         self.model = model
         self._contiguous = contiguous
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Computes the next stage's input from this one's."""
-        functions = cast(Segmented, self.model).segments()
+        functions = segment_functions(self._spec, self.model)
         x = _ContiguousGradient.apply(x) if self._contiguous and x.requires_grad else x
         x = run_segments([functions[name] for name in self._names], x)
         return x.contiguous() if self._contiguous else x
@@ -67,10 +70,13 @@ def build_stage(run: Run, device: torch.device, segments: Sequence[Segment], con
         segments: The segments of the stage.
         contiguous: As in `Stage`.
     """
-    with torch.device("meta"):  # the whole model may not fit
-        stage = Stage(build_model(run.workload.model), segments, contiguous)
+    spec = run.workload.model
+    # The whole model may not fit; but a user's may hold tensors that are neither parameters nor buffers.
+    with torch.device("cpu" if isinstance(spec, OwnSpec) else "meta"):
+        stage = Stage(spec, build_model(spec), segments, contiguous)
     stage.to(getattr(torch, run.dtype)).to_empty(device=device)
-    weights.load(stage.model, init(run.workload.model, run.seed))
+    switch_layers(stage, run.dropout, run.batch_norm)
+    weights.load(stage.model, init(spec, run.seed), initial_buffers(spec))
     return stage
 
 
@@ -97,9 +103,12 @@ def output_shapes(run: Run, num_stages: int, rows: int) -> tuple[torch.Size, ...
         rows: The number of examples.
     """
     model, shapes = run.workload.model, []
+    if isinstance(model, OwnSpec):  # described as torch lays them out
+        grouped = group_segments(model.segments(), num_stages)
+        return tuple(torch.Size((rows, *segments[-1].outputs)) for segments in grouped)
     spec = model.inputs()
     with torch.device("meta"):
-        functions = cast(Segmented, build_model(model)).segments()
+        functions = segment_functions(model, build_model(model))
         x = torch.empty(rows, *spec.shape, dtype=torch.float32 if spec.ids is None else torch.int64)
         for segments in group_segments(model.segments(), num_stages):
             x = run_segments([functions[segment.name] for segment in segments], x)

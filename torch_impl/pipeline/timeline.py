@@ -1,11 +1,15 @@
 """What a rank computed when in a pipeline's step: the events of its stages, and its busy and idle time."""
 
+import collections
 import contextlib
 import dataclasses
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
+
+from samestep.torch_impl.exchanges import entering
+from samestep.torch_impl.step import KEPT_STEPS
 
 if TYPE_CHECKING:
     from torch.distributed.pipelining import PipelineStage
@@ -30,12 +34,21 @@ class Event:
     end: float
 
 
+_BEGIN = {
+    "forward_one_chunk": "forward",
+    "get_fwd_send_ops": "forward",
+    "backward_one_chunk": "backward",
+    "get_bwd_send_ops": "backward",
+}
+"""A method of torch's `PipelineStage` -> the phase of the step to which what is sent in it or after it belongs."""
+
+
 class Timeline:
-    """The events of the last step, and the sums of all."""
+    """The events of the last step, and the sums of the last `KEPT_STEPS`."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self._steps: list[tuple[float, float]] = []
+        self._steps: collections.deque[tuple[float, float]] = collections.deque(maxlen=KEPT_STEPS)
         self._start = 0.0
 
     def watch(self, stage: "PipelineStage") -> None:
@@ -46,6 +59,9 @@ class Timeline:
         for kind, name in (("F", "forward"), ("B", "backward"), ("W", "backward_weight")):
             method = f"{name}_one_chunk"
             setattr(stage, method, self._timed(getattr(stage, method), stage.stage_index, kind))
+        # Torch asks for a message before it sends it, and for no other one in between.
+        for method, phase in _BEGIN.items():
+            setattr(stage, method, entering(phase, getattr(stage, method)))
 
     def _timed(self, compute: Callable[..., object], stage: int, kind: str) -> Callable[..., object]:
         def timed(microbatch: int, *arguments: object, **options: object) -> object:
@@ -68,8 +84,8 @@ class Timeline:
         self._steps.append((sum(event.end - event.start for event in self.events), whole))
 
     def measures(self) -> Mapping[str, float]:
-        """The medians over all steps but the first, which also prepares the stages."""
-        steps = self._steps[1:] or self._steps
+        """The medians over the last steps, without the first of a run, which also prepares the stages."""
+        steps = list(self._steps)[1:] or self._steps
         return {
             "busy_seconds": statistics.median(busy for busy, _ in steps),
             "idle_seconds": statistics.median(whole - busy for busy, whole in steps),

@@ -11,10 +11,11 @@ import torch.distributed as dist
 from torch.distributed import rpc
 
 from samestep.common.batch import Batch
-from samestep.common.ledger import Exchange, Footprint
+from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.torch_impl import devices, weights
+from samestep.torch_impl.exchanges import RECORDER
 from samestep.torch_impl.local_state import build_local_state
 from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.pipeline.stages import Stage
@@ -32,6 +33,7 @@ class Served:
         local_state: The local state of parameters and optimizer.
         opened: Set once calls may use the parameters: a state that is continued has been restored.
         updated: Released after each update.
+        sends: What calls sent from this process up to the last update, from the one before it.
     """
 
     def __init__(self, run: Run, stage: Stage) -> None:
@@ -40,12 +42,19 @@ class Served:
         self.local_state = build_local_state(run, self.optimizer, stage.model)
         self.opened = threading.Event()
         self.updated = threading.Semaphore(0)
+        self.sends: tuple[Send, ...] = ()
         self._gradients_bytes = 0
         self.optimizer.register_step_pre_hook(self._measure_gradients)
-        self.optimizer.register_step_post_hook(lambda *_: self.updated.release())
+        self.optimizer.register_step_post_hook(self._end_step)
+        RECORDER.start()  # calls may come before this process itself has begun with the step
 
     def _measure_gradients(self, *_: object) -> None:
         self._gradients_bytes = weights.nbytes(parameter.grad for parameter in self.parameters)
+
+    def _end_step(self, *_: object) -> None:
+        self.sends = RECORDER.stop()
+        RECORDER.start()
+        self.updated.release()
 
     def footprint(self) -> Footprint:
         """The tensors of this process, with the gradients of the last update."""
@@ -89,10 +98,13 @@ class ServingProgram:
         """Copies this process's part in place, before it opens for calls."""
         self._served.local_state.restore(state)
 
-    def observe(self, batch: Batch) -> tuple[Exchange, ...]:
-        """Takes part in one more step; calls are not counted."""
+    def observe(self, batch: Batch) -> None:
+        """Takes part in one more step."""
         self.step(batch)
-        return ()
+
+    def sends(self) -> tuple[Send, ...]:
+        """What calls sent from here."""
+        return self._served.sends
 
     def footprint(self) -> tuple[Footprint, ...]:
         """The tensors of this process."""

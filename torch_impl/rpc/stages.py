@@ -7,8 +7,10 @@ import torch
 from torch.distributed import rpc
 
 from samestep.common.program import TrainState
+from samestep.torch_impl.devices import dist_world_size
+from samestep.torch_impl.exchanges import RECORDER
 from samestep.torch_impl.pipeline.stages import Stage
-from samestep.torch_impl.rpc.group import Served
+from samestep.torch_impl.rpc.group import Served, own_rank
 from samestep.torch_impl.step import Loss
 
 
@@ -27,6 +29,8 @@ class WorkerStage:
     served: Served
 
 
+DRIVER = 0
+"""The rank of the worker that drives all."""
 _LOCAL: list[WorkerStage] = []
 """The stage of the present process: RPC calls functions by name, and they have to find it."""
 
@@ -42,18 +46,51 @@ def _opened() -> WorkerStage:
 
 
 def forward(x: rpc.RRef) -> torch.Tensor:
-    """Applies this worker's stage to activations, fetched from the worker that has them."""
-    return _opened().stage(x.to_here())
+    """Applies this worker's stage to activations, fetched from the worker that has them; the next one fetches the result."""
+    out = _apply(x)
+    record_send("forward", out, own_rank() + 1)
+    return out
 
 
 def forward_loss(x: rpc.RRef, targets: torch.Tensor) -> torch.Tensor:
-    """Applies this worker's stage, the last, and takes the loss of its logits.
+    """Applies this worker's stage, the last, and takes the loss of its logits for the driver.
 
     Args:
         x: The activations, on the worker that has them.
         targets: The targets of the same examples.
     """
-    return _opened().loss(forward(x), targets)
+    loss = _opened().loss(_apply(x), targets)
+    record_send("forward", loss, DRIVER)
+    return loss
+
+
+def _apply(x: rpc.RRef) -> torch.Tensor:
+    stage = _opened().stage
+    return stage(with_gradient_sent(x.to_here(), x.owner().id))
+
+
+def with_gradient_sent(fetched: torch.Tensor, owner: int) -> torch.Tensor:
+    """Has the gradient of a fetched tensor recorded, which goes back to where the tensor came from.
+
+    Args:
+        fetched: The tensor, of which another process may be the owner.
+        owner: The rank of that process.
+    """
+    if fetched.requires_grad:
+        fetched.register_hook(lambda gradient: record_send("backward", gradient, owner))
+    return fetched
+
+
+def record_send(phase: str, tensor: torch.Tensor, to: int) -> None:
+    """Records a tensor that a call takes to another process.
+
+    Args:
+        phase: The phase of the step.
+        tensor: The tensor.
+        to: The rank of that process; what stays here is not sent.
+    """
+    if to != own_rank():
+        RECORDER.add("send", [tensor], "pipe", dist_world_size(), str(to), phase)
 
 
 def predict(x: torch.Tensor) -> torch.Tensor:

@@ -5,6 +5,7 @@ Sent: once the backward pass is done, the flat gradient, all-reduced in one piec
 Use it to see the algorithm, and as the control for `ddp`: here nothing is sent while anything is computed.
 """
 
+import collections
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +18,7 @@ from samestep.common.strategy import Run
 from samestep.torch_impl.devices import join_group, own_shard, synchronize, use_device
 from samestep.torch_impl.options import C10dOptions
 from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
+from samestep.torch_impl.step import KEPT_STEPS
 
 
 def ring_all_reduce(flat: torch.Tensor) -> None:
@@ -51,7 +53,7 @@ class FlatExchange:
         self._parameters = list(model.parameters())
         self._device = device
         self._all_reduce = all_reduce
-        self._seconds: list[float] = []
+        self._seconds: collections.deque[float] = collections.deque(maxlen=KEPT_STEPS)
 
     @contextlib.contextmanager
     def __call__(self, last: bool) -> Iterator[None]:
@@ -69,7 +71,7 @@ class FlatExchange:
             self._seconds.append(time.perf_counter() - start)
 
     def measures(self) -> Mapping[str, float]:
-        """The median over all steps, since the first step also connects the ranks."""
+        """The median over the last steps, since the first step also connects the ranks."""
         return {"communication_seconds": sorted(self._seconds)[len(self._seconds) // 2], "overlap_seconds": 0.0}
 
 

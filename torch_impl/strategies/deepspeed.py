@@ -58,6 +58,7 @@ def build(run: Run[DeepSpeedOptions]) -> TrainingProgram:
     without_shared_memory_op()
     bare = build_fresh_model(run, device)
     optimizer = build_optimizer(run.optimizer, bare.parameters())
+    named = named_weights(bare)  # before ZeRO 3 leaves them without a shape
     settings = engine_config(run.workload.model, run.options.zero_stage)
     engine, *_ = deepspeed.initialize(model=bare, optimizer=optimizer, config=settings)
 
@@ -67,7 +68,7 @@ def build(run: Run[DeepSpeedOptions]) -> TrainingProgram:
         yield
 
     update = EngineUpdate(engine, run.techniques)
-    state = EngineState(named_weights(bare), SLOT_KEYS[run.optimizer.name], engine, update)
+    state = EngineState(named, SLOT_KEYS[run.optimizer.name], engine, update)
     parts = Parts(
         bare=bare,
         hardware=hardware,

@@ -63,8 +63,8 @@ def build_on_threads(run: Run, model: nn.Module, device: torch.device) -> Parts:
         ),
         model=replicas,
         exchange=clock,
-        take_exchanges=replicas.counts.take_exchanges,
         replicas=lambda: tuple(footprint(number) for number in range(1, run.num_devices)),
+        saves_here=False,
         measures=clock.measures,
     )
 
@@ -78,7 +78,7 @@ def build_on_gpus(run: Run, model: nn.Module) -> Parts:
     """
     parallel = CountedDataParallel(model, list(range(run.num_devices)))
     hardware = Hardware(note="one process, a replica per GPU")
-    return Parts(bare=model, hardware=hardware, model=parallel, take_exchanges=parallel.counts.take_exchanges)
+    return Parts(bare=model, hardware=hardware, model=parallel, saves_here=False)
 
 
 def build(run: Run) -> TrainingProgram:

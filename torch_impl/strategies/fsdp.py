@@ -22,13 +22,13 @@ from samestep.torch_impl.upstream import end_of_prediction
 
 
 def find_blocks(run: Run, model: nn.Module) -> list[list[nn.Module]]:
-    """Finds what is gathered together: the modules of each of the model's segments.
+    """Finds what is gathered together: the modules of each of the model's blocks.
 
     Args:
-        run: What is trained; the spec has the segments.
+        run: What is trained; the spec has the blocks.
         model: The model, not yet sharded.
     """
-    modules = [model.get_submodule(segment.name.replace("/", ".")) for segment in run.workload.model.segments()]
+    modules = [model.get_submodule(segment.name.replace("/", ".")) for segment in run.workload.model.blocks()]
     # A list of modules has no forward pass that could gather it; its members together have.
     return [list(module) if isinstance(module, nn.ModuleList) else [module] for module in modules]
 

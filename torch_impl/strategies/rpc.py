@@ -14,7 +14,7 @@ from torch.distributed import rpc
 from torch.distributed.optim import DistributedOptimizer
 
 from samestep.common.batch import Batch
-from samestep.common.ledger import Exchange, Footprint
+from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.common.workload.pipeline import group_segments
@@ -59,9 +59,12 @@ class DriverProgram:
 
     def _loss(self, inputs: np.ndarray, targets: np.ndarray) -> torch.Tensor:
         x, y = rpc.RRef(torch.from_numpy(inputs)), torch.from_numpy(targets)
-        for worker in self._workers[:-1]:
+        *others, last = self._workers
+        stages.record_send("forward", y, len(others))
+        for worker in others:
             x = rpc.remote(worker, stages.forward, (x,))
-        return rpc.rpc_sync(self._workers[-1], stages.forward_loss, (x, y))
+        loss = rpc.rpc_sync(last, stages.forward_loss, (x, y))
+        return stages.with_gradient_sent(loss, len(others))
 
     def losses(self) -> list[float]:
         """The losses since the last call."""
@@ -88,10 +91,13 @@ class DriverProgram:
         self._step = state.step
         self._served.local_state.restore(state)
 
-    def observe(self, batch: Batch) -> tuple[Exchange, ...]:
-        """Takes one more step; RPC has no collectives to count."""
+    def observe(self, batch: Batch) -> None:
+        """Takes one more step."""
         self.step(batch)
-        return ()
+
+    def sends(self) -> tuple[Send, ...]:
+        """The tensors that calls sent from here."""
+        return self._served.sends
 
     def footprint(self) -> tuple[Footprint, ...]:
         """The tensors of this process."""

@@ -12,6 +12,7 @@ from samestep.common.program import Hardware
 from samestep.common.strategy import Run
 from samestep.common.workload.pipeline import server_segments
 from samestep.torch_impl.devices import join_group, use_device
+from samestep.torch_impl.exchanges import AXIS_PREFIX
 from samestep.torch_impl.options import ServerOptions
 from samestep.torch_impl.parameter_server import server
 from samestep.torch_impl.parameter_server.worker import PullEverything, PullRows, WorkerProgram
@@ -25,7 +26,7 @@ def build(run: Run[ServerOptions]) -> WorkerProgram | ServingProgram:
     """Builds the program of a worker, or, on the last rank, of the server."""
     use_device(run)  # for its threads
     join_group(run, CPU)
-    among_workers = dist.new_group(range(run.num_devices))
+    among_workers = dist.new_group(range(run.num_devices), group_desc=f"{AXIS_PREFIX}data")
     program = _build_server(run) if dist.get_rank() == run.num_devices else _build_worker(run, among_workers)
     join_rpc(run)
     return program

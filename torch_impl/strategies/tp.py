@@ -12,7 +12,7 @@ from torch.distributed.tensor.parallel import loss_parallel
 from samestep.common.strategy import Run
 from samestep.torch_impl import sharded
 from samestep.torch_impl.devices import join_group, use_device
-from samestep.torch_impl.models.losses import LOSSES
+from samestep.torch_impl.models import summed_loss
 from samestep.torch_impl.models.transformer import sequence_parallel_plan
 from samestep.torch_impl.options import TensorOptions
 from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
@@ -32,6 +32,6 @@ def build(run: Run[TensorOptions]) -> TrainingProgram:
         model=FullLogits(model),
         exchange=lambda last: loss_parallel(),
         global_norm=sharded.total_norm,
-        loss=lambda logits, targets: sharded.full_tensor(LOSSES[spec.loss](logits, targets)),
+        loss=lambda logits, targets: sharded.full_tensor(summed_loss(spec)(logits, targets)),
     )
     return TrainingProgram(run, parts)

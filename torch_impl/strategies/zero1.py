@@ -19,7 +19,7 @@ from samestep.torch_impl.optimizers import SLOT_KEYS, build_optimizer
 from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
 from samestep.torch_impl.strategies.ddp import exchange_on_last, wrap
 from samestep.torch_impl.upstream import rank_of_parameter
-from samestep.torch_impl.weights import named_weights
+from samestep.torch_impl.weights import named_buffers, named_weights
 
 
 class OwnedOptimizerState:
@@ -58,6 +58,11 @@ def build(run: Run) -> TrainingProgram:
         shard=own_shard(),
         averages_gradients=True,
         exchange=exchange_on_last(model),
-        local_state=LocalState(named_weights(bare), OwnedOptimizerState(optimizer), SLOT_KEYS[run.optimizer.name]),
+        local_state=LocalState(
+            named_weights(bare),
+            OwnedOptimizerState(optimizer),
+            SLOT_KEYS[run.optimizer.name],
+            buffers=named_buffers(bare),
+        ),
     )
     return TrainingProgram(run, parts)

@@ -8,8 +8,12 @@ References:
     Yuan 2009 (the ring).
 """
 
-from samestep.common.evidence.costs.sizes import all_reduce_bytes, framing_bytes, holder, sent_bytes
-from samestep.common.ledger import Exchange, Ledger
+import dataclasses
+from collections.abc import Sequence
+
+from samestep.common.evidence.costs.activations import activation_bytes
+from samestep.common.evidence.costs.sizes import holder, symmetric
+from samestep.common.ledger import Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import num_params
 
@@ -25,12 +29,21 @@ def replicated(run: Run, backend: str) -> Ledger:
         backend: "memory" (devices of one process), "gloo", "nccl" or "grpc".
 
     Returns:
-        One footprint per device, and a single all-reduce.
+        The footprint of all devices, and a single all-reduce.
     """
-    footprint, devices = holder(run, num_params(run.workload.model)), run.num_devices
-    exchanges = (Exchange("all_reduce", 1, footprint.params_bytes),) if devices > 1 else ()
-    sent = 0 if backend == "memory" else all_reduce_bytes(footprint.params_bytes, devices) * devices
-    return Ledger((footprint,) * devices, exchanges, sent)
+    pieces = [num_params(run.workload.model)] if run.num_devices > 1 else []
+    return _summed(run, pieces, backend)
+
+
+def _summed(run: Run, pieces: Sequence[int], backend: str) -> Ledger:
+    """Predicts full models whose gradients are all-reduced in pieces, each of so many elements."""
+    devices = run.num_devices
+    footprint = holder(run, num_params(run.workload.model), count=devices)
+    footprint = dataclasses.replace(footprint, activations_bytes=activation_bytes(run))
+    sends = [
+        Send("backward", "all_reduce", run.mesh.only_axis, devices, elements * run.item_bytes) for elements in pieces
+    ]
+    return symmetric(run, (footprint,), sends, backend)
 
 
 def ddp(run: Run, backend: str) -> Ledger:
@@ -41,7 +54,7 @@ def ddp(run: Run, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
 
     Returns:
-        One footprint per rank, and the all-reduces.
+        The footprint of all ranks, and the all-reduces.
     """
     cap: int | None = run.options.bucket_bytes
     return bucketed(run, DEFAULT_CAPS if cap is None else (cap,), backend)
@@ -55,21 +68,15 @@ def bucketed(run: Run, caps: tuple[int, ...], backend: str) -> Ledger:
         caps: A bucket is closed once it holds so many bytes; the last cap is that of all further buckets.
         backend: "gloo" or "nccl".
     """
-    filled = closed = 0
+    closed: list[int] = []
+    filled = 0
     # DDP fills its buckets in the order in which the backward pass yields the gradients: the last parameter's first.
     for param in reversed(run.workload.model.params().values()):
-        filled += param.size * run.item_bytes
-        if filled >= caps[min(closed, len(caps) - 1)]:
-            filled, closed = 0, closed + 1
-    return _in_pieces(run, closed + (filled > 0), backend)
-
-
-def _in_pieces(run: Run, pieces: int, backend: str) -> Ledger:
-    """Predicts what `replicated` does, with the all-reduce in several pieces, each with its own framing."""
-    ledger, devices = replicated(run, backend), run.num_devices
-    exchanges = (Exchange("all_reduce", pieces, ledger.footprints[0].params_bytes),)
-    sent = ledger.sent_bytes_per_step + pieces * devices * framing_bytes("all_reduce", devices, backend)
-    return Ledger(ledger.footprints, exchanges, sent)
+        filled += param.size
+        if filled * run.item_bytes >= caps[min(len(closed), len(caps) - 1)]:
+            closed.append(filled)
+            filled = 0
+    return _summed(run, [*closed, filled] if filled else closed, backend)
 
 
 def c10d(run: Run, backend: str) -> Ledger:
@@ -80,13 +87,11 @@ def c10d(run: Run, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
 
     Returns:
-        One footprint per rank, and the all-reduce or the sends.
+        The footprint of all ranks, and the all-reduce or the sends.
     """
+    ledger, devices = _summed(run, [num_params(run.workload.model)], backend), run.num_devices
     if not run.options.ring:
-        return _in_pieces(run, 1, backend)
-    devices = run.num_devices
+        return ledger
     chunk = -(-num_params(run.workload.model) // devices) * run.item_bytes
-    messages = 2 * (devices - 1)
-    sends = Exchange("send", messages, messages * chunk)
-    footprints = replicated(run, backend).footprints
-    return Ledger(footprints, (sends,) if messages else (), devices * sent_bytes(sends, 2, backend))
+    messages = [Send("backward", "send", "data", devices, chunk, to="1")] * (2 * (devices - 1))
+    return symmetric(run, ledger.footprints, messages, backend)

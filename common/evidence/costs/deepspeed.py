@@ -13,12 +13,14 @@ References:
     Rajbhandari et al., arXiv 1910.02054; deepspeed/runtime/zero/stage_1_and_2.py and stage3.py of DeepSpeed 0.19.
 """
 
+import bisect
 import dataclasses
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from samestep.common.evidence.costs.sizes import holder, sent_bytes
-from samestep.common.ledger import Exchange, Footprint, Ledger
+from samestep.common.evidence.costs.activations import activation_bytes
+from samestep.common.evidence.costs.sizes import holder, symmetric
+from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import Param, layer
 
@@ -31,13 +33,13 @@ def deepspeed(run: Run, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
 
     Returns:
-        One footprint per rank, and the collectives of the engine.
+        The footprints of all ranks, and the collectives of the engine.
     """
-    footprints, exchanges = (_each_split if run.options.zero_stage == 3 else _end_to_end)(run)
-    if run.num_devices == 1:
-        exchanges = exchanges[1:]
-    sent = sum(sent_bytes(each, run.num_devices, backend) for each in exchanges)
-    return Ledger(footprints, exchanges, sent * run.num_devices)
+    footprints, sends = (_each_split if run.options.zero_stage == 3 else _end_to_end)(run)
+    activations = activation_bytes(run)
+    footprints = tuple(dataclasses.replace(each, activations_bytes=activations) for each in footprints)
+    needed = (send for send in sends if send.operation != "all_gather" or run.num_devices > 1)
+    return symmetric(run, footprints, needed, backend)
 
 
 def _num_norms(run: Run) -> int:
@@ -45,40 +47,70 @@ def _num_norms(run: Run) -> int:
     return 2 if run.techniques.need_norm else 1
 
 
-def _end_to_end(run: Run) -> tuple[tuple[Footprint, ...], tuple[Exchange, ...]]:
-    """Predicts stages 1 and 2; the first exchange takes more than one rank."""
+def _end_to_end(run: Run) -> tuple[tuple[Footprint, ...], list[Send]]:
+    """Predicts stages 1 and 2."""
     devices, item, norms = run.num_devices, run.item_bytes, _num_norms(run)
     sizes = [param.size for param in run.workload.model.params().values()]
     total = sum(sizes)
     stretch = -(-total // (2 * devices)) * 2
-    params = (devices + 1) * stretch * item
+    params = devices * stretch * item + _masters_bytes(run, stretch)
     held = dataclasses.replace(holder(run, stretch), params_bytes=params, params_peak_bytes=params)
-    gradients = [_gradient_elements(sizes, rank * stretch, (rank + 1) * stretch) for rank in range(devices)]
-    footprints = tuple(dataclasses.replace(held, gradients_bytes=elements * item) for elements in gradients)
+    footprints = tuple(
+        dataclasses.replace(held, gradients_bytes=elements * item, count=count)
+        for elements, count in _gradient_elements(sizes, stretch, devices)
+    )
     reductions = run.accumulation_steps if run.options.zero_stage == 2 else 1
-    gathered = Exchange("all_gather", 1, stretch * item)
-    reduced = Exchange("all_reduce", reductions + norms, (reductions * total + norms) * item)
-    return footprints, (gathered, reduced)
+    summed = [Send("backward", "all_reduce", "data", devices, total * item)] * reductions
+    normed = [Send("update", "all_reduce", "data", devices, item)] * norms
+    return footprints, [*summed, *normed, Send("update", "all_gather", "data", devices, stretch * item)]
 
 
-def _gradient_elements(sizes: list[int], first: int, last: int) -> int:
-    """The gradients of a rank with a stretch: each stays whole where its parameter reaches into it; and the padding."""
-    ends = list(itertools.accumulate(sizes))
-    touching = sum(size for size, end in zip(sizes, ends, strict=True) if end - size < last and first < end)
-    return touching + max(0, last - max(first, ends[-1]))
+def _masters_bytes(run: Run, elements: int) -> int:
+    """The second copy of parameters that a rank updates; in mixed precision they are optimizer state anyway."""
+    return elements * run.item_bytes if run.precision is None else 0
 
 
-def _each_split(run: Run) -> tuple[tuple[Footprint, ...], tuple[Exchange, ...]]:
-    """Predicts stage 3; the first exchange takes more than one rank."""
+def _gradient_elements(sizes: list[int], stretch: int, devices: int) -> Iterator[tuple[int, int]]:
+    """The gradients of a rank with a stretch: each stays whole where its parameter reaches into it; and the padding.
+
+    Args:
+        sizes: Of the parameters, in order.
+        stretch: The elements of each rank's.
+        devices: The number of ranks.
+
+    Yields:
+        Elements, and how many ranks in a row have so many.
+    """
+    ends = [0, *itertools.accumulate(sizes)]
+    rank = 0
+    while rank < devices:
+        start, end = rank * stretch, (rank + 1) * stretch
+        first = bisect.bisect_right(ends, start)  # the parameter that the stretch starts in, counted from 1
+        last = bisect.bisect_left(ends, end)
+        inside = first == last < len(ends)  # as are the next stretches, up to its end
+        count = min(devices, ends[first] // stretch) - rank if inside else 1
+        yield ends[min(last, len(sizes))] - ends[first - 1] + max(0, end - max(start, ends[-1])), count
+        rank += count
+
+
+def _each_split(run: Run) -> tuple[tuple[Footprint, ...], list[Send]]:
+    """Predicts stage 3."""
     devices, item, micro, norms = run.num_devices, run.item_bytes, run.accumulation_steps, _num_norms(run)
     params = run.workload.model.params()
     held = holder(run, sum(-(-param.size // devices) for param in params.values()))
     own = held.params_bytes
-    peak = 2 * own + (_peak_gathered(params, devices) * item if devices > 1 else 0)
-    footprint = dataclasses.replace(held, params_bytes=2 * own, params_peak_bytes=peak)
-    gathered = Exchange("all_gather", 2 * len(_modules(params)) * micro, 2 * own * micro)
-    norm = Exchange("all_reduce", norms, (norms + 1) * item)  # the engine's is of two numbers
-    return (footprint,) * devices, (gathered, norm, Exchange("reduce_scatter", micro, devices * own * micro))
+    params_bytes = own + _masters_bytes(run, own // item)
+    peak = params_bytes + (_peak_gathered(params, devices) * item if devices > 1 else 0)
+    footprint = dataclasses.replace(held, params_bytes=params_bytes, params_peak_bytes=peak, count=devices)
+    sizes = [sum(-(-params[name].size // devices) for name in names) * item for names in _modules(params)]
+    once = [
+        *(Send("forward", "all_gather", "data", devices, size) for size in sizes),
+        *(Send("backward", "all_gather", "data", devices, size) for size in reversed(sizes)),
+        Send("backward", "reduce_scatter", "data", devices, devices * own),
+    ]
+    normed = [Send("update", "all_reduce", "data", devices, 2 * item)]  # the engine's is of two numbers
+    normed += [Send("update", "all_reduce", "data", devices, item)] * (norms - 1)
+    return (footprint,), [*once * micro, *normed]
 
 
 def _modules(params: Mapping[str, Param]) -> list[list[str]]:

@@ -2,20 +2,22 @@
 
 Memory of a rank: its stages, of which 1/T along `tensor` where the split table allows, of which 1/S along `shard`.
 Exchanges: micro-batches along `pipe`, of each pipeline's part of the batch; all-reduces along `tensor` for each of
-them; once a step the stage gathered and its gradients reduce-scattered along `shard`, or all-reduced along `data`. (The
-few bytes for the norm of a clipped gradient are left out.)
+them; once a step the stage gathered and its gradients reduce-scattered along `shard`, or all-reduced along `data`.
 """
 
+import collections
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from samestep.common.evidence.costs.sizes import holder, merged, sent_bytes, shard_elements
-from samestep.common.evidence.costs.tensor import partial_sums
-from samestep.common.ledger import Exchange, Footprint, Ledger
+from samestep.common.evidence.costs.activations import pipeline_activation_bytes
+from samestep.common.evidence.costs.pipeline import boundary_sends, passes_of
+from samestep.common.evidence.costs.sizes import holder, sent_bytes, shard_elements
+from samestep.common.evidence.costs.tensor import sums
+from samestep.common.ledger import PHASES, Footprint, Ledger, Send, in_order
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import ModelSpec, Segment, parameters_of
+from samestep.common.workload.models.spec import Role, Segment, parameters_of
 from samestep.common.workload.pipeline import SCHEDULES, group_segments
 from samestep.common.workload.split import even_split_table
 
@@ -27,12 +29,14 @@ class _Stage:
     Attributes:
         pipe: The place along `pipe` that holds it.
         segments: What it consists of.
-        shards: The elements of each shard that a rank holds along `shard`; to the first the others are padded.
+        held: Shape and role of each parameter, of which a part along `tensor`.
+        padded: The elements of the first shard along `shard`; the others are padded to as many.
     """
 
     pipe: int
     segments: tuple[Segment, ...]
-    shards: tuple[int, ...]
+    held: Sequence[tuple[Sequence[int], Role]]
+    padded: int
 
 
 def hybrid(run: Run, backend: str) -> Ledger:
@@ -43,18 +47,19 @@ def hybrid(run: Run, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
 
     Returns:
-        One footprint per rank, and what rank 0 exchanges.
+        The footprints of all ranks, and what rank 0 exchanges.
     """
     mesh, stages = run.mesh, _stages(run)
     pipes, replicas, parts = mesh.axis("pipe"), mesh.axis("data") * mesh.axis("shard"), mesh.axis("tensor")
+    schedule, microbatches = run.options.schedule, run.options.microbatches
     footprints = [
-        _footprint(run, [stage for stage in stages if stage.pipe == pipe], replica)
-        for pipe, replica, _ in itertools.product(range(pipes), range(replicas), range(parts))
+        dataclasses.replace(each, activations_bytes=pipeline_activation_bytes(run, schedule, microbatches, pipe))
+        for pipe in range(pipes)
+        for each in _footprints(run, [stage for stage in stages if stage.pipe == pipe])
     ]
-    taken = [_taken(run, stages, pipe) for pipe in range(pipes)]
-    sent = sum((sent_bytes(each, ranks, backend) for ranks, each in itertools.chain(*taken)), 0.0)
-    exchanges = merged(sorted((each for _, each in taken[0]), key=lambda each: each.name))
-    return Ledger(tuple(footprints), exchanges, sent * replicas * parts)
+    of_rank = [list(_sends(run, stages, pipe)) for pipe in range(pipes)]
+    sent = sum((sent_bytes(send, backend, run.item_bytes) for sends in of_rank for send in sends), 0.0)
+    return Ledger(tuple(footprints), in_order(of_rank[0]), sent * replicas * parts)
 
 
 def _stages(run: Run) -> list[_Stage]:
@@ -63,50 +68,77 @@ def _stages(run: Run) -> list[_Stage]:
     ranks = SCHEDULES[run.options.schedule].stage_ranks(run.mesh.axis("pipe"))
     stages = []
     for rank, segments in zip(ranks, group_segments(model.segments(), len(ranks)), strict=True):
-        held = [
+        held: list[tuple[Sequence[int], Role]] = [
             ([size // (parts if split.get(name) == dim else 1) for dim, size in enumerate(param.shape)], param.role)
             for name, param in parameters_of(model, *segments).items()
         ]
-        elements = (sum(shard_elements(*each, shards, shard) for each in held) for shard in range(shards))
-        stages.append(_Stage(rank, segments, tuple(elements)))
+        stages.append(_Stage(rank, segments, held, shard_elements(held, shards)[0][0]))
     return stages
 
 
-def _footprint(run: Run, stages: Sequence[_Stage], replica: int) -> Footprint:
-    shards = run.mesh.axis("shard")
-    held = holder(run, sum(stage.shards[replica % shards] for stage in stages))
-    gathered = sum(shards * stage.shards[0] for stage in stages) * run.item_bytes
+def _footprints(run: Run, stages: Sequence[_Stage]) -> Iterator[Footprint]:
+    """The ranks at one place along `pipe`: all shards, each with its parts along `tensor`; or as many replicas."""
+    shards, replicas = run.mesh.axis("shard"), run.mesh.axis("data")
+    gathered = sum(shards * stage.padded for stage in stages) * run.item_bytes
     # Sharded stages arrive in a buffer and are copied out of it; replicated ones are copied as well (torch 2.13).
-    copies = 2 if shards > 1 else 1 if run.mesh.axis("data") > 1 else 0
-    return dataclasses.replace(held, params_peak_bytes=held.params_bytes + copies * gathered)
+    copies = 2 if shards > 1 else 1 if replicas > 1 else 0
+    for elements, count in shard_elements(itertools.chain(*(stage.held for stage in stages)), shards):
+        held = holder(run, elements, count=count * replicas * run.mesh.axis("tensor"))
+        yield dataclasses.replace(held, params_peak_bytes=held.params_bytes + copies * gathered)
 
 
-def _taken(run: Run, stages: Sequence[_Stage], pipe: int) -> list[tuple[int, Exchange]]:
-    """Everything that a rank takes part in during a step, one by one, with the number of ranks that do."""
-    model, mesh, item, passes = run.workload.model, run.mesh, run.item_bytes, run.accumulation_steps
+def _sends(run: Run, stages: Sequence[_Stage], pipe: int) -> Iterator[Send]:
+    """Predicts everything that a rank takes part in during a step."""
+    mesh, microbatches = run.mesh, run.options.microbatches
     data, shards, parts = mesh.axis("data"), mesh.axis("shard"), mesh.axis("tensor")
-    microbatches = run.options.microbatches * passes
-    rows = run.batch_size // (data * shards) // microbatches
-    taken: list[tuple[int, Exchange]] = []
-    for here, there in itertools.pairwise(stages):
-        if here.pipe != there.pipe and pipe in (here.pipe, there.pipe):
-            split = parts if _outputs_are_split(model, here.segments[-1], parts) else 1
-            size = rows * math.prod(here.segments[-1].outputs) // split * item
-            taken += [(2, Exchange("send", 1, size))] * microbatches
-    for stage in (stage for stage in stages if stage.pipe == pipe):
-        if parts > 1:
-            sums = partial_sums(model, parts, stage.segments).every
-            taken += [(parts, Exchange("all_reduce", 1, each * rows * item)) for each in sums] * microbatches
-        size = stage.shards[0] * item
-        if shards > 1:
-            taken += [(shards, Exchange("all_gather", 1, size))] * passes
-            taken += [(shards, Exchange("reduce_scatter", 1, shards * size))] * passes
-        elif data > 1:
-            taken += [(data, Exchange("all_reduce", 1, size))] * passes
-    return taken
+    rows = run.batch_size // (data * shards * microbatches * run.accumulation_steps)
+    messages = boundary_sends(
+        [_handed_on(run, stage.segments[-1], rows) for stage in stages],
+        [stage.pipe for stage in stages],
+        data * shards * parts,
+    )
+    within = {
+        (phase, number): sends
+        for number, stage in enumerate(stages)
+        for phase, sends in zip(PHASES, sums(run, rows, stage.segments), strict=False)
+        if parts > 1 and stage.pipe == pipe
+    }
+    passes = passes_of(pipe, run.options.schedule, mesh.axis("pipe"), microbatches)
+    for _ in range(run.accumulation_steps):
+        left = collections.Counter(passes)
+        if shards > 1:  # torch 2.13 gathers all stages of a rank ahead of the first pass
+            for number in dict.fromkeys(number for _, number in passes):
+                yield Send("forward", "all_gather", "shard", shards, stages[number].padded * run.item_bytes)
+        for each in passes:
+            phase, number = each
+            size = stages[number].padded * run.item_bytes
+            yield from within.get(each, ())
+            left[each] -= 1
+            if phase == "backward" and not left[each] and shards > 1:
+                yield Send("backward", "reduce_scatter", "shard", shards, shards * size)
+            elif phase == "backward" and not left[each] and data > 1:
+                yield Send("backward", "all_reduce", "data", data, size)
+            if each in messages:
+                yield messages[each]
+    if run.techniques.need_norm:
+        yield from _norms(run, [stage for stage in stages if stage.pipe == pipe])
 
 
-def _outputs_are_split(model: ModelSpec, segment: Segment, parts: int) -> bool:
-    """Whether a segment hands on what a layer split by column has left in parts."""
-    kernels = [name for name, param in parameters_of(model, segment).items() if param.role == "kernel"]
-    return bool(kernels) and even_split_table(model, parts).get(kernels[-1]) == 1
+def _norms(run: Run, stages: Sequence[_Stage]) -> Iterator[Send]:
+    """Predicts the norm of a clipped gradient: that of each parameter over the ranks that share it, then that of all."""
+    model, mesh = run.workload.model, run.mesh
+    split = even_split_table(model, mesh.axis("tensor"))
+    for name in parameters_of(model, *(segment for stage in stages for segment in stage.segments)):
+        if mesh.axis("shard") > 1:
+            yield Send("update", "all_reduce", "shard", mesh.axis("shard"), run.item_bytes)
+        if mesh.axis("tensor") > 1 and name in split:
+            yield Send("update", "all_reduce", "tensor", mesh.axis("tensor"), run.item_bytes)
+    yield Send("update", "all_reduce", mesh.only_axis, mesh.size, run.item_bytes)
+
+
+def _handed_on(run: Run, last: Segment, rows: int) -> int:
+    """The bytes that a rank hands on of a micro-batch: of what a layer split by column has left in parts, its part."""
+    model, parts = run.workload.model, run.mesh.axis("tensor")
+    kernels = [name for name, param in parameters_of(model, last).items() if param.role == "kernel"]
+    is_split = bool(kernels) and even_split_table(model, parts).get(kernels[-1]) == 1
+    return rows * math.prod(last.outputs) // (parts if is_split else 1) * run.item_bytes

@@ -19,9 +19,10 @@ References:
 import dataclasses
 import math
 
+from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.data_parallel import replicated
-from samestep.common.evidence.costs.sizes import borrower, example_bytes, holder
-from samestep.common.ledger import Exchange, Ledger
+from samestep.common.evidence.costs.sizes import borrower, example_bytes, holder, symmetric
+from samestep.common.ledger import Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import num_params
 
@@ -38,19 +39,19 @@ def dp(run: Run, backend: str) -> Ledger:
     """
     model, others = run.workload.model, run.num_devices - 1
     master = holder(run, num_params(model), "master")
-    replica = borrower("replica", master.params_bytes, 0)
-    examples = run.batch_size * others // run.num_devices
+    replica = borrower("replica", master.params_bytes, 0, count=others)
+    examples = run.batch_size * others // run.num_devices // run.accumulation_steps
     returned = examples * math.prod(model.segments()[-1].outputs) * run.item_bytes
-    count = run.accumulation_steps * others
-    sizes = {
-        "scatter_inputs": examples * example_bytes(model.inputs(), run.item_bytes),
-        "broadcast_parameters": count * master.params_bytes,
-        "gather_outputs": returned,
-        "scatter_output_gradients": returned,
-        "reduce_gradients": count * master.params_bytes,
-    }
-    exchanges = tuple(Exchange(name, count, size) for name, size in sizes.items()) if others else ()
-    return Ledger((master, *(replica,) * others), exchanges, 0)
+    once = [
+        ("forward", "scatter_inputs", examples * example_bytes(model.inputs(), run.item_bytes)),
+        ("forward", "broadcast_parameters", others * master.params_bytes),
+        ("forward", "gather_outputs", returned),
+        ("backward", "scatter_output_gradients", returned),
+        ("backward", "reduce_gradients", others * master.params_bytes),
+    ]
+    sends = [Send(phase, name, "data", others + 1, size, others) for phase, name, size in once if others]
+    footprints = (master, replica) if others else (master,)
+    return symmetric(run, footprints, sends * run.accumulation_steps, backend)
 
 
 def mirrored(run: Run, backend: str) -> Ledger:
@@ -61,17 +62,19 @@ def mirrored(run: Run, backend: str) -> Ledger:
         backend: "memory".
 
     Returns:
-        One footprint per device, and the all-reduce or the copies.
+        The footprint of all devices, and the all-reduce or the copies.
     """
     ledger, devices = replicated(run, backend), run.num_devices
     params, size = len(run.workload.model.params()), ledger.footprints[0].params_bytes
     copies = {
-        "reduction_to_one_device": Exchange("copy", 2 * (devices - 1) * params, 2 * (devices - 1) * size),
-        "hierarchical_copy": Exchange("copy", devices, devices * size),  # packed into one tensor
+        "reduction_to_one_device": (2 * (devices - 1), params),
+        "hierarchical_copy": (devices, 1),  # packed into one tensor
     }
     if devices == 1 or run.options.reduce not in copies:
         return ledger
-    return dataclasses.replace(ledger, exchanges=(copies[run.options.reduce],))
+    moves, tensors = copies[run.options.reduce]
+    send = Send("backward", "copy", run.mesh.only_axis, devices, moves * size, moves * tensors)
+    return dataclasses.replace(ledger, sends=(send,))
 
 
 def central_storage(run: Run, backend: str) -> Ledger:
@@ -89,5 +92,12 @@ def central_storage(run: Run, backend: str) -> Ledger:
     total, examples = store.params_bytes, run.batch_size // devices
     dense = sum(param.size for param in params if not param.lookups) * item
     read = dense + sum(examples * param.lookups * param.shape[1] for param in params if param.lookups) * item
-    copies = Exchange("copy", (devices + 1) * len(params), max(read + devices * total, devices * read + total))
-    return Ledger((*(borrower("compute", dense, total),) * devices, store), (copies,), 0)
+    # The busiest device is the first that computes, or the store: (how often the parameters are read, gradients moved).
+    reads, moves = max((devices, 1), (1, devices), key=lambda each: each[0] * read + each[1] * total)
+    sends = (
+        Send("forward", "copy", "data", devices, reads * read, reads * len(params)),
+        Send("backward", "copy", "data", devices, moves * total, moves * len(params)),
+    )
+    compute = borrower("compute", dense, total, count=devices)
+    compute = dataclasses.replace(compute, activations_bytes=activation_bytes(run))
+    return Ledger((compute, dataclasses.replace(store, activations_bytes=0)), sends, 0)

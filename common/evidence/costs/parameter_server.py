@@ -16,8 +16,9 @@ References:
 import dataclasses
 import math
 
+from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.sizes import ID_BYTES, borrower, example_bytes, holder, sent_bytes
-from samestep.common.ledger import Exchange, Footprint, Ledger
+from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import parameters_of
 from samestep.common.workload.pipeline import server_segments
@@ -38,25 +39,38 @@ def rpc_parameter_server(run: Run, backend: str) -> Ledger:
         backend: "tensorpipe", with gloo among the workers.
 
     Returns:
-        One footprint per process, and what the workers exchange among each other.
+        The footprints of the workers and of the server, and what the workers exchange among each other.
     """
     workers, model = run.num_devices, run.workload.model
     served, kept = (list(parameters_of(model, *segments).values()) for segments in server_segments(model))
     server = holder(run, sum(param.size for param in served), "server")
     if not kept:
-        worker = dataclasses.replace(server, device="worker", optimizer_bytes=0)
+        worker = dataclasses.replace(
+            server, device="worker", optimizer_bytes=0, activations_bytes=activation_bytes(run), count=workers
+        )
         calls = _CALLS_BYTES + 2 * len(served) * _TENSOR_BYTES
-        return Ledger((*(worker,) * workers, server), (), workers * (2 * server.params_bytes + calls))
+        sends = _moved(workers, server.params_bytes)
+        return Ledger((worker, server), sends, workers * (2 * server.params_bytes + calls))
 
     examples = run.batch_size // workers
     rows = examples * sum(param.shape[1] for param in served) * run.item_bytes
     ids = examples * len(served) * ID_BYTES
-    worker = holder(run, sum(param.size for param in kept), "worker")
-    worker = dataclasses.replace(worker, params_peak_bytes=worker.params_bytes + rows)
+    worker = holder(run, sum(param.size for param in kept), "worker", workers)
+    activations = activation_bytes(run, (server_segments(model)[1],))
+    worker = dataclasses.replace(worker, params_peak_bytes=worker.params_bytes + rows, activations_bytes=activations)
     sent: float = workers * (2 * rows + 2 * ids + _CALLS_BYTES + 4 * len(served) * _TENSOR_BYTES)
-    reduced = Exchange("all_reduce", 1, worker.params_bytes)
-    sent += workers * sent_bytes(reduced, workers, "gloo")
-    return Ledger((*(worker,) * workers, server), (reduced,) if workers > 1 else (), math.ceil(sent))
+    reduced = Send("backward", "all_reduce", "data", workers, worker.params_bytes)
+    sent += workers * sent_bytes(reduced, "gloo", run.item_bytes)
+    return Ledger((worker, server), _moved(workers, rows, reduced), math.ceil(sent))
+
+
+def _moved(workers: int, size: int, *between: Send) -> tuple[Send, ...]:
+    """Predicts what a worker moves, each way in one call; the server has the rank after the last worker's."""
+    pull, push = (
+        Send(phase, operation, "data", workers, size, to=str(workers))
+        for phase, operation in (("forward", "pull"), ("backward", "push"))
+    )
+    return pull, *between, push
 
 
 def parameter_server(run: Run, backend: str) -> Ledger:
@@ -80,15 +94,18 @@ def parameter_server(run: Run, backend: str) -> Ledger:
     moved = dense + looked_up // updates
     footprints = (
         Footprint.uniform("chief", 0, 0),
-        *(borrower("worker", dense, moved),) * workers,
+        borrower("worker", dense, moved, count=workers),
         *(holder(run, sum(parts[server::servers]), "ps") for server in range(servers)),
     )
-    exchanges = tuple(Exchange(name, updates * len(params), updates * moved) for name in ("pull", "push"))
+    sends = tuple(
+        Send(phase, operation, "data", workers, updates * moved, updates * len(params))
+        for phase, operation in (("forward", "pull"), ("backward", "push"))
+    )
     ids = sum(param.lookups for param in tables) * batch * ID_BYTES
     examples = batch * (example_bytes(model.inputs(), item) + example_bytes(model.targets(), item))
     calls = servers * _SERVER_BYTES + len(parts) * (_PART_BYTES + len(run.optimizer.slots) * _SLOT_BYTES)
     calls += sum(min(servers, param.shape[0]) for param in tables) * _TABLE_BYTES
-    return Ledger(footprints, exchanges, updates * (2 * moved + calls) + ids + examples)
+    return Ledger(footprints, sends, updates * (2 * moved + calls) + ids + examples)
 
 
 def _parts(run: Run) -> list[int]:

@@ -11,12 +11,15 @@ References:
 import dataclasses
 import itertools
 import math
+from collections.abc import Sequence
 
-from samestep.common.evidence.costs.sizes import example_bytes, holder, merged, sent_bytes
-from samestep.common.ledger import Exchange, Ledger
+from samestep.common.evidence.costs.activations import pipeline_activation_bytes
+from samestep.common.evidence.costs.sizes import example_bytes, holder, sent_bytes
+from samestep.common.ledger import Ledger, Send, in_order
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import parameters_of
-from samestep.common.workload.pipeline import SCHEDULES, Schedule, group_segments
+from samestep.common.workload.passes import PASSES
+from samestep.common.workload.pipeline import SCHEDULES, group_segments
 
 _CALLS_BYTES = 5500
 """About what torch 2.13 sends to and from each further RPC worker in a step besides tensors: pickled calls, replies."""
@@ -32,7 +35,7 @@ def mp(run: Run, backend: str) -> Ledger:
     Returns:
         One footprint per rank, and the sends of rank 0.
     """
-    return _pipelined(run, Schedule(), run.accumulation_steps, backend)
+    return _pipelined(run, "gpipe", 1, backend)
 
 
 def pp(run: Run, backend: str) -> Ledger:
@@ -43,54 +46,103 @@ def pp(run: Run, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
 
     Returns:
-        One footprint per rank, and what rank 0 exchanges.
+        One footprint per rank, and the sends of rank 0.
     """
-    microbatches = run.options.microbatches * run.accumulation_steps
-    return _pipelined(run, SCHEDULES[run.options.schedule], microbatches, backend)
+    return _pipelined(run, run.options.schedule, run.options.microbatches, backend)
 
 
 def rpc(run: Run, backend: str) -> Ledger:
-    """Predicts what `mp` costs without collectives, plus the calls themselves; the targets go to the last worker.
+    """Predicts what `mp` costs, plus the calls themselves; the targets go to the last worker, and the loss to the driver.
 
     Args:
         run: What is trained.
         backend: "tensorpipe".
 
     Returns:
-        One footprint per worker, and no exchanges.
+        One footprint per worker, and the sends of the driver.
     """
-    ledger = mp(run, "memory")
-    others = run.num_devices - 1
-    targets = run.batch_size * example_bytes(run.workload.model.targets(), run.item_bytes) if others else 0
+    ledger, others, passes = mp(run, "memory"), run.num_devices - 1, run.accumulation_steps
+    if not others:
+        return ledger
+    targets = run.batch_size * example_bytes(run.workload.model.targets(), run.item_bytes)
+    last = str(others)
+    (activations,) = (dataclasses.replace(send, count=1, bytes=send.bytes // passes) for send in ledger.sends)
+    once = [Send("forward", "send", "pipe", others + 1, targets // passes, to=last), activations]
+    losses = Send("backward", "send", "pipe", others + 1, passes * run.item_bytes, passes, to=last)
     sent = ledger.sent_bytes_per_step + targets + others * _CALLS_BYTES
-    return dataclasses.replace(ledger, exchanges=(), sent_bytes_per_step=sent)
+    return dataclasses.replace(ledger, sends=in_order([*once * passes, losses]), sent_bytes_per_step=sent)
 
 
-def _pipelined(run: Run, schedule: Schedule, microbatches: int, backend: str) -> Ledger:
+def _pipelined(run: Run, schedule: str, microbatches: int, backend: str) -> Ledger:
     """Predicts stages along the axis `pipe`.
 
     Args:
         run: What is trained.
-        schedule: The schedule, which says where the stages are.
-        microbatches: The number of micro-batches of a step.
+        schedule: The schedule, which says where the stages are, and in which order they compute.
+        microbatches: The number of micro-batches of an accumulation step.
         backend: A key of `MESSAGE_BYTES`.
     """
     model, pipe = run.workload.model, run.mesh.axis("pipe")
-    ranks = schedule.stage_ranks(pipe)
+    ranks = SCHEDULES[schedule].stage_ranks(pipe)
     stages = group_segments(model.segments(), len(ranks))
     held = [0] * pipe
     for segments, rank in zip(stages, ranks, strict=True):
         held[rank] += sum(param.size for param in parameters_of(model, *segments).values())
 
-    sends: list[tuple[int, Exchange]] = []
-    for segments, (here, there) in zip(stages, itertools.pairwise(ranks), strict=False):
-        if here != there:  # activations forward, their gradients back
-            size = run.batch_size * math.prod(segments[-1].outputs) * run.item_bytes
-            sends += [(rank, Exchange("send", microbatches, size)) for rank in (here, there)]
-    exchanges = merged(each for rank, each in sends if rank == 0)
-    sent = sum(sent_bytes(each, 2, backend) for _, each in sends)
+    rows = run.batch_size // run.accumulation_steps // microbatches
+    sizes = [rows * math.prod(segments[-1].outputs) * run.item_bytes for segments in stages]
+    messages = boundary_sends(sizes, ranks)
+    sends = [
+        messages[each]
+        for each in passes_of(0, schedule, pipe, microbatches) * run.accumulation_steps
+        if each in messages
+    ]
+    sent = (
+        microbatches
+        * run.accumulation_steps
+        * sum(sent_bytes(send, backend, run.item_bytes) for send in messages.values())
+    )
     if run.techniques.need_norm:
-        squared_norm = Exchange("all_reduce", 1, run.item_bytes)
-        exchanges += (squared_norm,)
-        sent += pipe * sent_bytes(squared_norm, pipe, backend)
-    return Ledger(tuple(holder(run, elements) for elements in held), exchanges, sent)
+        squared_norm = Send("update", "all_reduce", "pipe", pipe, run.item_bytes)
+        sends.append(squared_norm)
+        sent += pipe * sent_bytes(squared_norm, backend, run.item_bytes)
+    footprints = tuple(
+        dataclasses.replace(
+            holder(run, elements), activations_bytes=pipeline_activation_bytes(run, schedule, microbatches, rank)
+        )
+        for rank, elements in enumerate(held)
+    )
+    return Ledger(footprints, in_order(sends), sent)
+
+
+def passes_of(rank: int, schedule: str, ranks: int, microbatches: int) -> list[tuple[str, int]]:
+    """Lists the passes of a rank in order: the phase, and the stage of the model.
+
+    Args:
+        rank: The rank along the pipeline.
+        schedule: The schedule.
+        ranks: The number of ranks along the pipeline.
+        microbatches: The number of micro-batches.
+    """
+    own = [stage for stage, holder in enumerate(SCHEDULES[schedule].stage_ranks(ranks)) if holder == rank]
+    return [(phase, own[index]) for phase, index in PASSES[schedule](rank, ranks, microbatches)]
+
+
+def boundary_sends(sizes: Sequence[int], ranks: Sequence[int], apart: int = 1) -> dict[tuple[str, int], Send]:
+    """Predicts the message with which each pass of a micro-batch through a stage ends, unless nobody else needs it.
+
+    Args:
+        sizes: The bytes of the activations that each stage hands on.
+        ranks: The rank along the pipeline that holds each stage.
+        apart: By how much two neighbours along the pipeline differ in their ranks of the run.
+
+    Returns:
+        (phase, stage) -> the message.
+    """
+    found = {}
+    for stage, (here, there) in enumerate(itertools.pairwise(ranks)):
+        if here != there:
+            message = Send("forward", "send", "pipe", max(ranks) + 1, sizes[stage], to=str(there * apart))
+            found["forward", stage] = message
+            found["backward", stage + 1] = dataclasses.replace(message, phase="backward", to=str(here * apart))
+    return found

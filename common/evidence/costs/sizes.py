@@ -5,10 +5,11 @@ References:
 """
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from samestep.common.ledger import Exchange, Footprint
+from samestep.common.ledger import Footprint, Ledger, Send, in_order
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ArraySpec, Role
 
@@ -18,47 +19,68 @@ ID_BYTES = 8
 MESSAGE_BYTES = {"memory": 0, "gloo": 144, "nccl": 0, "grpc": 0}
 """What a message costs on the wire beyond its tensor (gloo of torch 2.13: its own preambles), counted by the kernel."""
 
-MESSAGES = {"all_reduce": 4, "reduce_scatter": 4, "all_gather": 2, "send": 1}
-"""How many messages each rank sends to each other one in a gloo collective: its rings work in two halves."""
+MESSAGES = {"all_reduce": 4, "reduce_scatter": 4, "all_gather": 2, "broadcast": 1, "send": 1}
+"""How many messages each rank sends to each other one in a gloo collective: its rings work in two halves. Those of a
+broadcast all come from one rank."""
 
 
-def holder(run: Run, elements: int, device: str = "each") -> Footprint:
-    """The footprint of a device that holds parameters with their gradients and optimizer state.
+def holder(run: Run, elements: int, device: str = "each", count: int = 1) -> Footprint:
+    """The footprint of devices that hold parameters with their gradients and optimizer state.
 
     Args:
         run: What is trained.
         elements: The number of elements of the parameters.
         device: The name of the device.
+        count: How many there are.
     """
     held = elements * run.item_bytes
-    return Footprint.uniform(device, held, len(run.optimizer.slots) * held)
+    return dataclasses.replace(Footprint.uniform(device, held, elements * run.optimizer_item_bytes), count=count)
 
 
-def borrower(device: str, peak: int, gradients: int) -> Footprint:
-    """The footprint of a device that has parameters only within a step.
+def borrower(device: str, peak: int, gradients: int, count: int = 1) -> Footprint:
+    """The footprint of devices that have parameters only within a step.
 
     Args:
         device: The name of the device.
         peak: The bytes of the parameters.
         gradients: The bytes of the gradients.
+        count: How many there are.
     """
     return Footprint(
-        device=device, params_bytes=0, params_peak_bytes=peak, gradients_bytes=gradients, optimizer_bytes=0
+        device=device,
+        params_bytes=0,
+        params_peak_bytes=peak,
+        gradients_bytes=gradients,
+        optimizer_bytes=0,
+        count=count,
     )
 
 
-def shard_elements(shape: Sequence[int], role: Role, shards: int, shard: int) -> int:
-    """The elements of one shard of a parameter that torch shards along its first dim, before padding.
+def shard_elements(shapes: Iterable[tuple[Sequence[int], Role]], shards: int) -> list[tuple[int, int]]:
+    """The elements of every shard of parameters that torch shards along their first dim, before padding.
 
     Args:
-        shape: The shape in the neutral layout, where torch's first dim of a kernel is the last.
-        role: The role of the parameter.
+        shapes: The shape of each parameter in the neutral layout, where torch's first dim of a kernel is the last; its role.
         shards: The number of shards; the first is the largest.
-        shard: Which one, from 0.
+
+    Returns:
+        Elements of a shard, and how many shards in a row have so many.
     """
-    rows = shape[-1] if role == "kernel" else shape[0]
-    each = -(-rows // shards)
-    return min(each, max(0, rows - shard * each)) * (math.prod(shape) // rows)
+    columns: dict[int, int] = {}
+    for shape, role in shapes:
+        rows = shape[-1] if role == "kernel" else shape[0]
+        columns[rows] = columns.get(rows, 0) + math.prod(shape) // rows
+    # Of a parameter's shards the first ones are equal, the next one has what is left, and the others have nothing.
+    full = {rows: rows // -(-rows // shards) for rows in columns}
+    starts = sorted({0, shards, *full.values(), *(min(shards, end + 1) for end in full.values())})
+    return [(_shard(columns, shards, first), end - first) for first, end in itertools.pairwise(starts)]
+
+
+def _shard(columns: Mapping[int, int], shards: int, shard: int) -> int:
+    """The elements of one shard of parameters with so many rows, and so many columns in all."""
+    return sum(
+        min(-(-rows // shards), max(0, rows - shard * -(-rows // shards))) * each for rows, each in columns.items()
+    )
 
 
 def example_bytes(array: ArraySpec, item_bytes: int) -> int:
@@ -81,42 +103,41 @@ def all_reduce_bytes(size: float, ranks: int) -> float:
     return 2 * (ranks - 1) / ranks * size
 
 
-def framing_bytes(exchange: str, ranks: int, backend: str) -> int:
-    """What an exchange costs each rank beyond its payload; it counts where tensors are small.
-
-    Args:
-        exchange: A key of `MESSAGES`.
-        ranks: The number of ranks.
-        backend: A key of `MESSAGE_BYTES`.
-    """
-    return MESSAGES[exchange] * (ranks - 1) * MESSAGE_BYTES[backend]
-
-
-def sent_bytes(each: Exchange, ranks: int, backend: str) -> float:
-    """What each rank sends for the exchanges of one kind, framing included.
+def sent_bytes(send: Send, backend: str, item_bytes: int) -> float:
+    """What a rank puts on the wire for one record of its sends, framing included.
 
     Of a reduce-scatter each rank keeps 1/N; gloo's (torch 2.13) is an all-reduce inside. To an all-gather each rank hands
-    over its part. A send goes from one rank to another.
+    over its part. A send goes from one rank to another. Of a broadcast it is the mean over all ranks.
 
     Args:
-        each: The exchanges; their name is a key of `MESSAGES`.
-        ranks: The number of ranks that take part.
+        send: Its operation is a key of `MESSAGES`.
         backend: A key of `MESSAGE_BYTES`.
+        item_bytes: The bytes of one number.
     """
-    size, others = each.bytes_per_step, ranks - 1
+    size, others = send.bytes, 1 if send.operation == "send" else send.ranks - 1
     payload = {
-        "all_reduce": all_reduce_bytes(size, ranks),
+        "all_reduce": all_reduce_bytes(size, send.ranks),
         "all_gather": others * size,
-        "reduce_scatter": all_reduce_bytes(size, ranks) if backend == "gloo" else others / ranks * size,
+        "reduce_scatter": all_reduce_bytes(size, send.ranks) if backend == "gloo" else others / send.ranks * size,
+        "broadcast": others * size,
         "send": size,
-    }[each.name]
-    return payload + each.count_per_step * framing_bytes(each.name, ranks, backend)
+    }[send.operation]
+    # A tensor of few numbers has none for some parts of gloo's rings, and nothing is sent of those.
+    share = min(1.0, size / send.count / item_bytes / (2 * send.ranks)) if send.operation == "all_reduce" else 1.0
+    sent = payload + share * send.count * MESSAGES[send.operation] * others * MESSAGE_BYTES[backend]
+    return sent / send.ranks if send.operation == "broadcast" else sent
 
 
-def merged(exchanges: Iterable[Exchange]) -> tuple[Exchange, ...]:
-    """Adds up exchanges of the same kind, in the order in which the kinds appear."""
-    found: dict[str, Exchange] = {}
-    for name, count, size in map(dataclasses.astuple, exchanges):
-        before = found.get(name, Exchange(name, 0, 0))
-        found[name] = Exchange(name, before.count_per_step + count, before.bytes_per_step + size)
-    return tuple(found.values())
+def symmetric(run: Run, footprints: tuple[Footprint, ...], sends: Iterable[Send], backend: str) -> Ledger:
+    """The ledger of devices that all send alike.
+
+    Args:
+        run: What is trained.
+        footprints: One per device.
+        sends: What each device sends, in order.
+        backend: A key of `MESSAGE_BYTES`; "memory" has no wire.
+    """
+    told, sent = in_order(sends), 0.0
+    if backend != "memory":
+        sent = run.num_devices * sum(sent_bytes(send, backend, run.item_bytes) for send in told)
+    return Ledger(footprints, told, sent)

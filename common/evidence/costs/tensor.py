@@ -21,12 +21,14 @@ References:
 """
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.data_parallel import replicated
-from samestep.common.evidence.costs.sizes import ID_BYTES, all_reduce_bytes, holder, merged, sent_bytes
-from samestep.common.ledger import Exchange, Ledger
+from samestep.common.evidence.costs.sizes import ID_BYTES, all_reduce_bytes, holder, symmetric
+from samestep.common.ledger import Ledger, Send, in_order
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, Segment, layer, num_positions, parameters_of
@@ -43,84 +45,90 @@ def tp(run: Run, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
 
     Returns:
-        One footprint per rank, and the collectives of both passes.
+        The footprint of all ranks, and the collectives of both passes.
     """
     model, parts = run.workload.model, run.mesh.axis("tensor")
-    taken: list[Exchange] = []
-    if parts > 1:
-        rows = run.batch_size // run.accumulation_steps
-        taken += _tp_collectives(run, rows) * run.accumulation_steps
-        if run.techniques.need_norm:  # the norm of each parameter that is split
-            taken += [Exchange("all_reduce", 1, run.item_bytes)] * len(even_split_table(model, parts))
-    sent = sum(sent_bytes(each, parts, backend) for each in taken)
-    exchanges = merged(sorted(taken, key=lambda each: each.name))
-    return Ledger((holder(run, _tensor_elements(model, parts)),) * parts, exchanges, sent * parts)
+    held = holder(run, _tensor_elements(model, parts), count=parts)
+    activations = activation_bytes(run, splits_sequence=run.options.sequence_parallel)
+    footprint = dataclasses.replace(held, activations_bytes=activations)
+    return symmetric(run, (footprint,), _tp_collectives(run) if parts > 1 else (), backend)
 
 
-def _tp_collectives(run: Run, rows: int) -> list[Exchange]:
-    """Every collective of a micro-batch of `rows` examples."""
-    model, parts, row_bytes = run.workload.model, run.mesh.axis("tensor"), rows * run.item_bytes
-    sums = partial_sums(model, parts, model.segments())
-    if not run.options.sequence_parallel:
-        return [Exchange("all_reduce", 1, elements * row_bytes) for elements in sums.every]
-    params = model.params()
-    norms = {layer(name) for name, param in params.items() if param.role == "scale"}
-    return [
-        *(Exchange("all_reduce", 1, elements * row_bytes) for elements in sums.tables + sums.loss),
-        *(Exchange("all_reduce", 1, p.size * run.item_bytes) for name, p in params.items() if layer(name) in norms),
-        # Forward and back at either end of a pair, and the gradient of the embedding's output, which each rank cut.
-        *(Exchange("all_gather", 1, n * rows // parts * run.item_bytes) for n in sums.pairs + sums.tables),
-        *(Exchange("reduce_scatter", 1, elements * row_bytes) for elements in sums.pairs),
-    ]
+def _tp_collectives(run: Run) -> Iterator[Send]:
+    """Predicts every collective of a rank."""
+    model, parts, passes = run.workload.model, run.mesh.axis("tensor"), run.accumulation_steps
+    rows = run.batch_size // passes
+    once = _in_shards(run, rows) if run.options.sequence_parallel else sums(run, rows, model.segments())
+    for _ in range(passes):
+        yield from itertools.chain(*once)
+    if run.techniques.need_norm:  # the norm of each parameter that is split
+        for _ in even_split_table(model, parts):
+            yield Send("update", "all_reduce", "tensor", parts, run.item_bytes)
 
 
-@dataclasses.dataclass(frozen=True)
-class PartialSums:
-    """What is partial along the tensor axis and summed in a step: the elements of each sum, per example.
+def sums(run: Run, rows: int, segments: Sequence[Segment]) -> tuple[list[Send], list[Send]]:
+    """Predicts what some examples have summed along the axis `tensor`, forward and backward, in order.
 
-    Attributes:
-        tables: The rows looked up in each split table.
-        pairs: Forward, the outputs of each layer split by row; backward, the inputs of each split by column.
-        loss: The three numbers of a softmax over split logits, for all targets.
-    """
-
-    tables: list[int]
-    pairs: list[int]
-    loss: list[int]
-
-    @property
-    def every(self) -> list[int]:
-        """Lists all sums: tables, pairs and loss."""
-        return self.tables + self.pairs + self.loss
-
-
-def partial_sums(model: ModelSpec, parts: int, segments: Sequence[Segment]) -> PartialSums:
-    """What is summed for some segments of a model.
+    Forward: the rows looked up in each split table, the outputs of each layer split by row, and the three numbers of a
+    softmax over split logits. Backward: the gradients of the inputs of each layer split by column.
 
     Args:
-        model: The spec of the model.
-        parts: The size of the tensor axis.
+        run: What is trained.
+        rows: The number of examples.
         segments: The part of the model that is meant.
     """
-    params, meant = model.params(), parameters_of(model, *segments)
-    table = even_split_table(model, parts)
-    split = {name: axis for name, axis in table.items() if name in meant and params[name].role != "bias"}
-    first = "" if model.inputs().ids else next(iter(params))  # it reads data, whose gradient nobody needs
-    positions = num_positions(model)
-    kernels = {name: params[name] for name in split if not params[name].lookups}
-    rows = [positions * param.shape[1] for name, param in kernels.items() if split[name] == 0]
-    columns = [
-        positions * param.shape[0]
-        for name, param in kernels.items()
-        if split[name] == 1 and name != first and not param.shares_input
-    ]
-    last = next(reversed(split), "")
-    splits_logits = split.get(last) == 1 and last in parameters_of(model, model.segments()[-1])
-    return PartialSums(
-        tables=[params[name].lookups * params[name].shape[1] for name in split if name not in kernels],
-        pairs=rows + columns,
-        loss=[positions] * (3 if splits_logits else 0),
+    parts, row_bytes = run.mesh.axis("tensor"), rows * run.item_bytes
+    layers = _split_layers(run.workload.model, parts, segments)
+    outputs = [size for kind, size in layers if kind in ("table", "row", "logits")]
+    inputs = [size for kind, size in reversed(layers) if kind == "column"]
+    forward = [Send("forward", "all_reduce", "tensor", parts, size * row_bytes) for size in outputs]
+    return forward, [Send("backward", "all_reduce", "tensor", parts, size * row_bytes) for size in inputs]
+
+
+def _in_shards(run: Run, rows: int) -> tuple[list[Send], list[Send]]:
+    """Predicts what `sums` does where activations between two pairs are in shards: gathered before, scattered after.
+
+    Each rank computes the gradients of norms on its shard, so they are summed; that of the embedding's output, which each
+    rank cut, is gathered.
+    """
+    parts = run.mesh.axis("tensor")
+    ahead = {"table": "all_reduce", "column": "all_gather", "row": "reduce_scatter", "logits": "all_reduce"}
+    back = {"table": "all_gather", "column": "reduce_scatter", "row": "all_gather", "norm": "all_reduce"}
+    layers = _split_layers(run.workload.model, parts, run.workload.model.segments())
+
+    def collective(phase: str, operation: str, kind: str, size: int) -> Send:
+        whole = size * run.item_bytes * (1 if kind == "norm" else rows)
+        return Send(phase, operation, "tensor", parts, whole // (parts if operation == "all_gather" else 1))
+
+    return (
+        [collective("forward", ahead[kind], kind, size) for kind, size in layers if kind in ahead],
+        [collective("backward", back[kind], kind, size) for kind, size in reversed(layers) if kind in back],
     )
+
+
+def _split_layers(model: ModelSpec, parts: int, segments: Sequence[Segment]) -> list[tuple[str, int]]:
+    """Lists what a step meets in some segments, in order: what it is, and the elements of its sum for one example.
+
+    A "table" and a layer split by "row" have their outputs summed, one split by "column" the gradient of its inputs; split
+    "logits" take a softmax of three sums; a "norm" is whole, and the elements of its parameter do not depend on examples.
+    """
+    params, split = model.params(), even_split_table(model, parts)
+    meant, last = parameters_of(model, *segments), parameters_of(model, model.segments()[-1])
+    first = "" if model.inputs().ids else next(iter(params))  # it reads data, whose gradient nobody needs
+    norms = {layer(name) for name, param in params.items() if param.role == "scale"}
+    positions = num_positions(model)
+    found, kernels = [], [name for name in split if params[name].role != "bias"]
+    for name, param in meant.items():
+        if layer(name) in norms:
+            found.append(("norm", param.size))
+        elif name in kernels and param.lookups:
+            found.append(("table", param.lookups * param.shape[1]))
+        elif name in kernels and split[name] == 0:
+            found.append(("row", positions * param.shape[1]))
+        elif name in kernels and name != first and not param.shares_input:
+            found.append(("column", positions * param.shape[0]))
+    has_split_logits = kernels and split[kernels[-1]] == 1 and kernels[-1] in meant.keys() & last.keys()
+    return found + [("logits", positions)] * (3 if has_split_logits else 0)
 
 
 def dtensor(run: Run, backend: str) -> Ledger:
@@ -131,57 +139,62 @@ def dtensor(run: Run, backend: str) -> Ledger:
         backend: "grpc", which only what leaves a process takes.
 
     Returns:
-        One footprint per device, and the all-reduces that a device takes part in.
+        The footprint of all devices, and the all-reduces that a device takes part in.
     """
     mesh, model = run.mesh, run.workload.model
     split = even_split_table(model, mesh.axis("tensor")) if mesh.axis("tensor") > 1 else {}
-    footprint = holder(run, _tensor_elements(model, mesh.axis("tensor")))
+    footprint = holder(run, _tensor_elements(model, mesh.axis("tensor")), count=mesh.size)
     gathered = _packed([model.params()[name].size for name in split if model.params()[name].lookups]) * run.item_bytes
     footprint = dataclasses.replace(footprint, params_peak_bytes=footprint.params_bytes + gathered)
-    tensor = _along_tensor(run, split) if mesh.axis("tensor") > 1 else []
-    data = _along_data(run, split) if mesh.axis("data") > 1 else []
-    summed = (Exchange("all_reduce", len(tensor + data), sum(tensor + data)),) if tensor + data else ()
-    sent = sum(_leaving(mesh, "tensor", size, run.options.clients) for size in tensor)
-    sent += sum(_leaving(mesh, "data", size, run.options.clients) for size in data)
-    return Ledger((footprint,) * mesh.size, summed, sent)
+    forward, backward = _along_tensor(run, split) if mesh.axis("tensor") > 1 else ([], [])
+    gradients, targets = _along_data(run, split) if mesh.axis("data") > 1 else ([], [])
+    # DTensor packs what it sums for the update last; the targets wait for nothing.
+    told = [("data", "backward", targets), ("tensor", "forward", forward), ("tensor", "backward", backward)]
+    told.append(("data", "backward", gradients))
+    sends = [
+        Send(phase, "all_reduce", mesh.only_axis, mesh.axis(axis), size)
+        for axis, phase, sizes in told
+        for size in sizes
+    ]
+    sent = sum(_leaving(mesh, axis, sum(sizes), run.options.clients) for axis, _, sizes in told)
+    return Ledger((footprint,), in_order(sends), sent)
 
 
 def _packed(sizes: list[int]) -> int:
     return math.ceil(sum(sizes) / _PACKED) * _PACKED if len(sizes) > 1 else sum(sizes)
 
 
-def _along_tensor(run: Run, split: Mapping[str, int]) -> list[int]:
-    """Predicts the bytes of each all-reduce along tensor."""
+def _along_tensor(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[int]]:
+    """Predicts the bytes of each all-reduce along tensor, forward and backward."""
     params = run.workload.model.params()
     rows = run.batch_size // run.mesh.axis("data") * num_positions(run.workload.model)
     tables = [params[name].size for name in split if params[name].lookups]
-    sizes = [_packed(tables)] if tables else []
+    forward, backward = [_packed(tables)] if tables else [], []
     inside = ""
     for index, (name, param) in enumerate(params.items()):
         if param.role != "kernel" or name not in split:
             continue
         if split[name] == 0:
-            sizes.append(rows * param.shape[1])
+            forward.append(rows * param.shape[1])
             inside = ""
         elif not inside:
             inside = name
             if index:  # what the first layer takes is data, and has no gradient
-                sizes.append(rows * param.shape[0])
+                backward.append(rows * param.shape[0])
     if inside:  # the last layer is split by column
-        sizes.append(rows * params[inside].shape[1])
-    return [size * run.item_bytes for size in sizes]
+        forward.append(rows * params[inside].shape[1])
+    return [size * run.item_bytes for size in forward], [size * run.item_bytes for size in reversed(backward)]
 
 
-def _along_data(run: Run, split: Mapping[str, int]) -> list[int]:
-    """Predicts the bytes of each all-reduce along data."""
+def _along_data(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[int]]:
+    """Predicts the bytes of each all-reduce along data, of gradients and of targets."""
     model, parts = run.workload.model, run.mesh.axis("tensor")
     gradients = [
         param.size // (parts if name in split and not param.lookups else 1) for name, param in model.params().items()
     ]
-    sizes = [_packed([*gradients, 1]) * run.item_bytes]  # and the loss
-    if model.loss == "cross_entropy":
-        sizes.append(run.batch_size * math.prod(model.targets().shape) * ID_BYTES)
-    return sizes
+    looked_up = run.batch_size * math.prod(model.targets().shape) * ID_BYTES
+    targets = [looked_up] if model.loss == "cross_entropy" else []
+    return [_packed([*gradients, 1]) * run.item_bytes], targets  # and the loss
 
 
 def _leaving(mesh: Mesh, axis: str, size: int, clients: int) -> float:
@@ -190,17 +203,18 @@ def _leaving(mesh: Mesh, axis: str, size: int, clients: int) -> float:
     Args:
         mesh: The devices.
         axis: The axis along which the rings lie.
-        size: The bytes of the all-reduce.
+        size: The bytes of the all-reduces.
         clients: The number of processes.
     """
     ring, stride = mesh.axis(axis), 1 if axis == "tensor" else mesh.axis("tensor")
     per_client = mesh.size // clients
+    period = math.lcm(ring * stride, per_client)  # after which rings and processes begin together again
     crossing = 0
-    for device in range(mesh.size):
+    for device in range(period if per_client % (ring * stride) else 0):
         place = device // stride % ring
         neighbour = device + ((place + 1) % ring - place) * stride
         crossing += device // per_client != neighbour // per_client
-    return crossing * all_reduce_bytes(size, ring)
+    return mesh.size // period * crossing * all_reduce_bytes(size, ring)
 
 
 def tpu(run: Run, backend: str) -> Ledger:
@@ -211,12 +225,13 @@ def tpu(run: Run, backend: str) -> Ledger:
         backend: The backend, as for `replicated`.
 
     Returns:
-        One footprint per core; exchanges only without the axis tensor.
+        The footprint of all cores; exchanges only without the axis tensor.
     """
     parts = run.mesh.axis("tensor")
-    if parts == 1:
-        return replicated(run, backend)
-    return Ledger((holder(run, _tensor_elements(run.workload.model, parts)),) * run.num_devices, (), 0.0)
+    footprints = (holder(run, _tensor_elements(run.workload.model, parts), count=run.num_devices),)
+    if parts > 1:
+        return Ledger(footprints, (), 0.0)
+    return dataclasses.replace(replicated(run, backend), footprints=footprints)  # XLA decides what it keeps
 
 
 def _tensor_elements(model: ModelSpec, parts: int) -> int:

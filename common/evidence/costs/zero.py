@@ -14,13 +14,16 @@ References:
 """
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+import heapq
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 
+from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.data_parallel import DEFAULT_CAPS, bucketed
-from samestep.common.evidence.costs.sizes import MESSAGE_BYTES, holder, merged, sent_bytes, shard_elements
-from samestep.common.ledger import Exchange, Ledger
+from samestep.common.evidence.costs.sizes import holder, shard_elements, symmetric
+from samestep.common.ledger import Ledger, Send
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import Param, parameters_of
+from samestep.common.workload.models.spec import ModelSpec, Param, parameters_of
 
 _DUMMY_BYTES = 4
 """What a rank without parameters broadcasts: one float32 (torch 2.13)."""
@@ -34,20 +37,33 @@ def zero1(run: Run, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
 
     Returns:
-        One footprint per rank, and DDP's exchanges with one broadcast per rank.
+        The footprints of all ranks, and DDP's exchanges with one broadcast per rank.
     """
     ledger, devices = bucketed(run, DEFAULT_CAPS, backend), run.num_devices
-    # The parameter bytes that each rank updates: the largest parameter left goes to the rank that has the least.
-    owned = [0] * devices
-    for size in sorted((param.size for param in run.workload.model.params().values()), reverse=True):
-        owned[owned.index(min(owned))] += size * run.item_bytes
+    owned, (each,) = _owned(run), ledger.footprints
     footprints = tuple(
-        dataclasses.replace(each, optimizer_bytes=len(run.optimizer.slots) * own)
-        for each, own in zip(ledger.footprints, owned, strict=True)
+        dataclasses.replace(each, optimizer_bytes=own * run.optimizer_item_bytes, count=count) for own, count in owned
     )
-    broadcast = Exchange("broadcast", devices, sum(own or _DUMMY_BYTES for own in owned))
-    sent = (devices - 1) * (broadcast.bytes_per_step + devices * MESSAGE_BYTES[backend])
-    return Ledger(footprints, (*ledger.exchanges, broadcast), ledger.sent_bytes_per_step + sent)
+    broadcasts = [
+        Send("update", "broadcast", "data", devices, (own * run.item_bytes or _DUMMY_BYTES) * count, count)
+        for own, count in owned
+    ]
+    return symmetric(run, footprints, (*ledger.sends, *broadcasts), backend)
+
+
+def _owned(run: Run) -> list[tuple[int, int]]:
+    """The elements that a rank updates, and how many ranks in a row update so many.
+
+    The largest parameter left goes to the first of the ranks that have the least.
+    """
+    sizes = sorted((param.size for param in run.workload.model.params().values()), reverse=True)
+    ranks = [(0, rank) for rank in range(min(run.num_devices, len(sizes)))]
+    for size in sizes:
+        owned, rank = ranks[0]
+        heapq.heapreplace(ranks, (owned + size, rank))
+    in_order = sorted(ranks, key=lambda each: each[1])
+    groups = [(owned, len(list(equal))) for owned, equal in itertools.groupby(owned for owned, _ in in_order)]
+    return groups + ([(0, run.num_devices - len(ranks))] if run.num_devices > len(ranks) else [])
 
 
 def zero2(run: Run, backend: str) -> Ledger:
@@ -58,7 +74,7 @@ def zero2(run: Run, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
 
     Returns:
-        One footprint per rank, and the collectives along both axes.
+        The footprints of all ranks, and the collectives along both axes.
     """
     return _fully_sharded(run, gathers=1, backend=backend)
 
@@ -71,7 +87,7 @@ def fsdp(run: Run, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
 
     Returns:
-        One footprint per rank, and the collectives along both axes.
+        The footprints of all ranks, and the collectives along both axes.
     """
     return _fully_sharded(run, gathers=2, backend=backend)
 
@@ -86,39 +102,59 @@ def _fully_sharded(run: Run, gathers: int, backend: str) -> Ledger:
     """
     model, shards = run.workload.model, run.mesh.axis("shard")
     # What each rank hands over of a block: shards are padded to the size of the first.
-    blocks = [_elements(parameters_of(model, s).values(), shards, 0) * run.item_bytes for s in model.segments()]
+    blocks = [_shards(params, shards)[0][0] * run.item_bytes for params in gathered_together(model)]
     peak = _peak_gathered([shards * block for block in blocks], freed=gathers == 2, buffered=shards > 1)
-    footprints = []
-    for rank in range(run.num_devices):
-        own = holder(run, _elements(model.params().values(), shards, rank % shards))
-        footprints.append(dataclasses.replace(own, params_peak_bytes=own.params_bytes + peak))
-    taken = _collectives(run, blocks, gathers * run.accumulation_steps)
-    sent = sum((sent_bytes(each, ranks, backend) for ranks, each in taken), 0.0)
-    return Ledger(tuple(footprints), merged([each for _, each in taken]), sent * run.num_devices)
+    activations = activation_bytes(run)
+    held = [
+        dataclasses.replace(each, params_peak_bytes=each.params_bytes + peak, activations_bytes=activations)
+        for each in (holder(run, elements, count=count) for elements, count in _shards(model.params(), shards))
+    ]
+    footprints = (
+        [dataclasses.replace(held[0], count=run.num_devices)] if len(held) == 1 else held * run.mesh.axis("data")
+    )
+    return symmetric(run, tuple(footprints), _collectives(run, blocks, gathers), backend)
 
 
-def _elements(params: Iterable[Param], shards: int, shard: int) -> int:
-    return sum(shard_elements(param.shape, param.role, shards, shard) for param in params)
+def gathered_together(model: ModelSpec) -> list[dict[str, Param]]:
+    """Lists the parameters of each block, and last those that are in none: they are gathered for the whole step."""
+    blocks = [parameters_of(model, block) for block in model.blocks()]
+    named = {name for block in blocks for name in block}
+    rest = {name: param for name, param in model.params().items() if name not in named}
+    return [block for block in (*blocks, rest) if block]
 
 
-def _collectives(run: Run, blocks: Sequence[int], gathers: int) -> list[tuple[int, Exchange]]:
-    """What a rank takes part in during a step, with the number of ranks that do.
+def _shards(params: Mapping[str, Param], shards: int) -> list[tuple[int, int]]:
+    return shard_elements(((param.shape, param.role) for param in params.values()), shards)
+
+
+def _collectives(run: Run, blocks: Sequence[int], gathers: int) -> Iterator[Send]:
+    """Predicts what a rank takes part in during a step.
+
+    In the backward pass a block that was freed is gathered while the one behind it still computes, so it comes before that
+    one's reduce-scatter.
 
     Args:
         run: What is trained.
         blocks: The bytes of a rank's shard of each block.
-        gathers: How often a step gathers each block.
+        gathers: How often a block is gathered per micro-batch.
     """
-    shards, replicas, total = run.mesh.axis("shard"), run.mesh.axis("data"), sum(blocks)
-    taken: list[tuple[int, Exchange]] = []
-    if shards > 1:
-        taken.append((shards, Exchange("all_gather", gathers * len(blocks), gathers * total)))
-        taken.append((shards, Exchange("reduce_scatter", len(blocks), shards * total)))
-    if replicas > 1:
-        taken += [(replicas, Exchange("all_reduce", 1, block)) for block in blocks]
+    shards, replicas = run.mesh.axis("shard"), run.mesh.axis("data")
+    for micro in range(run.accumulation_steps):
+        if shards > 1:
+            yield from (Send("forward", "all_gather", "shard", shards, block) for block in blocks)
+        ahead = [Send("backward", "all_gather", "shard", shards, b) for b in reversed(blocks)] if gathers == 2 else []
+        yield from ahead[:1] if shards > 1 else ()
+        for number, block in enumerate(reversed(blocks)):
+            yield from ahead[number + 1 : number + 2] if shards > 1 else ()
+            if micro < run.accumulation_steps - 1:
+                continue
+            if shards > 1:
+                yield Send("backward", "reduce_scatter", "shard", shards, shards * block)
+            if replicas > 1:
+                yield Send("backward", "all_reduce", "data", replicas, block)
     if shards > 1 and run.techniques.need_norm:  # each parameter's norm
-        taken.append((shards, Exchange("all_reduce", 1, len(run.workload.model.params()) * run.item_bytes)))
-    return taken
+        size = len(run.workload.model.params()) * run.item_bytes
+        yield Send("update", "all_reduce", "shard", shards, size)
 
 
 def _peak_gathered(blocks: Sequence[int], freed: bool, buffered: bool) -> int:

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import datetime
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -10,15 +9,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
+from samestep.common.errors import SamestepError, WorkerFailed
 from samestep.common.program import TrainState
-from samestep.common.request import Launch
+from samestep.common.request import Launch, RunConfig
 from samestep.common.run import as_config
-from samestep.common.runtime.directory import open_run, read_losses, refuse_taken, write_error
+from samestep.common.runtime.directory import open_run, read_losses, write_error
 from samestep.common.runtime.parent import verdict
 from samestep.common.runtime.parent.curves import Curve, read_curve
+from samestep.common.runtime.parent.describing import describe
 from samestep.common.runtime.parent.fork_client import ForkClient
 from samestep.common.runtime.parent.network import HOST, bypass_proxies, isolate
+from samestep.common.runtime.parent.prepare import prepare
 from samestep.common.runtime.parent.watch import Progress, Watch
 from samestep.common.runtime.records import Measured, RunResult, adapter
 from samestep.common.runtime.state_file import read_state, write_state
@@ -39,6 +40,7 @@ class Launcher:
         """
         self._worker = worker
         self._servers: dict[tuple[str, int], ForkClient] = {}
+        self._described: dict[tuple[str, str, str | None, int], str] = {}
         self.last_run: Path | None = None
         self._scratch = tempfile.TemporaryDirectory(prefix="samestep-", ignore_cleanup_errors=True)
 
@@ -91,15 +93,14 @@ class Launcher:
         self.execute(directory, run, launch, progress, launched_at, environment)
         seconds = time.time() - launched_at
 
-        def replay(steps: int) -> tuple[list[float], TrainState]:
-            shorter = dataclasses.replace(run, steps=steps)
+        def repeat(like: Run) -> tuple[list[float], TrainState]:
             with self._scratch_directory() as again:
-                open_run(again, as_config(shorter, launch))
-                self.execute(again, shorter, launch, environment={**(environment or {}), UNEVALUATED: "1"})
+                open_run(again, as_config(like, launch))
+                self.execute(again, like, launch, environment={**(environment or {}), UNEVALUATED: "1"})
                 return read_losses(again), read_state(again)
 
         try:
-            return verdict.finish(directory, run, launch, seconds, self.run_oracle, replay)
+            return verdict.finish(directory, run, launch, seconds, self.run_oracle, repeat)
         except OSError as error:  # a disk that is full, most likely
             failure = WorkerFailed(f"the run in {directory} trained, but its result cannot be written: {error}")
             write_error(directory, "parent", failure)
@@ -157,6 +158,27 @@ class Launcher:
             write_error(directory, "parent", error, first=False)
             raise
 
+    def describe(self, config: RunConfig) -> RunConfig:
+        """Has a worker describe the user's model that a request names.
+
+        Args:
+            config: The request; one that names no model is returned as it is.
+
+        Returns:
+            The request with the folder of the description, which is there as long as this launcher.
+
+        Raises:
+            ConfigError: The file, the model or the data are not what they have to be.
+            Unavailable: The framework is not installed.
+            WorkerFailed: The worker died, or took too long.
+        """
+        if config.model is None or config.described is not None:
+            return config
+        key = (config.framework, config.model, config.data, config.seed)
+        if key not in self._described:
+            self._described[key] = describe(config, Path(self._scratch.name), self._server)
+        return dataclasses.replace(config, described=self._described[key])
+
     def _server(self, framework: str, threads: int) -> ForkClient:
         key = (framework, threads)
         if key not in self._servers or not self._servers[key].alive:
@@ -190,37 +212,6 @@ class Launcher:
 def _interrupted(directory: Path, interrupt: KeyboardInterrupt) -> WorkerFailed:
     by = f" by {interrupt}" if interrupt.args else ""
     return WorkerFailed(f"the run in {directory} was interrupted{by}")
-
-
-def prepare(run: Run, launch: Launch) -> Path:
-    """Makes the directory of a run and writes `config.json`.
-
-    Args:
-        run: The run.
-        launch: Names the directory, or leaves it to us.
-
-    Raises:
-        ConfigError: `--out` already holds a run, or cannot be written.
-    """
-    if launch.out is None:
-        stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-        name = f"{stamp}-{run.framework}-{run.strategy.name}-{run.workload.name.partition('+')[0]}"
-        path = _fresh(Path("runs") / name)
-    else:
-        path = Path(launch.out)
-    try:
-        refuse_taken(path)
-        return open_run(path, as_config(run, launch))
-    except OSError as error:
-        raise ConfigError(f"--out {path} cannot be written ({error.strerror}); name another directory.") from None
-
-
-def _fresh(path: Path) -> Path:
-    candidate, number = path, 1
-    while candidate.exists():
-        number += 1
-        candidate = path.with_name(f"{path.name}-{number}")
-    return candidate
 
 
 def finish_alone(directory: Path, run: Run, launch: Launch) -> None:

@@ -8,9 +8,11 @@ from samestep.common.evidence.metrics import METRICS
 from samestep.common.evidence.parity import Parity
 from samestep.common.request import Launch
 from samestep.common.run import as_config
+from samestep.common.runtime.conditions import conditions
 from samestep.common.runtime.parent.provenance import command, git_commit, machine
 from samestep.common.runtime.records import SCHEMA_VERSION, DeviceRow, Measured, RunResult, Throughput, Usage
 from samestep.common.strategy import Run
+from samestep.common.workload.models.spec import num_params
 
 _SAME = {field.name for field in dataclasses.fields(RunResult)} & {field.name for field in dataclasses.fields(Measured)}
 """What a result takes from rank 0 as it was measured."""
@@ -50,6 +52,10 @@ def merge(run: Run, launch: Launch, measured: Sequence[Measured], parity: Parity
         compile_seconds=compile_seconds,
         parity=parity,
         predicted=run.strategy.cost(run, first.backend),
+        conditions=conditions(
+            num_params(run.workload.model), [each.watched for each in measured], _cpu_seconds(measured)
+        ),
+        exchanges=first.exchanges,
         uncounted=_uncounted(run, first),
         processes=[row for each in measured for row in _device_rows(each)],
         machine=machine(),
@@ -57,6 +63,11 @@ def merge(run: Run, launch: Launch, measured: Sequence[Measured], parity: Parity
         workload_digest=run.workload.digest,
         command=command(config),
     )
+
+
+def _cpu_seconds(measured: Sequence[Measured]) -> float:
+    """What all processes of the run had of the cores."""
+    return sum(usage.cpu_seconds for each in measured for usage in (each, *each.served))
 
 
 def _uncounted(run: Run, first: Measured) -> tuple[str, ...]:
@@ -82,8 +93,10 @@ def _device_rows(measured: Measured) -> list[DeviceRow]:
     rows = []
     for number, (owner, footprint) in enumerate(zip(owners, measured.footprints, strict=True)):
         usage = {field.name: getattr(owner, field.name) for field in dataclasses.fields(Usage)}
-        if number and not measured.served:  # what a process sent is on its first row only
-            usage |= {"sent_bytes_per_step": 0.0, "received_bytes_per_step": 0.0}
+        if number and not measured.served:  # what a whole process did is on its first row only
+            usage |= {"sent_bytes_per_step": 0.0, "received_bytes_per_step": 0.0, "cpu_seconds": 0.0}
+            usage |= {"busy_seconds": None, "idle_seconds": None}
         measures = measured.measures if owner is measured else {}
-        rows.append(DeviceRow(**dataclasses.asdict(footprint), **usage, measures=measures))
+        sends = () if number else measured.sends
+        rows.append(DeviceRow(**dataclasses.asdict(footprint), **usage, measures=measures, sends=sends))
     return rows

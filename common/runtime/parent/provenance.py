@@ -6,6 +6,7 @@ import shlex
 import subprocess
 from pathlib import Path
 
+from samestep.common.files import memory_bytes
 from samestep.common.flags import Scalar
 from samestep.common.request import RunConfig
 from samestep.common.run import arguments
@@ -26,7 +27,13 @@ def machine() -> dict[str, Scalar]:
                 break
     except OSError:
         pass
-    return {"system": platform.platform(), "cpu": cpu or platform.processor(), "cores": os.cpu_count()}
+    return {
+        "host": platform.node(),
+        "system": platform.platform(),
+        "cpu": cpu or platform.processor(),
+        "cores": os.cpu_count(),
+        "memory_bytes": memory_bytes(),
+    }
 
 
 def git_commit() -> str | None:

@@ -1,34 +1,31 @@
 """From what the processes left to a RunResult: held against the oracle, with the cause if it is not the same step."""
 
 import dataclasses
+import functools
 import importlib
 import math
 import time
-from collections.abc import Callable
 from pathlib import Path
 
-from samestep.common.catalog import strategy_info
 from samestep.common.errors import ParityFailed, WorkerFailed
 from samestep.common.evidence.parity import Parity, judge, not_judged
-from samestep.common.mesh import Mesh
 from samestep.common.program import TrainState
-from samestep.common.request import FRAMEWORKS, Launch
+from samestep.common.request import FRAMEWORKS, ORACLE, Launch
 from samestep.common.runtime.directory import write_json
+from samestep.common.runtime.parent.attribution import Repeat, attribute
 from samestep.common.runtime.parent.curves import Curve, Oracle, curve_folder, keep_curve, reach_curve, read_curve
 from samestep.common.runtime.parent.merge import merge
+from samestep.common.runtime.parent.reference import reference_of
 from samestep.common.runtime.process_file import DONE, read_life, read_measured
 from samestep.common.runtime.records import Measured, RunResult
 from samestep.common.runtime.state_file import read_state, remove_state
-from samestep.common.strategy import NoOptions, Run
-from samestep.common.workload.initial import init
-
-ORACLE = "numpy:oracle"
-Replay = Callable[[int], tuple[list[float], TrainState]]
-"""Repeats the run up to a step: its losses and its state there."""
+from samestep.common.strategy import Run
+from samestep.common.workload.initial import init, initial_buffers
+from samestep.common.workload.models.own import OwnSpec
 
 
 def finish(
-    directory: Path, run: Run, launch: Launch, seconds: float, oracle: Oracle, replay: Replay | None
+    directory: Path, run: Run, launch: Launch, seconds: float, oracle: Oracle, repeat: Repeat | None
 ) -> RunResult:
     """Writes `result.json` and removes the reserved `error.json`.
 
@@ -38,14 +35,14 @@ def finish(
         launch: How it was started.
         seconds: What the run took, from the command to its end.
         oracle: Runs the oracle.
-        replay: Repeats the run's first steps, for the diagnosis; None where that cannot be done.
+        repeat: Takes the steps of a run again, or of one like it, for the diagnosis; None where that cannot be done.
     """
     measured = [read_measured(directory, spec.role) for spec in run.strategy.topology(run) if not spec.serves]
-    parity = _judge(directory, run, launch, measured[0], seconds, oracle, replay)
+    parity = _judge(directory, run, launch, measured[0], seconds, oracle, repeat)
     result = merge(run, launch, measured, parity)
     write_json(directory / "result.json", result)
     (directory / "error.json").unlink(missing_ok=True)
-    if run.name == ORACLE and launch.needs_state:
+    if run.described() == reference_of(run).described() and launch.needs_state:
         keep_curve(read_curve(directory), run, launch, curve_folder(run, launch, result.dataset_sha256))
     if not launch.keep_state and parity.passed is not False:  # a wrong state is evidence
         remove_state(directory)
@@ -94,7 +91,7 @@ def _judge(
     measured: Measured,
     seconds: float,
     oracle: Oracle,
-    replay: Replay | None,
+    repeat: Repeat | None,
 ) -> Parity:
     if reason := _why_not_judged(run, launch):
         return not_judged(reason)
@@ -102,18 +99,25 @@ def _judge(
     first, count = measured.first_step, min(len(measured.losses), len(curve.losses))
     wanted = curve.state.params if curve.state.step == run.steps else None
     reached, losses = read_state(directory).params, measured.losses[:count]
-    parity = judge(ORACLE, run.dtype, first, losses, curve.losses[:count], reached, wanted)
-    if parity.passed or replay is None:
+    parity = judge(reference_of(run).name, run.dtype, first, losses, curve.losses[:count], reached, wanted)
+    if parity.passed or repeat is None:
         return parity
+    if isinstance(run.workload.model, OwnSpec):
+        return dataclasses.replace(parity, reason=attribute(run, launch, parity, repeat))
     diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
     bad = run.steps - 1 if parity.first_bad_step is None else parity.first_bad_step
-    cause = diagnosis.diagnose(run, first, bad, initial_state(run, launch), replay)
+    cause = diagnosis.diagnose(run, first, bad, initial_state(run, launch), functools.partial(_shorter, run, repeat))
     return dataclasses.replace(parity, reason=f"{cause} ({parity.reason})")
 
 
+def _shorter(run: Run, repeat: Repeat, steps: int) -> tuple[list[float], TrainState]:
+    """Repeats a run up to a step: its losses and its state there."""
+    return repeat(dataclasses.replace(run, steps=steps))
+
+
 def _why_not_judged(run: Run, launch: Launch) -> str:
-    if run.name == ORACLE:
-        return "the oracle is the reference"
+    if run.described() == reference_of(run).described():
+        return "the oracle is the reference" if run.name == ORACLE else f"{run.name} in float64 is the reference"
     if run.strategy.compiled_cores(run.options):
         return "compiled, not trained"
     if launch.parity is False:
@@ -126,20 +130,7 @@ def _why_not_judged(run: Run, launch: Launch) -> str:
 def _reference(run: Run, launch: Launch, measured: Measured, seconds: float, oracle: Oracle) -> Curve:
     """The oracle's curve: to the run's end with `--parity`, otherwise as far as the run's own time allows."""
     patient = dataclasses.replace(launch, out=None, timeout_seconds=max(launch.timeout_seconds, 60.0))
-    return reach_curve(oracle_of(run), patient, measured, math.inf if launch.parity else seconds, oracle)
-
-
-def oracle_of(run: Run) -> Run:
-    """The oracle's run of the same steps. What distinguishes two of them decides the oracle's numbers."""
-    return dataclasses.replace(
-        run,
-        framework="numpy",
-        strategy=strategy_info("numpy", "oracle"),
-        mesh=Mesh((("data", 1),)),
-        dtype="float64",
-        threads=1,
-        options=NoOptions(),
-    )
+    return reach_curve(reference_of(run), patient, measured, math.inf if launch.parity else seconds, oracle)
 
 
 def initial_state(run: Run, launch: Launch) -> TrainState:
@@ -152,4 +143,5 @@ def initial_state(run: Run, launch: Launch) -> TrainState:
     if launch.start_from is not None:
         return read_state(Path(launch.start_from))
     params = init(run.workload.model, run.seed)
-    return TrainState(0, params, {slot: {n: v * 0 for n, v in params.items()} for slot in run.optimizer.slots})
+    slots = {slot: {n: v * 0 for n, v in params.items()} for slot in run.optimizer.slots}
+    return TrainState(0, params, slots, initial_buffers(run.workload.model))

@@ -22,7 +22,10 @@ POLL_SECONDS = 0.2
 """How often progress is looked at; the end of a process is told at once."""
 GRACE_SECONDS = 1.0
 """How long the other processes may still end once one has failed: the first cause may come second."""
-STOP_SECONDS = 2.0
+STOP_SECONDS = 1.0
+"""How long a process may take to obey SIGTERM; TensorFlow's workers catch it, and do not end."""
+KILL_SECONDS = 10.0
+"""How long the system may take to remove a process that was killed: its memory goes first."""
 DUMP_SECONDS = 1.0
 TEARDOWN_SECONDS = 5.0
 """How long a framework's teardown may take once every process file is written; both hang there now and then."""
@@ -86,15 +89,15 @@ class Watch:
             self.stop()
 
     def stop(self) -> None:
-        """Ends every process that still runs: SIGTERM, then SIGKILL. Returns when none is left."""
+        """Ends every process that still runs, a stopped one by SIGKILL, any other by SIGTERM first; returns when none is left."""
         self._stopping = True
-        for number in (signal.SIGTERM, signal.SIGKILL):
+        for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, KILL_SECONDS)):
             running = [worker for worker in self.processes if worker not in self.codes]
             if not running:
                 return
             for worker in running:
-                self.server.signal_worker(worker, number)
-            self._drain(STOP_SECONDS)
+                self.server.signal_worker(worker, signal.SIGKILL if self.server.is_stopped(worker) else number)
+            self._drain(seconds)
 
     def _finished(self) -> bool:
         return all(worker in self.codes for worker, spec in self.processes.items() if not spec.serves)
@@ -165,10 +168,12 @@ class Watch:
         if all(worker in self.codes for worker in working):
             return  # the last of them has just ended
         first_step = any(pulse.life.phase == "first step" for pulse in pulses.values())
-        limit = self.timeout_seconds * (FIRST_STEP_FACTOR if first_step else 1)
+        late = [w for w, p in pulses.items() if w not in self.codes and p.silent_seconds > self.timeout_seconds / 2]
+        stopped = [worker for worker in late if self.server.is_stopped(worker)]  # they compile nothing
+        limit = self.timeout_seconds * (FIRST_STEP_FACTOR if first_step and not stopped else 1)
         silent = {w: p for w, p in pulses.items() if w not in self.codes and p.silent_seconds > limit / 2}
         if min(pulses[worker].silent_seconds for worker in working) > limit:  # servers show life in any case
-            raise self._hang(silent, limit, self._dump_stacks(list(silent)))
+            raise self._hang(silent, limit, dict.fromkeys(stopped, ()) or self._dump_stacks(list(silent)))
         overdue = [w for w in working if self.independent and w in silent and silent[w].silent_seconds > limit]
         for worker in overdue:
             if (moment := (worker, silent[worker].life.seen)) not in self._asked:
@@ -195,7 +200,7 @@ class Watch:
         what = f"made no progress for {limit:g} s" if silent[worker].life.seen else f"never started within {limit:g} s"
         advice = "it is stopped, as by SIGSTOP" if stopped else "give more time with --timeout-seconds"
         at = stacks[worker][0] if stacks[worker] else None
-        return WorkerFailed(self._obituary(worker, f"{what}; {advice}", at, self._said[worker]))
+        return WorkerFailed(self._obituary(worker, f"{what}; {advice}", at, self._said.get(worker)))
 
     def _release(self, pulses: Mapping[int, Pulse]) -> None:
         """Ends those that do not leave although all there is to measure has been written."""

@@ -12,16 +12,18 @@ from contextlib import nullcontext
 
 import numpy as np
 
-from samestep.common.batch import Batch, batches
+from samestep.common.batch import Batch, batches, digest_order
 from samestep.common.errors import Diverged
 from samestep.common.evidence.metrics import METRICS
+from samestep.common.evidence.percentiles import count_seconds
 from samestep.common.program import Program
 from samestep.common.request import Launch
 from samestep.common.runtime.process_file import ProcessFile
-from samestep.common.runtime.records import Measured
+from samestep.common.runtime.records import Measured, Usage
 from samestep.common.runtime.start import read_start
 from samestep.common.runtime.state_file import write_state
 from samestep.common.runtime.topology import UNEVALUATED
+from samestep.common.runtime.worker.disturbances import watch_for
 from samestep.common.runtime.worker.traffic import Traffic
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import Split
@@ -38,6 +40,8 @@ class Windows:
     steps: list[int] = dataclasses.field(default_factory=list)
     seconds: list[float] = dataclasses.field(default_factory=list)
     losses: "array.array[float]" = dataclasses.field(default_factory=lambda: array.array("d"))
+    step_times: dict[int, int] = dataclasses.field(default_factory=dict)
+    parts_ahead: int = 0
 
     def open(self) -> None:
         """Starts the next window."""
@@ -55,6 +59,24 @@ class Windows:
         self.steps[-1] += steps
         self.seconds[-1] += seconds
         self.losses.extend(losses)
+
+    def time_steps(self, ticks: Sequence[float]) -> None:
+        """Counts the seconds of each step of a part: from the return of the call before it to that of its own.
+
+        A call may return ahead of its step, as on a GPU: then more than a step is left to wait for at the part's end. Where
+        most parts are like this, the returns say nothing of single steps, and none are counted.
+
+        Args:
+            ticks: As from `_take`.
+        """
+        began, *returns, done = ticks
+        self.parts_ahead += 1 if done - returns[-1] > (done - began) / len(returns) else -1
+        count_seconds(self.step_times, (end - start for start, end in itertools.pairwise(ticks[:-1])))
+
+    @property
+    def awaited_step_times(self) -> dict[int, int]:
+        """How many steps took how long; nothing if their calls do not wait for them."""
+        return {} if self.parts_ahead > 0 else self.step_times
 
 
 def in_dtype(split: Split, dtype: str) -> Split:
@@ -87,8 +109,9 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
     if file.rank == 0:
         (file.directory / "metrics.jsonl").unlink(missing_ok=True)  # of an earlier attempt, where something restarts us
     stream = batches(data.train_inputs, data.train_targets, run.batch_size, run.seed, first)
-    specs = run.strategy.topology(run)
-    traffic = Traffic(file, {spec.role: rank for rank, spec in enumerate(specs) if spec.serves and file.rank == 0})
+    disturbances = watch_for(run, file)
+    serving = {s.role: rank for rank, s in enumerate(run.strategy.topology(run)) if s.serves and file.rank == 0}
+    traffic = Traffic(file, serving, disturbances)
     windows = train(program, stream, first, run.steps, file, traffic)
     file.enter("evaluate")
     metric = evaluate(program, run, data, file)
@@ -98,23 +121,45 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
             write_state(file.directory, state)
     file.enter("finish")
     # After everything that counts, since it moves the weights once more.
-    exchanges = program.observe(next(stream))
+    own, served = _observe(program, run, next(stream), traffic)
+    order = digest_order(len(data.train_inputs), run.batch_size, run.seed, first)
     return Measured(
-        **dataclasses.asdict(traffic.own()),
+        **dataclasses.asdict(own),
         first_step=first,
         window_steps=tuple(windows.steps),
         window_seconds=tuple(windows.seconds),
+        step_times=windows.awaited_step_times,
         losses=tuple(windows.losses),
         metric_value=metric,
-        exchanges=exchanges,
+        sends=program.sends(),
         footprints=program.footprint(),
         measures=dict(program.measures()),
-        served=traffic.served(),
+        served=served,
         dataset_sha256=split.sha256,
         device_note=program.hardware.note,
         backend=program.hardware.backend,
         emulation=program.hardware.emulation,
+        watched=dataclasses.replace(disturbances.watched, order_sha256=order),
     )
+
+
+def _observe(program: Program, run: Run, batch: Batch, traffic: Traffic) -> tuple[Usage, tuple[Usage, ...]]:
+    """Takes a step under observation; returns what this process used, and what those used that serve it.
+
+    Args:
+        program: Trained.
+        run: What is trained.
+        batch: Of the step.
+        traffic: Counts what is used.
+    """
+    program.agree(0.0)  # all begin together, or waiting would count
+    with traffic.observed():
+        program.observe(batch)
+        program.sync()
+    footprints = program.footprint()
+    threads = run.threads if all("cpu" in row.device.lower() for row in footprints) else None
+    served = traffic.served(threads)
+    return traffic.own(threads and threads * (1 if served else len(footprints))), served
 
 
 def _restore(program: Program, run: Run, start_from: str | None) -> int:
@@ -155,10 +200,13 @@ def train(
             traffic.open(counts=number > 0)
             while (left := size - windows.steps[-1]) > 0:
                 part = list(itertools.islice(stream, min(most, left)))
-                seconds = _take(program, part, file, traffic)
+                ticks = _take(program, part, file, traffic)
+                seconds = ticks[-1] - ticks[0]
                 losses = program.losses()
                 most = max(1, min(MOST_STEPS, int(MOST_SECONDS * len(part) / program.agree(seconds))))
                 windows.add(seconds, len(part), losses)
+                if number > 0:
+                    windows.time_steps(ticks)
                 step += len(part)
                 file.beat(step)
                 if metrics is not None:
@@ -167,17 +215,18 @@ def train(
     return windows
 
 
-def _take(program: Program, part: Sequence[Batch], file: ProcessFile, traffic: Traffic) -> float:
-    """Takes some steps; returns their seconds."""
+def _take(program: Program, part: Sequence[Batch], file: ProcessFile, traffic: Traffic) -> list[float]:
+    """Takes some steps; returns when they began, when the call of each returned, and when all were done."""
     before = traffic.read()
-    start = time.perf_counter()
+    ticks = [time.perf_counter()]
     for batch in part:
         program.step(batch)
+        ticks.append(time.perf_counter())
         file.beat(batch.step + 1)
     program.sync()
-    seconds = time.perf_counter() - start
+    ticks.append(time.perf_counter())
     traffic.add(before, traffic.read(), len(part))
-    return seconds
+    return ticks
 
 
 def _sizes(steps: int) -> list[int]:

@@ -1,10 +1,16 @@
-"""What a process, and those that only serve it, send in a step: counted window by window, then made one number."""
+"""What a process, and those that only serve it, use in a step: counted window by window, then made one number.
 
+And how busy they are in the step that is observed.
+"""
+
+import contextlib
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.records import Usage
+from samestep.common.runtime.worker.disturbances import Disturbances
 from samestep.common.runtime.worker.usage import Counters, ask, count
 
 TOLERANCE = 0.02
@@ -17,19 +23,25 @@ Window = dict[str, tuple[float, float]]
 
 
 class Traffic:
-    """Counts the bytes of the present process, and on rank 0 those of the processes that only serve."""
+    """Counts what the present process uses, and on rank 0 what the processes use that only serve."""
 
-    def __init__(self, file: ProcessFile, serving: Mapping[str, int]) -> None:
+    def __init__(self, file: ProcessFile, serving: Mapping[str, int], disturbances: Disturbances | None = None) -> None:
         """Counts nothing yet.
 
         Args:
             file: The present process's.
             serving: Role -> rank of every process that only serves; empty everywhere but on rank 0.
+            disturbances: Watches the windows that count; nothing does, unless given.
         """
         self._file, self._serving = file, serving
+        self._disturbances = disturbances or Disturbances()
         self._windows: list[Window] = []
+        self._first: Reading = {}
+        self._last: Reading = {}
         self._steps = 0
         self._counts = False
+        self._seconds = 0.0
+        self._busy_seconds: dict[str, float] = {}
 
     def read(self) -> Reading:
         """Reads the counters of all."""
@@ -44,6 +56,7 @@ class Traffic:
         self._counts, self._steps = counts, 0
         if counts:
             self._windows.append({})
+            self._disturbances.start()
 
     def add(self, before: Reading, after: Reading, steps: int) -> None:
         """Adds a part to the present window; a process that did not answer at both its ends counts as silent.
@@ -55,6 +68,8 @@ class Traffic:
         """
         if not self._counts:
             return
+        self._disturbances.stop()
+        self._first, self._last = self._first or before, after
         window, share = self._windows[-1], steps / (self._steps + steps)
         for role, first in before.items():
             new, old = _difference(first, after[role], steps), window.get(role, (0.0, 0.0))
@@ -62,19 +77,40 @@ class Traffic:
             window[role] = sent, received
         self._steps += steps
 
-    def own(self) -> Usage:
+    @contextlib.contextmanager
+    def observed(self) -> Iterator[None]:
+        """Makes the context of the step that is observed, in which processor time counts."""
+        before, start = self.read(), time.perf_counter()
+        yield
+        self._seconds = time.perf_counter() - start
+        for role, after in self.read().items():
+            if (first := before[role]) is not None and after is not None:
+                self._busy_seconds[role] = after.cpu_seconds - first.cpu_seconds
+
+    def own(self, threads: int | None) -> Usage:
         """Usage of the present process.
 
         Bytes per step are the median over windows, because traffic that falls between two windows is counted in neither
         and would bias the mean.
+
+        Args:
+            threads: How many its devices compute with; None if they are not of the CPU.
         """
         seen = [window[self._file.role] for window in self._windows]
-        return self._usage(self._file.role, self._file.rank, seen, statistics.median, count())
+        return self._usage(self._file.role, self._file.rank, seen, statistics.median, count(), threads)
 
-    def served(self) -> tuple[Usage, ...]:
+    def _cpu_seconds(self, role: str) -> float:
+        """From the start of the first window that counts to the end of the last."""
+        first, last = self._first.get(role), self._last.get(role)
+        return last.cpu_seconds - first.cpu_seconds if first and last else 0.0
+
+    def served(self, threads: int | None) -> tuple[Usage, ...]:
         """Usage of the processes that serve.
 
         Bytes per step are the mean over the typical windows, because each process may have had only some of the steps.
+
+        Args:
+            threads: How many each of them computes with; None if their devices are not of the CPU.
         """
         totals = [sum(sent for sent, _ in window.values()) for window in self._windows]
         middle = statistics.median_low(totals) if totals else 0.0
@@ -83,19 +119,26 @@ class Traffic:
         ]
         return tuple(
             self._usage(
-                role, rank, [window[role] for window in typical], statistics.fmean, ask(self._file.directory, role)
+                role,
+                rank,
+                [window[role] for window in typical],
+                statistics.fmean,
+                ask(self._file.directory, role),
+                threads,
             )
             for role, rank in self._serving.items()
         )
 
-    @staticmethod
     def _usage(
+        self,
         role: str,
         rank: int,
         seen: Sequence[tuple[float, float]],
         average: Callable[[list[float]], float],
         counters: Counters | None,
+        threads: int | None,
     ) -> Usage:
+        busy = None if threads is None else self._busy_seconds.get(role)
         sent, received = (average(list(column)) for column in zip(*seen, strict=True)) if seen else (0.0, 0.0)
         return Usage(
             role=role,
@@ -103,6 +146,9 @@ class Traffic:
             sent_bytes_per_step=sent,
             received_bytes_per_step=received,
             peak_rss_bytes=counters.peak_rss_bytes if counters else 0,
+            cpu_seconds=self._cpu_seconds(role),
+            busy_seconds=busy,
+            idle_seconds=None if busy is None else max(0.0, (threads or 0) * self._seconds - busy),
         )
 
 

@@ -28,11 +28,13 @@ class Counters(NamedTuple):
         sent_bytes: Over TCP.
         received_bytes: Over TCP.
         peak_rss_bytes: The most memory it has had.
+        cpu_seconds: The time that its threads had a core.
     """
 
     sent_bytes: int
     received_bytes: int
     peak_rss_bytes: int
+    cpu_seconds: float = 0.0
 
 
 def serve(file: ProcessFile, beat_seconds: float) -> NoReturn:
@@ -62,7 +64,8 @@ def serve(file: ProcessFile, beat_seconds: float) -> NoReturn:
 def count() -> Counters:
     """Reads the counters of the present process."""
     sent, received = tcp_bytes()
-    return Counters(sent, received, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return Counters(sent, received, used.ru_maxrss * 1024, used.ru_utime + used.ru_stime)
 
 
 def ask(directory: Path, role: str) -> Counters | None:

@@ -5,10 +5,12 @@ Its identity and the others' addresses come from the environment alone (`RANK`, 
 
 import contextlib
 import dataclasses
+import fcntl
 import importlib
 import importlib.metadata
 import os
 import platform
+import struct
 import sys
 import time
 import traceback
@@ -16,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from samestep.common.catalog import framework_info
-from samestep.common.errors import ConfigError, SamestepError
+from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
 from samestep.common.program import Program
 from samestep.common.request import FRAMEWORKS, Launch, launch_of
 from samestep.common.run import as_config, parse
@@ -26,6 +28,7 @@ from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.stack_dumps import enable_stack_dumps
 from samestep.common.runtime.topology import LAUNCHED_AT, TIMEOUT, own_index, read_whole
 from samestep.common.runtime.worker.compiling import compile_and_measure
+from samestep.common.runtime.worker.describing import describe, is_asked
 from samestep.common.runtime.worker.loop import train_and_measure
 from samestep.common.runtime.worker.usage import serve
 from samestep.common.strategy import ProcessSpec, Run
@@ -53,21 +56,48 @@ def main(arguments: list[str], finish: Finish | None = None) -> int:
     enable_stack_dumps()
     role = "worker"
     try:
+        if arguments and is_asked(Path(arguments[0])):
+            describe(Path(arguments[0]))
+            return 0
         directory = _run_directory(arguments)
         run, launch = read_run(directory)
         specs = run.strategy.topology(run)
         index = own_index(specs, os.environ)
         role = specs[index].role
+        claim_role(directory, role, index)
         _work(directory, run, launch, specs[index], index, float(os.environ.get(LAUNCHED_AT, started)))
         if finish is not None and index == 0:
             finish(directory, run, launch)
     except Exception as error:
-        if arguments and os.path.exists(Path(arguments[0], "config.json")):
+        if arguments and (os.path.exists(Path(arguments[0], "config.json")) or is_asked(Path(arguments[0]))):
             write_error(Path(arguments[0]), role, error)
         with contextlib.suppress(OSError):  # a log on a disk that is full
             _print_error(error)
         return error.exit_code if isinstance(error, SamestepError) else 1
     return 0
+
+
+def claim_role(directory: Path, role: str, index: int) -> None:
+    """Keeps others from being the same process of a run: the lock of a byte of `config.json`, held until the process ends.
+
+    Args:
+        directory: The run directory.
+        role: Of this process.
+        index: Its place in the topology.
+
+    Raises:
+        WorkerFailed: A process that runs has the role.
+    """
+    lock = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, index, 1, 0)
+    try:
+        descriptor = os.open(directory / "config.json", os.O_RDWR)  # never closed
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, lock)
+    except BlockingIOError:
+        raise WorkerFailed(
+            f"{role} was started twice: another process is {role} of {directory}; start each process once"
+        ) from None
+    except OSError:
+        pass  # a file system without locks, or a file that may not be written
 
 
 def _print_error(error: Exception) -> None:

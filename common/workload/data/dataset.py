@@ -10,13 +10,16 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
 import platformdirs
 
 from samestep.common.errors import Unavailable
 from samestep.common.files import Unreadable, read_arrays
 from samestep.common.workload.data.spec import DataSpec
+
+if TYPE_CHECKING:
+    import numpy as np  # only where arrays are made: a prediction does without
 
 ARRAYS = ("train_inputs", "train_targets", "test_inputs", "test_targets")
 
@@ -32,14 +35,16 @@ class Split:
         test_targets: [held-out examples, ...].
     """
 
-    train_inputs: np.ndarray
-    train_targets: np.ndarray
-    test_inputs: np.ndarray
-    test_targets: np.ndarray
+    train_inputs: "np.ndarray"
+    train_targets: "np.ndarray"
+    test_inputs: "np.ndarray"
+    test_targets: "np.ndarray"
 
     @functools.cached_property
     def sha256(self) -> str:
         """Over the bytes, shapes and dtypes of all four arrays."""
+        import numpy as np
+
         digest = hashlib.sha256()
         for name in ARRAYS:
             array = np.ascontiguousarray(getattr(self, name))
@@ -88,7 +93,7 @@ def package_file(package: str, path: str, lacking: str = "") -> Path:
     )
 
 
-def held_out(inputs: np.ndarray, targets: np.ndarray, test: np.ndarray) -> Split:
+def held_out(inputs: "np.ndarray", targets: "np.ndarray", test: "np.ndarray") -> Split:
     """Splits arrays by a boolean mask of the held-out examples.
 
     Args:
@@ -119,6 +124,8 @@ def cached(source: bytes, decode: Callable[..., Split], *arguments: int) -> Spli
         return Split(**{name: arrays[name] for name in ARRAYS})
     except (Unreadable, KeyError):
         split = decode(source, *arguments)  # not there yet, or damaged
+    import numpy as np
+
     # A cache that cannot be written costs time only.
     with contextlib.suppress(OSError):
         make_cache_directory()

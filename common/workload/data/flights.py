@@ -15,8 +15,6 @@ import zipfile
 import zlib
 from typing import ClassVar
 
-import numpy as np
-
 from samestep.common.errors import ConfigError
 from samestep.common.workload.data.dataset import Split, cached, held_out, load, package_file
 from samestep.common.workload.data.spec import DataSpec
@@ -54,6 +52,8 @@ class FlightsSpec:
 
 
 def _decode(source: bytes, hash_buckets: int) -> Split:
+    import numpy as np
+
     with zipfile.ZipFile(io.BytesIO(source)) as archive, archive.open("flights.csv") as file:
         flights = [row for row in csv.DictReader(io.TextIOWrapper(file)) if row["arr_delay"] not in ("", "NA")]
     dates = [datetime.date(int(row["year"]), int(row["month"]), int(row["day"])) for row in flights]

@@ -10,8 +10,6 @@ import gzip
 import io
 from typing import ClassVar
 
-import numpy as np
-
 from samestep.common.workload.data.dataset import Split, cached, held_out, load, package_file
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import DataSizes, ModelSpec
@@ -63,6 +61,8 @@ def _decode(source: bytes, side: int, levels: int) -> Split:
         side: Height and width in pixels.
         levels: What the pixels are divided by; a power of two (dyadic), so that they are exact in both dtypes.
     """
+    import numpy as np
+
     table = np.loadtxt(io.BytesIO(gzip.decompress(source)), delimiter=",", dtype=np.int64)
     images = table[:, :-1].reshape(-1, side, side, 1) / levels
     return held_out(images, table[:, -1], np.arange(len(table)) % 5 == 4)

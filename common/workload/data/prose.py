@@ -4,9 +4,10 @@ The text changes with the Python version, so its hash is part of every result: n
 """
 
 import dataclasses
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np  # only where arrays are made: a prediction does without
 
 from samestep.common.workload.data.dataset import Split, cached, load, package_file
 from samestep.common.workload.data.spec import DataSpec
@@ -52,7 +53,9 @@ def _decode(source: bytes, context: int) -> Split:
     return Split(*_sequences(train, context), *_sequences(test, context))
 
 
-def _sequences(text: bytes, context: int) -> tuple[np.ndarray, np.ndarray]:
+def _sequences(text: bytes, context: int) -> "tuple[np.ndarray, np.ndarray]":
+    import numpy as np
+
     tokens = np.frombuffer(text, np.uint8).astype(np.int64)
     count = (len(tokens) - 1) // context
     return tokens[: count * context].reshape(count, context), tokens[1 : count * context + 1].reshape(count, context)

@@ -2,9 +2,10 @@
 
 import dataclasses
 import math
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np  # only where arrays are made: a prediction does without
 
 from samestep.common.errors import Unavailable
 from samestep.common.files import memory_bytes
@@ -26,33 +27,36 @@ class SyntheticSpec:
     targets: ArraySpec = _UNSET
 
     def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
-        """The data follow the model.
+        """The data follow the model."""
+        return model, dataclasses.replace(self, inputs=model.inputs(), targets=model.targets())
+
+    def num_examples(self) -> int:
+        """None has to be drawn to count them.
 
         Raises:
             Unavailable: They are larger than this machine's memory.
         """
-        inputs, targets = model.inputs(), model.targets()
-        needed = 8 * self.examples * (math.prod(inputs.shape) + math.prod(targets.shape))
+        needed = 8 * self.examples * (math.prod(self.inputs.shape) + math.prod(self.targets.shape))
         if needed > memory_bytes():
             raise Unavailable(
-                f"{self.examples} examples of shape {list(inputs.shape)} take {needed / 2**30:.3g} GiB, and this machine "
+                f"{self.examples} examples of shape {list(self.inputs.shape)} take {needed / 2**30:.3g} GiB, and this machine "
                 f"has {memory_bytes() / 2**30:.3g} GiB; give fewer or smaller ones."
             )
-        return model, dataclasses.replace(self, inputs=inputs, targets=targets)
-
-    def num_examples(self) -> int:
-        """None has to be drawn to count them."""
         return self.examples
 
     def load(self) -> Split:
         """Draws the arrays; real numbers are float32-representable."""
+        import numpy as np
+
         stream = np.random.default_rng(0)
         sizes = (self.examples, max(1, self.examples // 8))
         train, test = ([_draw(stream, size, spec) for spec in (self.inputs, self.targets)] for size in sizes)
         return Split(*train, *test)
 
 
-def _draw(stream: np.random.Generator, size: int, spec: ArraySpec) -> np.ndarray:
+def _draw(stream: "np.random.Generator", size: int, spec: ArraySpec) -> "np.ndarray":
+    import numpy as np
+
     if spec.ids is None:
         return stream.normal(size=(size, *spec.shape)).astype(np.float32).astype(np.float64)
     return stream.integers(0, spec.ids, size=(size, *spec.shape))

@@ -21,6 +21,7 @@ class UserSpec:
         path: The file.
         sha256: Of the arrays, so that the workload's digest tells two files apart.
         real: Whether the model takes real numbers, so that whole ones (scaled images) become real.
+        as_given: Whether the arrays keep their shapes, since the model is the user's as well.
     """
 
     name: ClassVar[str] = "yours"
@@ -28,6 +29,7 @@ class UserSpec:
     path: str
     sha256: str = ""
     real: bool = False
+    as_given: bool = False
 
     def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
         """The model follows the data.
@@ -62,7 +64,7 @@ class UserSpec:
         Raises:
             ConfigError: The file is missing or malformed; the message names what it needs.
         """
-        return read(self.path, self.real)
+        return read(self.path, self.real, self.as_given)
 
     def _check_shape(
         self, name: str, array: np.ndarray, model: ModelSpec, spec: ArraySpec, train_shape: tuple[int, ...]

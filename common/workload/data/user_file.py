@@ -15,12 +15,14 @@ LARGE = 16
 _NEEDED = f"a .npz file with the arrays {', '.join(ARRAYS)}"
 
 
-def read(path: str, real: bool) -> Split:
+def read(path: str, real: bool, as_given: bool = False) -> Split:
     """Reads and checks the four arrays.
 
     Args:
         path: The file.
         real: Whether the model takes real inputs.
+        as_given: Whether the arrays keep their shapes; otherwise grey images get their channel, and a single real target
+            its dimension.
 
     Raises:
         ConfigError: The file is missing or malformed, or holds what cannot be trained on.
@@ -28,24 +30,40 @@ def read(path: str, real: bool) -> Split:
     try:
         with open_plain(path) as file:
             about = os.fstat(file.fileno())
-        return _read(path, real, (about.st_ino, about.st_size, about.st_mtime_ns))
+        return _read(path, real, as_given, (about.st_ino, about.st_size, about.st_mtime_ns))
     except Unreadable as error:
         raise ConfigError(f"--data {path} cannot be read: {error}; give {_NEEDED}.") from None
 
 
+def read_as_given(path: str) -> Split:
+    """Reads the four arrays for a user's model, which takes them in the shapes and kinds that they have.
+
+    Raises:
+        ConfigError: As for `read`.
+    """
+    try:
+        real = read_arrays(path, ["train_inputs"])["train_inputs"].dtype.kind == "f"
+    except (Unreadable, KeyError):
+        real = False  # read says what is wrong
+    return read(path, real, as_given=True)
+
+
 @functools.lru_cache(maxsize=2)
-def _read(path: str, real: bool, version: tuple[int, int, int]) -> Split:
+def _read(path: str, real: bool, as_given: bool, version: tuple[int, int, int]) -> Split:
     """Reads a file once a process, and again when it has changed.
 
     Args:
         path: As for `read`.
         real: Likewise.
+        as_given: Likewise.
         version: What changes when the file is written again.
     """
     arrays = read_arrays(path, ARRAYS)
     if missing := [name for name in ARRAYS if name not in arrays]:
         raise ConfigError(f"--data {path} lacks {', '.join(missing)}; give {_NEEDED}.")
     arrays = {name: _clean(path, name, arrays[name], real) for name in ARRAYS}
+    if real and not as_given:
+        arrays = {name: _with_last(name, array) for name, array in arrays.items()}
     for part in ("train", "test"):
         inputs, targets = arrays[f"{part}_inputs"], arrays[f"{part}_targets"]
         if not inputs.ndim or not targets.ndim or len(inputs) != len(targets) or not inputs.size or not targets.size:
@@ -66,7 +84,7 @@ def _clean(path: str, name: str, array: np.ndarray, real: bool) -> np.ndarray:
     elif real:
         _check_real_inputs(where, array)
     if array.dtype.kind == "f" or (real and name.endswith("inputs")):
-        return _rounded(where, name, array, real)
+        return _rounded(where, array)
     if array.size and (array.min() < 0 or array.max() >= 2**31):
         wrong = array.min() if array.min() < 0 else array.max()
         raise ConfigError(f"{where} holds {wrong}; whole numbers run from 0 up, to less than 2^31.")
@@ -98,11 +116,16 @@ def _check_real_inputs(where: str, array: np.ndarray) -> None:
         )
 
 
-def _rounded(where: str, name: str, array: np.ndarray, real: bool) -> np.ndarray:
-    """Real numbers, rounded once to float32; grey images get their channel, and a single target its dimension."""
+def _rounded(where: str, array: np.ndarray) -> np.ndarray:
+    """Rounds real numbers once to float32."""
     with np.errstate(over="ignore"):
         rounded = array.astype(np.float32)
     if not np.isfinite(rounded).all():
         raise ConfigError(f"{where} holds numbers that are not finite in float32; clean or scale them first.")
-    lacks_last = real and array.ndim == (1 if name.endswith("targets") else 3)
-    return (rounded[..., None] if lacks_last else rounded).astype(np.float64)
+    return rounded.astype(np.float64)
+
+
+def _with_last(name: str, array: np.ndarray) -> np.ndarray:
+    """Gives grey images their channel, and a single real target its dimension."""
+    lacks_last = array.ndim == (1 if name.endswith("targets") else 3) and array.dtype.kind == "f"
+    return array[..., None] if lacks_last else array

@@ -54,6 +54,10 @@ class CnnSpec:
             Segment("output", 2 * self.hidden * self.outputs, (self.outputs,)),
         )
 
+    def blocks(self) -> tuple[Segment, ...]:
+        """Lists the segments."""
+        return self.segments()
+
     def inputs(self) -> ArraySpec:
         """One image, channels last."""
         return ArraySpec(self.image)

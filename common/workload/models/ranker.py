@@ -52,6 +52,10 @@ class RankerSpec:
             Segment("output", self.hidden),
         )
 
+    def blocks(self) -> tuple[Segment, ...]:
+        """Lists the segments."""
+        return self.segments()
+
     def inputs(self) -> ArraySpec:
         """One id per table."""
         return ArraySpec((len(self.rows()),), self.rows())

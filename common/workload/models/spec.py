@@ -1,6 +1,7 @@
 """What a model is before any framework: a table of parameters and a list of segments. No arithmetic, no arrays."""
 
 import dataclasses
+import functools
 import math
 from typing import ClassVar, Literal, Protocol, Self
 
@@ -47,11 +48,13 @@ class Segment:
         name: The path of the segment, which is the prefix of its parameters' names.
         flops: Multiplications and additions of its forward pass, per example.
         outputs: The shape of what it hands to the next segment, per example, in the neutral layout.
+        parameters: The names of its parameters, if they are not simply those below its path.
     """
 
     name: str
     flops: int
     outputs: tuple[int, ...] = ()
+    parameters: tuple[str, ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +112,9 @@ class ModelSpec(Protocol):
 
     def segments(self) -> tuple[Segment, ...]:
         """Its smallest pieces, in order."""
+
+    def blocks(self) -> tuple[Segment, ...]:
+        """What fully sharded data parallelism gathers together; the segments, of our own models."""
 
     def inputs(self) -> ArraySpec:
         """What one example's inputs look like."""
@@ -181,5 +187,23 @@ def layer(name: str) -> str:
 
 def parameters_of(model: ModelSpec, *segments: Segment) -> dict[str, Param]:
     """The parameters of some segments, by name."""
-    paths = tuple(f"{segment.name}/" for segment in segments)
-    return {name: param for name, param in model.params().items() if name.startswith(paths)}
+    found: dict[str, Param] = {}
+    for segment in segments:
+        if segment.parameters is None:
+            found |= _by_segment(model)[segment.name]
+        else:
+            found |= {name: model.params()[name] for name in segment.parameters}
+    return found
+
+
+@functools.lru_cache(maxsize=8)
+def _by_segment(model: ModelSpec) -> dict[str, dict[str, Param]]:
+    """The parameters below each segment's path. Sorted once: a pipeline of a thousand layers asks a thousand times."""
+    found: dict[str, dict[str, Param]] = {segment.name: {} for segment in model.segments()}
+    for name, param in model.params().items():
+        path = layer(name)
+        while path not in found:
+            assert path, f"{name} belongs to no segment"
+            path = layer(path)
+        found[path][name] = param
+    return found

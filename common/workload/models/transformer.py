@@ -5,6 +5,7 @@ Adam would amplify the rounding noise that stands in its place.
 """
 
 import dataclasses
+import functools
 import math
 from typing import ClassVar
 
@@ -37,6 +38,11 @@ class TransformerSpec:
 
     def params(self) -> dict[str, Param]:
         """Megatron's cuts: q, k, v and up by column (whole heads), the two outputs by row, vocabulary by row and column."""
+        return dict(self._params)
+
+    @functools.cached_property
+    def _params(self) -> dict[str, Param]:
+        """Made once: a deep model has thousands, and a prediction asks for them many times."""
         width = self.width
         residual = 1 / math.sqrt(2 * self.layers)
         table = {
@@ -67,6 +73,10 @@ class TransformerSpec:
             *(Segment(f"blocks/{i}", block, (tokens, width)) for i in range(self.layers)),
             Segment("head", 2 * tokens * width * self.vocabulary, (tokens, self.vocabulary)),
         )
+
+    def blocks(self) -> tuple[Segment, ...]:
+        """Lists the segments."""
+        return self.segments()
 
     def inputs(self) -> ArraySpec:
         """One sequence of token ids."""

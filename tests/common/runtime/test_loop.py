@@ -13,6 +13,7 @@ import pytest
 
 from samestep.common.batch import Batch, batches
 from samestep.common.errors import Diverged
+from samestep.common.evidence.percentiles import percentile
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
@@ -31,17 +32,21 @@ class Sleeper:
         seconds: Of a step.
         diverges_at: The step whose loss is no number.
         agreed: What all processes agree that a part took, instead of what it took here.
+        ahead: Whether a step returns before it is done, as on a GPU.
     """
 
     seconds: float = 0.0
     diverges_at: int = -1
     agreed: float | None = None
+    ahead: bool = False
     steps: int = 0
+    asked: int = 0
     unread: list[float] = dataclasses.field(default_factory=list)
 
     def step(self, batch: Batch) -> None:
-        if self.seconds:
-            time.sleep(self.seconds)
+        self.asked += 1
+        if not self.ahead:
+            self.sync()
         self.unread.append(math.nan if self.steps == self.diverges_at else 0.5)
         self.steps += 1
 
@@ -53,7 +58,9 @@ class Sleeper:
         return value if self.agreed is None else self.agreed
 
     def sync(self) -> None:
-        """Nothing is ever under way."""
+        if self.seconds and self.asked:
+            time.sleep(self.asked * self.seconds)
+        self.asked = 0
 
 
 def trained(program: Sleeper, steps: int, path: Path, drawn: list[int] | None = None) -> Windows:
@@ -126,6 +133,24 @@ def test_memory_hardly_grows_with_steps(tmp_path: Path, monkeypatch: pytest.Monk
 
     short, long = 4_000, 14_000
     assert (peak(long) - peak(short)) / (long - short) < 16, "a loss has 8 bytes"
+
+
+def test_every_step_but_the_first_is_timed(tmp_path: Path) -> None:
+    windows = trained(Sleeper(seconds=0.002), 61, tmp_path)
+    assert sum(windows.awaited_step_times.values()) == 60
+    assert percentile(windows.awaited_step_times, 0.0) >= 0.00198
+
+
+def test_steps_are_not_timed_by_calls_that_return_ahead_of_them(tmp_path: Path) -> None:
+    windows = trained(Sleeper(seconds=0.002, ahead=True), 61, tmp_path)
+    assert windows.awaited_step_times == {}
+    assert sum(windows.seconds) > 60 * 0.002
+
+
+def test_the_times_of_steps_need_no_more_memory_for_more_steps(tmp_path: Path) -> None:
+    windows = trained(Sleeper(), 20_001, tmp_path)
+    assert sum(windows.step_times.values()) == 20_000
+    assert len(windows.step_times) < 1500
 
 
 def test_bytes_are_of_all_parts_of_a_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from samestep.common.errors import WorkerFailed
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
-from samestep.common.runtime.parent.launcher import prepare
+from samestep.common.runtime.directory import read_config
+from samestep.common.runtime.parent.prepare import prepare
 from samestep.common.runtime.worker import worker
+from tests.children import in_child
 
 DDP = RunConfig(strategy="ddp", devices=2, workload="digits-mlp+width=32", batch_size=48, steps=3)
 SERVERS = dataclasses.replace(DDP, framework="tf", strategy="parameter_server")
@@ -157,3 +160,26 @@ def test_an_environment_without_numbers_is_told_which(refused: Refused, changed:
 )
 def test_a_cluster_that_is_not_the_runs_is_told_so(refused: Refused, text: str) -> None:
     assert "is no task of this run; start it by" in refused(SERVERS, lambda directory: None, TF_CONFIG=text)
+
+
+# --- a process that is started twice ----------------------------------------------------------------------------------
+
+
+def claimed(directory: Path, index: int) -> str:
+    try:
+        worker.claim_role(directory, f"rank-{index}", index)
+    except WorkerFailed as error:
+        return str(error)
+    return ""
+
+
+def test_a_process_that_is_started_twice_is_refused_while_the_first_one_runs(tmp_path: Path) -> None:
+    directory = prepare(parse(DDP), launch_of(dataclasses.replace(DDP, out=str(tmp_path / "run"))))
+    assert in_child(lambda: claimed(directory, 0)) == ""
+    assert claimed(directory, 0) == "", "the first one has ended"
+    read_config(directory)  # which opens and closes the file that is locked
+    told = f"rank-0 was started twice: another process is rank-0 of {directory}; start each process once"
+    assert in_child(lambda: claimed(directory, 0)) == told
+    assert in_child(lambda: claimed(directory, 1)) == ""
+    (directory / "config.json").unlink()
+    assert claimed(directory, 0) == "", "whatever is wrong with the file is told by whoever reads it"

@@ -2,9 +2,11 @@
 
 import dataclasses
 import json
+import resource
 import statistics
 import types
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,10 +31,12 @@ from samestep.common.runtime.state_file import read_state, write_state
 from samestep.common.runtime.worker import loop
 from samestep.common.workload.initial import init
 from tests.cells import SIZED
+from tests.children import in_child
 from tests.conftest import RunCell
 
 SIZED_MLP = RunConfig(workload=SIZED["mlp"], optimizer="sgd", batch_size=48, steps=12)
 DATA = Path(__file__).parents[2] / "data"
+STATE = TrainState(1, {"bias": np.zeros(2)}, {})
 VERSION_1, VERSION_2 = DATA / "version_1", DATA / "version_2"
 
 # fmt: off
@@ -41,7 +45,7 @@ PROMISED = [
     "steps", "global_batch_size", "optimizer", "losses", "metric_name", "metric_value", "metric_direction",
     "examples_per_second", "step_seconds_median", "startup_seconds", "compile_seconds", "parity", "predicted",
     "exchanges", "processes", "cores", "attempt", "versions", "machine", "git_commit", "dataset_sha256",
-    "workload_digest", "command", "device_note", "backend", "emulation",
+    "workload_digest", "command", "device_note", "backend", "emulation", "step_times", "conditions",
 ]
 PROMISED_WITHIN = {
     "examples_per_second": [
@@ -345,6 +349,17 @@ def test_what_is_written_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         write_json(tmp_path / "one.json", {"a": object()})
     assert json.loads((tmp_path / "one.json").read_text()) == {"a": 1}
+
+
+def test_where_there_is_no_room_nothing_is_left(tmp_path: Path) -> None:
+    def fill() -> list[str]:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        for write, value in ((partial(write_json, tmp_path / "one.json"), {}), (partial(write_state, tmp_path), STATE)):
+            with pytest.raises(OSError, match="File too large"):
+                write(value)
+        return [path.name for path in tmp_path.iterdir()]
+
+    assert in_child(fill) == []
 
 
 # --- error.json -------------------------------------------------------------------------------------------------------

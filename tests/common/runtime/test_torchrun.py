@@ -72,6 +72,24 @@ def test_torchrun_starts_a_prepared_run(tmp_path: Path, capsys: pytest.CaptureFi
     assert is_the_same_step(path, 2).attempt == 1
 
 
+@pytest.mark.slow
+@pytest.mark.torch
+def test_a_node_rank_that_two_torchruns_have_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, port = tmp_path / "run", free_ports(1)[0]
+    prepared(capsys, path, "--strategy", "ddp", "--devices", "2")
+    nodes = f"--nnodes 2 --nproc-per-node 1 --master-addr {HOST} --master-port {port} -m samestep worker {path}"
+    processes = [started(f"torchrun --node-rank {rank} {nodes}") for rank in (0, 1, 1)]
+    try:
+        told = [process.communicate(timeout=90)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert sorted(process.returncode for process in processes) == [0, 0, 1], told
+    (line,) = [line for each in told for line in each.splitlines() if "started twice" in line]
+    assert line == f"samestep: rank-1 was started twice: another process is rank-1 of {path}; start each process once"
+    is_the_same_step(path, 2)
+
+
 @pytest.mark.torch
 def test_a_prepared_run_is_started_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "run"

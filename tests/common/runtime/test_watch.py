@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import shutil
+import signal
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -34,12 +35,14 @@ class Pretended:
         logs: Worker number -> its log.
         stacks: Worker number -> the stack it writes when it is asked; others do not answer.
         stopped: The workers that are stopped.
+        sent: The workers that were sent signals, and which.
         happens: Called at every poll, with the seconds since the first one; returns how workers ended.
     """
 
     logs: Mapping[int, Path]
     stacks: Mapping[int, str] = dataclasses.field(default_factory=dict)
     stopped: tuple[int, ...] = ()
+    sent: list[tuple[int, int]] = dataclasses.field(default_factory=list)
     happens: Callable[[float], list[Answer]] = lambda seconds: []
     began: float = dataclasses.field(default_factory=time.monotonic)
 
@@ -48,6 +51,7 @@ class Pretended:
         return self.happens(time.monotonic() - self.began)
 
     def signal_worker(self, number: int, signal_number: int) -> None:
+        self.sent.append((number, signal_number))
         if signal_number == DUMP_SIGNAL and number in self.stacks:
             with self.logs[number].open("a") as log:
                 log.write(f"Thread 0x01 (most recent call first):\n{self.stacks[number]}")
@@ -62,7 +66,7 @@ class Pretended:
 @pytest.fixture
 def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Watch]:
     """Makes a watch over two ranks in training."""
-    for name in ("GRACE_SECONDS", "STOP_SECONDS", "DUMP_SECONDS"):
+    for name in ("GRACE_SECONDS", "STOP_SECONDS", "KILL_SECONDS", "DUMP_SECONDS"):
         monkeypatch.setattr(f"samestep.common.runtime.parent.watch.{name}", 0.05)
 
     def watched(independent: bool = False, **server: object) -> Watch:
@@ -91,6 +95,19 @@ def test_what_does_not_answer_outranks_what_is_busy(watched: Callable[..., Watch
 
 def test_a_stopped_process_is_told_as_such(watched: Callable[..., Watch]) -> None:
     assert told(watched(stopped=(1,))).startswith("rank-1 made no progress for 0.3 s; it is stopped, as by SIGSTOP")
+
+
+def test_a_stopped_process_gets_no_more_time_in_its_first_step(watched: Callable[..., Watch]) -> None:
+    watch = watched(stopped=(1,))
+    for number in (0, 1):
+        ProcessFile(watch.directory, f"rank-{number}", number).enter("first step")
+    assert told(watch).startswith("rank-1 made no progress for 0.3 s; it is stopped, as by SIGSTOP (phase: first step")
+
+
+def test_a_stopped_process_is_not_asked_to_end_first(watched: Callable[..., Watch]) -> None:
+    watch = watched(stopped=(1,))
+    watch.stop()
+    assert watch.server.sent[:2] == [(0, signal.SIGTERM), (1, signal.SIGKILL)]
 
 
 def test_a_peer_that_loses_patience_with_a_stopped_process_is_not_named(watched: Callable[..., Watch]) -> None:

@@ -1,0 +1,119 @@
+"""What a step keeps between its forward and its backward pass, from the spec alone: the peak of activations of a device.
+
+What each layer keeps is in `kept_torch.py` and `kept_tf.py`; here it is multiplied by the examples that are in flight:
+
+    one replica      its shard of the batch; of accumulation steps, which follow each other in torch, one at a time; in
+                     TensorFlow nothing in the graph makes one wait for another, so all of them count
+    tensor           the same, of which what lies inside the pairs of layers is in parts
+    pipe             the rank's own stages, times the micro-batches that the schedule has in flight
+
+Korthikanti et al. count the same 16 D numbers a position and block that torch keeps; beside them two masks of dropout (we have
+none) and, without a fused attention, three tensors of scores, H T each: see `textbook_block_bytes`.
+
+References:
+    Korthikanti et al., arXiv 2205.05198, sections 4.1 and 4.2.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from samestep.common.evidence.costs import kept_tf, kept_torch
+from samestep.common.evidence.costs.kept import LOSS, KeptBySegment
+from samestep.common.strategy import Run
+from samestep.common.workload.in_flight import Peaks, in_flight
+from samestep.common.workload.models.spec import Segment
+from samestep.common.workload.models.transformer import TransformerSpec
+from samestep.common.workload.pipeline import SCHEDULES, group_segments
+
+
+@dataclasses.dataclass(frozen=True)
+class _Framework:
+    """How a framework keeps activations.
+
+    Attributes:
+        kept: Model -> what its segments and its loss keep.
+        in_order: Whether an accumulation step goes backward before the next one goes forward.
+    """
+
+    kept: Mapping[str, KeptBySegment]
+    in_order: bool
+
+
+_FRAMEWORKS = {"torch": _Framework(kept_torch.KEPT, True), "tf": _Framework(kept_tf.KEPT, False)}
+
+
+def activation_bytes(
+    run: Run,
+    stages: Sequence[Sequence[Segment]] = (),
+    microbatches: int = 1,
+    peaks: Peaks = ((1,),),
+    splits_sequence: bool = False,
+) -> int | None:
+    """Predicts the most bytes that a device keeps at once; None for a model that the framework's file does not describe.
+
+    Args:
+        run: What is trained; its mesh says which part of the batch, and of layers, a device has.
+        stages: The segments of each stage that the device holds; one stage of all of them, unless given.
+        microbatches: The number of micro-batches that a pipeline cuts an accumulation step into.
+        peaks: Candidates for the micro-batches of each stage in flight, as `in_flight` has them.
+        splits_sequence: Whether the sequence is split along the axis `tensor`.
+    """
+    framework, model, mesh = _FRAMEWORKS.get(run.framework), run.workload.model, run.mesh
+    if framework is None or model.name not in framework.kept:
+        return None
+    segments, parts, passes = model.segments(), mesh.axis("tensor"), run.accumulation_steps
+    stages = stages or (segments,)
+    together = 1 if framework.in_order else passes
+    rows = run.batch_size // (mesh.axis("data") * mesh.axis("shard") * passes)
+    kept = framework.kept[model.name](model, run.item_bytes)
+
+    def stage_bytes(stage: Sequence[Segment]) -> tuple[int, int]:
+        """Adds up a micro-batch of a stage, and what the stage keeps of the batch."""
+        names = [segment.name for segment in stage] + ([LOSS] if segments[-1] in stage else [])
+        each = [kept[name] for name in names]
+        elements = sum(one.elements(parts, splits_sequence) for one in each)
+        fixed = sum(one.fixed_bytes for one in each)
+        return rows // microbatches * elements * run.item_bytes + fixed, sum(one.batch_bytes for one in each)
+
+    sizes, batch = zip(*map(stage_bytes, stages), strict=True)
+    peak = max(sum(count * size for count, size in zip(counts, sizes, strict=True)) for counts in peaks)
+    return together * (peak + rows * sum(batch))
+
+
+def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int, rank: int) -> int | None:
+    """Predicts the most bytes that a rank of a pipeline keeps at once.
+
+    Args:
+        run: What is trained.
+        schedule: A key of `SCHEDULES`.
+        microbatches: The number of micro-batches that go through together.
+        rank: The place of the rank along the axis `pipe`.
+    """
+    ranks = run.mesh.axis("pipe")
+    holders = SCHEDULES[schedule].stage_ranks(ranks)
+    grouped = group_segments(run.workload.model.segments(), len(holders))
+    stages = [stage for stage, holder in zip(grouped, holders, strict=True) if holder == rank]
+    return activation_bytes(run, stages, microbatches, in_flight(schedule, ranks, rank, microbatches))
+
+
+def textbook_block_bytes(
+    model: TransformerSpec, rows: int, item_bytes: int, parts: int = 1, sequence: bool = False
+) -> float:
+    """The textbook's bytes of one transformer block: s b h (34 + 5 a s / h) at two bytes a number.
+
+    It has dropout, whose masks take one byte an element, and keeps all scores of the attention.
+
+    Args:
+        model: The spec.
+        rows: Examples.
+        item_bytes: The bytes of a number.
+        parts: The size of the axis `tensor`.
+        sequence: Whether the sequence is split along it.
+
+    References:
+        Korthikanti et al., arXiv 2205.05198, equations 1, 2 and 4, with 16 numbers and 2 masks for their 34 bytes.
+    """
+    tokens = rows * model.context * model.width
+    whole, split = 4 * item_bytes + 2, 12 * item_bytes  # without the masks: 16 numbers, of which 12 are within pairs
+    scores = model.heads * model.context**2 * rows * (2 * item_bytes + 1)
+    return tokens * whole / (parts if sequence else 1) + (tokens * split + scores) / parts

@@ -1,0 +1,43 @@
+"""What the parts of a model keep between forward and backward: the terms in which `activations.py` adds up.
+
+Each framework has a file of them: `kept_torch.py`, `kept_tf.py`.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+from samestep.common.workload.models.spec import ModelSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    """What one part of a model keeps of each example, in elements unless bytes are named.
+
+    Attributes:
+        whole: On every rank of the axis `tensor`.
+        parts: In equal parts along it.
+        sequence: In equal parts along it if the sequence is split as well, else whole.
+        batch_bytes: Of the batch itself; micro-batches are views of the same memory.
+        fixed_bytes: Of each micro-batch, however many examples it has.
+    """
+
+    whole: int = 0
+    parts: int = 0
+    sequence: int = 0
+    batch_bytes: int = 0
+    fixed_bytes: int = 0
+
+    def elements(self, num_parts: int, splits_sequence: bool) -> int:
+        """Adds up the elements of one rank.
+
+        Args:
+            num_parts: The size of the axis `tensor`.
+            splits_sequence: Whether the sequence is split along it.
+        """
+        return self.whole + self.parts // num_parts + self.sequence // (num_parts if splits_sequence else 1)
+
+
+LOSS = "loss"
+"""The name under which the loss stands beside the segments."""
+KeptBySegment = Callable[[ModelSpec, int], dict[str, Kept]]
+"""(model, bytes of a number) -> what each segment keeps, and the loss; from the spec's sizes alone, at any size."""

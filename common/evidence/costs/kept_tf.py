@@ -1,0 +1,108 @@
+"""What each layer keeps in TensorFlow 2.21, where a tape needs what the gradient of each primitive operation reads.
+
+Beside what torch keeps (`kept_torch.py`), the layers that are written out in primitive operations keep more:
+
+    GELU          x / 2, x / sqrt(2) and 1 + erf, three times its input, where torch keeps the input alone
+    layer norm    the centred input, its product with the reciprocal deviation, and that deviation; no mean
+    attention     q, k, v and its output, and the softmax of all scores, H T a position: it is not fused; and the causal mask
+    pooling       nothing: a mean needs a shape only
+    cross-entropy the log-probabilities and the targets
+    binary        exp(-|x|) and the targets as real numbers, and one byte that says where x >= 0
+    squared error the difference
+
+A transformer's block keeps 26 D + H T + 2 numbers a position: norms 2 (2 D + 1), inputs of linear layers D + D + D + 4 D, q,
+k and v 3 D, the GELU 12 D, the softmax H T.
+
+References:
+    tensorflow/python/ops/math_grad.py, nn_grad.py, array_grad.py of TensorFlow 2.21.
+"""
+
+import math
+
+from samestep.common.evidence.costs.kept import LOSS, Kept
+from samestep.common.evidence.costs.sizes import ID_BYTES, example_bytes
+from samestep.common.workload.models.cnn import CnnSpec
+from samestep.common.workload.models.mlp import MlpSpec
+from samestep.common.workload.models.ranker import RankerSpec
+from samestep.common.workload.models.spec import ModelSpec
+from samestep.common.workload.models.transformer import TransformerSpec
+
+GELU = 3
+"""The tensors that a GELU keeps."""
+
+
+def mlp(model: MlpSpec, item_bytes: int) -> dict[str, Kept]:
+    """Lists each layer's input, the batch's for the first; and what the GELU behind each but the last keeps.
+
+    Args:
+        model: The spec.
+        item_bytes: The bytes of a number.
+    """
+    last, data = model.layers - 1, example_bytes(model.inputs(), item_bytes)
+    kept = {
+        f"layers/{i}": Kept(
+            (model.width if i else 0) + (GELU * model.width if i < last else 0), batch_bytes=0 if i else data
+        )
+        for i in range(model.layers)
+    }
+    return kept | {LOSS: _loss(model, model.outputs)}
+
+
+def cnn(model: CnnSpec, item_bytes: int) -> dict[str, Kept]:
+    """Lists for each block what convolution and GELU keep; then the two linear layers.
+
+    Args:
+        model: The spec.
+        item_bytes: The bytes of a number.
+    """
+    pixels, channels = math.prod(model.image[:2]), model.filters
+    return {
+        "blocks/0": Kept(GELU * pixels * channels, batch_bytes=example_bytes(model.inputs(), item_bytes)),
+        "blocks/1": Kept(pixels // 4 * channels + GELU * (pixels // 4) * 2 * channels),
+        "hidden": Kept(pixels // 16 * 2 * channels + GELU * model.hidden),
+        "output": Kept(model.hidden),
+        LOSS: _loss(model, model.outputs),
+    }
+
+
+def ranker(model: RankerSpec, item_bytes: int) -> dict[str, Kept]:
+    """Lists what the three linear layers and the two GELUs keep, and the loss.
+
+    Args:
+        model: The spec.
+        item_bytes: The bytes of a number.
+    """
+    half = model.hidden // 2
+    return {
+        "tables": Kept(batch_bytes=example_bytes(model.inputs(), item_bytes)),
+        "hidden/0": Kept(len(model.rows()) * model.embedding + GELU * model.hidden),
+        "hidden/1": Kept(model.hidden + GELU * half),
+        "output": Kept(half),
+        LOSS: Kept(2, batch_bytes=1),
+    }
+
+
+def transformer(model: TransformerSpec, item_bytes: int) -> dict[str, Kept]:
+    """Lists what embedding, blocks, head and loss keep.
+
+    Args:
+        model: The spec.
+        item_bytes: The bytes of a number.
+    """
+    tokens, width = model.context, model.width
+    ids, norm = tokens * ID_BYTES, 2 * width + 1
+    a_position = 2 * norm + 10 * width + GELU * 4 * width + model.heads * tokens
+    block = Kept(tokens * a_position, fixed_bytes=tokens**2)  # a mask of one byte an element
+    return {
+        "embedding": Kept(batch_bytes=ids),
+        **{f"blocks/{i}": block for i in range(model.layers)},
+        "head": Kept(tokens * (norm + width)),
+        LOSS: Kept(tokens * model.vocabulary, batch_bytes=ids),
+    }
+
+
+def _loss(model: ModelSpec, outputs: int) -> Kept:
+    return Kept(outputs, batch_bytes=ID_BYTES if model.loss == "cross_entropy" else 0)
+
+
+KEPT = {"mlp": mlp, "cnn": cnn, "ranker": ranker, "transformer": transformer}

@@ -1,0 +1,133 @@
+"""What each layer keeps in torch 2.13, where autograd saves what an operation's own gradient needs.
+
+Each piece of memory counts once, however many operations keep it, and parameters count elsewhere:
+
+    linear            its input: the gradient of its kernel
+    convolution       its input
+    GELU              its input, not its output, which the next layer keeps as its own input
+    average pooling   its input
+    layer norm        its input, and a mean and a reciprocal deviation for each position
+    attention         q, k, v, its output, and for each head and position the log of the sum of its softmax; never the scores
+    embedding         the ids
+    cross-entropy     the log-probabilities, the targets, and the sum of the weights of the classes, one number
+    squared error     the outputs and the targets
+
+A transformer's block keeps 16 D + H + 4 numbers a position: norms 2 (D + 2), inputs of linear layers D + D + D + 4 D, q, k
+and v 3 D, input of the GELU 4 D, sums H; the output of the attention is the input of a linear layer.
+
+Along `tensor`, what lies between a layer split by column and the one split by row behind it is in parts.
+
+References:
+    tools/autograd/derivatives.yaml of torch 2.13; Dao et al., arXiv 2205.14135 (the fused attention).
+"""
+
+import math
+
+from samestep.common.evidence.costs.kept import LOSS, Kept
+from samestep.common.evidence.costs.sizes import ID_BYTES, example_bytes
+from samestep.common.workload.models.cnn import CnnSpec
+from samestep.common.workload.models.decoder import DecoderSpec
+from samestep.common.workload.models.mlp import MlpSpec
+from samestep.common.workload.models.ranker import RankerSpec
+from samestep.common.workload.models.spec import ModelSpec
+from samestep.common.workload.models.transformer import TransformerSpec
+
+
+def mlp(model: MlpSpec, item_bytes: int) -> dict[str, Kept]:
+    """Lists each layer's input, the batch's for the first; and the input of the GELU behind each but the last.
+
+    Args:
+        model: The spec.
+        item_bytes: The bytes of a number.
+    """
+    kept, last = {}, model.layers - 1
+    for i in range(model.layers):
+        entering, leaving = (model.width if i else 0), (model.width if i < last else 0)
+        data = 0 if i else example_bytes(model.inputs(), item_bytes)
+        by_row = i % 2 == 1
+        kept[f"layers/{i}"] = Kept(
+            leaving if by_row else entering, parts=entering if by_row else leaving, batch_bytes=data
+        )
+    return kept | {LOSS: _loss(model, item_bytes, model.outputs)}
+
+
+def cnn(model: CnnSpec, item_bytes: int) -> dict[str, Kept]:
+    """Lists for each block what convolution, GELU and pooling take; then the two linear layers.
+
+    Args:
+        model: The spec.
+        item_bytes: The bytes of a number.
+    """
+    pixels, channels = math.prod(model.image[:2]), model.filters
+    return {
+        "blocks/0": Kept(2 * pixels * channels, batch_bytes=example_bytes(model.inputs(), item_bytes)),
+        "blocks/1": Kept(pixels // 4 * channels + 2 * (pixels // 4) * 2 * channels),
+        "hidden": Kept(pixels // 16 * 2 * channels, parts=model.hidden),
+        "output": Kept(parts=model.hidden),
+        LOSS: _loss(model, item_bytes, model.outputs),
+    }
+
+
+def ranker(model: RankerSpec, item_bytes: int) -> dict[str, Kept]:
+    """Lists what the three linear layers and the two GELUs take; the loss keeps logits, and targets as real numbers.
+
+    Args:
+        model: The spec.
+        item_bytes: The bytes of a number.
+    """
+    return {
+        "tables": Kept(batch_bytes=example_bytes(model.inputs(), item_bytes)),
+        "hidden/0": Kept(len(model.rows()) * model.embedding, parts=model.hidden),
+        "hidden/1": Kept(model.hidden // 2, parts=model.hidden),
+        "output": Kept(model.hidden // 2),
+        LOSS: Kept(2),
+    }
+
+
+def transformer(model: TransformerSpec, item_bytes: int) -> dict[str, Kept]:
+    """Lists what a block keeps per position: 2 D for what enters its pairs, 2 (D + 2) for norms, 12 D + H inside the pairs.
+
+    Args:
+        model: The spec.
+        item_bytes: The bytes of a number.
+    """
+    tokens, width = model.context, model.width
+    ids = tokens * ID_BYTES
+    block = Kept(tokens * 2 * width, parts=tokens * (12 * width + model.heads), sequence=tokens * 2 * (width + 2))
+    return {
+        "embedding": Kept(batch_bytes=ids, fixed_bytes=ids),  # the positions are looked up by number
+        **{f"blocks/{i}": block for i in range(model.layers)},
+        "head": Kept(tokens * width, sequence=tokens * (width + 2)),
+        LOSS: Kept(parts=tokens * model.vocabulary, batch_bytes=ids, fixed_bytes=item_bytes),
+    }
+
+
+def decoder(model: DecoderSpec, item_bytes: int) -> dict[str, Kept]:
+    """Lists what a published model would keep, from the operations that its paper names; nobody has measured it.
+
+    A gated mlp keeps the input and the output of its gate's activation, what that is multiplied with, and the product. An RMS
+    norm has no mean. Rotated queries and keys take the place of those that were rotated.
+
+    Args:
+        model: The spec.
+        item_bytes: The bytes of a number.
+    """
+    tokens, width, is_gated = model.context, model.width, model.style == "llama"
+    ids, norm = tokens * ID_BYTES, width + (1 if is_gated else 2)
+    keys = width // model.heads * model.key_heads
+    inside = 2 * width + 2 * keys + (4 if is_gated else 2) * model.hidden + model.heads
+    block = Kept(tokens * 2 * width, parts=tokens * inside, sequence=tokens * 2 * norm)
+    return {
+        "embedding": Kept(batch_bytes=ids, fixed_bytes=0 if is_gated else ids),
+        **{f"blocks/{i}": block for i in range(model.layers)},
+        "head": Kept(tokens * width, sequence=tokens * norm),
+        LOSS: Kept(parts=tokens * model.vocabulary, batch_bytes=ids, fixed_bytes=item_bytes),
+    }
+
+
+def _loss(model: ModelSpec, item_bytes: int, outputs: int) -> Kept:
+    targets = example_bytes(model.targets(), item_bytes)
+    return Kept(outputs, batch_bytes=targets, fixed_bytes=item_bytes if model.loss == "cross_entropy" else 0)
+
+
+KEPT = {"mlp": mlp, "cnn": cnn, "ranker": ranker, "transformer": transformer, "decoder": decoder}

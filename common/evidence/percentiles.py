@@ -1,0 +1,55 @@
+"""Percentiles of the seconds of a step, from counts that stay as few however many steps are counted.
+
+A count is of the steps whose seconds lie between two neighbouring powers of `GROWTH`, so a percentile is off by 1 % at most.
+Counts of several runs add up.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, MutableMapping
+
+GROWTH = 1.02
+"""Between the bounds of a count. From a microsecond to an hour there are 1,112 of them."""
+_SHORTEST, _LONGEST = 1e-7, 1e6
+"""Seconds; what lies beyond counts as these, so that no clock can make more counts."""
+
+
+def count_seconds(counts: MutableMapping[int, int], seconds: Iterable[float]) -> None:
+    """Adds steps to counts.
+
+    Args:
+        counts: Power of `GROWTH` -> steps.
+        seconds: Of each step.
+    """
+    for each in seconds:
+        power = math.floor(math.log(min(max(each, _SHORTEST), _LONGEST), GROWTH))
+        counts[power] = counts.get(power, 0) + 1
+
+
+def add_counts(several: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    """Adds up the counts of several runs."""
+    total: Counter[int] = Counter()
+    for counts in several:
+        total.update(counts)
+    return dict(total)
+
+
+def percentile(counts: Mapping[int, int], share: float) -> float | None:
+    """Computes the seconds that a share of the steps did not exceed.
+
+    Args:
+        counts: Power of `GROWTH` -> steps.
+        share: 0.95 for p95.
+
+    Returns:
+        Seconds; None if there are too few steps for one to lie beyond the percentile: fewer than 20 for p95, 100 for p99.
+    """
+    total = sum(counts.values())
+    if total < 1 or total * (1 - share) < 1 - 1e-9:
+        return None
+    passed = 0
+    for power in sorted(counts):
+        passed += counts[power]
+        if passed >= share * total - 1e-9:
+            return GROWTH ** (power + 0.5)
+    raise AssertionError("the counts add up to less than their total")

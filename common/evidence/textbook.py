@@ -1,0 +1,125 @@
+"""What the textbooks say of a step: formulas of a line, which leave out padding, buckets, framing and uneven stages.
+
+They stand beside what `costs/` predicts for a backend, so that a reader sees where theory and backend differ. Letters are
+those of `docs/predicting.md`: a model of Ψ parameters, each with w bytes of weights, g of gradients and k of optimizer
+state; N devices, of which d, s, t, p along data, shard, tensor and pipe; L blocks that hand on a activations each, over the
+whole batch; m micro-batches, v stages a rank.
+
+References:
+    Rajbhandari et al., arXiv 1910.02054, sections 5 and 7 (ZeRO); Shoeybi et al., arXiv 1909.08053, section 3 (tensor);
+    Narayanan et al., arXiv 2104.04473, sections 2.2 and 3.2 (pipeline, and all together).
+"""
+
+from collections.abc import Callable, Mapping
+
+from samestep.common.evidence.costs.data_parallel import c10d, ddp, replicated
+from samestep.common.evidence.costs.deepspeed import deepspeed
+from samestep.common.evidence.costs.hybrid import hybrid
+from samestep.common.evidence.costs.one_process import mirrored
+from samestep.common.evidence.costs.pipeline import mp, pp
+from samestep.common.evidence.costs.tensor import tp
+from samestep.common.evidence.costs.zero import fsdp, zero1, zero2
+from samestep.common.ledger import Formula
+from samestep.common.strategy import Cost, Run
+from samestep.common.workload.models.spec import num_params
+from samestep.common.workload.pipeline import SCHEDULES
+
+_ZERO, _MEGATRON = "Rajbhandari et al. 2020", "Narayanan et al. 2021"
+Formulas = Callable[[Run, str], tuple[Formula, ...]]
+"""(run, what carries its exchanges) -> what the textbooks say."""
+
+
+def formulas(run: Run, backend: str) -> tuple[Formula, ...]:
+    """What the textbooks say of a run; nothing of rows that none of them has.
+
+    Args:
+        run: What is trained.
+        backend: What carries its exchanges; between the devices of one process nothing is sent.
+    """
+    return _FORMULAS[run.strategy.cost](run, backend) if run.strategy.cost in _FORMULAS else ()
+
+
+def _zero(stage: int) -> Formulas:
+    """Stage 0 is plain data parallelism, in which every device holds everything."""
+
+    def found(run: Run, backend: str) -> tuple[Formula, ...]:
+        model, shards = num_params(run.workload.model), run.mesh.axis("shard") if stage else 1
+        shards = shards if shards > 1 else run.num_devices
+        weights, gradients, state = run.item_bytes, run.item_bytes, run.optimizer_item_bytes
+        held, text = [
+            (weights + gradients + state, "(w + g + k) Ψ"),
+            (weights + gradients + state / shards, "(w + g) Ψ + k Ψ / N"),
+            (weights + (gradients + state) / shards, "w Ψ + (g + k) Ψ / N"),
+            ((weights + gradients + state) / shards, "(w + g + k) Ψ / N"),
+        ][stage]
+        factor = 3 if stage == 3 else 2
+        sent = 0 if backend == "memory" else factor * (run.num_devices - 1) * weights * model
+        return (
+            Formula("state", held * model, text, f"{_ZERO}, section 5"),
+            Formula("sent", sent, f"{factor} (N - 1) w Ψ", f"{_ZERO}, section 7"),
+        )
+
+    return found
+
+
+def _deepspeed(run: Run, backend: str) -> tuple[Formula, ...]:
+    return _zero(run.options.zero_stage)(run, backend)
+
+
+def _split(microbatches: Callable[[Run], tuple[int, int]]) -> Formulas:
+    """Models split by layers, inside them, or both.
+
+    Args:
+        microbatches: Run -> micro-batches that go through a pipeline together, and stages of a rank.
+    """
+
+    def found(run: Run, backend: str) -> tuple[Formula, ...]:
+        model, mesh = run.workload.model, run.mesh
+        data, shards, tensor, pipe = (mesh.axis(name) for name in ("data", "shard", "tensor", "pipe"))
+        each = 2 * run.item_bytes + run.optimizer_item_bytes
+        told = [
+            Formula(
+                "state",
+                each * num_params(model) / (shards * tensor * pipe),
+                "(w + g + k) Ψ / (s t p)",
+                f"{_MEGATRON}, section 3",
+            )
+        ]
+        if (handed_on := _handed_on(run)) is not None:
+            sent = 2 * (data - 1) * run.item_bytes * num_params(model)
+            sent += 3 * (shards - 1) * run.item_bytes * num_params(model)
+            sent += 2 * (pipe - 1) * tensor * handed_on + 8 * (tensor - 1) * (len(model.segments()) - 2) * handed_on
+            text = "(2 (d - 1) + 3 (s - 1)) w Ψ + (2 (p - 1) t + 8 (t - 1) L) a w"
+            told.append(Formula("sent", sent, text, f"{_MEGATRON}, section 3.2"))
+        if pipe > 1:
+            count, stages = microbatches(run)
+            share = (pipe - 1) / (stages * count + pipe - 1)
+            told.append(Formula("idle share", share, "(p - 1) / (v m + p - 1)", f"{_MEGATRON}, section 2.2"))
+        return tuple(told)
+
+    return found
+
+
+def _handed_on(run: Run) -> int | None:
+    """The bytes that a block hands on for the whole batch; None where blocks differ, and for models without positions."""
+    *blocks, _ = run.workload.model.segments()
+    outputs = {segment.outputs for segment in blocks}
+    if len(outputs) != 1 or len(shape := outputs.pop()) != 2:
+        return None
+    return run.batch_size * shape[0] * shape[1] * run.item_bytes
+
+
+def _scheduled(run: Run) -> tuple[int, int]:
+    return run.options.microbatches, SCHEDULES[run.options.schedule].stages_per_rank
+
+
+_FORMULAS: Mapping[Cost, Formulas] = {
+    **dict.fromkeys((replicated, c10d, ddp, mirrored), _zero(0)),
+    zero1: _zero(1),
+    zero2: _zero(2),
+    fsdp: _zero(3),
+    deepspeed: _deepspeed,
+    **dict.fromkeys((mp, tp), _split(lambda run: (1, 1))),
+    **dict.fromkeys((pp, hybrid), _split(_scheduled)),
+}
+"""Cost model -> what the textbooks say of its rows."""

@@ -1,0 +1,101 @@
+"""Why the run of a user's model left its reference: measured, with one suspect at a time switched off.
+
+A batch normalisation sees another batch on each replica, and random numbers are drawn by each of them. Neither is a mistake
+of the strategy. So both the run and its reference are repeated without a suspect: if they agree then, it was that alone.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+from samestep.common.evidence.parity import LOSS_BOUND, Parity, deviation
+from samestep.common.program import TrainState
+from samestep.common.request import Launch
+from samestep.common.runtime.parent.reference import reference_of
+from samestep.common.strategy import Run
+from samestep.common.workload.models.own import OwnSpec
+
+STEPS = 5
+"""How many steps are repeated: a suspect shows in the first, or in the second where only its statistics differ."""
+Repeat = Callable[[Run], tuple[list[float], TrainState]]
+"""Takes the steps of a run in a scratch directory: its losses, and its state after the last of them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Suspect:
+    """What makes a right strategy compute another function.
+
+    Attributes:
+        what: In words, with its layers counted.
+        without: The same run without it.
+        remedy: The flag that switches it off.
+    """
+
+    what: str
+    without: Run
+    remedy: str
+
+
+def attribute(run: Run, launch: Launch, parity: Parity, repeat: Repeat) -> str:
+    """Says what is left of a deviation once each suspect is switched off.
+
+    Args:
+        run: What left its reference.
+        launch: How it was started.
+        parity: The verdict.
+        repeat: Takes the steps of a run.
+
+    Returns:
+        The reason; the verdict's own if there is no suspect, or if the run continued another one.
+    """
+    suspects = find_suspects(run)
+    if not suspects or launch.start_from is not None:
+        return parity.reason
+    size = f"{parity.max_relative_loss:.1e}" if parity.max_relative_loss is not None else "not finite"
+    said = f"not the same function: {size}"
+    for suspect in suspects:
+        left = _left(suspect.without, repeat)
+        if left <= LOSS_BOUND[suspect.without.dtype]:
+            others = "" if len(suspects) == 1 else ", and nothing else"
+            return f"{said}, all of it {suspect.what}{others}; with {suspect.remedy} {left:.0e}: the strategy is right"
+    every = run
+    for suspect in suspects:
+        every = _merged(every, suspect.without)
+    names = " and ".join(suspect.what for suspect in suspects)
+    left = _left(every, repeat)
+    if len(suspects) > 1 and left <= LOSS_BOUND[every.dtype]:
+        flags = " ".join(suspect.remedy for suspect in suspects)
+        return f"{said}, all of it {names}; with {flags} {left:.0e}: the strategy is right"
+    return f"{said}; without {names} {left:.0e} is left: {parity.reason}"
+
+
+def find_suspects(run: Run) -> list[Suspect]:
+    """What the run's model has that depends on how a batch is split; both sides are repeated in the best dtype there is."""
+    model = run.workload.model
+    if not isinstance(model, OwnSpec):
+        return []
+    dtype = "float64" if "float64" in run.strategy.dtypes else run.dtype
+    short, described, found = dataclasses.replace(run, dtype=dtype, steps=min(run.steps, STEPS)), model.described, []
+    if described.batch_norms and run.batch_norm == "local":
+        what = f"the local statistics of {_count(described.batch_norms, 'batch normalisation')}"
+        found.append(Suspect(what, dataclasses.replace(short, batch_norm="frozen"), "--batch-norm frozen"))
+    if described.randoms and run.dropout is not False:
+        what = f"the random numbers of {_count(described.randoms, 'layer')}"
+        found.append(Suspect(what, dataclasses.replace(short, dropout=False), "--no-dropout"))
+    return found
+
+
+def _count(names: tuple[str, ...], noun: str) -> str:
+    return f"{len(names)} {noun}{'s' if len(names) > 1 else ''} ({names[0]}{', ...' if len(names) > 1 else ''})"
+
+
+def _merged(run: Run, other: Run) -> Run:
+    changed = {"batch_norm": "frozen"} if other.batch_norm == "frozen" else {}
+    changed |= {"dropout": False} if other.dropout is False else {}
+    return dataclasses.replace(run, dtype=other.dtype, steps=other.steps, **changed)
+
+
+def _left(run: Run, repeat: Repeat) -> float:
+    """How far a run is from its reference, both taken anew."""
+    losses, _ = repeat(run)
+    wanted, _ = repeat(reference_of(run))
+    return max(deviation(loss, other, run.dtype) for loss, other in zip(losses, wanted, strict=True))

@@ -1,0 +1,67 @@
+"""The process that describes the user's model: it alone imports the file before there is a run."""
+
+import importlib
+import os
+from pathlib import Path
+
+import numpy as np
+
+from samestep.common.errors import ConfigError
+from samestep.common.files import read_json
+from samestep.common.request import FRAMEWORKS
+from samestep.common.runtime.directory import DESCRIBE
+from samestep.common.workload.data import user_file
+from samestep.common.workload.data.dataset import ARRAYS, Split
+from samestep.common.workload.declared import import_file, own_lines
+from samestep.common.workload.models.own import DATA
+
+
+def is_asked(directory: Path) -> bool:
+    """Whether a directory asks for a description, and is not a run's."""
+    return os.path.exists(directory / DESCRIBE)
+
+
+def describe(directory: Path) -> None:
+    """Describes the model that a directory asks for.
+
+    Args:
+        directory: Holds `describe.json`; the description goes into it.
+
+    Raises:
+        ConfigError: The file, the model or the data are not what they have to be.
+    """
+    asked = read_json(directory / DESCRIBE)
+    assert isinstance(asked, dict)
+    framework, source, data = asked["framework"], asked["model"], asked["data"]
+    split = read_data(directory, data, framework)
+    mirror = importlib.import_module(f"{FRAMEWORKS[framework]}.describe")
+    mirror.describe(directory, source, split, asked["seed"])
+
+
+def read_data(directory: Path, data: str, framework: str) -> Split:
+    """Reads the user's arrays, from a file or from a function; those of a function are kept beside the description.
+
+    Args:
+        directory: Of the description.
+        data: ARRAYS.npz, or FILE.py:FUNCTION.
+        framework: The framework of this process.
+
+    Raises:
+        ConfigError: They cannot be had, or no model can be trained on them.
+    """
+    file, _, name = data.rpartition(":")
+    if not file.endswith(".py"):
+        return user_file.read_as_given(data)
+    function = getattr(import_file(str(Path(file).resolve()), framework), name, None)
+    if not callable(function):
+        raise ConfigError(f"--data {data}: {file} has no function '{name}'.")
+    try:
+        found = function()
+        arrays = found if isinstance(found, dict) else dict(zip(ARRAYS, found, strict=True))
+        np.savez(directory / DATA, **{name: np.asarray(value) for name, value in arrays.items()})
+    except Exception as error:
+        raise ConfigError(
+            f"--data {data}: {name}() has to return the arrays {', '.join(ARRAYS)}, in this order or by name; "
+            f"{own_lines(error, str(Path(file).resolve()))}"
+        ) from error
+    return user_file.read_as_given(str(directory / DATA))

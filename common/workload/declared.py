@@ -1,0 +1,168 @@
+"""`samestep.Model`: what a user's file declares of a model of their own. The standard library only."""
+
+import ast
+import dataclasses
+import functools
+import importlib.util
+import sys
+import traceback
+import types
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from samestep.common.errors import ConfigError, unknown
+
+Builder = Callable[[], object]
+"""Makes a model of one framework, with its initial weights."""
+LOSSES = ("cross_entropy", "binary_cross_entropy", "mean_squared_error")
+METRICS = {"cross_entropy": "accuracy", "binary_cross_entropy": "auc", "mean_squared_error": "root_mean_squared_error"}
+"""Loss -> the metric that is meant where none is named."""
+FRAMEWORK_MODULES = {"torch": ("torch",), "tf": ("tensorflow", "keras")}
+"""Framework -> the modules that only its workers may import."""
+DEFAULT_NAME = "model"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Model:
+    """A model of the user's own: how to build it in one framework or in both, and how it is judged.
+
+    Attributes:
+        torch: Builds a `torch.nn.Module` whose forward pass takes the inputs and returns the outputs, or something that
+            has them as `logits`.
+        tf: Builds a Keras model, or a `tf.Module` that can be called.
+        loss: "cross_entropy", "binary_cross_entropy" or "mean_squared_error"; or framework -> a function of (outputs,
+            targets) that returns the loss of each target.
+        metric: A name of a metric; by default the one that suits the loss. With losses of one's own, the loss itself.
+        blocks: Paths of the modules that FSDP gathers together; by default the members of lists of like modules.
+        segments: Framework -> a function of the built model that returns its forward pass as functions by name, in
+            order. A name is the path of the module whose parameters the function uses. By default the children of a
+            sequential model.
+        tensor_plan: For torch: path of a linear layer -> "column" or "row"; a path may have `*` for one part of it.
+    """
+
+    torch: Builder | None = None
+    tf: Builder | None = None
+    loss: str | Mapping[str, Callable[..., object]] = "cross_entropy"
+    metric: str = ""
+    blocks: Sequence[str] | None = None
+    segments: Mapping[str, Callable[..., Mapping[str, Callable[..., object]]]] | None = None
+    tensor_plan: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def builder(self, framework: str) -> Builder | None:
+        """How the model is built in a framework; None if the file does not say."""
+        return {"torch": self.torch, "tf": self.tf}[framework]
+
+
+def split_source(source: str) -> tuple[Path, str]:
+    """Splits `FILE.py:NAME` into the file and the name; without a name it is `model`.
+
+    Raises:
+        ConfigError: It names no Python file.
+    """
+    file, colon, name = source.rpartition(":")
+    path = Path(file if colon else source)
+    if path.suffix != ".py":
+        raise ConfigError(f"--model {source} names no Python file; give FILE.py or FILE.py:NAME.")
+    if not path.is_file():
+        raise ConfigError(f"--model {source}: there is no file {path}.")
+    return path, name if colon else DEFAULT_NAME
+
+
+def load_model(source: str, framework: str) -> Model:
+    """Imports the user's file, in a process of one framework, and finds the model that it declares.
+
+    Args:
+        source: `FILE.py` or `FILE.py:NAME`.
+        framework: The framework of this process.
+
+    Raises:
+        ConfigError: The file cannot be imported, imports the other framework, or has no such model.
+    """
+    path, name = split_source(source)
+    module = import_file(str(path.resolve()), framework)
+    found = getattr(module, name, None)
+    if isinstance(found, Model):
+        return found
+    models = [key for key, value in vars(module).items() if isinstance(value, Model)]
+    if found is not None:
+        raise ConfigError(f"--model {source}: {name} is {type(found).__name__}, not a samestep.Model.")
+    if not models:
+        raise ConfigError(f"--model {source}: the file declares no model; add `model = samestep.Model(torch=...)`.")
+    raise unknown("model", name, models, f"{path.name} declares it as NAME in --model {path}:NAME.")
+
+
+@functools.cache
+def import_file(path: str, framework: str) -> types.ModuleType:
+    """Imports a file as a module; it can import the files beside it.
+
+    Args:
+        path: Absolute.
+        framework: The framework of this process; the other one must not come in.
+
+    Raises:
+        ConfigError: It fails; the message has the error and the user's own lines.
+    """
+    try:
+        _refuse_other_framework(path, framework)
+        sys.path.insert(0, str(Path(path).parent))
+        spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"--model {path} cannot be imported: {own_lines(error, path)}") from error
+    return module
+
+
+def _refuse_other_framework(path: str, framework: str) -> None:
+    """Refuses an import of the other framework at the top of the file: torch and TensorFlow never share a process."""
+    source = Path(path).read_text()
+    foreign = {name for other, names in FRAMEWORK_MODULES.items() if other != framework for name in names}
+    for node in ast.parse(source, path).body:
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        for name in names:
+            if name.partition(".")[0] in foreign:
+                line = source.splitlines()[node.lineno - 1].strip()
+                raise ConfigError(
+                    f"--model {path}: line {node.lineno}, `{line}`, imports {name} into the processes of {framework}; move "
+                    f"the line into the function that builds the other model."
+                )
+
+
+def own_lines(error: BaseException, path: str) -> str:
+    """An error of the user's code, with the lines of their files that led to it.
+
+    Args:
+        error: What was raised.
+        path: The user's file; what is in its folder is theirs.
+    """
+    folder = str(Path(path).parent)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(folder)]
+    where = " < ".join(f"{Path(f.filename).name}:{f.lineno} `{f.line}`" for f in reversed(frames))
+    if isinstance(error, SyntaxError) and error.filename == path:
+        return f"SyntaxError: {error.msg} ({Path(path).name}:{error.lineno} `{(error.text or '').strip()}`)"
+    first = (str(error).splitlines() or [""])[0]
+    return f"{type(error).__name__}: {first}" + (f" ({where})" if where else "")
+
+
+def call_user(function: Callable[..., object], source: str, what: str, *arguments: object) -> object:
+    """Calls the user's code, whose errors are theirs.
+
+    Args:
+        function: Of the user's file.
+        source: Where it is declared, for messages.
+        what: What it is, in words.
+        *arguments: Of the call.
+
+    Raises:
+        ConfigError: It raised.
+    """
+    try:
+        return function(*arguments)
+    except Exception as error:
+        path, _ = split_source(source)
+        raise ConfigError(f"--model {source}: {what} failed: {own_lines(error, str(path.resolve()))}") from error

@@ -1,0 +1,129 @@
+"""What both mirrors do when they describe the user's model: judge its outputs, and write down what was found."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from samestep.common.errors import ConfigError, unknown
+from samestep.common.workload.data.dataset import Split
+from samestep.common.workload.declared import FRAMEWORK_MODULES, LOSSES, METRICS, Model
+from samestep.common.workload.models.own import Description, write_description
+from samestep.common.workload.models.spec import ArraySpec, Param, Role, Segment
+
+EXAMPLES = 2
+"""How many examples the forward pass is tried with."""
+OWN_LOSS = "own"
+_ROLES: Mapping[str, Role] = {"kernel": "kernel", "table": "table", "scale": "scale", "bias": "bias"}
+_MOST_CLASSES = 2**31 - 1
+LossOfEach = Callable[[], np.ndarray]
+"""Computes the user's own loss of each target of the examples that were tried."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a mirror found out by building a model.
+
+    Attributes:
+        outputs: Of the first EXAMPLES examples.
+        loss_of_each: The user's own loss of these, if they gave one for this framework.
+        params: The initial weights by neutral name, in order.
+        buffers: The initial buffers.
+        segments: As in `Description`.
+        splits: The axis along which tensor parallelism cuts a parameter, by neutral name.
+        blocks: Likewise.
+        batch_norms: Likewise.
+        randoms: Likewise.
+    """
+
+    outputs: np.ndarray
+    loss_of_each: LossOfEach | None
+    params: Mapping[str, np.ndarray]
+    buffers: Mapping[str, np.ndarray]
+    segments: tuple[Segment, ...]
+    splits: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    blocks: tuple[Segment, ...] = ()
+    batch_norms: tuple[str, ...] = ()
+    randoms: tuple[str, ...] = ()
+
+
+def write_found(folder: Path, model: Model, source: str, framework: str, split: Split, seed: int, found: Found) -> None:
+    """Writes the description of a model.
+
+    Args:
+        folder: Where to.
+        model: The declaration.
+        source: FILE.py:NAME, absolute.
+        framework: The framework that built it.
+        split: The data.
+        seed: Under which the initial weights were drawn.
+        found: What came of it.
+
+    Raises:
+        ConfigError: The outputs are none that the loss can take.
+    """
+    loss, classes = _check_loss(model, source, framework, found, split.train_targets[:EXAMPLES])
+    description = Description(
+        source=source,
+        framework=framework,
+        frameworks=tuple(name for name in FRAMEWORK_MODULES if model.builder(name) is not None),
+        loss=loss,
+        metric=model.metric or METRICS.get(loss, "loss"),
+        params={
+            name: Param(value.shape, _role(name), split=found.splits.get(name)) for name, value in found.params.items()
+        },
+        segments=found.segments,
+        blocks=found.blocks,
+        inputs=_array(split.train_inputs, split.test_inputs),
+        targets=ArraySpec(split.train_targets.shape[1:], classes),
+        buffers={name: value.shape for name, value in found.buffers.items()},
+        batch_norms=found.batch_norms,
+        randoms=found.randoms,
+        seed=seed,
+    )
+    initial = {f"params/{name}": _rounded(value) for name, value in found.params.items()}
+    initial |= {f"buffers/{name}": _rounded(value) for name, value in found.buffers.items()}
+    write_description(folder, description, initial)
+
+
+def _rounded(value: np.ndarray) -> np.ndarray:
+    """Rounds real numbers once to float32, so that both dtypes start bit-equal."""
+    return value.astype(np.float32).astype(np.float64) if value.dtype.kind == "f" else value
+
+
+def _check_loss(model: Model, source: str, framework: str, found: Found, targets: np.ndarray) -> tuple[str, int | None]:
+    """Refuses outputs that the loss cannot take; returns its name, and the number of classes if there are any."""
+    got, wanted = list(found.outputs.shape), list(targets.shape)
+    if isinstance(model.loss, Mapping):
+        if found.loss_of_each is None:
+            raise ConfigError(
+                f"--model {source}: loss has no function for {framework}; it has {', '.join(model.loss)}."
+            )
+        if (shape := list(found.loss_of_each().shape)) != wanted:
+            raise ConfigError(f"--model {source}: the loss returns {shape}, not one loss for each target {wanted}.")
+        return OWN_LOSS, None if targets.dtype.kind == "f" else _MOST_CLASSES
+    if model.loss not in LOSSES:
+        raise unknown("loss", str(model.loss), LOSSES, f"It is given in {source}.")
+    if model.loss == "cross_entropy":
+        if targets.dtype.kind == "f" or got[:-1] != wanted:
+            raise ConfigError(
+                f"--model {source}: cross_entropy takes outputs [..., classes] and whole targets [...]; of {len(targets)} "
+                f"examples the model makes {got}, and the targets are {targets.dtype} {wanted}."
+            )
+        return model.loss, got[-1]
+    if got != wanted:
+        raise ConfigError(
+            f"--model {source}: {model.loss} takes outputs shaped like the targets; of {len(targets)} examples the model "
+            f"makes {got}, and the targets are {wanted}."
+        )
+    return model.loss, 2 if model.loss == "binary_cross_entropy" else None
+
+
+def _array(train: np.ndarray, test: np.ndarray) -> ArraySpec:
+    ids = None if train.dtype.kind == "f" else int(max(train.max(), test.max())) + 1
+    return ArraySpec(train.shape[1:], ids)
+
+
+def _role(name: str) -> Role:
+    return _ROLES.get(name.rpartition("/")[2], "kernel")

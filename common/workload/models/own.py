@@ -1,0 +1,169 @@
+"""A model of the user's own, as a worker described it: from there on it is a spec like ours.
+
+A description is a folder: `model.json` (what a spec has to say), `initial.npz` (the initial weights and buffers, by neutral
+name), and `data.npz` if the data came from a function. It is copied into every run directory.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+from pathlib import Path
+from typing import ClassVar, Self
+
+import numpy as np
+
+from samestep.common.errors import ConfigError
+from samestep.common.files import Unreadable, read_arrays, read_json
+from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment
+
+SPEC, INITIAL, DATA = "model.json", "initial.npz", "data.npz"
+_MOST_BYTES = 2**26
+"""Of `model.json`: a line for each parameter."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Description:
+    """What a worker found out about a model by building it once.
+
+    Attributes:
+        source: The user's file and the name in it, as FILE.py:NAME, absolute.
+        framework: Where the initial weights were drawn.
+        frameworks: For which it has a builder.
+        loss: A name, or "own".
+        metric: A name in `evidence.metrics`.
+        params: As in `ModelSpec.params`.
+        segments: As in `ModelSpec.segments`; a single one if the model is not known as a sequence.
+        blocks: As in `ModelSpec.blocks`.
+        inputs: As in `ModelSpec.inputs`.
+        targets: As in `ModelSpec.targets`.
+        buffers: Shapes by neutral name.
+        batch_norms: The layers that normalise over the batch.
+        randoms: The layers that draw random numbers in training.
+        seed: Under which the initial weights were drawn.
+    """
+
+    source: str
+    framework: str
+    frameworks: tuple[str, ...]
+    loss: str
+    metric: str
+    params: dict[str, Param]
+    segments: tuple[Segment, ...]
+    blocks: tuple[Segment, ...]
+    inputs: ArraySpec
+    targets: ArraySpec
+    buffers: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    batch_norms: tuple[str, ...] = ()
+    randoms: tuple[str, ...] = ()
+    seed: int = 0
+
+    @property
+    def title(self) -> str:
+        """The user's file without its folder and ending: the name of the workload."""
+        file, _, name = self.source.rpartition(":")
+        return Path(file).stem if name == "model" else f"{Path(file).stem}:{name}"
+
+
+def write_description(folder: Path, description: Description, initial: dict[str, np.ndarray]) -> None:
+    """Writes a description.
+
+    Args:
+        folder: Where to; it is there.
+        description: What was found out.
+        initial: `params/NAME` and `buffers/NAME`, in the neutral layout.
+    """
+    np.savez(folder / INITIAL, **initial)  # type: ignore[arg-type]
+    (folder / SPEC).write_text(json.dumps(dataclasses.asdict(description), indent=1) + "\n")
+
+
+@functools.lru_cache(maxsize=4)
+def read_description(folder: str) -> Description:
+    """Reads `model.json`; a description does not change once it is written.
+
+    Raises:
+        ConfigError: There is none, or it is damaged.
+    """
+    import pydantic  # here: --help needs none of it
+
+    try:
+        return pydantic.TypeAdapter(Description).validate_python(read_json(Path(folder) / SPEC, _MOST_BYTES))
+    except (Unreadable, ValueError) as error:
+        raise ConfigError(f"{folder} holds no description of a model: {error}; repeat the command.") from None
+
+
+@functools.lru_cache(maxsize=4)
+def _sha256(folder: str) -> str:
+    digest = hashlib.sha256()
+    for name in (SPEC, INITIAL):
+        digest.update(Path(folder, name).read_bytes())
+    return digest.hexdigest()
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnSpec:
+    """A user's model. Its name is that of the folder in the mirrors that builds it.
+
+    Attributes:
+        path: The folder of its description.
+        sha256: Of the description and the initial weights, so that a workload's digest tells two models apart.
+    """
+
+    name: ClassVar[str] = "own"
+
+    path: str
+    sha256: str
+
+    @classmethod
+    def of(cls, path: str) -> Self:
+        """Makes the spec of a described model.
+
+        Args:
+            path: The folder of the description.
+        """
+        read_description(path)
+        return cls(path, _sha256(path))
+
+    @property
+    def described(self) -> Description:
+        """What a worker found out."""
+        return read_description(self.path)
+
+    @property
+    def loss(self) -> str:
+        """A name, or "own"."""
+        return self.described.loss
+
+    def params(self) -> dict[str, Param]:
+        """Its parameters by neutral name, in order; a tied one once."""
+        return self.described.params
+
+    def segments(self) -> tuple[Segment, ...]:
+        """What the file gives as `segments`, or the children of a sequential model; else one segment."""
+        return self.described.segments
+
+    def blocks(self) -> tuple[Segment, ...]:
+        """What FSDP gathers together; what is in none of them is gathered for the whole step."""
+        return self.described.blocks
+
+    def inputs(self) -> ArraySpec:
+        """As in the data that it was described with."""
+        return self.described.inputs
+
+    def targets(self) -> ArraySpec:
+        """As in the data that it was described with."""
+        return self.described.targets
+
+    def fitted(self, sizes: DataSizes) -> Self:
+        """The same model: its file fixes its sizes."""
+        return self
+
+    def initial(self, kind: str = "params") -> dict[str, np.ndarray]:
+        """The initial values, float64.
+
+        Args:
+            kind: "params" or "buffers".
+        """
+        names = self.params() if kind == "params" else self.described.buffers
+        arrays = read_arrays(Path(self.path) / INITIAL, [f"{kind}/{name}" for name in names])
+        return {name: arrays[f"{kind}/{name}"] for name in names}

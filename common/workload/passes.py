@@ -1,0 +1,88 @@
+"""In which order a rank of a pipeline takes its micro-batches forward and backward, under each schedule.
+
+A pass of one micro-batch through one stage is named by its phase and by which of the rank's stages it is, 0 or 1; a
+backward pass stands where the gradient of its inputs is computed.
+
+References:
+    torch/distributed/pipelining/schedules.py of torch 2.13, whose orders these are; the papers are those of `pipeline.py`.
+"""
+
+from collections.abc import Callable, Mapping
+
+Pass = tuple[str, int]
+"""("forward" or "backward", which stage of the rank)."""
+Passes = Callable[[int, int, int], list[Pass]]
+"""(rank, number of ranks, number of micro-batches) -> what the rank computes."""
+
+_F0, _F1, _B0, _B1 = ("forward", 0), ("forward", 1), ("backward", 0), ("backward", 1)
+
+
+def gpipe(rank: int, ranks: int, microbatches: int) -> list[Pass]:
+    """Takes all micro-batches forward, then all backward; the arguments are those of `Passes`."""
+    return [_F0] * microbatches + [_B0] * microbatches
+
+
+def one_forward_one_backward(rank: int, ranks: int, microbatches: int) -> list[Pass]:
+    """Takes a micro-batch backward as soon as it comes back; the arguments are those of `Passes`."""
+    ahead = min(microbatches, ranks - rank)
+    return [_F0] * ahead + [_B0, _F0] * (microbatches - ahead) + [_B0] * ahead
+
+
+def breadth_first(rank: int, ranks: int, microbatches: int) -> list[Pass]:
+    """Takes all micro-batches through a stage before any through the next; the arguments are those of `Passes`."""
+    return [each for each in (_F0, _F1, _B1, _B0) for _ in range(microbatches)]
+
+
+def interleaved(hops: int) -> Passes:
+    """Makes the order of rounds of micro-batches, one stage after the other, with the backward passes in between.
+
+    Args:
+        hops: The forward passes that a rank is ahead for each rank behind it: 2, or with weight gradients put off 1.
+    """
+
+    def passes(rank: int, ranks: int, microbatches: int) -> list[Pass]:
+        size = microbatches // max(1, microbatches // ranks)  # of a round
+        total = 2 * microbatches
+        ahead = min(size + hops * (ranks - 1 - rank), total)
+        forward = [("forward", number // size % 2) for number in range(total)]
+        backward = [("backward", 1 - number // size % 2) for number in range(total)]
+        pairs = zip(forward[ahead:], backward, strict=False)
+        return [*forward[:ahead], *(each for pair in pairs for each in pair), *backward[total - ahead :]]
+
+    return passes
+
+
+def zero_bubble_v(rank: int, ranks: int, microbatches: int) -> list[Pass]:
+    """Takes micro-batches down one side of a V and up the other; the arguments are those of `Passes`."""
+    count = max(2 * ranks - 1, microbatches)
+    passes = [_F0] * (2 * (ranks - rank) - 1) + [_F1, _F0] * rank + [_F1, _B1] * (ranks - rank)
+    while passes.count(_F1) < passes.count(_F0) or passes.count(_F0) < count:
+        passes += [_F0] if passes.count(_F0) < count else []
+        passes += [_B0, _F1, _B1]
+    passes += [_B0, _B1] * rank + [_B0] * (ranks - rank)
+    seen: dict[Pass, int] = {}
+    kept = []
+    for each in passes:  # the order is made for a full pipeline; micro-batches that are not there are left out
+        seen[each] = seen.get(each, 0) + 1
+        kept += [each] if seen[each] <= microbatches else []
+    return kept
+
+
+def dual_pipe_v(rank: int, ranks: int, microbatches: int) -> list[Pass]:
+    """Pairs each forward pass with a backward one of the other side of a V; the arguments are those of `Passes`."""
+    behind = ranks - rank - 1
+    passes = [_F0] * (2 * behind) + [_F0, _F1] * (rank + 1) + [_B1, _F1] * behind
+    passes += [_F0, _B1, _F1, _B0] * (microbatches - 2 * ranks + rank + 1)
+    return passes + [_B1, _F1, _B0] * behind + [_B1, _B0] * (rank + 1) + [_B0] * behind
+
+
+PASSES: Mapping[str, Passes] = {
+    "gpipe": gpipe,
+    "1f1b": one_forward_one_backward,
+    "interleaved_1f1b": interleaved(2),
+    "looped_bfs": breadth_first,
+    "interleaved_zero_bubble": interleaved(1),
+    "zbv_zero_bubble": zero_bubble_v,
+    "dualpipev": dual_pipe_v,
+}
+"""Schedule -> the order of a rank's passes."""

@@ -1,0 +1,58 @@
+"""Models as their papers describe them, for predictions: nobody trains them here."""
+
+from samestep.common.workload.data.synthetic import SyntheticSpec
+from samestep.common.workload.models.decoder import DecoderSpec
+from samestep.common.workload.workload import Workload
+
+_RATES = {"adamw": 2**-13, "sgd": 2**-13}
+"""They decide nothing that is predicted."""
+
+
+def _published(name: str, model: DecoderSpec, batch_size: int, source: str) -> Workload:
+    return Workload(name, model, SyntheticSpec(), "bits_per_token", _RATES, batch_size, 1, source)
+
+
+PUBLISHED = {
+    workload.name: workload
+    for workload in (
+        _published(
+            "zero-7.5b",
+            DecoderSpec("gpt", 23, 40, 40, 5120, 4 * 5120, 1024, 50257),
+            512,
+            "Rajbhandari et al., arXiv 1910.02054, figure 1 and table 1, which give 7.5 billion parameters and no shape; this "
+            "one has as many, with GPT-2's vocabulary and context",
+        ),
+        _published(
+            "megatron-7.5b",
+            DecoderSpec("gpt", 36, 32, 32, 4096, 4 * 4096, 2048, 51200),
+            512,
+            "Narayanan et al., arXiv 2104.04473, table 1, row 3",
+        ),
+        _published(
+            "llama-65b",
+            DecoderSpec("llama", 80, 64, 64, 8192, 22016, 2048, 32000),
+            2048,
+            "Touvron et al., arXiv 2302.13971, table 2: batches of 4 million tokens; the mlp is 2/3 of 4 x 8192 units, rounded "
+            "up to a multiple of 256",
+        ),
+        _published(
+            "llama3-70b",
+            DecoderSpec("llama", 80, 64, 8, 8192, 28672, 8192, 128000),
+            512,
+            "Grattafiori et al., arXiv 2407.21783, table 3; batches of 4 million tokens",
+        ),
+        _published(
+            "gpt3-175b",
+            DecoderSpec("gpt", 96, 96, 96, 12288, 4 * 12288, 2048, 51200),
+            1536,
+            "Brown et al., arXiv 2005.14165, table 2.1; its vocabulary of 50257 padded to 51200, as in Narayanan et al., arXiv "
+            "2104.04473, section 5",
+        ),
+        _published(
+            "mt-nlg-530b",
+            DecoderSpec("gpt", 105, 128, 128, 20480, 4 * 20480, 2048, 51200),
+            1920,
+            "Smith et al., arXiv 2201.11990, section 3; the vocabulary padded to 51200",
+        ),
+    )
+}

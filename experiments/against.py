@@ -1,0 +1,219 @@
+"""Holds today's rows against those of an earlier comparison: the losses of every step, the bytes, and the speed."""
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from samestep.common.catalog import read_options, strategy_info
+from samestep.common.evidence.comparison import Difference, compare_apart, predict_speed
+from samestep.common.evidence.confounds import Confound, split_allowed
+from samestep.common.evidence.parity import spell_apart
+from samestep.common.evidence.repetition import CHANGED, Repetition, compare_losses
+from samestep.common.ledger import Footprint
+from samestep.common.runtime.records import RunResult
+from samestep.experiments.formats import Case
+from samestep.experiments.lint import confounds
+from samestep.experiments.matching import match
+from samestep.experiments.speeds import Rounds, examples_per_second
+from samestep.experiments.text import size
+
+SENT_TOLERANCE = 0.01
+"""Bytes on the wire are counted by the kernel: what a backend adds to the tensors may vary this much."""
+DECIDES_NUMBERS = ("dtype", "optimizer", "batch", "data", "order", "parameters", "workload", "techniques")
+"""The confounds that change the losses: two runs that differ in one of them are not the same request."""
+LOOKED_FOR = ("versions",)
+"""What one holds a comparison against an earlier one for: it may differ, and the table says how."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Earlier:
+    """An earlier comparison.
+
+    Attributes:
+        directory: Where it is.
+        rows: Those that have a result, by their cells.
+    """
+
+    directory: Path
+    rows: Mapping[str, Rounds]
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """A row of today, held against its earlier self.
+
+    Attributes:
+        cell: Of today's row.
+        reason: Why losses and bytes cannot be compared; "" if they can.
+        losses: How the losses compare, in the round where they are furthest apart; None if they cannot.
+        bytes: What changed of the footprints, the exchanges and the bytes on the wire: a clause each.
+        confounds: What keeps the speeds from being compared.
+        allowed: What would, had the user not allowed it.
+        differs: The versions that differ.
+        rates: Examples per second today and then, the median over the rounds; None where nothing was timed.
+        speed: Today's speed as a multiple of the earlier one; None where confounds forbid it, or nothing was timed.
+    """
+
+    cell: str
+    reason: str = ""
+    losses: Repetition | None = None
+    bytes: tuple[str, ...] = ()
+    confounds: tuple[Confound, ...] = ()
+    allowed: tuple[Confound, ...] = ()
+    differs: str = ""
+    rates: tuple[float | None, float | None] = (None, None)
+    speed: Difference | None = None
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the step is another one than it was."""
+        return bool(self.bytes) or (self.losses is not None and self.losses.verdict == CHANGED)
+
+    @property
+    def what_changed(self) -> str:
+        """What is not as it was, in a sentence; "" if nothing."""
+        said = []
+        if self.losses and self.losses.verdict == CHANGED:
+            now, then = spell_apart(self.losses.now or 0.0, self.losses.then or 0.0)
+            far = "" if self.losses.deviation is None else f"relative deviation {self.losses.deviation:.1e}, "
+            said.append(
+                f"the loss of step {self.losses.step} is {now} and was {then} ({far}allowed {self.losses.allowed:.0e})"
+            )
+        return "; ".join([*said, *self.bytes])
+
+    def case(self) -> Case:
+        """The row as a test case of its own."""
+        name = f"{self.cell} against the earlier comparison"
+        if self.losses is None:
+            return Case(name, "skipped", self.reason)
+        return Case(name, "failure", self.what_changed) if self.is_changed else Case(name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Against:
+    """A comparison, held against an earlier one.
+
+    Attributes:
+        directory: Where the earlier one is.
+        rows: Those that both have.
+        only_now: The cells that the earlier one lacks.
+        only_then: Its cells that are missing today.
+    """
+
+    directory: str
+    rows: tuple[Held, ...]
+    only_now: tuple[str, ...]
+    only_then: tuple[str, ...]
+
+    @property
+    def changed(self) -> str:
+        """Which rows did not take the step that they had taken, in a sentence; "" if all did."""
+        rows = [row.cell for row in self.rows if row.is_changed]
+        return f"{', '.join(rows)} did not take the step that {self.directory} has." if rows else ""
+
+    @property
+    def lacking(self) -> str:
+        """Why nothing could be held against the earlier comparison; "" if something could."""
+        if any(row.losses for row in self.rows):
+            return ""
+        reasons = dict.fromkeys(row.reason for row in self.rows)
+        return f"nothing could be held against {self.directory}: {'; '.join(reasons) or 'no row is in both'}."
+
+    def cases(self) -> list[Case]:
+        """Each row as a test case."""
+        return [row.case() for row in self.rows]
+
+
+def hold(rows: Mapping[str, Rounds], earlier: Earlier, allowed: Collection[str]) -> Against:
+    """Holds today's rows against earlier ones.
+
+    Args:
+        rows: Today's rows that have a result, by their cells.
+        earlier: What to hold them against.
+        allowed: The confounds that the user allowed.
+    """
+    pairs = match(rows, earlier.rows)
+    held = [_hold(cell, rows[cell], earlier.rows[other], allowed) for cell, other in pairs.items()]
+    timed = {
+        each.cell: (rows[each.cell], earlier.rows[pairs[each.cell]])
+        for each in held
+        if not (each.reason or each.confounds)
+    }
+    speeds = compare_apart({cell: tuple(map(examples_per_second, both)) for cell, both in timed.items()})
+    held = [dataclasses.replace(each, speed=speeds.get(each.cell)) for each in held]
+    only_then = [cell for cell in earlier.rows if cell not in pairs.values()]
+    return Against(
+        str(earlier.directory), tuple(held), tuple(cell for cell in rows if cell not in pairs), tuple(only_then)
+    )
+
+
+def _hold(cell: str, now: Rounds, then: Rounds, allowed: Collection[str]) -> Held:
+    count = max(len(now), len(then))
+    whole = [[row[min(number, len(row) - 1)] for number in range(count)] for row in (now, then)]
+    found = confounds(*whole, labels=("today", "then"), is_same_strategy=True)
+    looked_for = [each for each in found if each.name in LOOKED_FOR]
+    stops, allows = split_allowed([each for each in found if each.name not in LOOKED_FOR], allowed)
+    rates = tuple(speed.median if (speed := predict_speed(examples_per_second(row))) else None for row in (now, then))
+    about = {
+        "rates": rates,
+        "confounds": tuple(stops),
+        "allowed": tuple(allows),
+        "differs": ", ".join(e.differs for e in looked_for),
+    }
+    if reason := _why_not(now[0], then[0], found):
+        return Held(cell, reason, **about)
+    losses = [compare_losses(one.dtype, one.first_step, one.losses, two.losses) for one in now for two in then]
+    worst = max(losses, key=lambda each: (each.verdict == CHANGED, each.step is not None, each.deviation or 0.0))
+    return Held(cell, losses=worst, bytes=tuple(_changed_bytes(now[0], then[0])), **about)
+
+
+def _why_not(now: RunResult, then: RunResult, found: Sequence[Confound]) -> str:
+    """Why the steps of two rows cannot be compared; "" if they can."""
+    differing = [f"{e.name} ({e.differs})" for e in found if e.name in DECIDES_NUMBERS]
+    own = {"mesh": (now.mesh, then.mesh), "options": (now.config.options, then.config.options)}
+    differing += [f"{name} ({one} and {two})" for name, (one, two) in own.items() if one != two]
+    if differing:
+        return f"another request: {', '.join(differing)}"
+    if now.compiled or then.compiled:
+        return "compiled, not trained"
+    info = strategy_info(now.framework, now.strategy)
+    return info.varies(read_options(now.framework, info, now.config.options))
+
+
+# --- bytes ------------------------------------------------------------------------------------------------------------
+
+_CLASSES = {
+    "parameters": "params_bytes",
+    "parameters at their peak": "params_peak_bytes",
+    "gradients": "gradients_bytes",
+    "optimizer state": "optimizer_bytes",
+}
+"""What a device holds -> the field of its footprint."""
+
+
+def _changed_bytes(now: RunResult, then: RunResult) -> list[str]:
+    """What two runs of one request do not have in common, a clause each."""
+    changed = [_of_class(name, field, now.processes, then.processes) for name, field in _CLASSES.items()]
+    mine, theirs = ({each.name: each for each in run.exchanges} for run in (now, then))
+    for name in dict.fromkeys([*mine, *theirs]):
+        one, two = mine.get(name), theirs.get(name)
+        if one != two:
+            one_said, two_said = (
+                f"{each.count_per_step} x {name} of {size(each.bytes_per_step)}" if each else f"no {name}"
+                for each in (one, two)
+            )
+            changed.append(f"a step has {one_said} and had {two_said}")
+    sent, was_sent = (sum(row.sent_bytes_per_step for row in run.processes) for run in (now, then))
+    if abs(sent - was_sent) > SENT_TOLERANCE * max(sent, was_sent):
+        changed.append(f"{size(sent)} on the wire, and were {size(was_sent)}")
+    return [each for each in changed if each]
+
+
+def _of_class(name: str, field: str, now: Sequence[Footprint], then: Sequence[Footprint]) -> str:
+    mine, theirs = ([getattr(row, field) for row in rows] for rows in (now, then))
+    if mine == theirs:
+        return ""
+    if len(mine) != len(theirs):
+        return f"{name} on {len(mine)} devices, and were on {len(theirs)}"
+    device, (one, two) = max(enumerate(zip(mine, theirs, strict=True)), key=lambda each: abs(each[1][0] - each[1][1]))
+    return f"{name}: {size(one)} on device {device}, and were {size(two)}"

@@ -1,0 +1,195 @@
+"""Starts a comparison in a directory of its own, or goes on with one: all its cells are checked before any is run."""
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from samestep.common.catalog import strategy_info
+from samestep.common.errors import ConfigError, SamestepError, Unavailable
+from samestep.common.flags import spell_flag, split_spelling
+from samestep.common.request import RunConfig, launch_of
+from samestep.common.run import as_config, parse
+from samestep.common.runtime.directory import refuse_taken, write_error
+from samestep.common.runtime.parent.check import check_launch
+from samestep.common.runtime.parent.prepare import new_directory
+from samestep.experiments import comparison_file
+from samestep.experiments.arguments import apply_cell
+from samestep.experiments.asked import ComparisonConfig, Given, describe, merge
+from samestep.experiments.comparison import Comparison
+from samestep.experiments.plan import Plan, is_oracle, make_plan
+from samestep.experiments.rounds import Ready, measure, tell
+from samestep.experiments.stored import Found, compose, find, read_asked, run_directory
+
+Checked = Mapping[str, Ready | SamestepError]
+"""By cell: what to run, or why it cannot be run."""
+
+
+def compare(asked: ComparisonConfig, out: str | None = None, quiet: bool = False) -> Comparison:
+    """Runs a comparison.
+
+    Args:
+        asked: The comparison.
+        out: Its directory; a new one below `runs/`, unless given.
+        quiet: Whether to print nothing; otherwise the progress goes to stderr.
+
+    Raises:
+        SamestepError: The request is wrong; nothing was started.
+    """
+    plan = make_plan(asked)
+    directory = new_directory(f"comparison-{asked.base.workload.partition('+')[0]}") if out is None else Path(out)
+    _refuse_taken(directory, plan)
+    checked = _check(asked.base, plan, quiet)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _sole_user(directory):
+        comparison_file.write_file(directory / comparison_file.NAME, asked)
+        return _conduct(asked, plan, checked, {cell: Found() for cell in plan.cells}, directory, quiet)
+
+
+def resume(directory: Path, given: Given, quiet: bool = False) -> Comparison:
+    """Goes on with a comparison: what has a result is not run again, everything else is.
+
+    Args:
+        directory: Of the comparison.
+        given: What it has to be as well; only more rounds may be asked for than it had.
+        quiet: Whether to print nothing; otherwise the progress goes to stderr.
+
+    Raises:
+        SamestepError: It is no comparison, or another one; nothing was started.
+    """
+    stored = read_asked(directory)
+    asked = describe(merge(stored, given))
+    _refuse_another(directory, describe(stored), asked)
+    plan = make_plan(asked)
+    checked = _check(asked.base, plan, quiet)
+    with _sole_user(directory):
+        found = {cell: find(directory, cell, plan.rounds(cell)) for cell in plan.cells}
+        for cell, each in found.items():
+            each.error = None
+            _refuse_other_results(directory, cell, each, checked[cell])
+        comparison_file.write_file(directory / comparison_file.NAME, asked)
+        return _conduct(asked, plan, checked, found, directory, quiet)
+
+
+def _conduct(
+    asked: ComparisonConfig, plan: Plan, checked: Checked, found: Mapping[str, Found], directory: Path, quiet: bool
+) -> Comparison:
+    ready = {cell: each for cell, each in checked.items() if not isinstance(each, SamestepError)}
+    for cell, why in checked.items():
+        missing = [number for number in range(1, plan.rounds(cell) + 1) if number not in found[cell].results]
+        if isinstance(why, SamestepError) and missing:
+            found[cell].error = why
+            _record(run_directory(directory, cell, missing[0]), why)
+    interrupt = measure(plan, ready, found, directory, quiet)
+    return compose(asked, plan, directory, found, interrupt)
+
+
+def _record(run: Path, why: SamestepError) -> None:
+    """Notes down why a cell cannot be run, where its first run would be."""
+    run.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_error(run, "parent", why, first=False)
+
+
+# --- checks -----------------------------------------------------------------------------------------------------------
+
+
+def _check(base: RunConfig, plan: Plan, quiet: bool) -> Checked:
+    """Checks every cell. A cell that the user named must be possible; of the others, those that are not are left out."""
+    checked: dict[str, Ready | SamestepError] = {}
+    notes, described = {}, {}
+    for cell in plan.cells:
+        config = _request(cell, base, plan)
+        try:
+            run, launch = parse(config), launch_of(config)
+            notes[check_launch(run, launch)] = None
+            checked[cell] = run, launch
+        except SamestepError as error:
+            # NumPy is always there, so if the oracle lacks something it is the data
+            if is_oracle(cell) or (cell in plan.named and not isinstance(error, Unavailable)):
+                raise
+            checked[cell] = error
+            continue
+        first = described.setdefault(json.dumps(run.described(), default=str), cell)
+        if first != cell:
+            raise ConfigError(
+                f"{first} and {cell} are the same run; name it once, and measure it more often with --repeats."
+            )
+    for note in filter(None, notes):
+        tell(note, quiet)
+    return checked
+
+
+def _request(cell: str, base: RunConfig, plan: Plan) -> RunConfig:
+    """The request of a cell: strategies of one device have one, and those that nobody named have a dtype that they can."""
+    config, given = apply_cell(cell, base), split_spelling(cell)[1]
+    info = strategy_info(config.framework, config.strategy)
+    possible = config.dtype in info.dtypes or (cell in plan.named and not is_oracle(cell))
+    return dataclasses.replace(
+        config,
+        devices=config.devices if "devices" in given else None if config.mesh else base.devices if info.axes else 1,
+        dtype=config.dtype if possible else info.dtypes[0],
+        threads=1 if is_oracle(cell) else config.threads,
+        parity=True if cell in plan.required else config.parity,
+    )
+
+
+def _refuse_taken(directory: Path, plan: Plan) -> None:
+    """Keeps a comparison, and runs, from being overwritten."""
+    if os.path.exists(directory / comparison_file.NAME):  # a name that is too long is refused below
+        raise ConfigError(
+            f"--out {directory} already holds a comparison; continue it with --resume {directory}, or name another directory."
+        )
+    for cell in plan.cells:
+        for number in range(1, plan.rounds(cell) + 1):
+            refuse_taken(run_directory(directory, cell, number))
+
+
+def _refuse_another(directory: Path, stored: ComparisonConfig, asked: ComparisonConfig) -> None:
+    """Refuses to go on with a comparison as if it were another one; more rounds of it are welcome."""
+    before, now = comparison_file.settings(stored), comparison_file.settings(asked)
+    for name, was in before.items():
+        wanted = now[name]
+        if was != wanted and not (name == "repeats" and asked.repeats > stored.repeats):
+            raise ConfigError(
+                f"--resume {directory} is another comparison: {spell_flag(name)} is {_spell(was)} there, and {_spell(wanted)} "
+                f"here; leave out {spell_flag(name)} to go on with it, or start another one with --out."
+            )
+
+
+def _spell(value: object) -> str:
+    """A setting as it is given on the command line."""
+    if value is None or value == {}:
+        return "not given"
+    if isinstance(value, Mapping):
+        return " ".join(f"{name}={','.join(values)}" for name, values in value.items())
+    return str(value)
+
+
+def _refuse_other_results(directory: Path, cell: str, found: Found, checked: Ready | SamestepError) -> None:
+    """Refuses results that the cell could not have left: somebody changed `compare.toml`, or moved directories."""
+    if isinstance(checked, SamestepError):
+        return
+    run, launch = checked
+    for number, result in found.results.items():
+        wanted = dataclasses.replace(as_config(run, launch), out=result.config.out)
+        if result.config != wanted:
+            raise ConfigError(
+                f"{run_directory(directory, cell, number)} holds another run than {comparison_file.NAME} asks for: "
+                f"{result.command}; move it away, and it is measured anew."
+            )
+
+
+@contextlib.contextmanager
+def _sole_user(directory: Path) -> Iterator[None]:
+    """Keeps two commands from measuring one comparison at a time; the lock ends with the process, however it ends."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise ConfigError(f"{directory} is being measured by another command; wait until that has ended.") from None
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,96 @@
+"""`compare.toml`: a comparison as a file, its keys the flags of `samestep compare` with underscores for dashes."""
+
+import json
+import os
+import tomllib
+from pathlib import Path
+
+from samestep.common.errors import ConfigError, unknown
+from samestep.common.files import Unreadable, open_plain
+from samestep.common.flags import flags
+from samestep.common.request import Techniques
+from samestep.experiments.arguments import split_cells
+from samestep.experiments.asked import SHARED, ComparisonConfig, Given, describe
+
+NAME = "compare.toml"
+KEYS = (*flags(ComparisonConfig), *SHARED, *flags(Techniques), "vary")
+_LISTS = ("strategies", "require")
+_MOST_BYTES = 2**20
+
+
+def read_file(path: Path) -> Given:
+    """Reads what a file asks for.
+
+    Raises:
+        ConfigError: There is none, it is not TOML, or it asks for what no comparison has.
+    """
+    try:
+        with open_plain(path) as file:
+            if os.fstat(file.fileno()).st_size > _MOST_BYTES:
+                raise Unreadable(f"it has more than {_MOST_BYTES} bytes")
+            values = tomllib.load(file)
+    except Unreadable as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error}; name a file as {NAME} in the directory of a comparison."
+        ) from None
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError names line and column
+        raise ConfigError(f"{path} is not TOML: {error}.") from None
+    for key in values:
+        if key not in KEYS:
+            raise unknown(f"key of {path}", key, KEYS)
+    try:
+        describe(values)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    return values
+
+
+def write_file(path: Path, asked: ComparisonConfig) -> None:
+    """Writes a file that asks for a comparison, without what is at its default; whole or not at all.
+
+    Args:
+        path: The file.
+        asked: The comparison.
+    """
+    lines = ["# A comparison of samestep: `samestep compare --help` explains each key."]
+    usual = settings(describe({})) | {"workload": None, "vary": asked.vary}
+    told = {name: value for name, value in settings(asked).items() if value != usual[name]}
+    lines += [f"{name} = {_value(name, value)}" for name, value in told.items()]
+    if asked.vary:
+        lines += ["", "[vary]", *(f"{name} = {_value(name, values)}" for name, values in asked.vary.items())]
+    temporary = path.with_name(path.name + f".{os.getpid()}.tmp")
+    temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def settings(asked: ComparisonConfig) -> dict[str, object]:
+    """Everything that was asked, by the names of the flags."""
+    parts = [
+        ((*flags(ComparisonConfig), "vary"), asked),
+        (SHARED, asked.base),
+        (flags(Techniques), asked.base.techniques),
+    ]
+    return {name: getattr(values, name) for names, values in parts for name in names}
+
+
+def _value(name: str, value: object) -> str:
+    if isinstance(value, str) and name in _LISTS:
+        value = split_cells(name, value)
+    if isinstance(value, list):
+        return f"[{', '.join(_text(each) for each in value)}]"
+    if isinstance(value, tuple):
+        return f"[{', '.join(each if _is_bare(each) else _text(each) for each in value)}]"
+    return _text(value) if isinstance(value, str) else str(value).lower()
+
+
+def _text(value: str) -> str:
+    """A string as TOML has it: as JSON, but for one character that TOML wants escaped."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _is_bare(text: str) -> bool:
+    """Whether a value reads back as the same text if it is written without quotes."""
+    try:
+        return str(tomllib.loads(f"value = {text}")["value"]) == text and not text.startswith(('"', "'", "[", "{"))
+    except ValueError:
+        return False

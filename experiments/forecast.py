@@ -1,0 +1,238 @@
+"""Predictions of one or many rows, and what is printed of them."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+from samestep.common.catalog import catalogue
+from samestep.common.errors import ConfigError
+from samestep.common.flags import Scalar
+from samestep.common.mesh import Mesh
+from samestep.common.request import RunConfig
+from samestep.common.workload.models.spec import num_params
+from samestep.common.workload.table import title
+from samestep.experiments.formats import Case, Document, write
+from samestep.experiments.ledger import ledger_table
+from samestep.experiments.prediction import Assumptions, Prediction, parse_memory, predict_cell, told_to_fit
+from samestep.experiments.text import (
+    Column,
+    bullets,
+    cells,
+    common_unit,
+    fill,
+    fit,
+    github,
+    in_unit,
+    screen_width,
+    short,
+    size,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Forecast:
+    """What was predicted.
+
+    Attributes:
+        rows: The predictions, in the order of the catalogue.
+        refused: Cell -> why the row cannot take the request.
+        memory: The bytes of a device, if they were given.
+    """
+
+    rows: tuple[Prediction, ...]
+    refused: Mapping[str, str]
+    memory: int | None = None
+
+    def table(self, width: int | None = None) -> str:
+        """One line a row: what the device that needs most holds and needs, what is sent, and whether it fits.
+
+        Args:
+            width: What it has to fit into; the screen, unless given.
+        """
+        width = width or screen_width()
+        shown = fit(_columns(self), self.rows, width)
+        lines = [f"{column.header}: {column.meaning}" for column in shown if column.meaning]
+        return f"{github(*cells(shown, self.rows), width)}\n\n{bullets(lines, width)}"
+
+    def to_json(self) -> str:
+        """As `samestep predict --format json` prints it."""
+        return write(self.document(), "json")
+
+    def document(self) -> Document:
+        """Everything, in a form of which any format can be made."""
+        cases = [
+            Case(row.cell, *(("passed", "") if self._fits(row) else ("failure", self._sentence(row))))
+            for row in self.rows
+        ]
+        cases += [Case(cell, "skipped", reason) for cell, reason in self.refused.items()]
+        record = {
+            "device_memory_bytes": self.memory,
+            "rows": [
+                {**_figures(row, self.memory), "ledger": row.ledger, "textbook": row.formulas} for row in self.rows
+            ],
+            "not_possible": [{"cell": cell, "reason": reason} for cell, reason in self.refused.items()],
+        }
+        return Document(
+            "samestep predict", self.report, record, [_figures(row, self.memory) for row in self.rows], cases
+        )
+
+    def report(self) -> str:
+        """Everything that people read."""
+        width = screen_width()
+        if len(self.rows) == 1 and not self.refused:
+            return self._one(self.rows[0], width)
+        refused = [f"{cell} cannot take it: {reason}" for cell, reason in self.refused.items()]
+        parts = [_caption(self.rows[0], width), self.table(width), bullets(refused, width), self._nearest(width)]
+        return "\n\n".join(filter(None, parts))
+
+    def _one(self, row: Prediction, width: int) -> str:
+        table = ledger_table(row.ledger, textbook=row.formulas, width=width)
+        told = [
+            f"sent: {size(row.sent_bytes_per_device)} by each of {row.num_devices:,} devices, on average",
+            f"needed: at most {size(row.needed_bytes)} on a device, if parameters, gradients, optimizer state and "
+            "activations are at their peaks at once; buffers and the framework come on top",
+        ]
+        parts = [_caption(row, width), f"{table}\n{bullets(told, width)}"]
+        return "\n\n".join(parts + ([fill(self._sentence(row), width)] if self.memory else []))
+
+    def _fits(self, row: Prediction) -> bool | None:
+        return None if self.memory is None else row.needed_bytes <= self.memory
+
+    def _sentence(self, row: Prediction) -> str:
+        return told_to_fit(row, self.memory or 0)
+
+    def _nearest(self, width: int) -> str:
+        """Where no row fits: by how much the best one misses, and on how many devices it would fit."""
+        if self.memory is None or any(self._fits(row) for row in self.rows):
+            return ""
+        best = min(self.rows, key=lambda row: row.needed_bytes)
+        return fill(f"No row fits. {self._sentence(best)}", width)
+
+
+def forecast(cell: str | None, base: RunConfig, assumed: Assumptions) -> Forecast:
+    """Predicts a row, or every row that can take the request.
+
+    Args:
+        cell: The row; None stands for every one.
+        base: The rest of the request.
+        assumed: Of the machine.
+
+    Raises:
+        ConfigError: The request is wrong, or no row can take it.
+    """
+    memory = None if assumed.device_memory is None else parse_memory(assumed.device_memory)
+    if cell is not None:
+        return Forecast((predict_cell(cell, base, assumed),), {}, memory)
+    names = [(f"{framework}:{row.name}", row.axes) for framework, row in catalogue() if framework != "numpy"]
+    axes = {axis for axis, size in Mesh.parse(base.mesh).axes if size > 1} if base.mesh else set()
+    refused = {name: f"it does not split along {', '.join(sorted(axes))}" for name, own in names if axes - {*own}}
+    rows = []
+    for name, _ in names:
+        if name not in refused:
+            try:
+                rows.append(predict_cell(name, base, assumed, is_named=False))
+            except ConfigError as error:
+                refused[name] = str(error)
+    if not rows:
+        raise ConfigError(f"no strategy can take it. {next(reversed(refused.items()))[1]}")
+    return Forecast(tuple(rows), _together(refused), memory)
+
+
+def _together(refused: Mapping[str, str]) -> dict[str, str]:
+    """One entry for all rows with the same reason."""
+    sharing: dict[str, list[str]] = {}
+    for cell, reason in refused.items():
+        sharing.setdefault(reason.removeprefix(f"{cell} "), []).append(cell)
+    return {", ".join(names): reason for reason, names in sharing.items()}
+
+
+def _caption(row: Prediction, width: int) -> str:
+    """What is predicted, and where the sizes of a published model come from."""
+    run = row.run
+    numbers = run.dtype if run.precision is None else f"{run.precision} with {run.dtype} master weights"
+    line = (
+        f"Predicted, nothing was run: {title(run.workload.name, None)} ({short(num_params(run.workload.model))} parameters), "
+        f"global batch {run.batch_size}, {run.optimizer.name}, {numbers}."
+    )
+    return fill(f"{line}{f' Sizes: {run.workload.source}.' if run.workload.source else ''}", width)
+
+
+def _columns(found: Forecast) -> tuple[Column[Prediction], ...]:
+    def in_bytes(
+        header: str,
+        value: Callable[[Prediction], float | None],
+        meaning: str = "",
+        gives_way: int = 0,
+        detail: bool = False,
+    ) -> Column[Prediction]:
+        unit = common_unit(value(row) or 0 for row in found.rows)
+
+        def write_one(row: Prediction) -> str:
+            count = value(row)
+            return "" if count is None else in_unit(count, unit) if not detail else f"({in_unit(count, unit)})"
+
+        return Column(header if detail else f"{header} {unit}", write_one, meaning, gives_way, detail)
+
+    fits = Column[Prediction](
+        "fits",
+        lambda row: "yes" if found.memory and row.needed_bytes <= found.memory else "no",
+        f"whether that is at most {size(found.memory)}",
+    )
+    return (
+        Column("strategy", lambda row: row.cell),
+        Column("mesh", lambda row: str(row.run.mesh), gives_way=4),
+        in_bytes(
+            "state",
+            lambda row: max(each.state_bytes for each in row.ledger.footprints),
+            "parameters, gradients and optimizer state, on the device that holds most (by the textbook's formula)",
+        ),
+        in_bytes("(textbook)", lambda row: row.textbook("state"), gives_way=5, detail=True),
+        in_bytes(
+            "gathered",
+            lambda row: row.fullest.params_peak_bytes - row.fullest.params_bytes,
+            "copies of parameters that exist only within a step",
+            3,
+        ),
+        in_bytes(
+            "activations",
+            lambda row: row.fullest.activations_bytes,
+            "kept between forward and backward pass; empty: not predicted",
+            3,
+        ),
+        in_bytes(
+            "needed",
+            lambda row: row.needed_bytes,
+            "all of that on one device, each at its peak; buffers and the framework come on top",
+        ),
+        *((fits,) if found.memory else ()),
+        in_bytes("sent", lambda row: row.sent_bytes_per_device, "by each device in a step, on average", 1),
+        in_bytes("all send", lambda row: row.ledger.sent_bytes_per_step, "all devices together", 2),
+    )
+
+
+def _figures(row: Prediction, memory: int | None) -> dict[str, Scalar]:
+    """The columns for programs: of the device that needs most, and of all together."""
+    held = row.fullest
+    return {
+        "cell": row.cell,
+        "workload": row.run.workload.name,
+        "parameters": num_params(row.run.workload.model),
+        "mesh": str(row.run.mesh),
+        "devices": row.run.num_devices,
+        "global_batch_size": row.run.batch_size,
+        "optimizer": row.run.optimizer.name,
+        "dtype": row.run.dtype,
+        "precision": row.run.precision,
+        "backend": row.backend,
+        "params_bytes": held.params_bytes,
+        "params_peak_bytes": held.params_peak_bytes,
+        "gradients_bytes": held.gradients_bytes,
+        "optimizer_bytes": held.optimizer_bytes,
+        "activations_bytes": held.activations_bytes,
+        "needed_bytes": row.needed_bytes,
+        "textbook_state_bytes": row.textbook("state"),
+        "sent_bytes_per_step": row.ledger.sent_bytes_per_step,
+        "sent_bytes_per_device": row.sent_bytes_per_device,
+        "textbook_sent_bytes": row.textbook("sent"),
+        "device_memory_bytes": memory,
+        "fits": None if memory is None else row.needed_bytes <= memory,
+    }

@@ -1,0 +1,69 @@
+"""Predicts a step without running anything: `samestep predict --strategy torch:fsdp --workload prose-gpt --mesh shard=8`."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from samestep.common.flags import Scalar, flag, flags, read_fields
+from samestep.common.request import RunConfig, Techniques
+from samestep.experiments.arguments import Parser, named_cell, parse_beside, read_request, run_command
+from samestep.experiments.formats import FORMATS, check_format, write
+from samestep.experiments.prediction import Assumptions
+
+PREDICTED = ("strategy", "workload", "mesh", "batch_size", "optimizer", "dtype", "data")
+"""The fields of a request that decide what is predicted; `Assumptions` has the rest."""
+_ABOUT = (
+    "Predict what a step holds and sends, without running anything, for one strategy or for every one that can take the "
+    "request. Beside the workloads that can be run there are published models: see docs/predicting.md."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Printing:
+    """How it is printed."""
+
+    format: str = flag("github", "github is for people, the others are for programs", choices=FORMATS)
+
+
+_GROUPS = (
+    ("prediction", RunConfig, tuple(name for name in flags(RunConfig) if name not in PREDICTED)),
+    ("assumptions", Assumptions, ()),
+    ("techniques", Techniques, ()),
+    ("output", _Printing, ()),
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Predicts and prints; returns 0.
+
+    Raises:
+        ConfigError: The request is wrong.
+    """
+    cell = named_cell(arguments, "samestep predict", _GROUPS)
+    given = parse_beside(cell, arguments, Parser(prog="samestep predict", description=_ABOUT), _GROUPS)
+    form = read_fields(_Printing, given).format
+    check_format(form)
+    from samestep.experiments.forecast import forecast  # here: --help does without
+
+    print(write(forecast(cell, *read(cell, given)).document(), form))
+    return 0
+
+
+def read(cell: str | None, given: Mapping[str, Scalar]) -> tuple[RunConfig, Assumptions]:
+    """Makes a request of what was given beside a cell.
+
+    Args:
+        cell: With its framework; None stands for every row, which have no options in common.
+        given: Fields of RunConfig, Assumptions and Techniques, and options of the strategy.
+
+    Raises:
+        ConfigError: A value is wrong, or something is set twice.
+    """
+    assumed = read_fields(Assumptions, given)
+    rest = {name: value for name, value in given.items() if name not in {**flags(Assumptions), **flags(_Printing)}}
+    if cell is not None:
+        return read_request(cell, rest), assumed
+    return dataclasses.replace(read_fields(RunConfig, rest), techniques=read_fields(Techniques, rest)), assumed
+
+
+if __name__ == "__main__":
+    run_command(main)

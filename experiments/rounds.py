@@ -1,0 +1,97 @@
+"""Measures the rows of a comparison: in rounds, one run after the other, each by fresh processes of a warm server."""
+
+import contextlib
+import dataclasses
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from samestep.common.catalog import require
+from samestep.common.errors import SamestepError
+from samestep.common.request import Launch
+from samestep.common.runtime.directory import discard_run, reserve_error
+from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.parent.watch import Progress
+from samestep.common.strategy import Run
+from samestep.experiments.plan import Plan
+from samestep.experiments.progress import Timetable, show_runs
+from samestep.experiments.stored import Found, run_directory
+
+Ready = tuple[Run, Launch]
+"""What to run, and how to start it."""
+
+
+def measure(
+    plan: Plan, ready: Mapping[str, Ready], found: Mapping[str, Found], directory: Path, quiet: bool
+) -> KeyboardInterrupt | None:
+    """Runs every cell once a round, as far as that was not done before, and adds what it finds.
+
+    A cell that fails or misses parity runs no further round.
+
+    Args:
+        plan: The cells and the rounds.
+        ready: The cells that can be run.
+        found: Of each cell, what was found before; grows with each run.
+        directory: Of the comparison.
+        quiet: Whether to print nothing; otherwise the progress goes to stderr.
+
+    Returns:
+        What ended it early, if anything did.
+    """
+    rounds = [(cell, number) for number in range(1, plan.repeats + 1) for cell in ready if number <= plan.rounds(cell)]
+    todo = [(cell, number) for cell, number in rounds if number not in found[cell].results]
+    timetable = Timetable([cell for cell, _ in todo], {cell: [*each.seconds] for cell, each in found.items()})
+    try:
+        with Launcher() as launcher:
+            _warm(launcher, [ready[cell][0] for cell, _ in todo], quiet)
+            with contextlib.nullcontext() if quiet else show_runs(timetable) as begin:
+                for cell, number in todo:
+                    if found[cell].is_over:
+                        timetable.finish()
+                        continue
+                    run, launch = ready[cell]
+                    launch = dataclasses.replace(launch, out=str(run_directory(directory, cell, number)))
+                    label = f"{cell}, round {number} of {plan.repeats}" if plan.rounds(cell) > 1 else cell
+                    seconds = _take(launcher, run, launch, found[cell], number, begin and begin(run, label))
+                    timetable.finish(seconds)
+                    tell(f"{label}: {seconds:.1f} s; {timetable.describe()}", quiet)
+    except KeyboardInterrupt as interrupt:
+        return interrupt
+    return None
+
+
+def _warm(launcher: Launcher, runs: list[Run], quiet: bool) -> None:
+    """Imports what the runs need, so that none of them is timed beside an import."""
+    frameworks = dict.fromkeys(run.framework for run in runs)
+    if frameworks:
+        tell(f"Importing {', '.join(require(framework) for framework in frameworks)} ...", quiet)
+    for threads in dict.fromkeys(run.threads for run in runs):
+        launcher.warm(dict.fromkeys(run.framework for run in runs if run.threads == threads), threads)
+
+
+def _take(launcher: Launcher, run: Run, launch: Launch, found: Found, number: int, progress: Progress | None) -> float:
+    """Does one run and adds what it left; returns its seconds."""
+    started, directory = time.time(), Path(launch.out or "")
+    discard_run(directory)  # what was interrupted there is measured anew
+    try:
+        found.results[number] = launcher.run(run, launch, progress, started)
+    except SamestepError as error:
+        found.error = error
+    except KeyboardInterrupt:
+        if directory.exists():
+            reserve_error(directory)  # it did not fail: it was cut off
+        raise
+    found.seconds.append(time.time() - started)
+    return found.seconds[-1]
+
+
+def tell(line: str, quiet: bool) -> None:
+    """Prints a line for people to stderr.
+
+    Args:
+        line: What to print.
+        quiet: Whether to print nothing.
+    """
+    if not quiet:
+        print(line, file=sys.stderr, flush=True)

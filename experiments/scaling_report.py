@@ -1,0 +1,110 @@
+"""What is printed of rows that scale: a table for strong scaling, one for weak, and what stays serial."""
+
+from collections.abc import Sequence
+
+from samestep.common.evidence.scaling import amdahl_limit
+from samestep.experiments.scaling import EXPECTED, Point, Scaling
+from samestep.experiments.speeds import spell_ratio
+from samestep.experiments.text import (
+    Column,
+    bullets,
+    cells,
+    count,
+    fill,
+    fit,
+    github,
+    joined,
+    screen_width,
+    short,
+    spell,
+)
+
+Line = tuple[Scaling, Point]
+"""A line of the table: a row, and one number of its devices."""
+COLUMNS: tuple[Column[Line], ...] = (
+    Column("strategy", lambda line: line[0].cell if line[1] is line[0].points[0] else ""),
+    Column("devices", lambda line: str(line[1].devices)),
+    Column("examples/s", lambda line: "" if line[1].rate is None else short(line[1].rate)),
+    Column("speed-up", lambda line: _speedup(line[1])),
+    Column(
+        "[95 %]", lambda line: _interval(line[1]), "[the 95 % confidence interval of its mean over the rounds]", 3, True
+    ),
+    Column("efficiency", lambda line: spell(line[0].efficiency(line[1]), ".0%"), "the speed-up per device", 2),
+    Column(
+        "in flight",
+        lambda line: spell(line[1].communication, ".0%"),
+        "the share of a step in which gradients are sent",
+        4,
+    ),
+    Column(
+        "(exposed)",
+        lambda line: f"({spell(line[1].exposed, '.0%')})" if line[1].exposed is not None else "",
+        "(and nothing is computed meanwhile)",
+        4,
+        True,
+    ),
+    Column(
+        "textbook",
+        lambda line: "" if line[1].textbook is None else f"{line[1].textbook:g}x",
+        "what textbooks give for data parallelism on 2, 4 and 8 GPUs",
+        1,
+    ),
+)
+
+
+def write_scaling(found: Sequence[Scaling]) -> str:
+    """Writes what people read; "" if no row has several numbers of devices.
+
+    Args:
+        found: The rows that have.
+    """
+    return "\n\n".join(
+        _write([each for each in found if each.kind == kind], kind)
+        for kind in EXPECTED
+        if any(each.kind == kind for each in found)
+    )
+
+
+def _write(found: Sequence[Scaling], kind: str) -> str:
+    lines = [(each, point) for each in found for point in each.points]
+    shown = fit([column for column in COLUMNS if any(map(column.value, lines))], lines, screen_width())
+    meanings = [f"{column.header}: {column.meaning}" for column in joined(shown) if column.meaning]
+    table = github(*cells(shown, lines), screen_width())
+    return "\n\n".join(
+        [fill(_title(found, kind), screen_width()), table, bullets([*meanings, *map(_law, found)], screen_width())]
+    )
+
+
+def _title(found: Sequence[Scaling], kind: str) -> str:
+    """What is scaled, and whether there are enough cores for it."""
+    what = {"strong": "the global batch stays the same", "weak": "the batch of each device stays the same"}
+    short_of = sorted({(p.devices, p.cores) for each in found for p in each.points if "shared-cores" in p.confounds})
+    shared = [f"{devices} devices share {count(cores, 'core')}" for devices, cores in short_of]
+    warning = f" {'; '.join(shared)}: no speed-up can be told from that." if shared else ""
+    return f"{kind.capitalize()} scaling: {what[kind]}.{warning}"
+
+
+def _speedup(point: Point) -> str:
+    if point.confounds:
+        more = f" +{len(point.confounds) - 1}" if point.confounds[1:] else ""
+        return f"({point.confounds[0]}{more})"
+    return "" if point.speedup is None else spell_ratio(point.speedup.ratio)
+
+
+def _interval(point: Point) -> str:
+    if point.speedup is None or point.speedup.low is None or point.speedup.high is None:
+        return ""
+    return f"[{spell_ratio(point.speedup.low)}..{spell_ratio(point.speedup.high)}]"
+
+
+def _law(found: Scaling) -> str:
+    """What stays serial, in a sentence."""
+    if found.serial_share is None:
+        return f"{found.cell}: too few numbers of devices to fit what stays serial"
+    share = f"{found.serial_share:.1%}"
+    fitted = ", ".join(str(point.devices) for point in found.points if not point.confounds)
+    if found.kind == "weak":
+        return f"{found.cell}: {share} of a step stays serial, by Gustafson's law fitted to {fitted} devices"
+    limit = amdahl_limit(found.serial_share)
+    bound = f"no number of devices is more than {spell_ratio(limit)} as fast as one" if limit else "nothing limits it"
+    return f"{found.cell}: {share} of a step stays serial, by Amdahl's law fitted to {fitted} devices: {bound}"

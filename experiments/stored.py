@@ -1,0 +1,140 @@
+"""The directory of a comparison: `compare.toml`, and for each cell a run directory a round: `torch-ddp+devices=4/2`."""
+
+import dataclasses
+import itertools
+import urllib.parse
+from collections.abc import Mapping
+from pathlib import Path
+
+from samestep.common.errors import ConfigError, SamestepError, Unavailable
+from samestep.common.runtime.directory import read_error
+from samestep.common.runtime.records import RunResult, load_result
+from samestep.experiments import comparison_file
+from samestep.experiments.asked import ComparisonConfig, Given, describe
+from samestep.experiments.comparison import Comparison
+from samestep.experiments.plan import Plan, is_oracle, make_plan
+from samestep.experiments.row import FAILED, IMPOSSIBLE, NOT_RUN, UNAVAILABLE, Row
+
+
+def run_directory(directory: Path, cell: str, number: int) -> Path:
+    """Where a cell is run.
+
+    Args:
+        directory: Of the comparison.
+        cell: As in `torch:ddp+devices=4`.
+        number: Of the round, from 1; the oracle runs in none.
+    """
+    own = directory / urllib.parse.quote(cell.replace(":", "-", 1), safe="+=,")
+    return own if is_oracle(cell) else own / str(number)
+
+
+@dataclasses.dataclass
+class Found:
+    """What the runs of a cell left so far.
+
+    Attributes:
+        results: By the number of the round, from 1.
+        error: What ended a round, or kept the cell from being run.
+        seconds: What each run took, its judgement included.
+    """
+
+    results: dict[int, RunResult] = dataclasses.field(default_factory=dict)
+    error: SamestepError | None = None
+    seconds: list[float] = dataclasses.field(default_factory=list)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no further round is of any use: one failed, or did not take the same step."""
+        return self.error is not None or any(each.parity.passed is False for each in self.results.values())
+
+    def row(self, cell: str) -> Row:
+        """Makes the row of the cell; its rounds count up to the first that is missing."""
+        numbers = itertools.takewhile(self.results.__contains__, itertools.count(1))
+        results, seconds = [self.results[number] for number in numbers], sum(self.seconds)
+        if self.error is not None:
+            status = {Unavailable: UNAVAILABLE, ConfigError: IMPOSSIBLE}.get(type(self.error), FAILED)
+            return Row(cell, status, str(self.error), seconds=seconds)
+        return Row.of(cell, *results, seconds=seconds) if results else Row(cell, NOT_RUN, "interrupted")
+
+
+def load(directory: Path) -> Comparison:
+    """Reads a comparison from its directory, as far as it got.
+
+    Args:
+        directory: As it was given with `--out`.
+
+    Raises:
+        ConfigError: It holds no comparison, or one of its files is damaged.
+    """
+    asked = describe(read_asked(directory))
+    plan = make_plan(asked)
+    return compose(asked, plan, directory, {cell: find(directory, cell, plan.rounds(cell)) for cell in plan.cells})
+
+
+def read_asked(directory: Path) -> Given:
+    """Reads what a comparison was asked to be from its directory.
+
+    Raises:
+        ConfigError: It holds no comparison, or its file is damaged.
+    """
+    path = directory / comparison_file.NAME
+    if not path.exists():
+        raise ConfigError(f"{directory} is no comparison: it has no {path.name}; name what `samestep compare` wrote.")
+    return comparison_file.read_file(path)
+
+
+def compose(
+    asked: ComparisonConfig,
+    plan: Plan,
+    directory: Path,
+    found: Mapping[str, Found],
+    interrupt: KeyboardInterrupt | None = None,
+) -> Comparison:
+    """Makes a comparison of what was found.
+
+    Args:
+        asked: The comparison.
+        plan: Its cells.
+        directory: Where it is.
+        found: Of each cell.
+        interrupt: What ended it early.
+    """
+    rows = tuple(found[cell].row(cell) for cell in plan.cells)
+    trained = (row.cell for row in rows if row.result and not (is_oracle(row.cell) or row.result.compiled))
+    return Comparison(
+        rows,
+        plan.named,
+        plan.required,
+        asked.base.parity is True,
+        interrupt,
+        plan.repeats,
+        plan.reference or next(trained, None),
+        directory,
+    )
+
+
+def find(directory: Path, cell: str, rounds: int) -> Found:
+    """Reads what the runs of a cell left.
+
+    Args:
+        directory: Of the comparison.
+        cell: A cell of it.
+        rounds: How often it is run.
+
+    Raises:
+        ConfigError: A result is damaged.
+    """
+    found = Found()
+    for number in range(1, rounds + 1):
+        run = run_directory(directory, cell, number)
+        if (run / "result.json").exists():
+            found.results[number] = load_result(run)
+            found.seconds.append(_took_seconds(run))
+        elif error := read_error(run):
+            found.error = found.error or error[1]
+    return found
+
+
+def _took_seconds(run: Path) -> float:
+    """How long a finished run took: from its first file to its last."""
+    return max(0.0, (run / "result.json").stat().st_mtime - (run / "config.json").stat().st_mtime)

@@ -1,0 +1,205 @@
+"""A user's own torch model: every strategy that can take it takes the steps of the model itself on one device."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from samestep.common.errors import ConfigError
+from samestep.common.request import RunConfig, launch_of
+from samestep.common.run import parse
+from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.records import RunResult
+from samestep.experiments.arguments import apply_cell
+from tests.conftest import RunCell
+
+pytestmark = pytest.mark.torch
+ZOO = Path(__file__).parents[1] / "own" / "torch_zoo.py"
+DATA = {
+    "DROPOUT": "points",
+    "GPT": "tokens",
+    "SPLIT_GPT": "tokens",
+    "LSTM": "tokens",
+    "RESNET": "images",
+    "REGRESSION": "points",
+    "HUBER": "points",
+}
+
+
+def own(model: str) -> dict[str, str]:
+    return {"model": f"{ZOO}:{model}", "data": f"{ZOO}:{DATA.get(model, 'tokens')}"}
+
+
+def check(result: RunResult, cell: str) -> None:
+    assert result.parity.passed, f"{cell}: {result.parity.reason}"
+    assert result.parity.reference == "torch:single"
+    measured = max(row.state_bytes for row in result.processes)
+    assert measured == max(row.state_bytes for row in result.predicted.footprints)
+    sent = sum(row.sent_bytes_per_step for row in result.processes)
+    # As for our own models: tensorpipe and DeepSpeed add bytes of their own, the more the smaller the tensors.
+    assert sent == pytest.approx(result.predicted.sent_bytes_per_step, rel=0.03, abs=2048)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["ddp", "c10d", "dp", "zero1", "zero2", "fsdp", "deepspeed", "deepspeed+zero_stage=3", "rpc_parameter_server"],
+)
+def test_a_gpt_with_tied_embeddings_needs_no_plan(run_cell: RunCell, cell: str) -> None:
+    dtype = "float32" if cell.startswith("deepspeed") else "float64"
+    check(run_cell(f"torch:{cell}", "digits-mlp", devices=2, dtype=dtype, **own("GPT")), cell)
+
+
+@pytest.mark.parametrize("cell", ["mp", "pp", "rpc", "tp", "hybrid+mesh=pipe=2,tensor=2"])
+def test_segments_and_a_tensor_plan_split_it(run_cell: RunCell, cell: str) -> None:
+    devices = {} if "mesh" in cell else {"devices": 2}
+    result = run_cell(f"torch:{cell}", "digits-mlp", dtype="float64", **devices, **own("SPLIT_GPT"))
+    assert result.parity.passed, result.parity.reason
+
+
+@pytest.mark.parametrize("model", ["LSTM", "REGRESSION", "HUBER"])
+def test_other_models_and_losses(run_cell: RunCell, model: str) -> None:
+    check(run_cell("torch:ddp", "digits-mlp", devices=2, dtype="float64", **own(model)), model)
+
+
+def test_a_resnet_on_one_device(run_cell: RunCell) -> None:
+    result = run_cell("torch:single", "digits-mlp", **own("RESNET"))
+    assert result.parity.passed, result.parity.reason
+    assert result.metric_name == "accuracy"
+
+
+# --- what cannot be the same --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "reason", "remedy"),
+    [
+        (
+            "RESNET",
+            r"all of it the local statistics of 5 batch normalisations \(1, ...\); with --batch-norm frozen",
+            {"batch_norm": "frozen"},
+        ),
+        ("DROPOUT", r"all of it the random numbers of 1 layer \(1\); with --no-dropout", {"dropout": False}),
+    ],
+)
+def test_what_the_model_does_is_told_from_what_the_strategy_does(
+    run_cell: RunCell, model: str, reason: str, remedy: dict[str, object]
+) -> None:
+    fields = {"devices": 2, "dtype": "float64", **own(model)}
+    result = run_cell("torch:ddp", "digits-mlp", **fields)
+    assert result.parity.passed is False
+    assert re.fullmatch(rf"not the same function: \S+, {reason} [0-9.e-]+: the strategy is right", result.parity.reason)
+    assert run_cell("torch:ddp", "digits-mlp", **fields, **remedy).parity.passed
+
+
+def test_a_wrong_strategy_is_not_excused(launcher: Launcher, tmp_path: Path) -> None:
+    """The exchange of a strategy is broken: without the suspects, the deviation is still there."""
+    with Launcher(worker="tests.own.broken_worker") as broken:
+        asked = {
+            "devices": 2,
+            "dtype": "float64",
+            "steps": 20,
+            "batch_size": 48,
+            "out": str(tmp_path / "run"),
+            **own("RESNET"),
+        }
+        config = broken.describe(apply_cell("torch:c10d", RunConfig(**asked)))
+        result = broken.run(parse(config), launch_of(config))
+    assert result.parity.passed is False
+    assert re.search(
+        r"without the local statistics of 5 batch normalisations \(1, ...\) \S+ is left", result.parity.reason
+    )
+
+
+# --- refused ----------------------------------------------------------------------------------------------------------
+
+
+def told(launcher: Launcher, cell: str, **fields: object) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse(launcher.describe(apply_cell(cell, RunConfig(**{"devices": 2, "batch_size": 48, **fields}))))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("cell", "model", "lacks"),
+    [
+        ("torch:pp", "GPT", "add `segments={'torch': function}` to its samestep.Model"),
+        ("torch:tp", "GPT", "add `tensor_plan={'blocks.*.up': 'column', 'blocks.*.down': 'row'}`"),
+        ("torch:pp", "TIED_GPT", "tokens/table is tied: the segments tokens+positions and norm+head both use it"),
+        ("torch:dp", "RESNET", "loses the buffers of torch_zoo:RESNET (1/running_mean, ...); use torch:ddp."),
+    ],
+)
+def test_a_row_that_cannot_take_the_model_says_what_it_lacks(
+    launcher: Launcher, cell: str, model: str, lacks: str
+) -> None:
+    assert lacks in told(launcher, cell, **own(model))
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (
+            ["import nothing_like_it"],
+            "ModuleNotFoundError: No module named 'nothing_like_it' (net.py:1 `import nothing_like_it`)",
+        ),
+        (["def broken(:"], "SyntaxError: invalid syntax (net.py:1 `def broken(:`)"),
+        (
+            ["import keras"],
+            "line 1, `import keras`, imports keras into the processes of torch; move the line into the function",
+        ),
+        (["x = 1"], "the file declares no model; add `model = samestep.Model(torch=...)`"),
+        (["import samestep", "model = 5"], "model is int, not a samestep.Model"),
+        (["import samestep", "other = samestep.Model()"], "unknown model 'model'"),
+        (["import samestep", "model = samestep.Model()"], "has no model for torch; add `torch=` to its samestep.Model"),
+        (["import samestep", "model = samestep.Model(torch=lambda: 5)"], "returned int, not a torch.nn.Module"),
+        (["import samestep", "model = samestep.Model(torch=lambda: 1 / 0)"], "ZeroDivisionError: division by zero"),
+        (
+            ["import samestep, torch", "model = samestep.Model(torch=lambda: torch.nn.Linear(5, 2))"],
+            "the forward pass of torch.float64 [2, 6] failed: RuntimeError: mat1 and mat2 shapes cannot be multiplied",
+        ),
+        (
+            [
+                "import samestep, torch",
+                "model = samestep.Model(torch=lambda: torch.nn.Linear(6, 3), loss='mean_squared_error')",
+            ],
+            "mean_squared_error takes outputs shaped like the targets; of 2 examples the model makes [2, 3]",
+        ),
+        (
+            ["import samestep, torch", "model = samestep.Model(torch=lambda: torch.nn.Linear(6, 3), loss='mse')"],
+            "unknown loss 'mse'",
+        ),
+    ],
+)
+def test_a_file_that_is_wrong_is_told_in_one_line(
+    launcher: Launcher, tmp_path: Path, lines: list[str], message: str
+) -> None:
+    (tmp_path / "net.py").write_text("\n".join(lines))
+    assert message in told(launcher, "torch:ddp", model=str(tmp_path / "net.py"), data=f"{ZOO}:points")
+
+
+def test_targets_out_of_range(launcher: Launcher, tmp_path: Path) -> None:
+    net = tmp_path / "net.py"
+    net.write_text(
+        "import samestep, torch\n"
+        "model = samestep.Model(torch=lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 5)))"
+    )
+    assert "train_targets goes up to 9" in told(launcher, "torch:ddp", model=str(net), data=f"{ZOO}:images")
+
+
+def test_segments_that_are_not_the_model(launcher: Launcher, tmp_path: Path) -> None:
+    net = tmp_path / "net.py"
+    net.write_text(
+        "import samestep, torch\n"
+        "build = lambda: torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Linear(6, 2))\n"
+        "model = samestep.Model(torch=build, loss='mean_squared_error', segments={'torch': lambda m: {'0': m[0]}})"
+    )
+    assert "the segments are not the forward pass: their result is another shape" in told(
+        launcher, "torch:pp", model=str(net), data=f"{ZOO}:points"
+    )
+
+
+def test_no_data_and_no_file(launcher: Launcher) -> None:
+    assert "needs data; add --data ARRAYS.npz or --data FILE.py:FUNCTION" in told(launcher, "torch:ddp", model=str(ZOO))
+    assert "there is no file nowhere.py" in told(launcher, "torch:ddp", model="nowhere.py", data="a.npz")
+    assert "names no Python file; give FILE.py or FILE.py:NAME" in told(
+        launcher, "torch:ddp", model="net", data="a.npz"
+    )

@@ -1,0 +1,66 @@
+"""Activations: the bytes that the graph of a step hands from the forward pass to the backward pass.
+
+`step.accumulate` traces each pass in a name scope, and TensorFlow names the gradient of an operation of the forward pass
+"gradient_tape/forward/...", so a name says which operations are of the backward pass. A tensor is kept if one of these takes
+it, none of them made it, and the step needs what comes of it: that is what the executor has to hold, since it frees a tensor
+as soon as its last reader is done. Grappler may still fold what does not depend on the batch, such as a mask.
+
+All micro-batches of a shard count together: nothing in the graph makes one wait for the backward pass of another.
+"""
+
+import collections
+from collections.abc import Iterable
+
+import tensorflow as tf
+
+FORWARD, BACKWARD = "forward", "backward"
+"""Name scopes; the second one only holds what the tape adds up or makes dense."""
+_SAME_MEMORY = {"Identity": 0, "Reshape": 0, "ExpandDims": 0, "Squeeze": 0, "Split": 1, "Unpack": 0}
+"""Operations whose outputs lie in the memory of one of their inputs, and which input that is."""
+_NOT_KEPT = {"ReadVariableOp", "Const"}
+"""Parameters count elsewhere, and constants belong to the graph."""
+
+
+def kept_bytes(graph: tf.Graph) -> dict[str, int]:
+    """Adds up what each device keeps between the passes: each piece of memory once, the batch included, no parameters.
+
+    Args:
+        graph: The graph of a concrete function that takes a step.
+    """
+    backward = [operation for operation in _needed(graph) if _is_backward(operation)]
+    by_device: collections.Counter[str] = collections.Counter()
+    counted = set()
+    for operation in backward:
+        for tensor in operation.inputs:
+            root = _root(tensor)
+            if _is_backward(root.op) or root.op.type in _NOT_KEPT or root.dtype == tf.resource:
+                continue
+            if (operation.device, root.ref()) not in counted:
+                counted.add((operation.device, root.ref()))
+                by_device[operation.device] += (root.shape.num_elements() or 0) * root.dtype.size
+    return dict(by_device)
+
+
+def _needed(graph: tf.Graph) -> Iterable[tf.Operation]:
+    """Finds the operations that an execution of the graph needs; a tape also makes gradients by constants."""
+    left = [*(tensor.op for tensor in graph.outputs), *graph.control_outputs]
+    found = dict.fromkeys(left)
+    while left:
+        operation = left.pop()
+        before = [*(tensor.op for tensor in operation.inputs), *operation.control_inputs]
+        new = [each for each in before if each not in found]
+        found.update(dict.fromkeys(new))
+        left += new
+    return found
+
+
+def _is_backward(operation: tf.Operation) -> bool:
+    scopes = operation.name.split("/")
+    return "gradient_tape" in scopes or any(scope.partition("_")[0] == BACKWARD for scope in scopes)
+
+
+def _root(tensor: tf.Tensor) -> tf.Tensor:
+    """The tensor in whose memory a tensor lies."""
+    while tensor.op.type in _SAME_MEMORY:
+        tensor = tensor.op.inputs[_SAME_MEMORY[tensor.op.type]]
+    return tensor

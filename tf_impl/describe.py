@@ -1,0 +1,62 @@
+"""Builds the user's model once and writes down what every process of every strategy has to know of it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from samestep.common.errors import ConfigError
+from samestep.common.workload.data.dataset import Split
+from samestep.common.workload.declared import Model, call_user, load_model
+from samestep.common.workload.models.describing import EXAMPLES, Found, LossOfEach, write_found
+from samestep.common.workload.models.spec import Segment
+from samestep.tf_impl.models.own import OwnModel
+
+
+def describe(folder: Path, source: str, split: Split, seed: int) -> None:
+    """Describes a model.
+
+    Args:
+        folder: Where the description goes.
+        source: FILE.py:NAME, absolute.
+        split: The data.
+        seed: Under which the initial weights are drawn.
+
+    Raises:
+        ConfigError: The file, the model or the data are not what they have to be; the message says what to change.
+    """
+    model = load_model(source, "tf")
+    if model.tf is None:
+        raise ConfigError(f"--model {source} has no model for tf; add `tf=` to its samestep.Model.")
+    keras.utils.set_random_seed(seed % 2**32)  # NumPy's generators take no larger one
+    keras.config.set_floatx("float64")
+    inputs, targets = (tf.constant(array[:EXAMPLES]) for array in (split.train_inputs, split.train_targets))
+    built = OwnModel(model, source, inputs)
+    outputs = built.predict(inputs)
+    params = {name: variable.numpy() for name, variable in built.params.items()}
+    found = Found(
+        outputs=outputs.numpy(),
+        loss_of_each=_loss_of_each(model, outputs, targets, source),
+        params=params,
+        buffers={name: variable.numpy() for name, variable in built.buffers.items()},
+        segments=(Segment("", 0, tuple(outputs.shape[1:]), tuple(params)),),
+        batch_norms=tuple(layer.name for layer in built.layers(keras.layers.BatchNormalization)),
+        randoms=_randoms(built, inputs),
+    )
+    write_found(folder, model, source, "tf", split, seed, found)
+
+
+def _loss_of_each(model: Model, outputs: tf.Tensor, targets: tf.Tensor, source: str) -> LossOfEach | None:
+    if not isinstance(model.loss, Mapping) or "tf" not in model.loss:
+        return None
+    function = model.loss["tf"]
+    return lambda: np.asarray(call_user(function, source, "the loss", outputs, targets))
+
+
+def _randoms(built: OwnModel, inputs: tf.Tensor) -> tuple[str, ...]:
+    """The layers that draw random numbers: there are some if two forward passes in training differ."""
+    if np.array_equal(built(inputs).numpy(), built(inputs).numpy()):
+        return ()
+    return tuple(layer.name for layer in built.layers(keras.layers.Dropout)) or ("its forward pass",)

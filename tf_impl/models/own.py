@@ -1,0 +1,137 @@
+"""The user's own model, built from their file: a Keras model on TensorFlow, or a tf.Module that can be called."""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from samestep.common.errors import ConfigError
+from samestep.common.workload.declared import Model, call_user, load_model
+from samestep.common.workload.models.own import OwnSpec
+from samestep.tf_impl.models.losses import Loss
+
+EXAMPLES = 2
+"""How many examples a model is built with that makes its variables when it is first called."""
+
+
+class OwnModel:
+    """A user's model under our contract: called it trains, `predict` evaluates.
+
+    Attributes:
+        params: What is trained, by neutral name.
+        buffers: Its other variables, by neutral name.
+    """
+
+    def __init__(self, model: Model, source: str, example: tf.Tensor) -> None:
+        """Builds the model, its variables wherever the scope of a strategy puts them.
+
+        Args:
+            model: The declaration, which has a builder for TensorFlow.
+            source: Where it is declared, for messages.
+            example: Inputs of a few examples.
+
+        Raises:
+            ConfigError: The builder fails, or returns no model.
+        """
+        import keras  # here: our own models do without it
+
+        assert model.tf is not None
+        self._source = source
+        self._model = call_user(model.tf, source, "the function given as tf=")
+        self._is_keras = isinstance(self._model, keras.Model)
+        if not (self._is_keras or (isinstance(self._model, tf.Module) and callable(self._model))):
+            kind = type(self._model).__name__
+            raise ConfigError(
+                f"--model {source}: the function given as tf= returned {kind}, not a Keras model or a tf.Module with __call__."
+            )
+        call_user(self.predict, source, f"the forward pass of {example.dtype.name} {example.shape}", example)
+        self.params, self.buffers = self._named(True), self._named(False)
+        if not self.params:
+            raise ConfigError(f"--model {source}: the model has no variables to train.")
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        """Computes the outputs as in training."""
+        return self._outputs(self._model(x, training=True) if self._is_keras else self._model(x))
+
+    def predict(self, x: tf.Tensor) -> tf.Tensor:
+        """Computes the outputs as in evaluation."""
+        return self._outputs(self._model(x, training=False) if self._is_keras else self._model(x))
+
+    def layers(self, *kinds: type) -> list[Any]:
+        """The layers of a Keras model of some kinds, nested ones too."""
+        flat = self._model._flatten_layers() if self._is_keras else ()
+        return [layer for layer in flat if isinstance(layer, kinds)]
+
+    def switch_layers(self, dropout: bool | None, batch_norm: str) -> None:
+        """Switches layers off whose effect depends on how the batch is split.
+
+        Args:
+            dropout: False switches every dropout off.
+            batch_norm: "frozen" makes batch normalisations use and keep their running statistics.
+        """
+        from keras import layers  # here: our own models do without it
+
+        for each in self.layers(layers.Dropout) if dropout is False else ():
+            each.rate = 0.0
+        for each in self.layers(layers.BatchNormalization) if batch_norm == "frozen" else ():
+            each.call = functools.partial(_evaluated, each.call)
+
+    def _outputs(self, outputs: object) -> tf.Tensor:
+        if tf.is_tensor(outputs):
+            return outputs
+        logits = outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", None)
+        if not tf.is_tensor(logits):
+            kind = type(outputs).__name__
+            raise ConfigError(
+                f"--model {self._source} returns {kind}; return a tensor, or a mapping or an object with `logits`."
+            )
+        return logits
+
+    def _named(self, trainable: bool) -> dict[str, tf.Variable]:
+        """The variables by neutral name: their path in the model, in the order in which they were made."""
+        if not self._is_keras:
+            return {v.name.partition(":")[0]: v for v in self._model.variables if v.trainable == trainable}
+        made = self._model.trainable_variables if trainable else self._model.non_trainable_variables
+        prefix = f"{self._model.name}/"
+        return {v.path.removeprefix(prefix): v.value for v in made}
+
+
+def _evaluated(call: Callable[..., Any], inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+    """A layer's call, in evaluation whatever is asked.
+
+    Args:
+        call: The layer's own.
+        inputs: Its inputs.
+        training: Ignored.
+        mask: The mask of the inputs.
+    """
+    return call(inputs, training=False, mask=mask)
+
+
+def declared(spec: OwnSpec) -> Model:
+    """The declaration of a described model."""
+    return load_model(spec.described.source, "tf")
+
+
+def build_own(spec: OwnSpec, dtype: str) -> OwnModel:
+    """Builds the model of a description; its weights are yet to be set.
+
+    Args:
+        spec: The description.
+        dtype: Of its variables.
+    """
+    import keras
+
+    keras.config.set_floatx(dtype)
+    inputs = spec.inputs()
+    kind = tf.as_dtype(dtype) if inputs.ids is None else tf.int64
+    return OwnModel(declared(spec), spec.described.source, tf.zeros((EXAMPLES, *inputs.shape), kind))
+
+
+def own_loss(spec: OwnSpec) -> Loss:
+    """The user's own loss, summed over every target."""
+    given = declared(spec).loss
+    assert isinstance(given, Mapping)
+    function: Callable[..., tf.Tensor] = given["tf"]
+    return lambda outputs, targets: tf.reduce_sum(function(outputs, targets))

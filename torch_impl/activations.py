@@ -1,0 +1,91 @@
+"""Activations: the bytes that autograd keeps between a forward pass and its backward pass.
+
+References:
+    torch.autograd.graph.saved_tensors_hooks (torch 2.13): `pack` is called once for every tensor that an operation saves.
+    What it returns lives until the operation's backward pass has run.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
+from torch.distributed.tensor import DTensor
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from samestep.torch_impl.sharded import local_part
+
+
+class KeptActivations:
+    """Counts the storages that autograd keeps, each once, however many tensors are views of it.
+
+    The batch counts where an operation saves it: it has to stay until then. Parameters never count, nor do their views
+    and gathered copies, which the footprint has under parameters. What a pipeline keeps beside autograd, such as the
+    buffers of its messages, does not count.
+
+    Attributes:
+        peak_bytes: The most bytes that were kept at once.
+    """
+
+    def __init__(self, parameters: Callable[[], Iterator[torch.Tensor]]) -> None:
+        """Starts between two steps.
+
+        Args:
+            parameters: Lists what does not count, as it is when an operation saves something: `fully_shard` replaces the
+                parameters of a module by gathered ones while it computes.
+        """
+        self.peak_bytes = 0
+        self._parameters = parameters
+        self._bytes = 0
+        self._holders: dict[StorageWeakRef, int] = {}
+
+    def pack(self, tensor: torch.Tensor) -> "_Kept":
+        """Counts a tensor that an operation saves."""
+        tensor = tensor.detach()  # which its operation must not reach through what it saves
+        storage = _local(tensor).untyped_storage()
+        key = StorageWeakRef(storage)
+        if key not in self._holders and key in {
+            StorageWeakRef(_local(p).untyped_storage()) for p in self._parameters()
+        }:
+            return _Kept(tensor, lambda: None)
+        if not self._holders.get(key):
+            self._bytes += storage.nbytes()
+            self.peak_bytes = max(self.peak_bytes, self._bytes)
+        self._holders[key] = self._holders.get(key, 0) + 1
+        return _Kept(tensor, lambda: self._release(key, storage.nbytes()))
+
+    def _release(self, key: StorageWeakRef, size: int) -> None:
+        self._holders[key] -= 1
+        if not self._holders[key]:
+            del self._holders[key]
+            self._bytes -= size
+
+
+class _Kept:
+    """A saved tensor; autograd drops it once the backward pass has used it."""
+
+    def __init__(self, tensor: torch.Tensor, release: Callable[[], None]) -> None:
+        self.tensor = tensor
+        self._release = release
+
+    def __del__(self) -> None:
+        self._release()
+
+
+def _local(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory of this process behind a tensor: of a DTensor its part, of a collective's result the result itself."""
+    tensor = local_part(tensor) if isinstance(tensor, DTensor) else tensor
+    return tensor.elem if isinstance(tensor, AsyncCollectiveTensor) else tensor
+
+
+@contextlib.contextmanager
+def follow_activations(parameters: Callable[[], Iterator[torch.Tensor]]) -> Iterator[KeptActivations]:
+    """Makes a context in which what autograd saves is counted.
+
+    Args:
+        parameters: As in `KeptActivations`.
+    """
+    kept = KeptActivations(parameters)
+    with saved_tensors_hooks(kept.pack, lambda held: held.tensor):
+        yield kept

@@ -1,0 +1,180 @@
+"""Builds the user's model once and writes down what every process of every strategy has to know of it."""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from samestep.common.errors import ConfigError, unknown
+from samestep.common.workload.data.dataset import Split
+from samestep.common.workload.declared import Model, call_user, load_model
+from samestep.common.workload.models.describing import EXAMPLES, Found, LossOfEach, write_found
+from samestep.common.workload.models.spec import Segment
+from samestep.torch_impl import weights
+from samestep.torch_impl.models.own import build_declared, find_segments
+
+PLANS = ("column", "row")
+_SAME = 1e-9
+"""How far segments may be from the model in float64, relative; they are the same operations."""
+
+
+def describe(folder: Path, source: str, split: Split, seed: int) -> None:
+    """Describes a model.
+
+    Args:
+        folder: Where the description goes.
+        source: FILE.py:NAME, absolute.
+        split: The data.
+        seed: Under which the initial weights are drawn.
+
+    Raises:
+        ConfigError: The file, the model or the data are not what they have to be; the message says what to change.
+    """
+    model = load_model(source, "torch")
+    if model.torch is None:
+        raise ConfigError(f"--model {source} has no model for torch; add `torch=` to its samestep.Model.")
+    torch.manual_seed(seed)
+    module = build_declared(model, source).double()
+    inputs, targets = (torch.from_numpy(array[:EXAMPLES].copy()) for array in (split.train_inputs, split.train_targets))
+    outputs, flops = _try_forward(module, inputs, source)
+    found = Found(
+        outputs=outputs.numpy(),
+        loss_of_each=_loss_of_each(model, outputs, targets, source),
+        params={name: weight.to_neutral(weight.parameter) for name, weight in weights.named_weights(module).items()},
+        splits=_splits(model, module, source),
+        buffers={name: buffer.detach().numpy().copy() for name, buffer in weights.named_buffers(module).items()},
+        segments=_segments(model, module, inputs, outputs, flops, source),
+        blocks=tuple(_blocks(model, module, source)),
+        batch_norms=tuple(
+            name for name, each in module.named_modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)
+        ),
+        randoms=_randoms(module, inputs),
+    )
+    write_found(folder, model, source, "torch", split, seed, found)
+
+
+def _loss_of_each(model: Model, outputs: torch.Tensor, targets: torch.Tensor, source: str) -> LossOfEach | None:
+    if not isinstance(model.loss, Mapping) or "torch" not in model.loss:
+        return None
+    function = model.loss["torch"]
+    return lambda: np.asarray(call_user(function, source, "the loss", outputs, targets))
+
+
+def _try_forward(module: nn.Module, inputs: torch.Tensor, source: str) -> tuple[torch.Tensor, int]:
+    """Computes the outputs of some examples; returns them with the FLOPs of one example."""
+    module.eval()
+    counter = FlopCounterMode(display=False)
+    with torch.no_grad(), counter:
+        outputs = call_user(module, source, f"the forward pass of {inputs.dtype} {list(inputs.shape)}", inputs)
+    assert isinstance(outputs, torch.Tensor)
+    return outputs, counter.get_total_flops() // len(inputs)
+
+
+def _segments(
+    model: Model, module: nn.Module, inputs: torch.Tensor, outputs: torch.Tensor, flops: int, source: str
+) -> tuple[Segment, ...]:
+    """Describes the segments, each with its FLOPs and outputs; refuses some that are not the model."""
+    named = weights.named_weights(module)
+    functions = find_segments(model, module, source)
+    if not functions:
+        return (Segment("", flops, tuple(outputs.shape[1:]), tuple(named)),)
+    found, x = [], inputs
+    for name, function in functions.items():
+        counter = FlopCounterMode(display=False)
+        with torch.no_grad(), counter:
+            result = call_user(function, source, f"segment '{name}'", x)
+        assert isinstance(result, torch.Tensor)
+        x = result
+        own = {id(p) for path in name.split("+") for p in _submodule(module, path, name, source).parameters()}
+        held = tuple(n for n, weight in named.items() if id(weight.parameter) in own)
+        found.append(Segment(name, counter.get_total_flops() // len(inputs), tuple(x.shape[1:]), held))
+    if x.shape != outputs.shape or not torch.allclose(x, outputs, rtol=_SAME, atol=_SAME):
+        apart = "another shape" if x.shape != outputs.shape else f"off by {(x - outputs).abs().max():.1e}"
+        raise ConfigError(
+            f"--model {source}: one after the other, the segments are not the forward pass: their result is {apart}."
+        )
+    if lost := [name for name in named if not any(name in each.parameters or () for each in found)]:
+        raise ConfigError(
+            f"--model {source}: no segment is named after the module of {lost[0]}; name each by the paths of its modules, "
+            f"joined by +, as in 'tokens+positions'."
+        )
+    return tuple(found)
+
+
+def _submodule(module: nn.Module, path: str, segment: str, source: str) -> nn.Module:
+    paths = [name.replace(".", "/") for name, _ in module.named_modules() if name]
+    if path not in paths:
+        raise unknown(f"module in the segment '{segment}'", path, paths, f"The segments of {source} name it.")
+    return module.get_submodule(path.replace("/", "."))
+
+
+def _splits(model: Model, module: nn.Module, source: str) -> dict[str, int]:
+    """The axis along which each parameter of the tensor plan is cut, by neutral name.
+
+    Raises:
+        ConfigError: The plan names no linear layer, or another way to cut one.
+    """
+    linear = [path for path, each in module.named_modules() if isinstance(each, nn.Linear)]
+    splits: dict[str, int] = {}
+    for pattern, way in model.tensor_plan.items():
+        if way not in PLANS:
+            raise unknown("way to cut a layer", way, PLANS, f"The tensor_plan of {source} gives it to {pattern}.")
+        parts = pattern.split(".")
+        paths = [path for path in linear if _matches(path.split("."), parts)]
+        if not paths:
+            raise unknown("linear layer", pattern, linear, f"The tensor_plan of {source} names it.")
+        for name in (path.replace(".", "/") for path in paths):
+            splits |= {f"{name}/kernel": 1, f"{name}/bias": 0} if way == "column" else {f"{name}/kernel": 0}
+    return splits
+
+
+def _matches(path: list[str], parts: list[str]) -> bool:
+    return len(path) == len(parts) and all(part in ("*", own) for own, part in zip(path, parts, strict=True))
+
+
+def _blocks(model: Model, module: nn.Module, source: str) -> Iterator[Segment]:
+    """Finds what is gathered together: as the file says, or the members of the outermost lists of like modules."""
+    paths = model.blocks
+    if paths is None:
+        paths = _members(module)
+    modules = dict(module.named_modules())
+    names = tuple(weights.named_weights(module))
+    for path in paths:
+        if path not in modules:
+            raise unknown("block", path, modules, f"It is given in {source}.")
+        prefix = path.replace(".", "/")
+        yield Segment(prefix, 0, (), tuple(name for name in names if name.startswith(f"{prefix}/")))
+
+
+def _members(module: nn.Module) -> list[str]:
+    found: list[str] = []
+    for path, each in module.named_modules():
+        inside = any(path.startswith(f"{outer}.") for outer in found)
+        if isinstance(each, nn.ModuleList | nn.Sequential) and len(each) > 1 and not inside and _are_alike(list(each)):
+            found += [f"{path}.{name}".lstrip(".") for name, _ in each.named_children()]
+    return found
+
+
+def _are_alike(modules: list[nn.Module]) -> bool:
+    shapes = [[(name, tuple(p.shape)) for name, p in each.named_parameters()] for each in modules]
+    return bool(shapes[0]) and all(one == other for one, other in itertools.pairwise(shapes))
+
+
+def _randoms(module: nn.Module, inputs: torch.Tensor) -> tuple[str, ...]:
+    """The layers that draw random numbers: there are some if two forward passes in training differ."""
+    module.train()
+    with torch.no_grad():
+        kept = [buffer.clone() for buffer in module.buffers()]
+        once, again = module(inputs), module(inputs)
+        for buffer, value in zip(module.buffers(), kept, strict=True):
+            buffer.copy_(value)
+    if torch.equal(once, again):
+        return ()
+    named = [
+        name for name, each in module.named_modules() if isinstance(each, nn.modules.dropout._DropoutNd) and each.p > 0
+    ]
+    return tuple(named) or ("its forward pass",)

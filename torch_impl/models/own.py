@@ -1,0 +1,127 @@
+"""The user's own model, built from their file, with its forward pass as segments where they are known."""
+
+import functools
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import nn
+
+from samestep.common.errors import ConfigError
+from samestep.common.workload.declared import Model, call_user, load_model
+from samestep.common.workload.models.own import OwnSpec
+from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
+
+
+def declared(spec: OwnSpec) -> Model:
+    """The declaration of a described model."""
+    return load_model(spec.described.source, "torch")
+
+
+def build_own(spec: OwnSpec) -> nn.Module:
+    """Builds the model of a description; its weights are yet to be set."""
+    return build_declared(declared(spec), spec.described.source)
+
+
+def build_declared(model: Model, source: str) -> nn.Module:
+    """Builds a module whose forward pass returns a tensor.
+
+    Args:
+        model: The declaration, which has a builder for torch.
+        source: Where it is declared, for messages.
+
+    Raises:
+        ConfigError: The builder fails, or returns no module.
+    """
+    assert model.torch is not None
+    built = call_user(model.torch, source, "the function given as torch=")
+    if not isinstance(built, nn.Module):
+        raise ConfigError(
+            f"--model {source}: the function given as torch= returned {_kind(built)}, not a torch.nn.Module."
+        )
+    if not any(True for _ in built.parameters()):
+        raise ConfigError(f"--model {source}: the model has no parameters to train.")
+    if devices := {str(p.device) for p in built.parameters() if p.device.type not in ("cpu", "meta")}:
+        raise ConfigError(
+            f"--model {source}: the model was built on {devices.pop()}; build it without a device: a strategy moves it."
+        )
+    built.register_forward_hook(_keep_outputs)
+    return built
+
+
+def switch_layers(model: nn.Module, dropout: bool | None, batch_norm: str) -> None:
+    """Switches layers of a built model off whose effect depends on how it is split.
+
+    Args:
+        model: The model.
+        dropout: False switches every dropout off.
+        batch_norm: "frozen" makes batch normalisations use and keep their running statistics.
+    """
+    for each in model.modules():
+        if dropout is False and isinstance(each, nn.modules.dropout._DropoutNd):
+            each.p = 0.0
+        elif dropout is False and isinstance(each, nn.MultiheadAttention | nn.RNNBase):
+            each.dropout = 0.0
+        elif batch_norm == "frozen" and isinstance(each, nn.modules.batchnorm._BatchNorm):
+            each.register_forward_pre_hook(_evaluate)
+
+
+def _evaluate(module: nn.Module, inputs: object) -> None:
+    module.eval()
+
+
+def _keep_outputs(module: nn.Module, inputs: object, outputs: object) -> torch.Tensor:
+    """What the loss takes: the outputs themselves, or their `logits`."""
+    if isinstance(outputs, torch.Tensor):
+        return outputs
+    logits = outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", None)
+    if not isinstance(logits, torch.Tensor):
+        raise ConfigError(
+            f"the model returns {_kind(outputs)}; return a tensor, or a mapping or an object with `logits`."
+        )
+    return logits
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
+
+
+def own_segments(spec: OwnSpec, module: nn.Module) -> dict[str, SegmentFunction]:
+    """The forward pass as functions by name, as the user's file or a sequential model has them.
+
+    Args:
+        spec: The description.
+        module: The built model, or what a stage has left of it.
+    """
+    return find_segments(declared(spec), module, spec.described.source) or {spec.segments()[0].name: module}
+
+
+def find_segments(model: Model, module: nn.Module, source: str) -> dict[str, SegmentFunction]:
+    """The segments that a model is known to have; none if it is not known as a sequence.
+
+    Args:
+        model: The declaration.
+        module: The built model.
+        source: Where it is declared, for messages.
+
+    Raises:
+        ConfigError: The user's function fails.
+    """
+    given = (model.segments or {}).get("torch")
+    if given is not None:
+        found = call_user(given, source, "the function given as segments", module)
+        assert isinstance(found, Mapping)
+        return {name.replace(".", "/"): function for name, function in found.items()}
+    return dict(module.named_children()) if isinstance(module, nn.Sequential) else {}
+
+
+def composed(segments: Mapping[str, SegmentFunction]) -> SegmentFunction:
+    """The forward pass that the segments make up."""
+    return functools.partial(run_segments, segments.values())
+
+
+def own_loss(spec: OwnSpec) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """The user's own loss, summed over every target."""
+    given = declared(spec).loss
+    assert isinstance(given, Mapping)
+    function = given["torch"]
+    return lambda outputs, targets: function(outputs, targets).sum()
