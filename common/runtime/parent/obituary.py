@@ -7,7 +7,7 @@ from pathlib import Path
 from samestep.common.runtime.process_file import read_life
 from samestep.common.runtime.stack_dumps import CRASH, Frame, crash_frame
 
-_NO_CAUSE = re.compile(r"^(I\d{4} \d\d:|[WE]\d{4} .*failed call to cuInit)")
+_NO_CAUSE = re.compile(r"^(I\d{4} \d\d:|WARNING: All log messages before absl|[WE]\d{4} .*failed call to cuInit)")
 """What TensorFlow (2.21) prints of itself, and on every machine without a GPU; as last words they would pass for a cause."""
 
 
