@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from samestep.common.catalog import strategy_info
 from samestep.common.evidence.comparison import LEAST_ROUNDS
 from samestep.common.flags import flags
+from samestep.common.ledger import Footprint
 from samestep.common.request import Techniques
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.speeds import Rounds, Speed, speed_of
@@ -119,12 +120,11 @@ def _predicted_state(result: RunResult) -> float:
     return max(row.state_bytes for row in result.predicted.footprints)
 
 
-def _activations(result: RunResult) -> float:
-    return max(row.activations_bytes or 0 for row in result.processes)
+def _kept(rows: Sequence[Footprint]) -> float:
+    return max(row.activations_bytes or 0 for row in rows)
 
 
-def _predicted_activations(result: RunResult) -> float:
-    return max(row.activations_bytes or 0 for row in result.predicted.footprints)
+_ACTIVATIONS = (lambda result: _kept(result.processes), lambda result: _kept(result.predicted.footprints))
 
 
 def _sent(result: RunResult) -> float:
@@ -176,13 +176,7 @@ def columns(
             gives_way=2 if reference else 0,
         ),
         *_bytes("sent", (_sent, _predicted_sent), "what all processes put on the wire in a step", results, gives_way=3),
-        *_bytes(
-            "activations",
-            (_activations, _predicted_activations),
-            "kept at once between forward and backward, on the device that keeps most",
-            results,
-            gives_way=6,
-        )
+        *_bytes("activations", _ACTIVATIONS, "kept for the backward pass, on the device that keeps most", results, 8)
         * any(row.activations_bytes is not None for result in results for row in result.processes),
         Column(
             "start-up s",
