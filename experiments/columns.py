@@ -70,17 +70,15 @@ def _predicted_state(result: RunResult) -> float:
     return max(row.state_bytes for row in result.predicted.footprints)
 
 
-def _activations(result: RunResult) -> float | None:
-    return _most_activations(result.processes)
-
-
-def _predicted_activations(result: RunResult) -> float | None:
-    return _most_activations(result.predicted.footprints)
-
-
 def _most_activations(rows: Iterable[Footprint]) -> float | None:
     """Of the device that keeps most; None if it is not known of any."""
     return max((row.activations_bytes for row in rows if row.activations_bytes is not None), default=None)
+
+
+_ACTIVATIONS = (
+    lambda result: _most_activations(result.processes),
+    lambda result: _most_activations(result.predicted.footprints),
+)
 
 
 def _sent(result: RunResult) -> float:
@@ -131,13 +129,7 @@ def columns(
             gives_way=2 if reference else 0,
         ),
         *_bytes("sent", (_sent, _predicted_sent), "what all processes put on the wire in a step", results, gives_way=3),
-        *_bytes(
-            "activations",
-            (_activations, _predicted_activations),
-            "kept at once between forward and backward, on the device that keeps most",
-            results,
-            gives_way=6,
-        )
+        *_bytes("activations", _ACTIVATIONS, "kept for the backward pass, on the device that keeps most", results, 8)
         * any(row.activations_bytes is not None for result in results for row in result.processes),
         Column(
             "start-up s",
