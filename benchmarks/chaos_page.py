@@ -97,7 +97,8 @@ def _exceptions(taken: Taken) -> str:
     bad = [(cell, outcome) for cell, outcome in taken if not outcome.is_good]
     lines = []
     for (row, excuse), group in itertools.groupby(excused, key=lambda pair: (pair[0].row, pair[1].excuse)):
-        lines.append(f"* `{row}`: {len(list(group))} runs ({excuse}).")
+        count = len(list(group))
+        lines.append(f"* `{row}`: {count} run{'s' if count > 1 else ''} ({excuse}).")
     lines += [
         f"* NOT as wanted: {_spell(cell)}: {_seconds(outcome)} `{outcome.said.partition(chr(10))[0][:200]}`"
         for cell, outcome in bad

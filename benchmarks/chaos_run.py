@@ -79,6 +79,7 @@ def _run(cell: Cell, launcher: Launcher, config: RunConfig, stderr: io.StringIO)
     launcher.warm([config.framework])
     before = descendants()
     server = launcher._servers[config.framework, 1]
+    earlier = set(server.pids)  # whose processes are gone, and whose pids others may have by now
     group = memory_group() if cell.fault == "short_memory" else None
     environment = {chaos_worker.FAULT: "" if config.start_from else cell.fault, chaos_worker.ROLE: cell.role}
     environment |= {chaos_worker.MOMENT: cell.moment, chaos_worker.GROUP: str(group)}
@@ -98,7 +99,9 @@ def _run(cell: Cell, launcher: Launcher, config: RunConfig, stderr: io.StringIO)
         said = next((line.removeprefix("samestep: ") for line in log if "was started twice" in line), "")
     struck = Path(config.out) / "struck"
     began = float(struck.read_text()) if struck.exists() and struck.stat().st_size else started
-    orphans = all_end({*server.pids.values()}, 1.0) | (descendants() - before - _of_servers(launcher))
+    orphans = all_end({pid for number, pid in server.pids.items() if number not in earlier}, 1.0) | (
+        descendants() - before - _of_servers(launcher)
+    )
     is_right, excuse = _judge(cell, run, said, went_on)
     seconds, told = None if went_on else ended - began, _shorten(said, Path(config.out))
     return Outcome(seconds, is_right, len(orphans), told, excuse, config.timeout_seconds)

@@ -7,8 +7,8 @@ from pathlib import Path
 from samestep.common.runtime.process_file import read_life
 from samestep.common.runtime.stack_dumps import CRASH, Frame, crash_frame
 
-_ABSENT_GPU = re.compile(r"^[IWE]\d{4} .*(failed call to cuInit|Could not find cuda drivers)")
-"""What TensorFlow (2.21) prints on every machine without a GPU; as a last word it would pass for a cause."""
+_NO_CAUSE = re.compile(r"^(I\d{4} \d\d:|WARNING: All log messages before absl|[WE]\d{4} .*failed call to cuInit)")
+"""What TensorFlow (2.21) prints of itself, and on every machine without a GPU; as last words they would pass for a cause."""
 
 
 def ending(code: int) -> str:
@@ -36,7 +36,7 @@ def last_lines(text: str, count: int = 3) -> str:
         text: The whole log.
         count: The number of lines.
     """
-    lines = [line for line in text.rstrip().splitlines() if not _ABSENT_GPU.match(line)]
+    lines = [line for line in text.rstrip().splitlines() if not _NO_CAUSE.match(line)]
     return "".join(f"\n    {line[:300]}" for line in lines[-count:])
 
 
