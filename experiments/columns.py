@@ -129,7 +129,13 @@ def columns(
             gives_way=2 if reference else 0,
         ),
         *_bytes("sent", (_sent, _predicted_sent), "what all processes put on the wire in a step", results, gives_way=3),
-        *_bytes("activations", _ACTIVATIONS, "kept for the backward pass, on the device that keeps most", results, 8)
+        *_bytes(
+            "activations",
+            (_activations, _predicted_activations),
+            "kept at once between forward and backward, on the device that keeps most",
+            results,
+            gives_way=6,
+        )
         * any(row.activations_bytes is not None for result in results for row in result.processes),
         Column(
             "start-up s",
