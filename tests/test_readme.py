@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import samestep
 from samestep.experiments import readme
 from tests.experiments.comparisons import keep
 from tests.results import EVERY_CELL, made
@@ -24,7 +25,7 @@ LINES = [
 ]
 COMMANDS = [line for line in LINES if line.startswith(("python ", "samestep "))]
 TARGETS = [line for line in LINES if line.startswith("make ")]
-(DATA,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+MODEL, DATA = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 def marks(command: str) -> list[pytest.MarkDecorator]:
@@ -54,6 +55,12 @@ def test_a_command_runs(command: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout
+
+
+def test_the_model_is_one() -> None:
+    names: dict[str, object] = {}
+    exec(compile(MODEL, "README.md", "exec"), names)
+    assert isinstance(names["model"], samestep.Model)
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")

@@ -8,6 +8,7 @@ import collections
 import contextlib
 import dataclasses
 import math
+import re
 from collections.abc import Iterator
 
 import tensorflow as tf
@@ -140,7 +141,8 @@ class ExpandedFunctions:
 
     def gathered_variable_bytes(self) -> int:
         """The bytes of variables that are gathered on every device in the course of a call."""
-        return sum(each.bytes for each in self._collectives if "ReadVariableOp/DTensorAllGather" in each.source)
+        gathered = re.compile(r"ReadVariableOp(_\d+)?/DTensorAllGather")  # the number is that of the reading operation
+        return sum(each.bytes for each in self._collectives if gathered.search(each.source))
 
 
 @dataclasses.dataclass(frozen=True)
