@@ -4,78 +4,55 @@ import itertools
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
 
+from benchmarks.chaos_cells import IMPORTING_SECONDS, SLACK_SECONDS, TIMEOUT_SECONDS, Cell, Outcome
 from samestep.experiments.text import github
 
 PAGE = Path(__file__).parents[1] / "docs" / "faults.md"
 FAULTS = {
     "SIGKILL": "A process is killed, as `kill -9` or the system does it.",
-    "SIGSTOP": "A process is stopped, as a debugger or a full disk of its swap would have it: it exists and does nothing.",
+    "SIGSTOP": "A process is stopped, as a debugger does it. It exists and does nothing.",
     "cut_connection": "All TCP connections of a process are shut down.",
     "full_disk": "The file system of the run directory is filled to its last byte.",
     "fork_server_killed": "The process that forked the run's processes is killed.",
     "short_memory": "The run's control group is given little more memory than it uses, and a process wants more.",
-    "nan_gradient": "One example is not a number, and so are its loss and its gradient.",
+    "nan_gradient": "One example of a batch holds a NaN, so the loss and the gradient do as well.",
     "mismatched_shapes": "A process is given a narrower model than the others. Where one process alone knows the model, it is "
     "given the state of a narrower one to start from.",
-    "corrupted_state": "One bit of the state to start from is wrong.",
+    "corrupted_state": "One bit of the state in `--start-from` is wrong.",
     "rank_twice": "A process of the run is started twice.",
     "SIGINT": "The command is sent SIGINT, as by Ctrl-C.",
     "SIGTERM": "The command is sent SIGTERM, as by `docker stop` or a scheduler.",
     "SIGHUP": "The command is sent SIGHUP, as by a terminal that is closed.",
-    "SIGQUIT": "The command is sent SIGQUIT, as by Ctrl-\\\\.",
-    "gap": "The whole run, command included, is stopped for longer than the timeout, and goes on: a lid that is closed.",
+    "SIGQUIT": "The command is sent SIGQUIT, as by Ctrl-\\\\ in a terminal.",
+    "gap": "The whole run and its command are stopped for longer than the timeout and then continue, as when a lid is closed.",
 }
 SHOWN = ("torch:ddp", "tf:multi_worker_mirrored")
 """The rows whose messages stand on the page."""
 INTRODUCTION = """# What goes wrong, and what you read then
 
-Each fault below struck real runs of every strategy, at a moment that the process itself knew. The models were small and the
-timeout was {timeout:g} s. The clock runs from the fault until the command has stopped every process and printed its message. We
-want three things of every run: it ends within the timeout and {slack:g} s more, its message names the culprit, and no process
-is left. {good} of {all} runs are as we want them.
+Each fault below struck real runs of every strategy, at a moment that the process itself knew. The models were small. The
+timeout was {timeout:g} s, or {importing:g} s for `torch:deepspeed`, whose workers import DeepSpeed first. The clock runs from the
+fault until the command has stopped every process and printed its message. Three things are wanted of every run: it ends
+within the timeout and {slack:g} s more, its message names the culprit, and no process is left. {good} of {all} runs are as
+wanted.
 
-    python -m benchmarks.chaos                             # all of them, about two hours; a second call goes on
-    python -m benchmarks.chaos torch:ddp SIGKILL           # those of some rows and faults
+    python -m benchmarks.chaos                        # all of them, in about two hours; a second call goes on
+    python -m benchmarks.chaos torch:ddp SIGKILL      # those of some rows and faults
 
-Short memory and a full disk are real: a control group with a limit, and a file system of 4 MiB. Both need root.
+Short memory and a full disk are real: a control group with a limit, and a file system of 4 MiB. Both need root. `goes on`
+stands where the run is not meant to end.
 """
-
-
-class Cell(Protocol):
-    """What was tried, see `chaos.Cell`."""
-
-    row: str
-    fault: str
-    role: str
-    moment: str
-
-
-class Outcome(Protocol):
-    """What became of it, see `chaos.Outcome`."""
-
-    seconds: float | None
-    is_right: bool
-    orphans: int
-    said: str
-    excuse: str
-    is_good: bool
 
 
 Taken = Sequence[tuple[Cell, Outcome]]
 
 
-def write_page(taken: Taken, timeout: float, slack: float) -> None:
-    """Writes the page.
-
-    Args:
-        taken: Every cell that has been taken, with its outcome.
-        timeout: Of the runs, in seconds.
-        slack: How much longer a run may take to end, in seconds.
-    """
+def write_page(taken: Taken) -> None:
+    """Writes the page, from every cell that has been taken."""
     good = sum(outcome.is_good for _, outcome in taken)
-    numbers = {"timeout": timeout, "slack": slack, "good": f"{good:,}", "all": f"{len(taken):,}"}
+    seconds = {"timeout": TIMEOUT_SECONDS, "importing": IMPORTING_SECONDS, "slack": SLACK_SECONDS}
+    numbers = {**seconds, "good": f"{good:,}", "all": f"{len(taken):,}"}
     parts = [
         INTRODUCTION.format(**numbers),
         "## By fault\n\n" + _table(taken, ("fault", "whom", "when"), _by_fault),
@@ -120,7 +97,8 @@ def _exceptions(taken: Taken) -> str:
     bad = [(cell, outcome) for cell, outcome in taken if not outcome.is_good]
     lines = []
     for (row, excuse), group in itertools.groupby(excused, key=lambda pair: (pair[0].row, pair[1].excuse)):
-        lines.append(f"* `{row}`: {len(list(group))} runs ({excuse}).")
+        count = len(list(group))
+        lines.append(f"* `{row}`: {count} run{'s' if count > 1 else ''} ({excuse}).")
     lines += [
         f"* NOT as wanted: {_spell(cell)}: {_seconds(outcome)} `{outcome.said.partition(chr(10))[0][:200]}`"
         for cell, outcome in bad

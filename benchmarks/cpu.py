@@ -1,16 +1,17 @@
-"""What a step of a whole run costs in processor time, here and in another checkout: `python -m benchmarks.cpu OLD [torch:ddp ...]`.
+"""What a step of a whole run costs in processor time, here and in another checkout.
 
-Runs both versions' command in turn, a long run and a short one each, and prints for each cell the processor seconds of a
-step (all processes, user and system, the long run less the short one) and the median ratio of here over there with its
-95 % interval. Processor time depends far less than wall time on what else the machine does.
+`python -m benchmarks.cpu OLD [torch:ddp ...]` runs the command of both versions, a long run and a short one each, and
+prints for each cell the processor seconds of a step (all processes, user and system, the long run less the short one) and
+the median ratio of here over there with its 95 % interval. Both run at the same time, each on one
+half of the cores, and change halves from pair to pair: what else the machine does befalls both.
 """
 
 import argparse
 import os
-import resource
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.catalog import strategy_info
@@ -26,7 +27,7 @@ MODULES = ("samestep", "experiments.run")
 
 
 def main() -> None:
-    """Every cell, in interleaved pairs."""
+    """Every cell, in pairs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old", type=Path, help="the other checkout")
     parser.add_argument("cells", nargs="*", default=CELLS)
@@ -34,48 +35,63 @@ def main() -> None:
     given = parser.parse_args()
     print("| cell | here, ms a step | there, ms a step | here / there | 95 % |\n|---|---|---|---|---|", flush=True)
     for cell in given.cells:
-        pairs = [(seconds_of_a_step(HERE, cell), seconds_of_a_step(given.old, cell)) for _ in range(given.pairs)]
+        pairs = [seconds_of_a_step([HERE, given.old], cell, bool(number % 2)) for number in range(given.pairs)]
         ratio, low, high = median_interval([here / there for here, there in pairs])
         middle = [f"{1e3 * sorted(times)[len(times) // 2]:.3f}" for times in zip(*pairs, strict=True)]
         print(f"| {cell} | {' | '.join(middle)} | {ratio:.3f} | {low:.3f} .. {high:.3f} |", flush=True)
 
 
-def seconds_of_a_step(checkout: Path, cell: str) -> float:
-    """Processor seconds of a step.
+def seconds_of_a_step(checkouts: Sequence[Path], cell: str, swapped: bool) -> list[float]:
+    """Processor seconds of a step of each version.
 
     Args:
-        checkout: The version to run.
+        checkouts: The versions.
         cell: What to run.
+        swapped: Whether each runs on the cores that are otherwise the other's.
     """
-    long, short = (processor_seconds(checkout, cell, steps) for steps in (LONG, SHORT))
-    return (long - short) / (LONG - SHORT)
+    long, short = (processor_seconds(checkouts, cell, steps, swapped) for steps in (LONG, SHORT))
+    return [(whole - start) / (LONG - SHORT) for whole, start in zip(long, short, strict=True)]
 
 
-def processor_seconds(checkout: Path, cell: str, steps: int) -> float:
-    """What a command and all that it starts take of the processor.
+def processor_seconds(checkouts: Sequence[Path], cell: str, steps: int, swapped: bool) -> list[float]:
+    """What the command of each version, and all that it starts, takes of the processor. They run at the same time.
 
     Args:
-        checkout: The version to run.
+        checkouts: The versions.
         cell: What to run.
         steps: How many.
+        swapped: Whether each runs on the cores that are otherwise the other's.
     """
+    cores = sorted(os.sched_getaffinity(0))
+    halves = [cores[: len(cores) // 2], cores[len(cores) // 2 :]]
+    with tempfile.TemporaryDirectory() as scratch:
+        started = [
+            _start(checkout, cell, steps, halves[number ^ swapped], Path(scratch, str(number)))
+            for number, checkout in enumerate(checkouts)
+        ]
+        used = [os.wait4(process.pid, 0)[1:] for process in started]
+    if any(status for status, _ in used):
+        raise SystemExit(f"{cell} failed: {[status for status, _ in used]}")
+    return [usage.ru_utime + usage.ru_stime for _, usage in used]
+
+
+def _start(checkout: Path, cell: str, steps: int, cores: Sequence[int], scratch: Path) -> subprocess.Popen[bytes]:
     config = apply_cell(cell, RunConfig())
     devices = "2" if strategy_info(config.framework, config.strategy).axes else "1"
     module = [MODULES[0], "run"] if (checkout / MODULES[0]).exists() else [MODULES[1]]
-    line = f"--framework {config.framework} --strategy {config.strategy} --workload digits-mlp+width=32 --batch-size 48"
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    with tempfile.TemporaryDirectory() as scratch:
-        subprocess.run(
-            [sys.executable, "-m", *module, *line.split(), "--steps", str(steps), "--devices", devices, "--no-parity"]
-            + ["--out", f"{scratch}/run"],
-            env=os.environ | {"PYTHONPATH": str(checkout)},
-            cwd=scratch,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            check=True,
-        )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    line = (
+        f"--framework {config.framework} --strategy {config.strategy} --devices {devices} --steps {steps} --no-parity"
+    )
+    line += " --workload digits-mlp+width=32 --batch-size 48"
+    scratch.mkdir()
+    return subprocess.Popen(
+        [sys.executable, "-m", *module, *line.split(), "--out", str(scratch / "run")],
+        env=os.environ | {"PYTHONPATH": str(checkout)},
+        cwd=scratch,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: os.sched_setaffinity(0, cores),
+    )
 
 
 if __name__ == "__main__":

@@ -97,7 +97,7 @@ class Forecast:
     def _case(self, row: Prediction) -> Case:
         """A row that has no room for its state fails; one that may lack room for activations alone does not."""
         fails = self.memory is not None and row.fits(self.memory) == "no"
-        return Case(row.cell, "failure", self._sentence(row)) if fails else Case(row.cell)
+        return Case(row.cell, "failure", f"a device needs up to {size(row.needed_bytes)}") if fails else Case(row.cell)
 
     def _sentence(self, row: Prediction) -> str:
         return told_to_fit(row, self.memory or 0)
@@ -107,7 +107,7 @@ class Forecast:
         memory = self.memory
         if memory is None or any(row.fits(memory) == "yes" for row in self.rows):
             return ""
-        best = min(self.rows, key=lambda row: (row.fullest.activations_bytes is None, row.needed_bytes))
+        best = min(self.rows, key=lambda row: (not row.knows_activations, row.needed_bytes))
         return fill(f"No row fits. {self._sentence(best)}", width)
 
 

@@ -91,16 +91,20 @@ def errors(page: str) -> str:
     """
     table = re.search(r"<!-- results -->(.*)<!-- /results -->", page, re.DOTALL)
     assert table is not None
-    rows = []
-    for line in table[1].splitlines():
-        pairs = re.findall(r"([\d.,]+) \(([\d.,]+)\)", line)
-        if len(pairs) == 2:
-            measured = [[float(each.replace(",", "")) for each in pair] for pair in pairs]
-            rows.append([line.split("|")[1].strip(), *(_error(*pair) for pair in measured)])
-    return github(["strategy", "state", "sent"], rows)
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table[1].splitlines() if line[:1] == "|"]
+    headers, _, *rows = lines
+    columns = {name.partition(" ")[0]: n for n, name in enumerate(headers)}
+    shown = {name: columns[name] for name in ("state", "activations", "sent") if name in columns}
+    told = [[row[0], *(_error(row[column]) for column in shown.values())] for row in rows]
+    return github(["strategy", *shown], told)
 
 
-def _error(measured: float, predicted: float) -> str:
-    if measured == predicted:
+def _error(cell: str) -> str:
+    """How far apart the two numbers of a cell are: measured, and predicted in parentheses."""
+    pair = re.fullmatch(r"([\d.,]+) \(([\d.,]+)\)", cell)
+    if pair is None:
+        return "not predicted" if cell else ""
+    measured, predicted = (float(each.replace(",", "")) for each in pair.groups())
+    if measured == predicted or not predicted:
         return "none" if measured else "nothing to send"
     return f"{100 * (measured / predicted - 1):+.1f} %"

@@ -20,8 +20,10 @@ class Parser(argparse.ArgumentParser):
         raise ConfigError(f"{message}; {self.prog} --help lists what there is.")
 
 
-def add_flags(parser: argparse.ArgumentParser, title: str, owner: type, leave_out: Sequence[str] = ()) -> None:
-    """Adds a group with a flag for each field of a dataclass.
+def add_flags(
+    parser: argparse.ArgumentParser, title: str, owner: type, leave_out: Sequence[str] = ()
+) -> argparse._ArgumentGroup:
+    """Adds a group with a flag for each field of a dataclass, and returns it.
 
     Args:
         parser: Receives the flags; every value is read as text.
@@ -39,6 +41,7 @@ def add_flags(parser: argparse.ArgumentParser, title: str, owner: type, leave_ou
             shown = "" if field.default is None else f" (default: {field.default})"
             metavar = name[2:].upper()
             group.add_argument(name, default=argparse.SUPPRESS, metavar=metavar, help=text + shown)
+    return group
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:

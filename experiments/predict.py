@@ -7,7 +7,8 @@ from samestep.common.errors import ConfigError
 from samestep.common.flags import Scalar, flag, flags, read_fields, spell_flag
 from samestep.common.request import RunConfig, Techniques
 from samestep.common.workload.published import PUBLISHED
-from samestep.experiments.arguments import named_cell, parse_beside, read_request, run_command
+from samestep.experiments.arguments import read_request, run_command
+from samestep.experiments.command_line import named_cell, parse_beside
 from samestep.experiments.formats import FORMATS, write
 from samestep.experiments.parser import Parser
 from samestep.experiments.prediction import Assumptions

@@ -81,13 +81,17 @@ class Prediction:
         """What they need."""
         return needed_bytes(self.fullest)
 
+    @property
+    def knows_activations(self) -> bool:
+        """Whether the activations of every device are predicted."""
+        return all(footprint.activations_bytes is not None for footprint in self.ledger.footprints)
+
     def fits(self, memory: int) -> str:
         """Whether all devices have room: "yes", "no", or "without activations" if those are too many or not predicted."""
         held = max(needed_bytes(each) - (each.activations_bytes or 0) for each in self.ledger.footprints)
         if held > memory:
             return "no"
-        is_known = self.fullest.activations_bytes is not None
-        return "yes" if is_known and self.needed_bytes <= memory else "without activations"
+        return "yes" if self.knows_activations and self.needed_bytes <= memory else "without activations"
 
     @property
     def num_devices(self) -> int:
@@ -204,16 +208,17 @@ def told_to_fit(prediction: Prediction, memory: int) -> str:
         prediction: Of the row.
         memory: The bytes of a device.
     """
-    cell, needed, activations = prediction.cell, prediction.needed_bytes, prediction.fullest.activations_bytes
+    cell, needed = prediction.cell, prediction.needed_bytes
     fits = prediction.fits(memory)
     if fits == "yes":
         return f"{cell} fits {size(memory)}: a device needs at most {size(needed)}, {size(memory - needed)} are left."
-    if activations is None:
+    if not prediction.knows_activations:
         does, rest = ("may fit", "beside") if fits != "no" else ("does not fit", "without")
         return f"{cell} {does} {size(memory)}: a device needs {size(needed)} {rest} activations, which are not predicted for it."
     told = f"{cell} does not fit {size(memory)}: a device needs up to {size(needed)}, {size(needed - memory)} more."
     if fits == "without activations":
-        told += f" Without its activations ({size(activations)}) it would: a smaller batch or more micro-batches keep fewer."
+        kept = size(prediction.fullest.activations_bytes)
+        told += f" Without its activations ({kept}) it would: a smaller batch or more micro-batches keep fewer."
     if not prediction.run.strategy.axes:
         return f"{told} It takes one device only."
     if (found := where_it_fits(prediction, memory)) is None:

@@ -51,8 +51,10 @@ def upstream(framework: str) -> str:
 
 def results(directory: Path) -> str:
     """The table of a comparison that was run with `--out`."""
-    runs = stored.load(directory).results
-    return f"{tables.caption(runs, WIDTH)}\n\n{tables.comparison(runs, width=WIDTH)}\n\n{tables.verdict(runs)}"
+    found = stored.load(directory)
+    runs, speeds = found.results, found.speeds
+    table = tables.comparison(runs, width=WIDTH, names=list(speeds), speeds=speeds)
+    return f"{tables.caption(runs, WIDTH)}\n\n{table}\n\n{tables.verdict(runs)}"
 
 
 def replaced(text: str, name: str, content: str) -> str:

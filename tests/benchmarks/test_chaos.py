@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import chaos
-from benchmarks.chaos import Cell, cells, rows, take
+from benchmarks import chaos_cells, chaos_run
+from benchmarks.chaos_cells import Cell, cells, rows
 from benchmarks.chaos_page import FAULTS, PAGE
+from benchmarks.chaos_run import take
 from samestep.common.runtime.parent.launcher import Launcher
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +19,9 @@ TIMEOUT_SECONDS = 5.0
 IN_A_GROUP = """
 import sys, tempfile
 from pathlib import Path
-from benchmarks.chaos import Cell, memory_group, take
+from benchmarks.chaos_cells import Cell
+from benchmarks.chaos_rooms import memory_group
+from benchmarks.chaos_run import take
 from samestep.common.runtime.parent.launcher import Launcher
 
 if memory_group() is None:
@@ -53,7 +56,7 @@ def struck() -> Iterator[Launcher]:
     ids=lambda cell: cell.stored.stem,
 )
 def test_a_fault_is_told(struck: Launcher, cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chaos, "TIMEOUT_SECONDS", TIMEOUT_SECONDS)
+    monkeypatch.setattr(chaos_cells, "TIMEOUT_SECONDS", TIMEOUT_SECONDS)
     outcome = take(cell, struck, tmp_path)
     assert outcome.is_right, outcome.said
     assert outcome.orphans == 0
@@ -64,7 +67,7 @@ def test_a_fault_is_told(struck: Launcher, cell: Cell, tmp_path: Path, monkeypat
 def test_a_fault_that_is_told_as_another_one_is_found(
     struck: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(chaos.SAYS, "nan_gradient", "the disk is full")
+    monkeypatch.setitem(chaos_run.SAYS, "nan_gradient", "the disk is full")
     outcome = take(Cell("torch:single", "nan_gradient", "rank-0", "train"), struck, tmp_path)
     assert not outcome.is_right
     assert not outcome.is_good

@@ -10,7 +10,7 @@ from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.common.workload.published import PUBLISHED
-from samestep.experiments.giants import STAGES, predicted
+from samestep.experiments.giants import STAGES, errors, predicted
 
 GB = 10**9
 COUNTS = {
@@ -130,3 +130,22 @@ def test_the_styles_differ_in_their_parameters() -> None:
         *(f"blocks/0/mlp/{name}/bias" for name in ("up", "down")),
     }
     assert llama - gpt == {"blocks/0/mlp/gate/kernel", "head/logits/kernel"}
+
+
+def test_the_errors_are_those_of_the_table_of_results() -> None:
+    page = "\n".join(
+        [
+            "<!-- results -->",
+            "| strategy  | state KiB | activations KiB | sent KiB      |",
+            "|-----------|-----------|-----------------|---------------|",
+            "| torch:a   | 1.5 (1.5) | 2 (2)           | 1,010 (1,000) |",
+            "| tf:b      | 3 (2)     | 7               | 0 (0)         |",
+            "<!-- /results -->",
+        ]
+    )
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in errors(page).splitlines()]
+    assert rows[0] == ["strategy", "state", "activations", "sent"]
+    assert rows[2:] == [
+        ["torch:a", "none", "none", "+1.0 %"],
+        ["tf:b", "+50.0 %", "not predicted", "nothing to send"],
+    ]

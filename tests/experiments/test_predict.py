@@ -203,7 +203,7 @@ def test_a_giant_that_fits_nowhere_is_told_by_how_much_and_on_how_many_devices(
     assert "No row fits." in told
     best = min(
         samestep.predict(workload="llama-65b", devices=16).rows,
-        key=lambda row: (row.fullest.activations_bytes is None, row.needed_bytes),
+        key=lambda row: (not row.knows_activations, row.needed_bytes),
     )
     assert f"{best.cell} does not fit 80.0 GiB: a device needs up to {size(best.needed_bytes)}" in told
     larger = where_it_fits(found, memory := 2 * 2**40)

@@ -24,6 +24,7 @@ def took_the_same_step(run_cell: RunCell, framework: str, row: StrategyInfo, wor
     sends_what_was_predicted(result)
     keeps_what_was_predicted(result)
     synchronous = row.synchronous(row.options())
+    assert result.conditions.compilations == 0, "what is compiled later than in the first step is timed"
     assert len(result.losses) == result.parity.steps or not synchronous
     if synchronous:
         assert result.parity.passed, result.parity.reason

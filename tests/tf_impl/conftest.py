@@ -15,12 +15,14 @@ RunTroubled = Callable[..., RunResult]
 
 def memory(devices: Iterable[Footprint | DeviceRow]) -> list[tuple[int, ...]]:
     """What of a ledger's rows has to be equal to the byte, in any order; activations that nobody counted are -1."""
-    rows = list(devices)
-    kept = [-1 if r.activations_bytes is None else r.activations_bytes for r in rows]
     return sorted(
-        (r.params_bytes, r.params_peak_bytes, r.gradients_bytes, r.optimizer_bytes, own)
-        for r, own in zip(rows, kept, strict=True)
+        (r.params_bytes, r.params_peak_bytes, r.gradients_bytes, r.optimizer_bytes, _known(r.activations_bytes))
+        for r in devices
     )
+
+
+def _known(count: int | None) -> int:
+    return -1 if count is None else count
 
 
 def left_running(launcher: Launcher) -> list[int]:

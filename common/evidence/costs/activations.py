@@ -16,12 +16,12 @@ References:
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from samestep.common.evidence.costs import kept_tf, kept_torch
-from samestep.common.evidence.costs.kept import LOSS, KeptBySegment
+from samestep.common.evidence.costs.kept import BEHIND, LOSS, KeptBySegment
 from samestep.common.strategy import Run
-from samestep.common.workload.in_flight import Peaks, in_flight
+from samestep.common.workload.in_flight import Counts, Peaks, in_flight
 from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import Segment
 from samestep.common.workload.models.transformer import TransformerSpec
@@ -48,7 +48,7 @@ def activation_bytes(
     run: Run,
     stages: Sequence[Sequence[Segment]] = (),
     microbatches: int = 1,
-    peaks: Peaks = ((1,),),
+    peaks: Peaks = (((1, 0),),),
     splits_sequence: bool = False,
 ) -> int | None:
     """Predicts the most bytes that a device keeps at once; None for a model or a framework of which nobody wrote down what.
@@ -63,25 +63,29 @@ def activation_bytes(
     framework, model, mesh = _FRAMEWORKS.get(run.framework), run.workload.model, run.mesh
     if framework is None or model.name not in framework.kept:
         return None
-    segments, parts, passes = model.segments(), mesh.axis("tensor"), run.accumulation_steps
-    stages = stages or (segments,)
-    together = 1 if framework.in_order else passes
+    passes, together = run.accumulation_steps, 1 if framework.in_order else run.accumulation_steps
     rows = run.batch_size // (mesh.axis("data") * mesh.axis("shard") * passes)
     kept = framework.kept[model.name](model, run.item_bytes)
 
-    def stage_bytes(stage: Sequence[Segment]) -> tuple[int, int]:
-        """Adds up a micro-batch of a stage, and what the stage keeps of the batch while any of them is in flight."""
-        names = [segment.name for segment in stage] + ([LOSS] if segments[-1] in stage else [])
-        each = [kept[name] for name in names]
-        elements = sum(one.elements(parts, splits_sequence) for one in each)
+    def add_up(names: Iterable[str]) -> tuple[int, int]:
+        """Adds up a micro-batch, and what is kept of the batch while any of them is in flight."""
+        each = [kept[name] for name in names if name in kept]
+        elements = sum(one.elements(mesh.axis("tensor"), splits_sequence) for one in each)
         fixed = sum(one.fixed_bytes for one in each)
         return rows // microbatches * elements * run.item_bytes + fixed, rows * sum(one.batch_bytes for one in each)
 
-    sizes = [stage_bytes(stage) for stage in stages]
-    return together * max(
-        sum(count * size + (batch if count else 0) for count, (size, batch) in zip(counts, sizes, strict=True))
-        for counts in peaks
-    )
+    sizes, segments = [], model.segments()
+    for stage in stages or (segments,):
+        *names, last = [name for segment in stage for name in (segment.name, f"{segment.name}{BEHIND}")]
+        behind = [last, *([LOSS] if segments[-1] in stage else [])]
+        sizes.append((*add_up([*names, *behind]), *add_up(names)))
+    return together * max(sum(map(_stage_bytes, sizes, counts)) for counts in peaks)
+
+
+def _stage_bytes(sizes: tuple[int, int, int, int], counts: Counts) -> int:
+    """Multiplies what a stage keeps of a micro-batch and of the batch: at first, and while its weights are put off."""
+    (size, batch, late_size, late_batch), (present, put_off) = sizes, counts
+    return present * size + put_off * late_size + (batch if present else late_batch if put_off else 0)
 
 
 def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int, rank: int) -> int | None:

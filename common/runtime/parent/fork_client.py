@@ -16,7 +16,7 @@ from samestep.common.catalog import framework_info, require
 from samestep.common.errors import WorkerFailed
 from samestep.common.runtime.fork_protocol import Answer, Command
 from samestep.common.runtime.parent.memory import MemoryKills
-from samestep.common.runtime.parent.obituary import ending
+from samestep.common.runtime.parent.obituary import ending, last_lines
 
 START_SECONDS = 120.0
 
@@ -193,8 +193,8 @@ class ForkClient:
 
     def _last_words(self) -> str:
         self._log.seek(0)
-        lines = self._log.read().decode(errors="replace").strip().splitlines()
-        return f": {lines[-1]}" if lines else ""
+        line = last_lines(self._log.read().decode(errors="replace"), 1).strip()
+        return f": {line}" if line else ""
 
 
 def _thread_environment(threads: int) -> dict[str, str]:

@@ -1,10 +1,14 @@
 """What is said of a process that ended or hangs: how it ended, where it was, and the last lines of its log."""
 
+import re
 import signal
 from pathlib import Path
 
 from samestep.common.runtime.process_file import read_life
 from samestep.common.runtime.stack_dumps import CRASH, Frame, crash_frame
+
+_NO_CAUSE = re.compile(r"^(I\d{4} \d\d:|WARNING: All log messages before absl|[WE]\d{4} .*failed call to cuInit)")
+"""What TensorFlow (2.21) prints of itself, and on every machine without a GPU; as last words they would pass for a cause."""
 
 
 def ending(code: int) -> str:
@@ -32,7 +36,8 @@ def last_lines(text: str, count: int = 3) -> str:
         text: The whole log.
         count: The number of lines.
     """
-    return "".join(f"\n    {line[:300]}" for line in text.rstrip().splitlines()[-count:])
+    lines = [line for line in text.rstrip().splitlines() if not _NO_CAUSE.match(line)]
+    return "".join(f"\n    {line[:300]}" for line in lines[-count:])
 
 
 def obituary(directory: Path, role: str, what: str, at: Frame | None = None, said: str | None = None) -> str:

@@ -23,6 +23,7 @@ from samestep.common.program import Program
 from samestep.common.request import FRAMEWORKS, Launch, launch_of
 from samestep.common.run import as_config, parse
 from samestep.common.runtime.directory import read_config, write_error
+from samestep.common.runtime.imports import import_framework
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.stack_dumps import enable_stack_dumps
 from samestep.common.runtime.topology import LAUNCHED_AT, TIMEOUT, own_index, read_whole
@@ -146,6 +147,7 @@ def _work(directory: Path, run: Run, launch: Launch, spec: ProcessSpec, index: i
     file = ProcessFile(directory, spec.role, index, beat_seconds)
     file.enter("start")
     cores = pin(run)
+    import_framework(run.framework)
     strategy = importlib.import_module(f"{FRAMEWORKS[run.framework]}.strategies.{run.strategy.name}")
     split = load(run.workload.data)
     program = None

@@ -16,7 +16,7 @@ References:
 
 import dataclasses
 import functools
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from samestep.common.errors import ConfigError
 from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment, linear, norm
@@ -32,7 +32,7 @@ class DecoderSpec:
     name: ClassVar[str] = "decoder"
     loss: ClassVar[str] = "cross_entropy"
 
-    style: str = "gpt"
+    style: Literal["gpt", "llama"] = "gpt"
     layers: int = 12
     heads: int = 12
     key_heads: int = 12

@@ -15,7 +15,7 @@ from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import open_run, read_error, write_error
 from samestep.common.runtime.fork_protocol import Answer
 from samestep.common.runtime.parent.memory import MemoryKills
-from samestep.common.runtime.parent.obituary import ending
+from samestep.common.runtime.parent.obituary import ending, last_lines
 from samestep.common.runtime.parent.pulses import Pulses
 from samestep.common.runtime.parent.watch import Watch
 from samestep.common.runtime.process_file import ProcessFile, read_measured
@@ -130,6 +130,15 @@ def test_watching_takes_no_core(watched: Callable[..., Watch], monkeypatch: pyte
     assert time.process_time() - used < 0.01 * (time.monotonic() - began)
 
 
+def test_what_tensorflow_always_prints_is_no_last_word() -> None:
+    noise = (
+        "I0000 00:00:1795332212.180472   25659 port.cc:153] oneDNN custom operations are on.\n"
+        "E0000 00:00:1795332219.918060   25659 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error\n"
+    )
+    assert last_lines(noise) == ""
+    assert last_lines(f"one\ntwo\n{noise}three\n", 2) == "\n    two\n    three"
+
+
 # --- ranks that do not wait for each other ----------------------------------------------------------------------------
 
 
@@ -146,10 +155,10 @@ def steps_on(watch: Watch, until: float) -> None:
 
 def test_a_rank_that_hangs_alone_has_a_deadline_of_its_own(watched: Callable[..., Watch]) -> None:
     watch = watched(independent=True, stacks={0: WAITS, 1: HANGS})
-    steps_on(watch, 3.0)
+    steps_on(watch, 60.0)
     started = time.monotonic()
     assert told(watch).startswith("rank-1 made no progress for 0.3 s")
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < 30
 
 
 def test_a_rank_that_waits_for_a_slow_one_is_left_alone(watched: Callable[..., Watch]) -> None:
