@@ -79,6 +79,20 @@ def _busiest(found: list[Copy]) -> list[Copy]:
     return max(by_device.values(), key=lambda copies: sum(copy.bytes for copy in copies), default=[])
 
 
+def whole_bytes(graph: tf.Graph) -> tuple[int, int]:
+    """Adds up what the function of a worker reads from servers and sends them, rows of tables left out.
+
+    Their sizes are in the graph with one server only; several take as many as the batch decides.
+
+    Returns:
+        The bytes of full variables that it reads, and those of full gradients that it sends.
+    """
+    found = copies(graph)
+    rows = sum(copy.bytes for copy in found if copy.is_read and not copy.of_variable)
+    sent = sum(copy.bytes for copy in found if not copy.source)
+    return sum(copy.bytes for copy in found if copy.of_variable), sent - rows
+
+
 def copies(graph: tf.Graph) -> list[Copy]:
     """Finds the real numbers that go from device to device: parameters, gradients.
 

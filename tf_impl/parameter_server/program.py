@@ -17,7 +17,7 @@ from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.tf_impl import weights
-from samestep.tf_impl.exchanges import copies
+from samestep.tf_impl.exchanges import whole_bytes
 from samestep.tf_impl.models import predictor
 from samestep.tf_impl.optimizers import corrections
 from samestep.tf_impl.options import ParameterServerOptions
@@ -163,9 +163,8 @@ class ParameterServerProgram:
 
     def sends(self) -> tuple[Send, ...]:
         """What workers pull and push."""
-        found = copies(self._train.get_concrete_function(*self._arguments(self._observed, 0)).graph)
-        self._read_bytes = sum(copy.bytes for copy in found if copy.source)
-        sent_bytes = sum(copy.bytes for copy in found if not copy.source)
+        graph = self._train.get_concrete_function(*self._arguments(self._observed, 0)).graph
+        self._read_bytes, sent_bytes = whole_bytes(graph)
         updates, count = self._updates_per_step, self._updates_per_step * len(self.params)
         pulled, pushed = (updates * (size + self._rows_bytes) for size in (self._read_bytes, sent_bytes))
         pull = Send("forward", "pull", "data", self._workers, pulled, count)
