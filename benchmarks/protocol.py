@@ -5,7 +5,8 @@
 comparison has a launcher of its own. It prints
 
 1. how often the median speed of a later comparison lay in the interval of an earlier one (91 to 98 % are wanted), and how
-   wide the interval is;
+   wide the interval is; "drift" is how much more the medians scatter than their rounds account for: far above 1, the
+   machine changed from comparison to comparison, which no single comparison can see;
 2. how often a row was called different from itself (at most 10 of 100);
 3. how often the difference that "not separated" names was found once it was injected into one side, by scaling the
    measured times: of the row's next comparison with itself, and of the same comparison (at least 83 of 100).
@@ -162,13 +163,22 @@ def intervals(speeds: Speeds, rounds: int) -> str:
     every: list[bool] = []
     widths: list[float] = []
     for cell, comparisons in _comparisons(speeds, REPEATED, rounds).items():
-        own = [prediction_interval([math.log(speed) for speed in row]) for (row,) in comparisons]
+        logs = [[math.log(speed) for speed in row] for (row,) in comparisons]
+        own = [prediction_interval(each) for each in logs]
         held = [low <= later[0] <= high for i, (_, low, high) in enumerate(own) for later in own[i + 1 :]]
         widths.append(statistics.median(math.exp(high - low) - 1 for _, low, high in own))
-        rows.append([cell, str(len(own)), *_share(held), f"{widths[-1]:.1%}"])
+        rows.append([cell, str(len(own)), *_share(held), f"{widths[-1]:.1%}", _drift(logs)])
         every += held
-    rows.append(["all", "", *_share(every), f"{statistics.median(widths):.1%}" if widths else ""])
-    return github(["row", "comparisons", "later medians", "in the interval", "median width"], rows)
+    rows.append(["all", "", *_share(every), f"{statistics.median(widths):.1%}" if widths else "", ""])
+    return github(["row", "comparisons", "later medians", "in the interval", "median width", "drift"], rows)
+
+
+def _drift(comparisons: Sequence[Sequence[float]]) -> str:
+    """How much more the medians of comparisons scatter than their rounds account for; 1 on a machine that stays as it is."""
+    if len(comparisons) < 2:
+        return ""
+    variance = statistics.fmean(statistics.variance(each) for each in comparisons) * math.pi / 2 / len(comparisons[0])
+    return f"{statistics.stdev(map(statistics.median, comparisons)) / math.sqrt(variance):.1f}"
 
 
 def _share(outcomes: Sequence[bool]) -> tuple[str, str]:

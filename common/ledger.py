@@ -170,7 +170,8 @@ class Formula:
     """What a textbook says of a quantity of the ledger.
 
     Attributes:
-        quantity: "state" (bytes of the device that holds most), "sent" (bytes of all processes) or "idle" (share of a step).
+        quantity: "state" or "activations" (bytes of the device that holds most), "sent" (bytes of all processes) or "idle"
+            (share of a step).
         value: What the formula gives for the run.
         text: The formula, in the letters of `docs/predicting.md`.
         source: Who says so.

@@ -82,7 +82,7 @@ class Program(Protocol):
         """Takes one more step, untimed and under observation: `sends` and `footprint` report it."""
 
     def sends(self) -> tuple[Send, ...]:
-        """What this process sent in the observed step, in order."""
+        """What this process sent in the observed step, in order; to be asked for before the footprint of the step."""
 
     def footprint(self) -> tuple[Footprint, ...]:
         """One row per device that this process knows of: a chief also reports its servers."""

@@ -74,7 +74,7 @@ class RunConfig:
     )
     devices: int | None = flag(
         None,
-        "number of devices, along the strategy's first mesh axis (default: 1; in a comparison 2)",
+        "number of devices, along the strategy's first mesh axis (default: 1; in a comparison 2, or several, as in 1,2,4)",
         least=1,
         most=MAX_DEVICES,
         in_cell=True,

@@ -49,6 +49,8 @@ def parse_prediction(config: RunConfig, precision: str | None = None) -> Run:
     Raises:
         ConfigError: The request is wrong.
     """
+    if precision is not None and config.dtype != "float32":
+        raise ConfigError(f"--precision {precision} has master weights in float32; leave out --dtype {config.dtype}.")
     return dataclasses.replace(_read(config, MAX_PREDICTED_DEVICES), precision=precision)
 
 

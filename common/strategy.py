@@ -147,16 +147,6 @@ class Run(Generic[Options]):
         return DTYPES[self.dtype] if self.precision is None else PRECISIONS[self.precision]
 
     @property
-    def optimizer_item_bytes(self) -> int:
-        """The bytes of optimizer state for one number of parameters: the slots, and in mixed precision the master weights.
-
-        References:
-            Micikevicius et al., arXiv 1710.03740, section 3.1 (master weights); Rajbhandari et al., arXiv 1910.02054,
-            section 3.1 (K = 12 bytes for Adam).
-        """
-        return (len(self.optimizer.slots) + (self.precision is not None)) * DTYPES[self.dtype]
-
-    @property
     def accumulation_steps(self) -> int:
         """The micro-batches of each shard."""
         return self.techniques.accumulation_steps

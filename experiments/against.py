@@ -111,13 +111,19 @@ class Against:
         rows = [row.cell for row in self.rows if row.is_changed]
         return f"{', '.join(rows)} did not take the step that {self.directory} has." if rows else ""
 
-    @property
-    def lacking(self) -> str:
-        """Why nothing could be held against the earlier comparison; "" if something could."""
-        if any(row.losses for row in self.rows):
+    def lack(self, required: Sequence[str] = ()) -> str:
+        """Why nothing, or not all that had to be, could be held against the earlier comparison; "" if it could.
+
+        Args:
+            required: The cells that must be held against it.
+        """
+        held = {row.cell for row in self.rows if row.losses}
+        missing = [cell for cell in required if cell not in held]
+        if held and not missing:
             return ""
-        reasons = dict.fromkeys(row.reason for row in self.rows)
-        return f"nothing could be held against {self.directory}: {'; '.join(reasons) or 'no row is in both'}."
+        reasons = dict.fromkeys(row.reason for row in self.rows if row.reason and row.cell in (missing or [row.cell]))
+        what = f"{', '.join(missing)} could not" if held else "nothing could"
+        return f"{what} be held against {self.directory}: {'; '.join(reasons) or 'no row is in both'}."
 
     def cases(self) -> list[Case]:
         """Each row as a test case."""
@@ -170,7 +176,8 @@ def _hold(cell: str, now: Rounds, then: Rounds, allowed: Collection[str]) -> Hel
 def _why_not(now: RunResult, then: RunResult, found: Sequence[Confound]) -> str:
     """Why the steps of two rows cannot be compared; "" if they can."""
     differing = [f"{e.name} ({e.differs})" for e in found if e.name in DECIDES_NUMBERS]
-    own = {"mesh": (now.mesh, then.mesh), "options": (now.config.options, then.config.options)}
+    older = {**now.config.options, **then.config.options}  # an older run may lack an option
+    own = {"mesh": (now.mesh, then.mesh)} | {name: (value, older[name]) for name, value in now.config.options.items()}
     differing += [f"{name} ({one} and {two})" for name, (one, two) in own.items() if one != two]
     if differing:
         return f"another request: {', '.join(differing)}"

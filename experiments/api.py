@@ -21,8 +21,10 @@ from samestep.experiments.arguments import complete_cell, read_request, split_ce
 from samestep.experiments.asked import describe, merge
 from samestep.experiments.comparison import Comparison
 from samestep.experiments.earlier import load_earlier
+from samestep.experiments.forecast import Forecast, forecast
+from samestep.experiments.predict import read
 from samestep.experiments.progress import show_progress
-from samestep.settings import CompareSettings, RunSettings
+from samestep.settings import CompareSettings, PredictSettings, RunSettings
 
 
 def run(cell: str, *, progress: bool = False, **settings: Unpack[RunSettings]) -> RunResult:
@@ -62,6 +64,7 @@ def compare(
     reference: str | None = None,
     repeats: int | None = None,
     vary: Mapping[str, Sequence[Scalar]] | None = None,
+    scaling: str | None = None,
     file: str | os.PathLike[str] | None = None,
     resume: str | os.PathLike[str] | None = None,
     against: str | os.PathLike[str] | None = None,
@@ -79,6 +82,7 @@ def compare(
         reference: The row that the others are compared with; the first that trains, after the oracle, unless given.
         repeats: The rounds: how often each row but the oracle's is measured; once, unless given.
         vary: Name -> values: each row is run with each value of what it has, as in `{"devices": [1, 2, 4]}`.
+        scaling: "weak" has the batch grow with the devices, from that of the fewest on; "strong", unless given, keeps it.
         file: A file that gives all of this, as `compare.toml` does; what is given here as well counts more.
         against: An earlier comparison, a run or a directory of runs: every row is held against the same row there.
         allow: The confounds in spite of which rows are ranked by their speed.
@@ -97,7 +101,7 @@ def compare(
     given |= {"require": _cells("require", require)} if require else {}
     allowed = check_allowed([allow] if isinstance(allow, str) else allow)
     earlier = None if against is None else load_earlier(Path(against))
-    given |= {"reference": reference, "repeats": repeats, "vary": vary or {}}
+    given |= {"reference": reference, "repeats": repeats, "vary": vary or {}, "scaling": scaling}
     if resume is not None:
         if file is not None or out is not None:
             raise ConfigError(f"resume={str(resume)!r} goes on with what is there; leave out file and out.")
@@ -107,7 +111,22 @@ def compare(
         comparison = comparing.compare(describe(merge(read, given)), out, quiet=not progress)
     if comparison.interrupt:
         raise comparison.interrupt
-    return comparison.judge(allowed, earlier)
+    return comparison.conclude(allowed, earlier)
+
+
+def predict(cell: str | None = None, **settings: Unpack[PredictSettings]) -> Forecast:
+    """Predicts what a step holds and sends, without running anything.
+
+    Args:
+        cell: As in `torch:fsdp`; every strategy that can take the request, unless given.
+        **settings: The flags of `samestep predict` and of the strategy, by their names in Python: `device_memory="80GiB"`.
+
+    Raises:
+        ConfigError: The request is wrong, or no strategy can take it.
+    """
+    given = _known(settings, PredictSettings.__annotations__)
+    full = None if cell is None else complete_cell(cell, RunConfig.framework)
+    return forecast(full, *read(full, given))
 
 
 def load(path: str | os.PathLike[str]) -> RunResult | Comparison:

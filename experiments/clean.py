@@ -1,5 +1,6 @@
 """Shows what samestep keeps on this disk, and removes what the flags name: `samestep clean --oracle --runs`."""
 
+import contextlib
 import dataclasses
 import datetime
 import json
@@ -8,7 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from samestep.common.runtime.parent.cache import LIMIT_BYTES, Entry, evict, find_entries
-from samestep.experiments.arguments import Parser, run_command
+from samestep.experiments.arguments import run_command
+from samestep.experiments.parser import Parser
 from samestep.experiments.text import github, size
 
 KINDS = {"oracle": "curves of the oracle", "data": "decoded data sets", "runs": "run directories"}
@@ -129,12 +131,27 @@ def _read_config(run: Path) -> dict[str, object]:
 
 
 def _free_runs(folder: Path) -> list[Entry]:
-    from samestep.common.runtime.directory import discard_run  # here: --help imports no NumPy
+    from samestep.common.runtime.directory import discard_run  # here, like the next one: --help imports no NumPy
+    from samestep.experiments.comparison_file import NAME
 
     removed = [run for run in find_runs(folder) if not why_kept(run.path)]
     for run in removed:
         discard_run(run.path)
+    for file in [*folder.rglob(NAME)]:
+        _tidy(file)
     return removed
+
+
+def _tidy(file: Path) -> None:
+    """Removes the empty folders of a comparison; without any run, also its file, and why rows could not be run."""
+    directory = file.parent
+    if not any(directory.rglob("config.json")):
+        for left in (file, *directory.glob("*/*/error.json")):
+            left.unlink(missing_ok=True)
+    folders = [path for path in directory.rglob("*") if path.is_dir()]
+    for folder in (*sorted(folders, reverse=True), directory):
+        with contextlib.suppress(OSError):  # what someone else put there stays
+            folder.rmdir()
 
 
 if __name__ == "__main__":

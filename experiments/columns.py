@@ -1,32 +1,16 @@
 """What the tables of results say of one run, and the columns that this stands in."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from samestep.common.catalog import strategy_info
-from samestep.common.evidence.comparison import LEAST_ROUNDS
 from samestep.common.flags import flags
+from samestep.common.ledger import Footprint
 from samestep.common.request import Techniques
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.speeds import Rounds, Speed, speed_of
-from samestep.experiments.text import Column, common_unit, count, in_unit, short, spell
+from samestep.experiments.speed_columns import Row, Timed, of_a_step, speed_columns
+from samestep.experiments.text import Column, common_unit, count, in_unit, spell
 
-
-@dataclasses.dataclass(frozen=True)
-class Timed:
-    """A row that has a result.
-
-    Attributes:
-        result: Of its first round.
-        speed: Over all its rounds.
-    """
-
-    result: RunResult
-    speed: Speed
-
-
-Row = Timed | tuple[str, str]
-"""One with a result; or the cell and the status of one that has none."""
 Name = Callable[[RunResult], str]
 """How a row is called."""
 
@@ -78,39 +62,6 @@ def same_step(result: RunResult) -> str:
     return f"yes{partly}" if result.parity.passed else "NO"
 
 
-def rate(rounds: Rounds) -> str:
-    """Examples per second: the median and its prediction interval; of a single round, the spread of its windows."""
-    row = Timed(rounds[0], speed_of(rounds))
-    return f"{_median(row)} {_interval(row) or _spread(row)}".strip()
-
-
-def _median(row: Timed) -> str:
-    return short(row.speed.prediction.median) if row.speed.prediction else ""
-
-
-def _interval(row: Timed) -> str:
-    """The prediction interval, where there are rounds."""
-    predicted = row.speed.prediction
-    if predicted is None or predicted.low is None or predicted.high is None:
-        return ""
-    low, high = short(predicted.low), short(predicted.high)
-    return f"[{low.removesuffix('k') if high.endswith('k') else low}..{high}]"
-
-
-def _spread(row: Timed) -> str:
-    """The slowest and the fastest window, where there is one round."""
-    rate = row.result.examples_per_second
-    if _interval(row) or rate is None or rate.slowest_window is None or rate.fastest_window is None:
-        return ""
-    return "[1 window]" if rate.windows == 1 else f"[{short(rate.slowest_window)}..{short(rate.fastest_window)}]"
-
-
-def _percentiles(row: Timed) -> str:
-    """p50, p95 and p99 of the step in milliseconds; "-" stands for one that needs more steps."""
-    found = row.speed.step_seconds.values()
-    return " ".join("-" if each is None else short(1000 * each) for each in found) if any(found) else ""
-
-
 def _state(result: RunResult) -> float:
     return max(row.state_bytes for row in result.processes)
 
@@ -119,12 +70,17 @@ def _predicted_state(result: RunResult) -> float:
     return max(row.state_bytes for row in result.predicted.footprints)
 
 
-def _activations(result: RunResult) -> float:
-    return max(row.activations_bytes or 0 for row in result.processes)
+def _activations(result: RunResult) -> float | None:
+    return _most_activations(result.processes)
 
 
-def _predicted_activations(result: RunResult) -> float:
-    return max(row.activations_bytes or 0 for row in result.predicted.footprints)
+def _predicted_activations(result: RunResult) -> float | None:
+    return _most_activations(result.predicted.footprints)
+
+
+def _most_activations(rows: Iterable[Footprint]) -> float | None:
+    """Of the device that keeps most; None if it is not known of any."""
+    return max((row.activations_bytes for row in rows if row.activations_bytes is not None), default=None)
 
 
 def _sent(result: RunResult) -> float:
@@ -166,8 +122,7 @@ def columns(
             lambda row: row[1] if isinstance(row, tuple) else same_step(row.result),
             "whether the loss is the reference's at every step that was judged",
         ),
-        *_speed(rows, reference),
-        *([_step_times()] if any(map(_percentiles, rows)) else []),
+        *speed_columns(rows, reference),
         *_bytes(
             "state",
             (_state, _predicted_state),
@@ -186,69 +141,42 @@ def columns(
         * any(row.activations_bytes is not None for result in results for row in result.processes),
         Column(
             "start-up s",
-            _of_a_step(lambda row: f"{row.result.startup_seconds:.2f}"),
+            of_a_step(lambda row: f"{row.result.startup_seconds:.2f}"),
             f"from the start of the run to that of its first step, {startup}",
             gives_way=7,
         ),
     )
 
 
-def _speed(rows: Sequence[Timed], reference: str) -> list[Column[Row]]:
-    """The speed, how far it may be from the next one, and how it compares with the reference row's."""
-    median = Column("examples/s", _of_a_step(_median), "the median of the run's timed windows")
-    spread = "[the slowest..the fastest]; another run may lie outside"
-    if not any(map(_interval, rows)):
-        return [median, Column("[spread]", _of_a_step(_spread), spread, gives_way=4, is_detail=True)]
-    rounds = dataclasses.replace(median, meaning="the median over the rounds")
-    predicted = "[where that of a later comparison of as many rounds lies, in 95 of 100 cases]"
-    interval = Column("[95 %]", _of_a_step(_interval), predicted, gives_way=1, is_detail=True)
-    return [rounds, interval, *([_verdict(rows, reference)] if reference else [])]
-
-
-def _verdict(rows: Sequence[Timed], reference: str) -> Column[Row]:
-    meaning = f"examples/s against {reference}'s in the same round; "
-    is_judged = any(row.speed.against and row.speed.against.verdict for row in rows)
-    meaning += "tested at 5 %, with Holm's correction" if is_judged else f"verdicts take {LEAST_ROUNDS} rounds"
-    if any(row.speed.confounds for row in rows):
-        meaning += "; in parentheses, why a row is not ranked"
-    return Column("verdict" if is_judged else "ratio", _of_a_step(lambda row: row.speed.verdict), meaning)
-
-
-def _step_times() -> Column[Row]:
-    meaning = "what 50, 95 and 99 of 100 steps did not exceed; - stands for one that takes more steps"
-    return Column("step ms p50 p95 p99", _of_a_step(_percentiles), meaning, gives_way=8)
-
-
 def _bytes(
     name: str,
-    measures: tuple[Callable[[RunResult], float], Callable[[RunResult], float]],
+    measures: tuple[Callable[[RunResult], float | None], Callable[[RunResult], float | None]],
     meaning: str,
     results: Sequence[RunResult],
     gives_way: int = 0,
 ) -> tuple[Column[Row], Column[Row]]:
     """What was measured in bytes, and behind it what was predicted."""
-    unit = common_unit(measure(result) for result in results if not result.compiled for measure in measures)
+    unit = common_unit(measure(result) or 0 for result in results if not result.compiled for measure in measures)
     measured, predicted = measures
 
     def write(row: Timed) -> str:
         least = "at least " if row.result.uncounted and name == "sent" else ""
-        return least + in_unit(measured(row.result), unit)
+        return least + _spelled(measured(row.result), unit)
 
     return (
-        Column(f"{name} {unit}", _of_a_step(write), meaning, gives_way),
+        Column(f"{name} {unit}", of_a_step(write), meaning, gives_way),
         Column(
             "(predicted)",
-            _of_a_step(lambda row: f"({in_unit(predicted(row.result), unit)})"),
+            of_a_step(lambda row: f"({_spelled(predicted(row.result), unit)})".replace("()", "")),
             gives_way=max(5, gives_way),
             is_detail=True,
         ),
     )
 
 
+def _spelled(count: float | None, unit: str) -> str:
+    return "" if count is None else in_unit(count, unit)
+
+
 def _of_a_run(value: Callable[[RunResult], str]) -> Callable[[Row], str]:
     return lambda row: "" if isinstance(row, tuple) else value(row.result)
-
-
-def _of_a_step(value: Callable[[Timed], str]) -> Callable[[Row], str]:
-    """Nothing for a run that only compiled a step."""
-    return lambda row: "" if isinstance(row, tuple) or row.result.compiled else value(row)

@@ -9,9 +9,10 @@ from samestep.common.errors import ConfigError
 from samestep.common.evidence.confounds import CONFOUNDS, check_allowed
 from samestep.common.flags import flags
 from samestep.common.request import RunConfig, Techniques
-from samestep.experiments.arguments import Parser, add_flags, add_format, run_command
+from samestep.experiments.arguments import run_command
 from samestep.experiments.asked import SHARED, ComparisonConfig, describe, merge
 from samestep.experiments.formats import check_format, write
+from samestep.experiments.parser import Parser, add_flags, add_format
 
 _DESCRIPTION = """Train one workload under many strategies and print one table, with the oracle as its first row. Exit code, the
 first that applies: 130 after Ctrl-C; 143, 129 or 131 after SIGTERM, SIGHUP or SIGQUIT; 4 if a row is not the same step, or not
@@ -21,9 +22,11 @@ printed, and --resume goes on from there."""
 _AGAINST = """hold every row against the same row of an earlier comparison, of a run, or of a directory of runs: the losses of
 every step, the bytes, and with enough rounds the speed; the exit code is 4 if a step is not as it was"""
 _ALLOW = f"""rank rows by their speed in spite of these confounds; may be given several times: {", ".join(CONFOUNDS)}"""
-_VARY = """run each row once with each value of an option, a technique, a size of the workload, or one of devices, batch_size,
-optimizer, learning_rate, dtype, seed and threads, as in microbatches=2,4 or width=64,128; a row that has no such thing, or whose
-cell sets it, stays one row; may be given several times; --devices 1,2,4 is short for --vary devices=1,2,4"""
+_VARY = """run each row with each value of an option, a technique, a size of the workload, or of devices, batch_size, optimizer,
+learning_rate, dtype, seed or threads, as in microbatches=2,4 or width=64,128; a row that does not have it, or sets it in its
+cell, stays one row; may be given several times; --devices 1,2,4 is short for --vary devices=1,2,4"""
+_RESUME = """go on with the comparison in this directory: what has a result is not run again; flags that are given as well must
+be those it was started with"""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -55,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
             if value is not None:
                 raise ConfigError(f"--resume {directory} goes on with what is there; leave out {flag}.")
         comparison = comparing.resume(Path(directory), given)
-    comparison = comparison.judge(allowed, earlier)
+    comparison = comparison.conclude(allowed, earlier)
     print(write(comparison.document(_again(arguments, directory), wide), form), flush=True)
     if comparison.interrupt:
         raise comparison.interrupt
@@ -65,20 +68,18 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parser() -> Parser:
     parser = Parser(prog="samestep compare", allow_abbrev=False, description=_DESCRIPTION)
-    parser.add_argument("--file", help="read the flags from this file; those that are given as well count more")
-    parser.add_argument(
-        "--resume",
-        metavar="DIRECTORY",
-        help="go on with the comparison in this directory: runs that have a result are not repeated; --repeats may be larger",
-    )
-    parser.add_argument("--against", metavar="DIRECTORY", help=_AGAINST)
-    parser.add_argument("--allow", action="append", default=[], metavar="NAME,NAME", help=_ALLOW)
     parser.add_argument(
         "--wide", action="store_true", help="show every column, one line per row, even if wider than the screen"
     )
     add_format(parser)
-    add_flags(parser, "comparison", ComparisonConfig)
-    parser.add_argument("--vary", action="append", default=[], metavar="NAME=VALUE,VALUE", help=_VARY)
+    group = add_flags(parser, "comparison", ComparisonConfig)
+    group.add_argument("--vary", action="append", default=[], metavar="NAME=VALUE,VALUE", help=_VARY)
+    group.add_argument(
+        "--file", help="take from this file what is not given here; --out writes such a file, compare.toml"
+    )
+    group.add_argument("--resume", metavar="DIRECTORY", help=_RESUME)
+    group.add_argument("--against", metavar="DIRECTORY", help=_AGAINST)
+    group.add_argument("--allow", action="append", default=[], metavar="NAME,NAME", help=_ALLOW)
     add_flags(parser, "runs", RunConfig, [name for name in flags(RunConfig) if name not in (*SHARED, "out")])
     add_flags(parser, "techniques", Techniques)
     parser.add_argument("--mesh", help=argparse.SUPPRESS)

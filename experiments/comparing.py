@@ -1,4 +1,4 @@
-"""Starts a comparison in a directory of its own, or goes on with one: all its cells are checked before any is run."""
+"""Starts a comparison, or goes on with one: all its cells are checked before any is run."""
 
 import contextlib
 import dataclasses
@@ -15,6 +15,7 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import as_config, parse
 from samestep.common.runtime.directory import refuse_taken, write_error
 from samestep.common.runtime.parent.check import check_launch
+from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.prepare import new_directory
 from samestep.experiments import comparison_file
 from samestep.experiments.arguments import apply_cell
@@ -40,13 +41,15 @@ def compare(asked: ComparisonConfig, out: str | None = None, quiet: bool = False
         SamestepError: The request is wrong; nothing was started.
     """
     plan = make_plan(asked)
-    directory = new_directory(f"comparison-{asked.base.workload.partition('+')[0]}") if out is None else Path(out)
+    trained = asked.base.workload.partition("+")[0] if asked.base.model is None else Path(asked.base.model).stem
+    directory = new_directory(f"comparison-{trained}") if out is None else Path(out)
     _refuse_taken(directory, plan)
-    checked = _check(asked.base, plan, quiet)
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _sole_user(directory):
-        comparison_file.write_file(directory / comparison_file.NAME, asked)
-        return _conduct(asked, plan, checked, {cell: Found() for cell in plan.cells}, directory, quiet)
+    with Launcher() as launcher:
+        checked = _check(asked.base, plan, launcher, quiet)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _sole_user(directory):
+            comparison_file.write_file(directory / comparison_file.NAME, asked)
+            return _conduct(asked, plan, checked, {cell: Found() for cell in plan.cells}, directory, launcher, quiet)
 
 
 def resume(directory: Path, given: Given, quiet: bool = False) -> Comparison:
@@ -54,28 +57,33 @@ def resume(directory: Path, given: Given, quiet: bool = False) -> Comparison:
 
     Args:
         directory: Of the comparison.
-        given: What it has to be as well; only more rounds may be asked for than it had.
+        given: What it has to be as well.
         quiet: Whether to print nothing; otherwise the progress goes to stderr.
 
     Raises:
-        SamestepError: It is no comparison, or another one; nothing was started.
+        SamestepError: It is not a comparison, or another one; nothing was started.
     """
     stored = read_asked(directory)
     asked = describe(merge(stored, given))
     _refuse_another(directory, describe(stored), asked)
     plan = make_plan(asked)
-    checked = _check(asked.base, plan, quiet)
-    with _sole_user(directory):
+    with Launcher() as launcher, _sole_user(directory):
+        checked = _check(asked.base, plan, launcher, quiet)
         found = {cell: find(directory, cell, plan.rounds(cell)) for cell in plan.cells}
         for cell, each in found.items():
             each.error = None
             _refuse_other_results(directory, cell, each, checked[cell])
-        comparison_file.write_file(directory / comparison_file.NAME, asked)
-        return _conduct(asked, plan, checked, found, directory, quiet)
+        return _conduct(asked, plan, checked, found, directory, launcher, quiet)
 
 
 def _conduct(
-    asked: ComparisonConfig, plan: Plan, checked: Checked, found: Mapping[str, Found], directory: Path, quiet: bool
+    asked: ComparisonConfig,
+    plan: Plan,
+    checked: Checked,
+    found: Mapping[str, Found],
+    directory: Path,
+    launcher: Launcher,
+    quiet: bool,
 ) -> Comparison:
     ready = {cell: each for cell, each in checked.items() if not isinstance(each, SamestepError)}
     for cell, why in checked.items():
@@ -83,7 +91,7 @@ def _conduct(
         if isinstance(why, SamestepError) and missing:
             found[cell].error = why
             _record(run_directory(directory, cell, missing[0]), why)
-    interrupt = measure(plan, ready, found, directory, quiet)
+    interrupt = measure(plan, ready, found, directory, launcher, quiet)
     return compose(asked, plan, directory, found, interrupt)
 
 
@@ -96,13 +104,14 @@ def _record(run: Path, why: SamestepError) -> None:
 # --- checks -----------------------------------------------------------------------------------------------------------
 
 
-def _check(base: RunConfig, plan: Plan, quiet: bool) -> Checked:
+def _check(base: RunConfig, plan: Plan, launcher: Launcher, quiet: bool) -> Checked:
     """Checks every cell. A cell that the user named must be possible; of the others, those that are not are left out."""
     checked: dict[str, Ready | SamestepError] = {}
     notes, described = {}, {}
     for cell in plan.cells:
         config = _request(cell, base, plan)
         try:
+            config = launcher.describe(config)
             run, launch = parse(config), launch_of(config)
             notes[check_launch(run, launch)] = None
             checked[cell] = run, launch
@@ -148,11 +157,14 @@ def _refuse_taken(directory: Path, plan: Plan) -> None:
 
 
 def _refuse_another(directory: Path, stored: ComparisonConfig, asked: ComparisonConfig) -> None:
-    """Refuses to go on with a comparison as if it were another one; more rounds of it are welcome."""
+    """Refuses to go on with a comparison as if it were another one.
+
+    More rounds are refused as well: rounds that are added until a verdict appears make verdicts by chance.
+    """
     before, now = comparison_file.settings(stored), comparison_file.settings(asked)
     for name, was in before.items():
         wanted = now[name]
-        if was != wanted and not (name == "repeats" and asked.repeats > stored.repeats):
+        if was != wanted:
             raise ConfigError(
                 f"--resume {directory} is another comparison: {spell_flag(name)} is {_spell(was)} there, and {_spell(wanted)} "
                 f"here; leave out {spell_flag(name)} to go on with it, or start another one with --out."
@@ -185,7 +197,10 @@ def _refuse_other_results(directory: Path, cell: str, found: Found, checked: Rea
 @contextlib.contextmanager
 def _sole_user(directory: Path) -> Iterator[None]:
     """Keeps two commands from measuring one comparison at a time; the lock ends with the process, however it ends."""
-    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        descriptor = os.open(directory, os.O_RDONLY)
+    except OSError as error:
+        raise ConfigError(f"{directory} cannot be opened ({error.strerror}); name another directory.") from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield

@@ -1,6 +1,7 @@
 """What a comparison found: a row for each cell, what it prints, and how it ends."""
 
 import dataclasses
+import shlex
 from pathlib import Path
 from typing import Self
 
@@ -77,7 +78,7 @@ class Comparison:
         """The results of the rows that have any, one a round."""
         return {row.cell: row.results for row in self.rows if row.results}
 
-    def judge(self, allowed: frozenset[str], earlier: Earlier | None = None) -> Self:
+    def conclude(self, allowed: frozenset[str], earlier: Earlier | None = None) -> Self:
         """Ranks its rows, and holds them against an earlier comparison.
 
         Args:
@@ -104,8 +105,8 @@ class Comparison:
             return Unavailable("; ".join(lacking))
         if self.parity and not any(row.is_judged for row in self.rows):
             return Unavailable("parity was asked for, but no row was judged.")
-        if self.against and self.against.lacking:
-            return Unavailable(self.against.lacking)
+        if self.against and (lack := self.against.lack(self.required)):
+            return Unavailable(lack)
         return None
 
     def _lack(self, row: Row) -> str:
@@ -122,7 +123,8 @@ class Comparison:
         open_rows = [row for row in self.rows if row.results or row.status == NOT_RUN if row.status != MISSED]
         wanted = sum(1 if is_oracle(row.cell) else self.repeats for row in open_rows)
         missing = wanted - sum(len(row.results) for row in open_rows)
-        return f"{missing} of {wanted} runs are missing; samestep compare --resume {self.directory}" if missing else ""
+        command = shlex.join(["samestep", "compare", "--resume", str(self.directory)])
+        return f"{missing} of {wanted} runs are missing; go on with: {command}" if missing else ""
 
     @property
     def exit_code(self) -> int:
@@ -221,7 +223,7 @@ class Comparison:
             explain_confounds(self.rounds, self.reference, self.allowed),
             compiled(self.results),
             explain_rows(self.rows),
-            self.missing.capitalize(),
+            self.missing,
             "\n".join([f"Again: {command}", *([f"Runs: {self.directory}"] if self.directory else [])]),
             fill(tables.verdict(self.results), screen_width()),
             ranking(list(self.rounds.values()), find_stops(self.allowed)),

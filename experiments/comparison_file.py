@@ -51,6 +51,9 @@ def write_file(path: Path, asked: ComparisonConfig) -> None:
     Args:
         path: The file.
         asked: The comparison.
+
+    Raises:
+        ConfigError: It cannot be written.
     """
     lines = ["# A comparison of samestep: `samestep compare --help` explains each key."]
     usual = settings(describe({})) | {"workload": None, "vary": asked.vary}
@@ -59,8 +62,11 @@ def write_file(path: Path, asked: ComparisonConfig) -> None:
     if asked.vary:
         lines += ["", "[vary]", *(f"{name} = {_value(name, values)}" for name, values in asked.vary.items())]
     temporary = path.with_name(path.name + f".{os.getpid()}.tmp")
-    temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    try:
+        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        os.replace(temporary, path)
+    except (OSError, UnicodeEncodeError) as error:
+        raise ConfigError(f"{path} cannot be written ({error}); name another directory.") from None
 
 
 def settings(asked: ComparisonConfig) -> dict[str, object]:

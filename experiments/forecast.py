@@ -1,18 +1,21 @@
 """Predictions of one or many rows, and what is printed of them."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import functools
+import re
+from collections.abc import Callable, Mapping, Sequence
 
 from samestep.common.catalog import catalogue
 from samestep.common.errors import ConfigError
 from samestep.common.flags import Scalar
-from samestep.common.mesh import Mesh
+from samestep.common.mesh import AXES
 from samestep.common.request import RunConfig
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.table import title
+from samestep.experiments.arguments import apply_cell
 from samestep.experiments.formats import Case, Document, write
 from samestep.experiments.ledger import ledger_table
-from samestep.experiments.prediction import Assumptions, Prediction, parse_memory, predict_cell, told_to_fit
+from samestep.experiments.prediction import Assumptions, Prediction, parse_memory, predict_row, told_to_fit
 from samestep.experiments.text import (
     Column,
     bullets,
@@ -22,8 +25,8 @@ from samestep.experiments.text import (
     fit,
     github,
     in_unit,
+    large_number,
     screen_width,
-    short,
     size,
 )
 
@@ -59,10 +62,7 @@ class Forecast:
 
     def document(self) -> Document:
         """Everything, in a form of which any format can be made."""
-        cases = [
-            Case(row.cell, *(("passed", "") if self._fits(row) else ("failure", self._sentence(row))))
-            for row in self.rows
-        ]
+        cases = [self._case(row) for row in self.rows]
         cases += [Case(cell, "skipped", reason) for cell, reason in self.refused.items()]
         record = {
             "device_memory_bytes": self.memory,
@@ -87,24 +87,27 @@ class Forecast:
     def _one(self, row: Prediction, width: int) -> str:
         table = ledger_table(row.ledger, textbook=row.formulas, width=width)
         told = [
-            f"sent: {size(row.sent_bytes_per_device)} by each of {row.num_devices:,} devices, on average",
+            f"sent by each of {row.num_devices:,} devices: {size(row.sent_bytes_per_device)}, on average",
             f"needed: at most {size(row.needed_bytes)} on a device, if parameters, gradients, optimizer state and "
             "activations are at their peaks at once; buffers and the framework come on top",
         ]
         parts = [_caption(row, width), f"{table}\n{bullets(told, width)}"]
         return "\n\n".join(parts + ([fill(self._sentence(row), width)] if self.memory else []))
 
-    def _fits(self, row: Prediction) -> bool | None:
-        return None if self.memory is None else row.needed_bytes <= self.memory
+    def _case(self, row: Prediction) -> Case:
+        """A row that has no room for its state fails; one that may lack room for activations alone does not."""
+        fails = self.memory is not None and row.fits(self.memory) == "no"
+        return Case(row.cell, "failure", f"a device needs up to {size(row.needed_bytes)}") if fails else Case(row.cell)
 
     def _sentence(self, row: Prediction) -> str:
         return told_to_fit(row, self.memory or 0)
 
     def _nearest(self, width: int) -> str:
         """Where no row fits: by how much the best one misses, and on how many devices it would fit."""
-        if self.memory is None or any(self._fits(row) for row in self.rows):
+        memory = self.memory
+        if memory is None or any(row.fits(memory) == "yes" for row in self.rows):
             return ""
-        best = min(self.rows, key=lambda row: row.needed_bytes)
+        best = min(self.rows, key=lambda row: (not row.knows_activations, row.needed_bytes))
         return fill(f"No row fits. {self._sentence(best)}", width)
 
 
@@ -112,8 +115,8 @@ def forecast(cell: str | None, base: RunConfig, assumed: Assumptions) -> Forecas
     """Predicts a row, or every row that can take the request.
 
     Args:
-        cell: The row; None stands for every one.
-        base: The rest of the request.
+        cell: The row, which `base` includes; None stands for every row.
+        base: The request.
         assumed: Of the machine.
 
     Raises:
@@ -121,15 +124,15 @@ def forecast(cell: str | None, base: RunConfig, assumed: Assumptions) -> Forecas
     """
     memory = None if assumed.device_memory is None else parse_memory(assumed.device_memory)
     if cell is not None:
-        return Forecast((predict_cell(cell, base, assumed),), {}, memory)
+        return Forecast((predict_row(cell, base, assumed),), {}, memory)
     names = [(f"{framework}:{row.name}", row.axes) for framework, row in catalogue() if framework != "numpy"]
-    axes = {axis for axis, size in Mesh.parse(base.mesh).axes if size > 1} if base.mesh else set()
+    axes = set(re.findall(r"(\w+)\s*=", base.mesh or "")) & {*AXES}
     refused = {name: f"it does not split along {', '.join(sorted(axes))}" for name, own in names if axes - {*own}}
     rows = []
     for name, _ in names:
         if name not in refused:
             try:
-                rows.append(predict_cell(name, base, assumed, is_named=False))
+                rows.append(predict_row(name, apply_cell(name, base), assumed, is_named=False))
             except ConfigError as error:
                 refused[name] = str(error)
     if not rows:
@@ -149,64 +152,59 @@ def _caption(row: Prediction, width: int) -> str:
     """What is predicted, and where the sizes of a published model come from."""
     run = row.run
     numbers = run.dtype if run.precision is None else f"{run.precision} with {run.dtype} master weights"
+    size = large_number(num_params(run.workload.model))
     line = (
-        f"Predicted, nothing was run: {title(run.workload.name, None)} ({short(num_params(run.workload.model))} parameters), "
+        f"Predicted, nothing was run: {title(run.workload.name, None)} ({size} parameters), "
         f"global batch {run.batch_size}, {run.optimizer.name}, {numbers}."
     )
     return fill(f"{line}{f' Sizes: {run.workload.source}.' if run.workload.source else ''}", width)
 
 
 def _columns(found: Forecast) -> tuple[Column[Prediction], ...]:
-    def in_bytes(
-        header: str,
-        value: Callable[[Prediction], float | None],
-        meaning: str = "",
-        gives_way: int = 0,
-        detail: bool = False,
-    ) -> Column[Prediction]:
-        unit = common_unit(value(row) or 0 for row in found.rows)
-
-        def write_one(row: Prediction) -> str:
-            count = value(row)
-            return "" if count is None else in_unit(count, unit) if not detail else f"({in_unit(count, unit)})"
-
-        return Column(header if detail else f"{header} {unit}", write_one, meaning, gives_way, detail)
-
+    memory = found.memory or 0
     fits = Column[Prediction](
         "fits",
-        lambda row: "yes" if found.memory and row.needed_bytes <= found.memory else "no",
-        f"whether that is at most {size(found.memory)}",
+        lambda row: row.fits(memory),
+        f"whether that is at most {size(memory)}; without activations: if these are fewer, or are not predicted",
     )
+    of = functools.partial(_in_bytes, found.rows)
     return (
         Column("strategy", lambda row: row.cell),
-        Column("mesh", lambda row: str(row.run.mesh), gives_way=4),
-        in_bytes(
-            "state",
-            lambda row: max(each.state_bytes for each in row.ledger.footprints),
-            "parameters, gradients and optimizer state, on the device that holds most (by the textbook's formula)",
-        ),
-        in_bytes("(textbook)", lambda row: row.textbook("state"), gives_way=5, detail=True),
-        in_bytes(
-            "gathered",
-            lambda row: row.fullest.params_peak_bytes - row.fullest.params_bytes,
-            "copies of parameters that exist only within a step",
-            3,
-        ),
-        in_bytes(
-            "activations",
-            lambda row: row.fullest.activations_bytes,
-            "kept between forward and backward pass; empty: not predicted",
-            3,
-        ),
-        in_bytes(
-            "needed",
-            lambda row: row.needed_bytes,
-            "all of that on one device, each at its peak; buffers and the framework come on top",
-        ),
+        Column("mesh", lambda row: str(row.run.mesh), gives_way=5),
+        of("state", lambda row: max(each.state_bytes for each in row.ledger.footprints), _STATE),
+        of("(textbook)", lambda row: row.textbook("state"), "(by the textbook)", gives_way=4, is_detail=True),
+        of("gathered", lambda row: row.fullest.params_peak_bytes - row.fullest.params_bytes, _GATHERED, 3),
+        of("activations", lambda row: row.fullest.activations_bytes, _ACTIVATIONS, 3),
+        of("needed", lambda row: row.needed_bytes, _NEEDED),
         *((fits,) if found.memory else ()),
-        in_bytes("sent", lambda row: row.sent_bytes_per_device, "by each device in a step, on average", 1),
-        in_bytes("all send", lambda row: row.ledger.sent_bytes_per_step, "all devices together", 2),
+        of("sent", lambda row: row.sent_bytes_per_device, "by each device in a step, on average", 1),
+        of("all send", lambda row: row.ledger.sent_bytes_per_step, "all devices together", 2),
     )
+
+
+_STATE = "parameters, gradients and optimizer state, on the device that holds most"
+_GATHERED = "copies of parameters that exist only within a step"
+_ACTIVATIONS = "kept between forward and backward pass; empty: not predicted"
+_NEEDED = "all of that on one device, each at its peak; buffers and the framework come on top"
+
+
+def _in_bytes(
+    rows: Sequence[Prediction],
+    header: str,
+    value: Callable[[Prediction], float | None],
+    meaning: str = "",
+    gives_way: int = 0,
+    is_detail: bool = False,
+) -> Column[Prediction]:
+    """A column of bytes, in one unit for all rows."""
+    unit = common_unit(value(row) or 0 for row in rows)
+
+    def write_one(row: Prediction) -> str:
+        count = value(row)
+        text = "" if count is None else in_unit(count, unit)
+        return f"({text})" if text and is_detail else text
+
+    return Column(header if is_detail else f"{header} {unit}", write_one, meaning, gives_way, is_detail)
 
 
 def _figures(row: Prediction, memory: int | None) -> dict[str, Scalar]:
@@ -234,5 +232,5 @@ def _figures(row: Prediction, memory: int | None) -> dict[str, Scalar]:
         "sent_bytes_per_device": row.sent_bytes_per_device,
         "textbook_sent_bytes": row.textbook("sent"),
         "device_memory_bytes": memory,
-        "fits": None if memory is None else row.needed_bytes <= memory,
+        "fits": None if memory is None else row.fits(memory),
     }

@@ -17,7 +17,8 @@ from pathlib import Path
 from samestep.common.catalog import catalogue, framework_info, mirror_folder, require, require_row
 from samestep.common.errors import WorkerFailed, unknown
 from samestep.common.request import FRAMEWORKS
-from samestep.experiments.arguments import Parser, run_command
+from samestep.experiments.arguments import run_command
+from samestep.experiments.parser import Parser
 
 TIMEOUT_SECONDS = 300
 

@@ -2,12 +2,15 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from samestep.common.evidence.textbook import formulas
 from samestep.common.ledger import Footprint, Formula, Ledger, Send
-from samestep.common.runtime.records import RunResult
 from samestep.common.strategy import Run
 from samestep.experiments.text import bullets, github, screen_width, size
+
+if TYPE_CHECKING:
+    from samestep.common.runtime.records import RunResult  # it needs NumPy, which a prediction does without
 
 _MEMORY: Mapping[str, Callable[[Footprint], int | None]] = {
     "parameters": lambda row: row.params_bytes,
@@ -49,7 +52,7 @@ class Amount:
         return size(self.value) + (f" in {self.count:,}" if self.count is not None else "")
 
 
-def ledger_of_run(run: Run, result: RunResult, width: int | None = None) -> str:
+def ledger_of_run(run: Run, result: "RunResult", width: int | None = None) -> str:
     """The ledger of a run's step: measured, predicted, and as the textbooks have it.
 
     Args:

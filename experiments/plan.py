@@ -8,7 +8,7 @@ from samestep.common.catalog import catalogue, strategy_info
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import flags, spell_flag, split_spelling
 from samestep.common.request import ORACLE, RunConfig, Techniques
-from samestep.experiments.arguments import CELL_FIELDS
+from samestep.experiments.arguments import CELL_FIELDS, size_names
 from samestep.experiments.asked import ComparisonConfig, every_cell, named_cells, required_cells
 
 
@@ -53,7 +53,8 @@ def make_plan(asked: ComparisonConfig) -> Plan:
                 raise ConfigError(f"{flag} names {cell} twice; name it once, and measure it more often with --repeats.")
     chosen = strategies if asked.strategies is not None else every_cell(asked.framework)
     _check_names(asked, [*chosen, *required])
-    every = dict.fromkeys([ORACLE, *chosen, *required])
+    oracle = [ORACLE] if asked.base.model is None else []  # it has no user's model, whose reference is no row
+    every = dict.fromkeys([*oracle, *chosen, *required])
     _check_weak(asked, list(every))
     expanded = {cell: _scale(expand(cell, asked.vary, asked.base), asked) for cell in every}
 
@@ -61,8 +62,9 @@ def make_plan(asked: ComparisonConfig) -> Plan:
         return tuple(dict.fromkeys(itertools.chain.from_iterable(expanded[cell] for cell in cells)))
 
     plan = Plan(all_of(list(every)), all_of([*strategies, *required]), all_of(required), asked.reference, asked.repeats)
-    if plan.reference is not None and plan.reference not in plan.cells[len(expanded[ORACLE]) :]:
-        raise unknown("reference", plan.reference, (cell for cell in plan.cells if not is_oracle(cell)))
+    trained = [cell for cell in plan.cells if not is_oracle(cell)]
+    if plan.reference is not None and plan.reference not in trained:
+        raise unknown("reference", plan.reference, trained)
     return plan
 
 
@@ -123,7 +125,7 @@ def _has(cell: str, name: str, base: RunConfig) -> bool:
         return not is_oracle(cell)
     if name in (*CELL_FIELDS, *flags(Techniques)):
         return name not in info.refuses
-    return name in flags(info.options) or name in _sizes(base)
+    return name in flags(info.options) or name in size_names(base)
 
 
 def _check_names(asked: ComparisonConfig, cells: Sequence[str]) -> None:
@@ -138,13 +140,7 @@ def _check_names(asked: ComparisonConfig, cells: Sequence[str]) -> None:
             raise ConfigError(f"--vary {name}: it is an option of {', '.join(owners)}, and of no row here.")
         infos = [strategy_info(*cell.partition("+")[0].split(":")) for cell in cells]
         options = dict.fromkeys(option for info in infos for option in flags(info.options))
-        known = [*CELL_FIELDS, *flags(Techniques), *_sizes(asked.base), *options]
+        known = [*CELL_FIELDS, *flags(Techniques), *size_names(asked.base), *options]
         if name not in known:
             raise unknown("name in --vary", name, known)
         raise ConfigError(f"--vary {name}: no row can differ in it; each sets it in its cell, or has one value only.")
-
-
-def _sizes(base: RunConfig) -> list[str]:
-    from samestep.common.workload.table import size_names  # here: --help imports no NumPy
-
-    return size_names(base.workload, base.data)

@@ -3,24 +3,29 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from samestep.common.flags import Scalar, flag, flags, read_fields
+from samestep.common.errors import ConfigError
+from samestep.common.flags import Scalar, flag, flags, read_fields, spell_flag
 from samestep.common.request import RunConfig, Techniques
-from samestep.experiments.arguments import Parser, named_cell, parse_beside, read_request, run_command
-from samestep.experiments.formats import FORMATS, check_format, write
+from samestep.common.workload.published import PUBLISHED
+from samestep.experiments.arguments import read_request, run_command
+from samestep.experiments.command_line import named_cell, parse_beside
+from samestep.experiments.formats import FORMATS, write
+from samestep.experiments.parser import Parser
 from samestep.experiments.prediction import Assumptions
 
-PREDICTED = ("strategy", "workload", "mesh", "batch_size", "optimizer", "dtype", "data")
+PREDICTED = ("workload", "mesh", "batch_size", "optimizer", "dtype", "data")
 """The fields of a request that decide what is predicted; `Assumptions` has the rest."""
 _ABOUT = (
     "Predict what a step holds and sends, without running anything, for one strategy or for every one that can take the "
-    "request. Beside the workloads that can be run there are published models: see docs/predicting.md."
+    f"request. Beside the workloads that can be run there are published models: {', '.join(PUBLISHED)}."
 )
 
 
 @dataclasses.dataclass(frozen=True)
-class _Printing:
-    """How it is printed."""
+class _Command:
+    """What decides no prediction: for which rows it is made, and how it is printed."""
 
+    strategy: str | None = flag(None, "a strategy, as in torch:fsdp (default: every one that can take the request)")
     format: str = flag("github", "github is for people, the others are for programs", choices=FORMATS)
 
 
@@ -28,7 +33,7 @@ _GROUPS = (
     ("prediction", RunConfig, tuple(name for name in flags(RunConfig) if name not in PREDICTED)),
     ("assumptions", Assumptions, ()),
     ("techniques", Techniques, ()),
-    ("output", _Printing, ()),
+    ("command", _Command, ()),
 )
 
 
@@ -40,8 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     """
     cell = named_cell(arguments, "samestep predict", _GROUPS)
     given = parse_beside(cell, arguments, Parser(prog="samestep predict", description=_ABOUT), _GROUPS)
-    form = read_fields(_Printing, given).format
-    check_format(form)
+    form = read_fields(_Command, given).format
     from samestep.experiments.forecast import forecast  # here: --help does without
 
     print(write(forecast(cell, *read(cell, given)).document(), form))
@@ -59,9 +63,11 @@ def read(cell: str | None, given: Mapping[str, Scalar]) -> tuple[RunConfig, Assu
         ConfigError: A value is wrong, or something is set twice.
     """
     assumed = read_fields(Assumptions, given)
-    rest = {name: value for name, value in given.items() if name not in {**flags(Assumptions), **flags(_Printing)}}
+    rest = {name: value for name, value in given.items() if name not in {**flags(Assumptions), **flags(_Command)}}
     if cell is not None:
         return read_request(cell, rest), assumed
+    for name in rest.keys() - {**flags(RunConfig), **flags(Techniques)}.keys():
+        raise ConfigError(f"{spell_flag(name)} is an option of some strategies; name one.")
     return dataclasses.replace(read_fields(RunConfig, rest), techniques=read_fields(Techniques, rest)), assumed
 
 

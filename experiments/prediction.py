@@ -13,7 +13,6 @@ from samestep.common.mesh import Mesh
 from samestep.common.request import MAX_PREDICTED_DEVICES, PRECISIONS, RunConfig
 from samestep.common.run import parse_prediction
 from samestep.common.strategy import Run
-from samestep.experiments.arguments import apply_cell
 from samestep.experiments.text import size
 
 BACKENDS = {
@@ -42,7 +41,7 @@ class Assumptions:
     )
     backend: str | None = flag(
         None,
-        "what carries the exchanges: gloo, nccl or grpc (default: what does so between CPUs); devices of one process have none",
+        "what carries the exchanges (default: what does so between CPUs); devices of one process exchange in memory",
         choices=tuple(dict.fromkeys(name for names in BACKENDS.values() for name in names)),
     )
     device_memory: str | None = flag(None, "say what fits a device with so much memory, as in 80GiB")
@@ -83,6 +82,18 @@ class Prediction:
         return needed_bytes(self.fullest)
 
     @property
+    def knows_activations(self) -> bool:
+        """Whether the activations of every device are predicted."""
+        return all(footprint.activations_bytes is not None for footprint in self.ledger.footprints)
+
+    def fits(self, memory: int) -> str:
+        """Whether all devices have room: "yes", "no", or "without activations" if those are too many or not predicted."""
+        held = max(needed_bytes(each) - (each.activations_bytes or 0) for each in self.ledger.footprints)
+        if held > memory:
+            return "no"
+        return "yes" if self.knows_activations and self.needed_bytes <= memory else "without activations"
+
+    @property
     def num_devices(self) -> int:
         """The devices that hold or compute anything: those of the mesh, and servers beside them."""
         return sum(footprint.count for footprint in self.ledger.footprints)
@@ -103,19 +114,18 @@ def needed_bytes(footprint: Footprint) -> int:
     return footprint.params_peak_bytes + footprint.gradients_bytes + footprint.optimizer_bytes + activations
 
 
-def predict_cell(cell: str, base: RunConfig, assumed: Assumptions, is_named: bool = True) -> Prediction:
+def predict_row(cell: str, config: RunConfig, assumed: Assumptions, is_named: bool = True) -> Prediction:
     """Predicts one row.
 
     Args:
-        cell: As in `torch:pp+schedule=1f1b`.
-        base: The rest of the request.
+        cell: As it was asked for.
+        config: The request, the cell included.
         assumed: Of the machine.
         is_named: Whether the user named the row: then the backend must be one of its own.
 
     Raises:
         ConfigError: The request is wrong, or the row cannot take it.
     """
-    config = apply_cell(cell, base)
     info = strategy_info(config.framework, config.strategy)
     backend = assumed.backend or info.backend
     if backend not in BACKENDS[info.backend]:
@@ -150,9 +160,9 @@ def where_it_fits(prediction: Prediction, memory: int) -> Prediction | None:
         before = prediction.needed_bytes
         for run in _grown(prediction.run, axis):
             found = _predict(prediction.cell, run, prediction.backend)
-            if found.needed_bytes <= memory:
+            if found.fits(memory) == "yes":
                 fitting.append(found)
-            if found.needed_bytes <= memory or found.needed_bytes > 0.999 * before:
+            if fitting[-1:] == [found] or found.needed_bytes > 0.999 * before:
                 break  # it fits, or this axis does not help
             before = found.needed_bytes
     return min(fitting, key=lambda each: each.run.num_devices, default=None)
@@ -192,19 +202,26 @@ def parse_memory(text: str) -> int:
 
 
 def told_to_fit(prediction: Prediction, memory: int) -> str:
-    """One or two sentences on whether a row fits, by how much it misses, and where it would fit.
+    """A few sentences on whether a row fits, by how much it misses, and where it would fit.
 
     Args:
         prediction: Of the row.
         memory: The bytes of a device.
     """
-    needed = prediction.needed_bytes
-    if needed <= memory:
-        return f"{prediction.cell} fits {size(memory)}: a device needs at most {size(needed)}, {size(memory - needed)} are left."
-    told = f"{prediction.cell} does not fit {size(memory)}: a device needs up to {size(needed)}, {size(needed - memory)} more."
-    found = where_it_fits(prediction, memory)
-    if found is None:
-        most = f"up to {MAX_PREDICTED_DEVICES:,}"
-        return f"{told} More devices along one axis ({most}) do not make it fit."
+    cell, needed = prediction.cell, prediction.needed_bytes
+    fits = prediction.fits(memory)
+    if fits == "yes":
+        return f"{cell} fits {size(memory)}: a device needs at most {size(needed)}, {size(memory - needed)} are left."
+    if not prediction.knows_activations:
+        does, rest = ("may fit", "beside") if fits != "no" else ("does not fit", "without")
+        return f"{cell} {does} {size(memory)}: a device needs {size(needed)} {rest} activations, which are not predicted for it."
+    told = f"{cell} does not fit {size(memory)}: a device needs up to {size(needed)}, {size(needed - memory)} more."
+    if fits == "without activations":
+        kept = size(prediction.fullest.activations_bytes)
+        told += f" Without its activations ({kept}) it would: a smaller batch or more micro-batches keep fewer."
+    if not prediction.run.strategy.axes:
+        return f"{told} It takes one device only."
+    if (found := where_it_fits(prediction, memory)) is None:
+        return f"{told} More devices along one axis (up to {MAX_PREDICTED_DEVICES:,}) do not make it fit."
     grown = f", global batch {found.run.batch_size}" if found.run.batch_size != prediction.run.batch_size else ""
     return f"{told} On {found.run.num_devices:,} devices ({found.run.mesh}{grown}) it would, with {size(found.needed_bytes)}."

@@ -11,6 +11,9 @@ from samestep.common.runtime.parent.watch import Progress
 from samestep.common.strategy import Run
 
 _SECONDS_BETWEEN_LINES = 5.0
+_BAR_WIDTH = 20
+_TELLING_SHARE = 0.1
+"""The first steps of a run say little about the others: they compile, and connect."""
 Begin = Callable[[Run, str], Progress]
 """Called with a run that begins and its name; what it returns is called at every window's end of that run."""
 
@@ -58,7 +61,7 @@ class Timetable:
             return 0.0
         gone = time.monotonic() - self._began
         means = {cell: statistics.mean(seconds) for cell, seconds in self.took.items() if seconds}
-        if not (means or share):
+        if not means and share < _TELLING_SHARE:
             return None
         usual = statistics.mean(means.values()) if means else gone / share
         present, *others = (means.get(cell, usual) for cell in self.todo)
@@ -78,7 +81,7 @@ class Timetable:
 def spell_seconds(seconds: float) -> str:
     """A time for people: 40 s, 3 min, 2 h 5 min."""
     if round(seconds) < 60:
-        return f"{seconds:.0f} s"
+        return f"{max(1, round(seconds))} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
@@ -116,13 +119,15 @@ def _bar(timetable: Timetable) -> Iterator[Begin]:
     from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Bar
 
-    layout = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}"))
-    with Bar(*layout, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=timetable.total, said="")
+    console = Console(stderr=True)
+    layout = (BarColumn(_BAR_WIDTH), TextColumn("{task.description}", markup=False))
+    with Bar(*layout, console=console, transient=True) as bar:
+        task = bar.add_task("", total=timetable.total)
 
         def show(label: str, share: float, what: str) -> None:
-            said = "; ".join(filter(None, (timetable.describe(share), what)))
-            bar.update(task, description=label, completed=timetable.done + share, said=said)
+            said = "; ".join(filter(None, (timetable.describe(share), f"{label}: {what}")))
+            room = max(0, console.width - _BAR_WIDTH - 1)  # else the bar would shrink
+            bar.update(task, description=said[:room], completed=timetable.done + share)
 
         def begin(run: Run, label: str) -> Progress:
             show(label, 0.0, "starting")

@@ -9,7 +9,7 @@ from samestep.common.catalog import strategy_info
 from samestep.common.evidence.comparison import FASTER, LEAST_ROUNDS, SLOWER
 from samestep.common.runtime.records import RunResult
 from samestep.common.strategy import Textbook
-from samestep.experiments.columns import rate
+from samestep.experiments.speed_columns import rate
 from samestep.experiments.speeds import Confounds, Rounds, compare_rounds, no_confounds, speed_of
 from samestep.experiments.text import fill, screen_width, size
 
@@ -153,9 +153,9 @@ def _compare(name: str, members: Sequence[Rounds], confounds: Confounds) -> str:
     ]
     outcome = [f"differs: {', '.join(against)} ({_why(name, by_book[0])})"] if against else []
     close = [both for both, why in unclear if not why]
-    unequal = [f"{both} ({why})" for both, why in unclear if why]
     outcome += [f"{_unseparated(members)}: {', '.join(close)}"] if close else []
-    outcome += [f"not ranked, since more than the strategy differs: {', '.join(unequal)}"] if unequal else []
+    for reason in dict.fromkeys(why for _, why in unclear if why):
+        outcome.append(f"not ranked ({reason}): {', '.join(both for both, why in unclear if why == reason)}")
     return f"{quantity.title}: {textbook}; here {measured}: {'; '.join(outcome) or 'agrees'}."
 
 

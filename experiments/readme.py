@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.catalog import catalogue, framework_info
-from samestep.experiments import stored, tables
+from samestep.experiments import giants, stored, tables
 from samestep.experiments.arguments import run_command
 from samestep.experiments.strategies import COLUMNS
 from samestep.experiments.text import cells, github
@@ -13,21 +13,27 @@ from samestep.experiments.text import cells, github
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 PAGES = {"torch": ROOT / "docs" / "pytorch.md", "tf": ROOT / "docs" / "tensorflow.md"}
+PREDICTING = ROOT / "docs" / "predicting.md"
 WIDTH = 100
 """Of what stands in the README as it was printed."""
 
 
 def main(arguments: Sequence[str]) -> int:
     """Writes what comes from the catalogues; and from a comparison's directory, if one is given, its results."""
-    parts = generated() + [(README, "results", results(Path(directory))) for directory in arguments[:1]]
-    for page, name, content in parts:
-        page.write_text(replaced(page.read_text(), name, content))
+    parts = [(README, "results", results(Path(directory))) for directory in arguments[:1]]
+    for write in (lambda: parts, generated):  # what is generated depends on the results
+        for page, name, content in write():
+            page.write_text(replaced(page.read_text(), name, content))
     return 0
 
 
 def generated() -> list[tuple[Path, str, str]]:
-    """Page, name and content of every part that comes from the catalogues."""
-    return [(README, "strategies", strategies())] + [(PAGES[name], "upstream", upstream(name)) for name in PAGES]
+    """Page, name and content of every part that comes from the catalogues, the cost models or another page."""
+    parts = {"zero": giants.zero(), "giants": giants.giants(), "sources": giants.sources()}
+    predicting = [(PREDICTING, name, content) for name, content in parts.items()]
+    predicting.append((PREDICTING, "errors", giants.errors(README.read_text())))
+    upstreams = [(PAGES[name], "upstream", upstream(name)) for name in PAGES]
+    return [(README, "strategies", strategies()), *upstreams, *predicting]
 
 
 def strategies() -> str:
@@ -45,8 +51,10 @@ def upstream(framework: str) -> str:
 
 def results(directory: Path) -> str:
     """The table of a comparison that was run with `--out`."""
-    runs = stored.load(directory).results
-    return f"{tables.caption(runs, WIDTH)}\n\n{tables.comparison(runs, width=WIDTH)}\n\n{tables.verdict(runs)}"
+    found = stored.load(directory)
+    runs, speeds = found.results, found.speeds
+    table = tables.comparison(runs, width=WIDTH, names=list(speeds), speeds=speeds)
+    return f"{tables.caption(runs, WIDTH)}\n\n{table}\n\n{tables.verdict(runs)}"
 
 
 def replaced(text: str, name: str, content: str) -> str:

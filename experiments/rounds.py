@@ -14,7 +14,7 @@ from samestep.common.runtime.directory import discard_run, reserve_error
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.watch import Progress
 from samestep.common.strategy import Run
-from samestep.experiments.plan import Plan
+from samestep.experiments.plan import Plan, is_oracle
 from samestep.experiments.progress import Timetable, show_runs
 from samestep.experiments.stored import Found, run_directory
 
@@ -23,7 +23,12 @@ Ready = tuple[Run, Launch]
 
 
 def measure(
-    plan: Plan, ready: Mapping[str, Ready], found: Mapping[str, Found], directory: Path, quiet: bool
+    plan: Plan,
+    ready: Mapping[str, Ready],
+    found: Mapping[str, Found],
+    directory: Path,
+    launcher: Launcher,
+    quiet: bool,
 ) -> KeyboardInterrupt | None:
     """Runs every cell once a round, as far as that was not done before, and adds what it finds.
 
@@ -34,6 +39,7 @@ def measure(
         ready: The cells that can be run.
         found: Of each cell, what was found before; grows with each run.
         directory: Of the comparison.
+        launcher: Starts the runs.
         quiet: Whether to print nothing; otherwise the progress goes to stderr.
 
     Returns:
@@ -41,21 +47,21 @@ def measure(
     """
     rounds = [(cell, number) for number in range(1, plan.repeats + 1) for cell in ready if number <= plan.rounds(cell)]
     todo = [(cell, number) for cell, number in rounds if number not in found[cell].results]
-    timetable = Timetable([cell for cell, _ in todo], {cell: [*each.seconds] for cell, each in found.items()})
+    took = {cell: [*each.seconds] for cell, each in found.items() if not is_oracle(cell)}
+    timetable = Timetable([cell for cell, _ in todo], took)
     try:
-        with Launcher() as launcher:
-            _warm(launcher, [ready[cell][0] for cell, _ in todo], quiet)
-            with contextlib.nullcontext() if quiet else show_runs(timetable) as begin:
-                for cell, number in todo:
-                    if found[cell].is_over:
-                        timetable.finish()
-                        continue
-                    run, launch = ready[cell]
-                    launch = dataclasses.replace(launch, out=str(run_directory(directory, cell, number)))
-                    label = f"{cell}, round {number} of {plan.repeats}" if plan.rounds(cell) > 1 else cell
-                    seconds = _take(launcher, run, launch, found[cell], number, begin and begin(run, label))
-                    timetable.finish(seconds)
-                    tell(f"{label}: {seconds:.1f} s; {timetable.describe()}", quiet)
+        _warm(launcher, [ready[cell][0] for cell, _ in todo], quiet)
+        with contextlib.nullcontext() if quiet else show_runs(timetable) as begin:
+            for cell, number in todo:
+                if found[cell].is_over:
+                    timetable.finish()
+                    continue
+                run, launch = ready[cell]
+                launch = dataclasses.replace(launch, out=str(run_directory(directory, cell, number)))
+                label = f"{cell}, round {number} of {plan.repeats}" if plan.rounds(cell) > 1 else cell
+                seconds = _take(launcher, run, launch, found[cell], number, begin and begin(run, label))
+                timetable.finish(None if is_oracle(cell) else seconds)  # which says nothing about the others
+                tell(f"{label}: {seconds:.1f} s; {timetable.describe()}", quiet)
     except KeyboardInterrupt as interrupt:
         return interrupt
     return None

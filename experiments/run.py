@@ -8,7 +8,8 @@ from pathlib import Path
 
 from samestep.common.request import Launch, launch_of
 from samestep.common.strategy import ProcessSpec, Run
-from samestep.experiments.arguments import parse_run, run_command
+from samestep.experiments.arguments import run_command
+from samestep.experiments.command_line import parse_run
 from samestep.experiments.text import fill, screen_width
 
 

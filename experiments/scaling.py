@@ -49,7 +49,7 @@ class Scaling:
         cell: Of the row, without its devices.
         kind: "strong": the global batch stays the same. "weak": the batch of each device does.
         points: By the number of devices, the fewest first.
-        serial_share: Of a step, by Amdahl's law, of weak scaling by Gustafson's; None with fewer than two points to fit.
+        serial_share: Of a step, by Amdahl's formula, of weak scaling by Gustafson's; None with fewer than two points to fit.
     """
 
     cell: str
@@ -138,7 +138,7 @@ def _point(row: Rounds, speedup: Difference | None, stops: tuple[str, ...], has_
 def _communication(result: RunResult) -> tuple[float | None, float | None]:
     """The share of a step in which gradients are in flight, and that in which nothing else goes on: the mean over ranks."""
     measured = [row.measures for row in result.processes if "communication_seconds" in row.measures]
-    if not measured or not result.step_seconds_median:
+    if not measured or not result.step_seconds_median or result.config.devices == 1:
         return None, None
     whole = sum(each["communication_seconds"] for each in measured) / len(measured)
     hidden = sum(each.get("overlap_seconds", 0.0) for each in measured) / len(measured)

@@ -71,7 +71,7 @@ def _write(found: Sequence[Scaling], kind: str) -> str:
     meanings = [f"{column.header}: {column.meaning}" for column in joined(shown) if column.meaning]
     table = github(*cells(shown, lines), screen_width())
     return "\n\n".join(
-        [fill(_title(found, kind), screen_width()), table, bullets([*meanings, *map(_law, found)], screen_width())]
+        [fill(_title(found, kind), screen_width()), table, bullets([*meanings, *map(_fit, found)], screen_width())]
     )
 
 
@@ -97,14 +97,16 @@ def _interval(point: Point) -> str:
     return f"[{spell_ratio(point.speedup.low)}..{spell_ratio(point.speedup.high)}]"
 
 
-def _law(found: Scaling) -> str:
+def _fit(found: Scaling) -> str:
     """What stays serial, in a sentence."""
     if found.serial_share is None:
         return f"{found.cell}: too few numbers of devices to fit what stays serial"
-    share = f"{found.serial_share:.1%}"
-    fitted = ", ".join(str(point.devices) for point in found.points if not point.confounds)
-    if found.kind == "weak":
-        return f"{found.cell}: {share} of a step stays serial, by Gustafson's law fitted to {fitted} devices"
-    limit = amdahl_limit(found.serial_share)
-    bound = f"no number of devices is more than {spell_ratio(limit)} as fast as one" if limit else "nothing limits it"
-    return f"{found.cell}: {share} of a step stays serial, by Amdahl's law fitted to {fitted} devices: {bound}"
+    whose = {"strong": "Amdahl's", "weak": "Gustafson's"}[found.kind]
+    if any(point.speedup and point.speedup.ratio < 1 for point in found.points):
+        return f"{found.cell}: more devices are slower here, which {whose} formula has no room for"
+    counts = ", ".join(str(point.devices) for point in found.points if not point.confounds)
+    fitted = (
+        f"{found.cell}: {found.serial_share:.1%} of a step stays serial, by {whose} formula fitted to {counts} devices"
+    )
+    limit = amdahl_limit(found.serial_share) if found.kind == "strong" else None
+    return fitted + (f": no number of devices is more than {spell_ratio(limit)} as fast as one" if limit else "")

@@ -86,7 +86,8 @@ def judge_rows(
 ) -> dict[str, Speed]:
     """The speed of every row, judged against that of the reference row where there are rounds.
 
-    The oracle is never judged: it runs once, and says what a step is, not how fast one can be.
+    The oracle is never judged: it runs once, and says what a step is, not how fast one can be. Nor is a row that took
+    another step.
 
     Args:
         rows: By name, each with at least one round.
@@ -97,7 +98,7 @@ def judge_rows(
     base = rows.get(reference or "", ())
     if len(base) < 2:
         return found
-    others = {name: rounds for name, rounds in rows.items() if name != reference and rounds[0].framework != "numpy"}
+    others = {name: rounds for name, rounds in rows.items() if name != reference and _may_be_judged(rounds)}
     named = {name: tuple(confounds(rounds, base)) for name, rounds in others.items()}
     judged = compare_rounds({name: (rounds, base) for name, rounds in others.items() if not named[name]})
     return {
@@ -106,6 +107,10 @@ def judge_rows(
         )
         for name, speed in found.items()
     }
+
+
+def _may_be_judged(rounds: Rounds) -> bool:
+    return rounds[0].framework != "numpy" and all(result.parity.passed is not False for result in rounds)
 
 
 def compare_rounds(pairs: Mapping[Key, tuple[Rounds, Rounds]]) -> dict[Key, Difference]:

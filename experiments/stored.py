@@ -79,7 +79,9 @@ def read_asked(directory: Path) -> Given:
     """
     path = directory / comparison_file.NAME
     if not path.exists():
-        raise ConfigError(f"{directory} is no comparison: it has no {path.name}; name what `samestep compare` wrote.")
+        raise ConfigError(
+            f"{directory} is not a comparison: it has no {path.name}; name what `samestep compare` wrote."
+        )
     return comparison_file.read_file(path)
 
 

@@ -9,9 +9,10 @@ from samestep.common.catalog import catalogue, mirror_folder, strategy_info
 from samestep.common.flags import flags, spell_flag
 from samestep.common.request import RunConfig
 from samestep.common.strategy import StrategyInfo
-from samestep.experiments.arguments import Parser, add_format, apply_cell, run_command
+from samestep.experiments.arguments import apply_cell, run_command
 from samestep.experiments.formats import check_format, write
 from samestep.experiments.listing import lacks, listing
+from samestep.experiments.parser import Parser, add_format
 from samestep.experiments.text import Column, bullets, cells, explain_emulation, fill, fit, github, screen_width
 
 AVAILABLE = "available"

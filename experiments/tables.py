@@ -9,8 +9,9 @@ from samestep.common.flags import split_spelling
 from samestep.common.request import ORACLE
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import resize, title
-from samestep.experiments.columns import Name, Row, Timed, cell, columns, named, often_the_same
+from samestep.experiments.columns import Name, cell, columns, named, often_the_same
 from samestep.experiments.compiled import compiled
+from samestep.experiments.speed_columns import Row, Timed
 from samestep.experiments.speeds import Speed, speed_of
 from samestep.experiments.text import Column, bullets, cells, explain_emulation, fill, fit, github, joined, screen_width
 
@@ -118,7 +119,8 @@ def verdict(results: Sequence[RunResult]) -> str:
     if not judged:
         return "No run was judged."
     same = sum(r.parity.passed is True for r in judged)
-    subject = f"{same} of {len(judged)} strategies took"
+    noun = "strategies" if len({(r.framework, r.strategy) for r in judged}) == len(judged) else "rows"
+    subject = f"{same} of {len(judged)} {noun} took"
     if len(judged) == 1:
         subject = cell(judged[0]) + (" took" if same else " did not take")
     worst: dict[str, float] = {}

@@ -228,6 +228,12 @@ def short(number: float) -> str:
     return f"{rounded / scale:#.3g}".rstrip(".") + unit
 
 
+def large_number(count: int) -> str:
+    """A number of things as people say it: 529.6 billion, 12.3 million, 502,240."""
+    names = ((10**9, "billion"), (10**6, "million"))
+    return next((f"{count / scale:.4g} {name}" for scale, name in names if count >= scale), f"{count:,}")
+
+
 def spell(number: float | None, form: str) -> str:
     """A number in a format; "" stands for one that was not measured.
 

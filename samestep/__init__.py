@@ -1,7 +1,8 @@
 """One training step, under every distribution strategy of PyTorch and TensorFlow, proven to be the same step.
 
 `samestep.run("torch:ddp", devices=2)` trains, judges and returns the result; `samestep.compare` does so for many
-strategies; `samestep.load` reads what a run left. Importing this package imports nothing but the standard library.
+strategies; `samestep.predict` says what a step would hold and send; `samestep.load` reads what a run left. Importing this
+package imports nothing but the standard library.
 """
 
 import importlib
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
     )
     from samestep.common.runtime.records import RunResult
     from samestep.common.workload.declared import Model
-    from samestep.experiments.api import compare, load, run
+    from samestep.experiments.api import compare, load, predict, run
     from samestep.experiments.comparison import Comparison
+    from samestep.experiments.forecast import Forecast
+    from samestep.experiments.prediction import Prediction
     from samestep.experiments.row import Row
 
 _HOMES = {
@@ -33,14 +36,16 @@ _HOMES = {
     ),
     "samestep.common.runtime.records": ("RunResult",),
     "samestep.common.workload.declared": ("Model",),
-    "samestep.experiments.api": ("compare", "load", "run"),
+    "samestep.experiments.api": ("compare", "load", "predict", "run"),
     "samestep.experiments.comparison": ("Comparison",),
+    "samestep.experiments.forecast": ("Forecast",),
+    "samestep.experiments.prediction": ("Prediction",),
     "samestep.experiments.row": ("Row",),
 }
 """Module -> what this package offers of it, imported when it is first used."""
 
 __all__ = [  # noqa: RUF022 (type checkers want the names written out)
-    "run", "compare", "load", "Model", "RunResult", "Comparison", "Row",
+    "run", "compare", "predict", "load", "Model", "RunResult", "Comparison", "Row", "Forecast", "Prediction",
     "SamestepError", "ConfigError", "Unavailable", "ParityFailed", "WorkerFailed", "Diverged",
 ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The keyword arguments of `samestep.run` and `samestep.compare`: the flags of the commands, by their fields' names.
+"""The keyword arguments of `samestep.run`, `compare` and `predict`: the flags of the commands, by their fields' names.
 
 Written out for type checkers and editors, which cannot read them off the dataclasses; a test holds the two together.
 """
@@ -30,11 +30,9 @@ class CompareSettings(TypedDict, total=False):
     clip_norm: float | None
 
 
-class RunSettings(CompareSettings, total=False):
-    """What one run takes: also its mesh, where it starts, and the options of its strategy."""
+class OptionSettings(TypedDict, total=False):
+    """The options of single strategies; `samestep strategies CELL` explains each."""
 
-    mesh: str | None
-    start_from: str | None
     ring: bool
     bucket_bytes: int | None
     zero_stage: int
@@ -47,3 +45,27 @@ class RunSettings(CompareSettings, total=False):
     parameter_servers: int
     tpu: str | None
     tpu_topology: str | None
+
+
+class RunSettings(CompareSettings, OptionSettings, total=False):
+    """What one run takes: also its mesh, where it starts, and the options of its strategy."""
+
+    mesh: str | None
+    start_from: str | None
+
+
+class PredictSettings(OptionSettings, total=False):
+    """What a prediction takes; `samestep predict --help` explains each."""
+
+    workload: str
+    devices: int | None
+    mesh: str | None
+    batch_size: int | None
+    optimizer: str | None
+    dtype: str
+    data: str | None
+    backend: str | None
+    device_memory: str | None
+    precision: str | None
+    accumulation_steps: int
+    clip_norm: float | None

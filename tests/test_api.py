@@ -15,7 +15,9 @@ from samestep.common.flags import flags
 from samestep.common.request import RunConfig, Techniques
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.experiments import api, rounds
-from samestep.settings import CompareSettings, RunSettings
+from samestep.experiments.predict import PREDICTED
+from samestep.experiments.prediction import Assumptions
+from samestep.settings import CompareSettings, PredictSettings, RunSettings
 from tests.experiments.comparisons import MISSED, UNJUDGED, make_up
 from tests.processes import descendants
 
@@ -61,6 +63,13 @@ def test_the_settings_are_the_flags() -> None:
     assert typing.get_type_hints(RunSettings) == wanted
     shared = {name for name, field in flags(RunConfig).items() if field.metadata["compared"]} | set(flags(Techniques))
     assert typing.get_type_hints(CompareSettings) == {name: kind for name, kind in wanted.items() if name in shared}
+
+
+def test_the_settings_of_a_prediction_are_its_flags() -> None:
+    owners = (Assumptions, Techniques, *{row.options for _, row in catalogue()})
+    wanted = {name: kind for owner in owners for name, kind in fields_of(owner).items()}
+    wanted |= {name: kind for name, kind in fields_of(RunConfig).items() if name in PREDICTED}
+    assert typing.get_type_hints(PredictSettings) == wanted
 
 
 def fields_of(owner: type) -> dict[str, object]:
@@ -178,7 +187,7 @@ def test_every_block_of_the_page_runs(
 ) -> None:
     for module in (api, rounds):  # the tests' own launcher has imported the frameworks already
         monkeypatch.setattr(module, "Launcher", lambda: contextlib.nullcontext(launcher))
-    assert len(BLOCKS) == 6
+    assert len(BLOCKS) == 9
     names: dict[str, object] = {}
     for number, block in enumerate(BLOCKS):
         exec(compile(block, f"docs/api.md, block {number + 1}", "exec"), names)

@@ -54,6 +54,7 @@ def test_the_tables_say_how_often_it_held() -> None:
     assert every["all"][1] == str(2 * 100 * 99 // 2)
     assert 91 <= percent(every["all"][2]) <= 98
     assert 10 < percent(every["all"][3]) < 40
+    assert 0.8 < float(every["torch:ddp"][4]) < 1.2
     itself, later, same = shares(verdicts(speeds, 5)).values()
     assert percent(itself[1]) <= 10
     assert 83 <= percent(later[1]) < percent(same[1])
@@ -65,7 +66,9 @@ def test_a_drift_between_comparisons_shows() -> None:
     drifting = {
         key: speed * 1.05**key.comparison for key, speed in made_up(Noise(run=0.01, round=0.0), 20).items() if speed
     }
-    assert percent(shares(intervals(drifting, 5))["all"][2]) < 60
+    table = shares(intervals(drifting, 5))
+    assert percent(table["all"][2]) < 60
+    assert float(table["torch:ddp"][4]) > 5
 
 
 def test_a_comparison_that_is_not_complete_does_not_count() -> None:

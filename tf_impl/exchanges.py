@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from samestep.common.ledger import Send, in_order
+from samestep.tf_impl.activations import FORWARD
 from samestep.tf_impl.upstream import function_names, nodes
 
 _COLLECTIVES = {
@@ -139,7 +140,7 @@ class ExpandedFunctions:
 
     def gathered_variable_bytes(self) -> int:
         """The bytes of variables that are gathered on every device in the course of a call."""
-        return sum(each.bytes for each in self._collectives if each.source.startswith("ReadVariableOp"))
+        return sum(each.bytes for each in self._collectives if "ReadVariableOp/DTensorAllGather" in each.source)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,9 +159,9 @@ class _Reduction:
 
     @property
     def phase(self) -> str:
-        """Backward for what a tape computed, for sums of it, and for gradients that are packed together."""
-        is_gradient = self.source.startswith(("gradient_tape", "AddN")) or "/CombinedReduce" in self.source
-        return "backward" if is_gradient else "forward"
+        """Forward in the name scope of the forward pass, unless gradients are packed together with the loss."""
+        is_forward = self.source.startswith(f"{FORWARD}/") and "/CombinedReduce" not in self.source
+        return "forward" if is_forward else "backward"
 
 
 def _reductions_of(function: str) -> list[_Reduction]:

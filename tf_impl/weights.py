@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from samestep.common.program import TrainState
 from samestep.common.strategy import Run
-from samestep.common.workload.initial import init, initial_buffers
+from samestep.common.workload.initial import init, initial_buffers, initial_weights
 from samestep.common.workload.models.own import OwnSpec
 from samestep.tf_impl.models import build_model
 from samestep.tf_impl.models.layers import Lookup, VariableFactory
@@ -54,7 +54,7 @@ def fresh_model(
         for name, value in initial_buffers(spec).items():
             own.buffers[name].assign(value)
         return own, own.params
-    values = init(run.workload.model, run.seed)
+    values = initial_weights(run.workload.model, run.seed)
     factory = VariableFactory(lambda name: make(values[name].astype(run.dtype), name), lookup)
     return build_model(run.workload.model, factory), factory.by_name
 

@@ -15,6 +15,7 @@ from torch.distributed.tensor import DTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from samestep.torch_impl.sharded import local_part
+from samestep.torch_impl.upstream import outside_modes
 
 
 class KeptActivations:
@@ -39,21 +40,26 @@ class KeptActivations:
         self._parameters = parameters
         self._bytes = 0
         self._holders: dict[StorageWeakRef, int] = {}
+        self._known: set[StorageWeakRef] = set()  # a weak reference keeps a place from being taken by another storage
 
     def pack(self, tensor: torch.Tensor) -> "_Kept":
         """Counts a tensor that an operation saves."""
-        tensor = tensor.detach()  # which its operation must not reach through what it saves
-        storage = _local(tensor).untyped_storage()
-        key = StorageWeakRef(storage)
-        if key not in self._holders and key in {
-            StorageWeakRef(_local(p).untyped_storage()) for p in self._parameters()
-        }:
-            return _Kept(tensor, lambda: None)
-        if not self._holders.get(key):
+        with outside_modes(), torch.no_grad():
+            tensor = tensor.detach()  # which its operation must not reach through what it saves
+            storage = _local(tensor).untyped_storage()
+            key = StorageWeakRef(storage)
+            if key not in self._holders and self._is_parameter(key):
+                return _Kept(tensor, lambda: None)
+        if key not in self._holders:
             self._bytes += storage.nbytes()
             self.peak_bytes = max(self.peak_bytes, self._bytes)
         self._holders[key] = self._holders.get(key, 0) + 1
         return _Kept(tensor, lambda: self._release(key, storage.nbytes()))
+
+    def _is_parameter(self, key: StorageWeakRef) -> bool:
+        if key not in self._known:
+            self._known |= {StorageWeakRef(_local(each).untyped_storage()) for each in self._parameters()}
+        return key in self._known
 
     def _release(self, key: StorageWeakRef, size: int) -> None:
         self._holders[key] -= 1

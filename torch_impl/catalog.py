@@ -58,8 +58,7 @@ FRAMEWORK = FrameworkInfo(
         "TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR"),
         "TORCHELASTIC_USE_AGENT_STORE": "False",
     },
-    # torch 2.13: every optimizer imports _dynamo, which takes a second
-    preload=("samestep.torch_impl.program", "torch._dynamo"),
+    preload=("samestep.torch_impl.program", "torch._dynamo"),  # which every optimizer imports, in a second (2.13)
     rows=(
         in_one_process(
             name="single",

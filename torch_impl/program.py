@@ -14,7 +14,8 @@ from samestep.common.batch import Batch
 from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
-from samestep.common.workload.initial import init, initial_buffers
+from samestep.common.workload.initial import initial_buffers, initial_weights
+from samestep.common.workload.models.own import OwnSpec
 from samestep.torch_impl import devices, weights
 from samestep.torch_impl.activations import follow_activations
 from samestep.torch_impl.exchanges import RECORDER, Observer
@@ -27,16 +28,23 @@ from samestep.torch_impl.step import Loss, accumulate, mean_loss, transform
 from samestep.torch_impl.upstream import num_graphs
 
 
-def build_fresh_model(run: Run, device: torch.device) -> nn.Module:
+def build_fresh_model(
+    run: Run, device: torch.device, distribute: Callable[[nn.Module], object] = lambda model: None
+) -> nn.Module:
     """Builds the workload's model with its initial weights, in the run's dtype.
 
     Args:
         run: What is trained.
         device: The device to build it on.
+        distribute: Shards the model in place while it takes no memory yet, so that no process ever holds all of it.
     """
-    model = build_model(run.workload.model).to(device, getattr(torch, run.dtype))
+    spec = run.workload.model
+    # On the meta device; but a user's model may hold tensors that are neither parameters nor buffers.
+    with torch.device(device if isinstance(spec, OwnSpec) else "meta"):
+        model = build_model(spec).to(getattr(torch, run.dtype))
     switch_layers(model, run.dropout, run.batch_norm)
-    weights.load(model, init(run.workload.model, run.seed), initial_buffers(run.workload.model))
+    distribute(model)
+    weights.materialize(model, device, initial_weights(spec, run.seed), initial_buffers(spec))
     return model
 
 

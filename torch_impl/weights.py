@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from samestep.torch_impl.sharded import local_part
+from samestep.torch_impl.sharded import copy_shard, local_part
 
 # Type of module -> its parameters: the neutral name, and how its axes are permuted from torch's layout to the neutral.
 _NEUTRAL = {
@@ -39,8 +39,9 @@ class Weight:
 
     def from_neutral(self, value: np.ndarray) -> torch.Tensor:
         """Inverts `to_neutral`, in the parameter's dtype and on its device."""
-        permuted = np.ascontiguousarray(value.transpose(np.argsort(self.permutation)))
-        return torch.from_numpy(permuted).to(self.parameter.device, self.parameter.dtype)
+        # Rounded first, which halves what is copied.
+        rounded = torch.from_numpy(np.ascontiguousarray(value)).to(self.parameter.dtype)
+        return rounded.permute(np.argsort(self.permutation).tolist()).contiguous().to(self.parameter.device)
 
 
 def named_weights(*models: nn.Module) -> dict[str, Weight]:
@@ -78,19 +79,26 @@ def named_buffers(*models: nn.Module) -> dict[str, torch.Tensor]:
     return {name.replace(".", "/"): buffer for model in models for name, buffer in model.named_buffers()}
 
 
-def load(model: nn.Module, params: Mapping[str, np.ndarray], buffers: Mapping[str, np.ndarray] | None = None) -> None:
-    """Sets every parameter of a model, and its buffers.
+def materialize(
+    model: nn.Module, device: torch.device, params: Mapping[str, np.ndarray], buffers: Mapping[str, np.ndarray]
+) -> None:
+    """Gives a model its memory, unless it has it, and its weights, one parameter after the other.
 
     Args:
-        model: The model, not wrapped.
-        params: The full parameters by neutral name.
+        model: The model, usually on the meta device, whole or already sharded, in the dtype that it will have.
+        device: The device of this process.
+        params: The full parameters by neutral name; of a sharded one, this process's part is kept.
         buffers: The buffers by neutral name, if there are any.
     """
+    if any(parameter.is_meta for parameter in model.parameters()):
+        model.to_empty(device=device)
+    else:
+        model.to(device)
     with torch.no_grad():
         for name, weight in named_weights(model).items():
-            weight.parameter.copy_(weight.from_neutral(params[name]))
+            copy_shard(weight.parameter, weight.from_neutral(params[name]))
         for name, buffer in named_buffers(model).items():
-            if buffers is not None and name in buffers:
+            if name in buffers:
                 buffer.copy_(torch.from_numpy(buffers[name]))
 
 

@@ -38,7 +38,9 @@ def bits_per_token(logits: np.ndarray, targets: np.ndarray) -> float:
         targets: [examples, context].
     """
     chosen = np.take_along_axis(logits, targets[..., None], axis=-1)[..., 0].astype(np.float64)
-    return float((np.logaddexp.reduce(logits.astype(np.float64), axis=-1) - chosen).mean() / math.log(2))
+    largest = logits.max(axis=-1, keepdims=True).astype(np.float64)
+    total = np.log(np.exp(logits - largest).sum(axis=-1)) + largest[..., 0]
+    return float((total - chosen).mean() / math.log(2))
 
 
 def auc(logits: np.ndarray, targets: np.ndarray) -> float:

@@ -1,4 +1,4 @@
-"""Fits the laws of Amdahl and Gustafson: how much of a step does not get faster with more devices."""
+"""Fits the formulas of Amdahl and Gustafson: how much of a step does not get faster with more devices."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ TEXTBOOK = {2: 1.9, 4: 3.7, 8: 7.2}
 def amdahl_share(seconds: Mapping[int, float]) -> float | None:
     """Fits the share of a step that stays serial while the batch stays the same.
 
-    The law says that n devices take a + b / n seconds; a / (a + b) is serial. The straight line in 1 / n is fitted by least
+    The formula says that n devices take a + b / n seconds; a / (a + b) is serial. The straight line in 1 / n is fitted by least
     squares, relative to each time, because noise multiplies times.
 
     Args:
@@ -27,7 +27,7 @@ def amdahl_share(seconds: Mapping[int, float]) -> float | None:
 def gustafson_share(rates: Mapping[int, float]) -> float | None:
     """Fits the share of a step that stays serial while the batch grows with the devices.
 
-    The law says that n devices do a + b * n of what one does in the same time; a / (a + b) is serial.
+    The formula says that n devices do a + b * n of what one does in the same time; a / (a + b) is serial.
 
     Args:
         rates: Examples per second, by the number of devices.

@@ -3,24 +3,30 @@
 They stand beside what `costs/` predicts for a backend, so that a reader sees where theory and backend differ. Letters are
 those of `docs/predicting.md`: a model of Ψ parameters, each with w bytes of weights, g of gradients and k of optimizer
 state; N devices, of which d, s, t, p along data, shard, tensor and pipe; L blocks that hand on a activations each, over the
-whole batch; m micro-batches, v stages a rank.
+whole batch; m micro-batches, v stages a rank. Of activations: B examples of a device or micro-batch, T tokens each, width D, H
+heads.
 
 References:
-    Rajbhandari et al., arXiv 1910.02054, sections 5 and 7 (ZeRO); Shoeybi et al., arXiv 1909.08053, section 3 (tensor);
-    Narayanan et al., arXiv 2104.04473, sections 2.2 and 3.2 (pipeline, and all together).
+    Rajbhandari et al., arXiv 1910.02054, sections 3, 5 and 7 (ZeRO); Shoeybi et al., arXiv 1909.08053, section 3 (tensor);
+    Narayanan et al., arXiv 2104.04473, sections 2.2 and 3.2 (pipeline, and all together); Korthikanti et al., arXiv
+    2205.05198, section 4 (activations).
 """
 
 from collections.abc import Callable, Mapping
+from typing import cast
 
+from samestep.common.evidence.costs.activations import textbook_block_bytes
 from samestep.common.evidence.costs.data_parallel import c10d, ddp, replicated
 from samestep.common.evidence.costs.deepspeed import deepspeed
 from samestep.common.evidence.costs.hybrid import hybrid
 from samestep.common.evidence.costs.one_process import mirrored
 from samestep.common.evidence.costs.pipeline import mp, pp
+from samestep.common.evidence.costs.sizes import optimizer_item_bytes
 from samestep.common.evidence.costs.tensor import tp
 from samestep.common.evidence.costs.zero import fsdp, zero1, zero2
 from samestep.common.ledger import Formula
 from samestep.common.strategy import Cost, Run
+from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.pipeline import SCHEDULES
 
@@ -36,7 +42,25 @@ def formulas(run: Run, backend: str) -> tuple[Formula, ...]:
         run: What is trained.
         backend: What carries its exchanges; between the devices of one process nothing is sent.
     """
-    return _FORMULAS[run.strategy.cost](run, backend) if run.strategy.cost in _FORMULAS else ()
+    if run.strategy.cost not in _FORMULAS:
+        return ()
+    return (*_FORMULAS[run.strategy.cost](run, backend), *_activations(run))
+
+
+def _activations(run: Run) -> tuple[Formula, ...]:
+    """What a transformer's blocks keep, on a rank that is first in its pipeline; nothing of other models and schedules."""
+    model, mesh, rows = run.workload.model, run.mesh, run.batch_size // run.accumulation_steps
+    if run.framework == "numpy" or not (model.name == "transformer" or getattr(model, "style", "") == "gpt"):
+        return ()
+    model = cast(DecoderSpec, model)  # by the sizes that count, a transformer of ours is one
+    rows //= mesh.axis("data") * mesh.axis("shard")
+    if mesh.axis("pipe") > 1:  # p micro-batches are in flight, each through 1 / p of the blocks
+        if run.strategy.cost not in (pp, hybrid) or run.options.schedule != "1f1b":
+            return ()
+        rows //= run.options.microbatches
+    kept = model.layers * textbook_block_bytes(model, rows, run.item_bytes, mesh.axis("tensor"))
+    text = "L T D B (4 w + 2 + 12 w / t + (2 w + 1) H T / (D t))"
+    return (Formula("activations", kept, text, "Korthikanti et al. 2022, section 4.2"),)
 
 
 def _zero(stage: int) -> Formulas:
@@ -45,7 +69,7 @@ def _zero(stage: int) -> Formulas:
     def found(run: Run, backend: str) -> tuple[Formula, ...]:
         model, shards = num_params(run.workload.model), run.mesh.axis("shard") if stage else 1
         shards = shards if shards > 1 else run.num_devices
-        weights, gradients, state = run.item_bytes, run.item_bytes, run.optimizer_item_bytes
+        weights, gradients, state = run.item_bytes, run.item_bytes, optimizer_item_bytes(run)
         held, text = [
             (weights + gradients + state, "(w + g + k) Ψ"),
             (weights + gradients + state / shards, "(w + g) Ψ + k Ψ / N"),
@@ -55,7 +79,7 @@ def _zero(stage: int) -> Formulas:
         factor = 3 if stage == 3 else 2
         sent = 0 if backend == "memory" else factor * (run.num_devices - 1) * weights * model
         return (
-            Formula("state", held * model, text, f"{_ZERO}, section 5"),
+            Formula("state", held * model, text, f"{_ZERO}, section {5 if stage else 3}"),
             Formula("sent", sent, f"{factor} (N - 1) w Ψ", f"{_ZERO}, section 7"),
         )
 
@@ -76,7 +100,7 @@ def _split(microbatches: Callable[[Run], tuple[int, int]]) -> Formulas:
     def found(run: Run, backend: str) -> tuple[Formula, ...]:
         model, mesh = run.workload.model, run.mesh
         data, shards, tensor, pipe = (mesh.axis(name) for name in ("data", "shard", "tensor", "pipe"))
-        each = 2 * run.item_bytes + run.optimizer_item_bytes
+        each = 2 * run.item_bytes + optimizer_item_bytes(run)
         told = [
             Formula(
                 "state",

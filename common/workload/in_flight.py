@@ -8,8 +8,10 @@ References:
 
 from collections.abc import Callable, Mapping
 
-Peaks = tuple[tuple[int, ...], ...]
-"""Candidates for a rank's peak, each with the micro-batches in flight of every one of its stages."""
+Counts = tuple[int, int]
+"""Of one stage: micro-batches that have not come back, and those whose gradient by the weights is put off."""
+Peaks = tuple[tuple[Counts, ...], ...]
+"""Candidates for a rank's peak, each with the counts of every one of its stages."""
 
 
 def in_flight(schedule: str, ranks: int, rank: int, microbatches: int) -> Peaks:
@@ -39,26 +41,34 @@ def _interleaved(ranks: int, rank: int, microbatches: int, hop: int, delay: int)
     a_round = microbatches // max(1, microbatches // ranks)
     total = 2 * microbatches
     ahead = min(a_round + hop * (ranks - 1 - rank), total)
-    seen, present = {}, [0, 0]
+    seen, present, put_off = {}, [0, 0], [0, 0]
     for taken in range(total):
         present[taken // a_round % 2] += 1
-        seen[tuple(present)] = None
-        if (back := taken - ahead - delay) >= 0:
-            present[1 - back // a_round % 2] -= 1
+        seen[tuple(zip(present, put_off, strict=True))] = None
+        if (back := taken - ahead) >= 0:
+            stage = 1 - back // a_round % 2
+            present[stage] -= 1
+            put_off[stage] += 1
+            if (weights := back - delay) >= 0:
+                put_off[1 - weights // a_round % 2] -= 1
     return tuple(seen)
 
 
 def _zbv(ranks: int, rank: int, microbatches: int) -> Peaks:
-    first = (min(microbatches, 2 * ranks - rank - 1), min(microbatches, rank + 1))
-    return (first, (2 * ranks - rank, rank)) if microbatches >= 2 * ranks - rank else (first,)
+    first = _none_put_off(min(microbatches, 2 * ranks - rank - 1), min(microbatches, rank + 1))
+    return first + _none_put_off(2 * ranks - rank, rank) if microbatches >= 2 * ranks - rank else first
+
+
+def _none_put_off(*counts: int) -> Peaks:
+    return (tuple((count, 0) for count in counts),)
 
 
 _PEAKS: Mapping[str, Callable[[int, int, int], Peaks]] = {
-    "gpipe": lambda ranks, rank, microbatches: ((microbatches,),),
-    "1f1b": lambda ranks, rank, microbatches: ((min(microbatches, ranks - rank),),),
+    "gpipe": lambda ranks, rank, microbatches: _none_put_off(microbatches),
+    "1f1b": lambda ranks, rank, microbatches: _none_put_off(min(microbatches, ranks - rank)),
     "interleaved_1f1b": lambda ranks, rank, microbatches: _interleaved(ranks, rank, microbatches, 2, 0),
-    "looped_bfs": lambda ranks, rank, microbatches: ((microbatches, microbatches),),
+    "looped_bfs": lambda ranks, rank, microbatches: _none_put_off(microbatches, microbatches),
     "interleaved_zero_bubble": lambda ranks, rank, microbatches: _interleaved(ranks, rank, microbatches, 1, rank),
     "zbv_zero_bubble": _zbv,
-    "dualpipev": lambda ranks, rank, microbatches: ((2 * ranks - rank, rank + 1),),
+    "dualpipev": lambda ranks, rank, microbatches: _none_put_off(2 * ranks - rank, rank + 1),
 }

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from samestep.common.errors import ConfigError
 from samestep.common.request import RunConfig
-from samestep.common.workload.data.user import UserSpec
 from samestep.common.workload.models.own import DATA, OwnSpec
 from samestep.common.workload.workload import Workload
 
@@ -22,6 +21,8 @@ def own_workload(config: RunConfig) -> Workload:
     Raises:
         ConfigError: There are no data, the model is not described, or the data are not those it was described with.
     """
+    from samestep.common.workload.data.user import UserSpec  # here: it needs NumPy, which a prediction does without
+
     if config.described is None:
         raise ConfigError(f"--model {config.model} is not described yet; `samestep run` and `samestep.run` do so.")
     if config.data is None:

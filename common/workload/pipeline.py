@@ -51,8 +51,7 @@ SCHEDULES: Mapping[str, Schedule] = {
 }
 
 
-@functools.lru_cache(maxsize=8)  # every rank of a pipeline asks
-def group_segments(segments: tuple[Segment, ...], num_stages: int) -> Stages:
+def group_segments(segments: Sequence[Segment], num_stages: int) -> Stages:
     """Groups segments into contiguous stages whose largest has the fewest FLOPs possible.
 
     Of several such groupings, each of whose beginnings is as good as it can be, the first in the order of where their
@@ -62,6 +61,11 @@ def group_segments(segments: tuple[Segment, ...], num_stages: int) -> Stages:
         segments: A model's, in order; at least `num_stages` of them.
         num_stages: Pipeline ranks x stages per rank.
     """
+    return _grouped(tuple(segments), num_stages)
+
+
+@functools.lru_cache(maxsize=8)  # every rank of a pipeline asks
+def _grouped(segments: tuple[Segment, ...], num_stages: int) -> Stages:
     total = [0, *itertools.accumulate(segment.flops for segment in segments)]
     ends = range(1, len(segments) - num_stages + 2)
     costs, places = {end: total[end] for end in ends}, dict.fromkeys(ends, 0)

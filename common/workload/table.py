@@ -108,7 +108,7 @@ def size_names(spelling: str, path: str | None = None) -> list[str]:
     """
     name = split_spelling(spelling)[0]
     if name not in (every := WORKLOADS | PUBLISHED):
-        raise unknown("workload", name, WORKLOADS, f"(samestep predict also takes {', '.join(PUBLISHED)}.)")
+        raise unknown("workload", name, every)
     workload = every[name]
     return sorted({*_settable(workload.model), *_settable(workload.data if path is None else _user_data(path))})
 

@@ -31,7 +31,7 @@ from samestep.common.runtime.worker.worker import read_run
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import ARRAYS
 from samestep.common.workload.initial import init
-from samestep.experiments.arguments import parse_run
+from samestep.experiments.command_line import parse_run
 from tests.processes import descendants
 
 ROOT = str(Path(__file__).parents[2])

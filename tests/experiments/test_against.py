@@ -26,6 +26,11 @@ DDP = made("torch:ddp", conditions=QUIET)
 FSDP = made("torch:fsdp", conditions=QUIET)
 
 
+@pytest.fixture(autouse=True)
+def wide_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
+
 def changed(result: RunResult, **fields: object) -> RunResult:
     return dataclasses.replace(result, **fields)
 
@@ -55,7 +60,7 @@ def fast(speed: float, result: RunResult = DDP) -> RunResult:
 
 def test_a_repetition_is_equal_in_every_bit_and_byte() -> None:
     found = held(DDP)
-    assert (found.changed, found.lacking) == ("", "")
+    assert (found.changed, found.lack()) == ("", "")
     assert f"| torch:ddp | bit-equal, {len(DDP.losses)} steps | equal |" in " ".join(write_report(found).split())
     assert [case.outcome for case in found.cases()] == ["passed"]
 
@@ -118,9 +123,17 @@ def test_a_step_that_changed_in_one_round_changed() -> None:
 def test_another_request_is_not_compared_and_what_differs_is_named(then: RunResult, why: str) -> None:
     found = held(DDP, then)
     assert found.rows[0].reason == why
-    assert found.lacking == f"nothing could be held against old: {why}."
+    assert found.lack() == f"nothing could be held against old: {why}."
     assert not found.changed
     assert "not compared" in write_report(found)
+
+
+def test_an_option_that_did_not_exist_then_is_no_difference() -> None:
+    now = changed(DDP, config=dataclasses.replace(DDP.config, options={"bucket_bytes": None}))
+    then = changed(DDP, config=dataclasses.replace(DDP.config, options={}))
+    assert held(now, then).lack() == held(DDP, then).lack() == ""
+    other = changed(DDP, config=dataclasses.replace(DDP.config, options={"bucket_bytes": 1024}))
+    assert held(now, other).rows[0].reason == "another request: bucket_bytes (None and 1024)"
 
 
 def test_a_strategy_whose_bits_vary_is_not_compared() -> None:
@@ -143,7 +156,7 @@ def ratio(now: list[RunResult], then: list[RunResult], allowed: tuple[str, ...] 
 def test_five_rounds_of_each_give_a_verdict() -> None:
     now, then = [fast(speed) for speed in NOW], [fast(speed) for speed in THEN]
     assert ratio(now, then) == "2.00x faster"
-    assert ratio(then, now) == "0.499x slower"
+    assert ratio(then, now) == "0.50x slower"
     assert ratio(then, list(reversed(then))) == "1.00x not separated"
     assert ratio(now[:4], then) == "2.01x"
     assert ratio(now[:1], then[:1]) == "2.00x"
@@ -197,8 +210,14 @@ def test_a_single_run_and_directories_of_runs_are_read(tmp_path: Path) -> None:
 def test_rows_that_only_one_has_are_listed() -> None:
     found = hold({"a": [DDP]}, Earlier(Path("old"), {"b": [FSDP]}), ())
     assert (found.only_now, found.only_then) == (("a",), ("b",))
-    assert found.lacking == "nothing could be held against old: no row is in both."
+    assert found.lack() == "nothing could be held against old: no row is in both."
     assert "* only today: a\n* only in old: b" in write_report(found)
+
+
+def test_a_required_row_must_be_held() -> None:
+    found = hold({"a": [DDP], "b": [FSDP]}, Earlier(Path("old"), {"a": [DDP]}), ())
+    assert (found.lack(), found.lack(["a"])) == ("", "")
+    assert found.lack(["a", "b"]) == "b could not be held against old: no row is in both."
 
 
 def test_the_row_of_the_same_request_is_found_however_it_is_spelled() -> None:

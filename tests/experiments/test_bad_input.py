@@ -551,7 +551,7 @@ def test_a_start_from_another_optimizer_is_refused(refused: Refused, here: Path)
             "runn",
             [],
             2,
-            "unknown command 'runn'. Did you mean 'run'? Choose from: run, compare, strategies, clean, worker.",
+            "unknown command 'runn'. Did you mean 'run'? Choose from: run, compare, predict, strategies, clean, worker.",
         ),
     ],
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from samestep.common.errors import Unavailable
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.directory import open_run, write_error, write_json
@@ -101,6 +102,20 @@ def test_all_is_all_three(here: Path, capsys: pytest.CaptureFixture[str]) -> Non
     held = [*caches(here), a_run(here / "runs" / "one"), a_run(here / "runs" / "night" / "torch-ddp")]
     told(capsys, "--all")
     assert [path for path in held if path.exists()] == []
+
+
+def test_nothing_is_left_of_a_comparison_without_runs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole, partly = here / "runs" / "whole", here / "runs" / "partly"
+    for directory in (whole, partly):
+        for cell in ("numpy-oracle", "torch-ddp/1", "torch-ddp/2"):
+            a_run(directory / cell)
+        (directory / "compare.toml").write_text("repeats = 2")
+        (directory / "tf-tpu" / "1").mkdir(parents=True)
+        write_error(directory / "tf-tpu" / "1", "parent", Unavailable("there is none"))
+    a_run(partly / "torch-pp" / "1", state=True, keep_state=True)
+    told(capsys, "--runs")
+    assert not whole.exists()
+    assert [path.name for path in sorted(partly.iterdir())] == ["compare.toml", "tf-tpu", "torch-pp"]
 
 
 def test_a_state_that_was_kept_on_purpose_stays(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

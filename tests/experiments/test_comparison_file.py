@@ -1,5 +1,6 @@
 """`compare.toml` says what the flags say, and a mistake in it is one line that names the file."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from samestep.common.errors import ConfigError
 from samestep.experiments import compare
 from samestep.experiments.asked import describe, merge
 from samestep.experiments.comparison_file import NAME, read_file, write_file
+from samestep.experiments.plan import make_plan
 from tests.experiments.comparisons import make_up
 
 ODD = 'my "data"\\in \x7f é \U0001f600\t.npz'
@@ -51,6 +53,16 @@ def test_a_file_is_written_as_people_would(tmp_path: Path) -> None:
         "[vary]",
         "devices = [1, 2]",
     ]
+
+
+def test_the_file_in_the_documentation_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "measuring.md").read_text()
+    (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / NAME).write_text(text)
+    asked = describe(read_file(tmp_path / NAME))
+    assert len(make_plan(asked).cells) == 1 + 3 + 3 * 2 + 1
+    write_file(tmp_path / NAME, asked)
+    assert sorted((tmp_path / NAME).read_text().splitlines()[1:]) == sorted(text.splitlines())
 
 
 def test_what_is_given_beside_a_file_counts_more() -> None:

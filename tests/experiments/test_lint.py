@@ -1,7 +1,9 @@
 """Planted confounds: each is found in results, under its name and with both values, and nothing else is."""
 
 import dataclasses
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +11,9 @@ from samestep.common.evidence.confounds import CONFOUNDS, find_confounds
 from samestep.common.request import Techniques
 from samestep.common.runtime.conditions import Conditions
 from samestep.common.runtime.records import DeviceRow, RunResult
+from samestep.experiments.comparison import Comparison
 from samestep.experiments.lint import circumstances, explain_confounds
+from samestep.experiments.row import Row
 from tests.results import made
 
 CONDITIONS = Conditions(num_parameters=6_922, order_sha256="11" * 32, others_share=0.02, stolen_share=0.0)
@@ -89,6 +93,12 @@ def test_every_confound_is_planted_once() -> None:
     assert {*PLANTED, "optimizer-dtype"} == set(CONFOUNDS)
 
 
+def test_the_page_explains_every_confound() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "measuring.md").read_text()
+    section = page.partition("\n## Confounds\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE) == list(CONFOUNDS)
+
+
 def test_gpus_are_no_match_for_cores() -> None:
     gpus = on_devices(FAIR, device="cuda:0")
     assert said(gpus) == ["cores (2 and 2 with 2 accelerators)"]
@@ -139,3 +149,44 @@ def test_the_explanation_fits(width: int, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("COLUMNS", str(width))
     rows = {f"zero{n}": watched(others_share=n / 10, compilations=n) for n in range(2, 10)}
     assert max(map(len, explained(**rows))) <= width
+
+
+# --- in a comparison --------------------------------------------------------------------------------------------------
+
+
+def compared(names: dict[str, float], conditions: Conditions = CONDITIONS) -> Comparison:
+    """A comparison of five rounds, each row so many times as fast as the first."""
+    drift = (100.0, 103.0, 98.0, 101.0, 99.0)
+    rows = []
+    for name, factor in names.items():
+        rounds = [
+            made(name, (factor * speed * noise,) * 3, conditions=conditions, machine=MACHINE)
+            for speed, noise in zip(drift, (1.0, 1.002, 0.999, 1.001, 0.998), strict=True)
+        ]
+        rows.append(Row.of(name, *rounds))
+    return Comparison(tuple(rows), repeats=5, reference=next(iter(names)))
+
+
+def test_a_confounded_row_gets_no_verdict_until_it_is_allowed() -> None:
+    fair = compared({"torch:ddp": 1.0, "torch:fsdp": 2.0})
+    assert fair.speeds["torch:fsdp"].verdict == "2.00x faster"
+    lonely = compared({"torch:ddp": 1.0, "torch:fsdp": 2.0})
+    fewer = [dataclasses.replace(result, cores=1) for result in lonely.rows[1].results]
+    confounded = dataclasses.replace(lonely, rows=(lonely.rows[0], Row.of("torch:fsdp", *fewer)))
+    assert "shared-cores" in confounded.speeds["torch:fsdp"].confounds
+    assert confounded.speeds["torch:fsdp"].against is None
+    assert "* cores: torch:fsdp (1 and 2)" in confounded.report("")
+    allowed = confounded.conclude(frozenset({"cores", "shared-cores"}))
+    assert allowed.speeds["torch:fsdp"].verdict == "2.00x faster"
+    assert "in spite of it, as --allow says:" in allowed.report("")
+    assert '"allowed": [\n  "cores",\n  "shared-cores"\n ]' in allowed.to_json()
+
+
+def test_the_textbooks_ranking_names_the_confound_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")
+    family = {"torch:zero1": 1.0, "torch:zero2": 0.8, "torch:fsdp": 0.6}
+    assert "agrees" in next(line for line in compared(family).report("").splitlines() if "speed (examples/s)" in line)
+    busy = compared(family, dataclasses.replace(CONDITIONS, others_share=0.3)).report("")
+    speed = next(line for line in busy.splitlines() if "speed (examples/s)" in line)
+    assert speed.endswith(": not ranked (busy): zero1 and zero2, zero1 and fsdp, zero2 and fsdp.")
+    assert "agrees" not in speed

@@ -125,7 +125,7 @@ def test_rows_that_are_confounded_are_not_ranked_by_speed() -> None:
     said = ranking(family, lambda a, b: ["dtype"] if "fsdp" in (a[0].strategy, b[0].strategy) else [])
     speed, *counted = said.splitlines()[1:]
     assert "here zero1 300 [280..330] > zero2 200 [180..220] ~ fsdp 100 [90.0..110]: not ranked" in speed
-    assert speed.endswith(": zero1 and fsdp (dtype), zero2 and fsdp (dtype).")
+    assert speed.endswith(": not ranked (dtype): zero1 and fsdp, zero2 and fsdp.")
     assert counted == ranking(family).splitlines()[2:], "bytes are counted alike"
 
 

@@ -124,12 +124,12 @@ def test_a_comparison_is_loaded_as_it_ended(monkeypatch: pytest.MonkeyPatch, out
 def test_it_says_what_is_missing_and_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     make_up(monkeypatch, {"torch:pp": [PASSED, KeyboardInterrupt()]})
     with pytest.raises(KeyboardInterrupt):
-        samestep.compare(CELLS, repeats=3, out="out", batch_size=48)
-    loaded = load(Path("out"))
+        samestep.compare(CELLS, repeats=3, out="Nightly", batch_size=48)
+    loaded = load(Path("Nightly"))
     assert [len(row.results) for row in loaded.rows] == [1, 2, 1, 1]
     assert loaded.exit_code == 3
-    assert loaded.exit_reason == "5 of 10 runs are missing; samestep compare --resume out"
-    assert "5 of 10 runs are missing; samestep compare --resume out\n" in loaded.report("")
+    assert loaded.exit_reason == "5 of 10 runs are missing; go on with: samestep compare --resume Nightly"
+    assert "5 of 10 runs are missing; go on with: samestep compare --resume Nightly\n" in loaded.report("")
 
 
 # --- going on ---------------------------------------------------------------------------------------------------------
@@ -163,16 +163,6 @@ def test_a_row_that_failed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> No
         ("same step", 3),
         ("not the same step", 2),
     ]
-
-
-def test_more_rounds_may_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_up(monkeypatch, {})
-    samestep.compare(CELLS[:2], out="out", batch_size=48)
-    started = make_up(monkeypatch, {})
-    comparison = samestep.compare(resume="out", repeats=3)
-    assert names(started) == CELLS[:2] * 2
-    assert [len(row.results) for row in comparison.rows] == [1, 3, 3]
-    assert load(Path("out")).repeats == 3
 
 
 def test_a_run_that_was_cut_off_is_measured_anew_at_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,6 +230,7 @@ def kept(here: Path) -> Path:
         ("--strategies torch:pp", "--strategies is torch:ddp there, and torch:pp here"),
         ("--strategies pp", "--strategies is torch:ddp there, and torch:pp here"),
         ("--repeats 1", "--repeats is 2 there, and 1 here"),
+        ("--repeats 3", "--repeats is 2 there, and 3 here"),
         ("--vary seed=1,2", "--vary is not given there, and seed=1,2 here"),
         ("--devices 2,4", "--vary is not given there, and devices=2,4 here"),
         ("--clip-norm 1", "--clip-norm is not given there, and 1.0 here"),
@@ -256,11 +247,11 @@ def test_another_comparison_is_refused(kept: Path, line: str, told: str) -> None
 
 
 def test_a_directory_that_is_no_comparison_is_refused(here: Path) -> None:
-    told = "is no comparison: it has no compare.toml; name what `samestep compare` wrote."
+    told = "is not a comparison: it has no compare.toml; name what `samestep compare` wrote."
     assert refused("--resume", "nowhere") == f"nowhere {told}"
     write_json(here / "result.json", made("torch:ddp"))
     assert refused("--resume", ".") == f". {told}"
-    with pytest.raises(ConfigError, match="is no comparison"):
+    with pytest.raises(ConfigError, match="is not a comparison"):
         load(here)
 
 
@@ -298,8 +289,8 @@ def test_two_commands_do_not_measure_one_comparison(kept: Path) -> None:
 
 LINE = "--strategies torch:single,torch:ddp --repeats 2 --workload synthetic-mlp+width=8 --steps 3 --batch-size 8 --out out"
 """Five runs."""
-MOMENTS = [(1, 1), (2, 3), (4, 4)]
-"""When to kill: so many runs have a result, and so many have begun."""
+MOMENTS = [{"compare.toml": 1}, {"result.json": 2, "config.json": 3}, {"result.json": 4}]
+"""When to kill: there are so many files of these names. Before the first run, within the third, and after the fourth."""
 DEADLINE_SECONDS = 120.0
 """Five times what it takes on a machine with nine times as much to do as it has cores."""
 
@@ -308,7 +299,7 @@ def count(name: str) -> int:
     return sum(1 for _ in Path("out").rglob(name))
 
 
-def kill_at(line: str, results: int, begun: int) -> None:
+def kill_at(line: str, moment: dict[str, int]) -> None:
     """Gives the command, and kills it as soon as there is so much in its directory."""
     command = [sys.executable, "-m", "samestep", "compare", *line.split()]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -316,7 +307,7 @@ def kill_at(line: str, results: int, begun: int) -> None:
         process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=told)
     try:
         deadline = time.monotonic() + DEADLINE_SECONDS
-        while count("result.json") < results or count("config.json") < begun:
+        while any(count(name) < least for name, least in moment.items()):
             assert process.poll() is None, Path("stderr").read_text()
             assert time.monotonic() < deadline, Path("stderr").read_text()
             time.sleep(0.005)
@@ -339,7 +330,7 @@ def test_killed_at_any_moment_it_measures_each_run_once(
         seen.update(now)
 
     for line, moment in zip([LINE, "--resume out", "--resume out"], MOMENTS, strict=True):
-        kill_at(line, *moment)
+        kill_at(line, moment)
         look()
     monkeypatch.setattr(rounds, "Launcher", lambda: contextlib.nullcontext(launcher))
     assert compare.main(["--resume", "out"]) == 0

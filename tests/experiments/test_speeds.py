@@ -1,6 +1,7 @@
 """What a comparison with rounds says of speeds, and that it fits."""
 
 import csv
+import dataclasses
 import io
 import json
 
@@ -10,7 +11,7 @@ import pytest
 from samestep.common.evidence.comparison import LEAST_ROUNDS
 from samestep.common.evidence.percentiles import count_seconds
 from samestep.common.runtime.records import RunResult
-from samestep.experiments import speeds
+from samestep.experiments import speeds, tables
 from samestep.experiments.comparison import FAILED, Comparison, Row
 from samestep.experiments.formats import write
 from samestep.experiments.ranking import ranking
@@ -18,6 +19,11 @@ from samestep.experiments.speeds import judge_rows
 from tests.results import EVERY_CELL, made
 
 FACTORS = {"torch:single": 1.4, "torch:ddp": 1.0, "torch:fsdp": 0.7, "torch:zero1": 1.001}
+
+
+@pytest.fixture(autouse=True)
+def wide_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")
 
 
 def rounds(cell: str, factor: float, count: int, scatter: float = 0.01) -> list[RunResult]:
@@ -119,9 +125,25 @@ def test_a_row_that_is_confounded_shows_why_instead_of_a_verdict() -> None:
     assert found["torch:fsdp"] == judge_rows(others, "torch:ddp")["torch:fsdp"], "it is no part of the correction"
 
 
+def test_rows_that_are_all_confounded_do_not_lack_rounds() -> None:
+    rows = {cell: rounds(cell, factor, 5) for cell, factor in FACTORS.items()}
+    found = judge_rows(rows, "torch:ddp", lambda *_: ["busy"])
+    table = tables.comparison([each[0] for each in rows.values()], names=list(rows), speeds=found)
+    assert cells_of(table, "torch:fsdp")["verdict"] == "(busy)"
+    assert "in parentheses, why a row is not ranked" in table
+    assert "take 5 rounds" not in table
+
+
 def test_an_interrupted_comparison_judges_the_rounds_that_both_rows_have() -> None:
     rows = [Row.of(cell, *rounds(cell, FACTORS[cell], count)) for cell, count in (("torch:ddp", 7), ("torch:fsdp", 6))]
     assert judged(Comparison(tuple(rows), reference="torch:ddp"), "torch:fsdp").rounds == 6
+
+
+def test_a_row_that_took_another_step_is_not_judged() -> None:
+    done = rounds("torch:fsdp", 0.7, 5)
+    missed = dataclasses.replace(done[-1], parity=dataclasses.replace(done[-1].parity, passed=False))
+    rows = {"torch:ddp": rounds("torch:ddp", 1.0, 5), "torch:fsdp": [*done[:-1], missed]}
+    assert judge_rows(rows, "torch:ddp")["torch:fsdp"].verdict == ""
 
 
 def test_a_row_that_failed_has_no_speed() -> None:

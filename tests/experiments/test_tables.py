@@ -7,7 +7,8 @@ import pytest
 
 from samestep.common.runtime.records import RunResult, Throughput
 from samestep.experiments import compare, tables
-from samestep.experiments.columns import cell, devices, rate
+from samestep.experiments.columns import cell, devices
+from samestep.experiments.speed_columns import rate
 from tests.results import EVERY_CELL, deviating, made
 
 LONG = ["torch:deepspeed+zero_stage=3+accumulation_steps=4+clip_norm=0.5", "torch:pp+schedule=interleaved_zero_bubble"]
@@ -186,8 +187,8 @@ def test_a_deviation_that_is_not_finite_is_the_largest() -> None:
     [
         ([30], ["yes"], "torch:ddp took the oracle's 30 steps"),
         ([12], ["yes, 12 of 30"], "torch:ddp took the oracle's steps, judged at 12 of 30"),
-        ([12, 12], ["yes, 12 of 30"] * 2, "2 of 2 strategies took the oracle's steps, judged at 12 of 30"),
-        ([12, 30], ["yes, 12 of 30", "yes"], "2 of 2 strategies took the oracle's steps, judged at 12 to 30 of 30"),
+        ([12, 12], ["yes, 12 of 30"] * 2, "2 of 2 rows took the oracle's steps, judged at 12 of 30"),
+        ([12, 30], ["yes, 12 of 30", "yes"], "2 of 2 rows took the oracle's steps, judged at 12 to 30 of 30"),
         ([None, 30], ["not judged", "yes"], "torch:ddp took the oracle's 30 steps"),
     ],
 )

@@ -101,7 +101,8 @@ def test_a_rate_has_three_digits(number: float, text: str) -> None:
         ([10_238_976], "KiB", ["9,999"]),
         ([10_239_900], "MiB", ["9.766"]),
         ([2**41], "GiB", ["2,048"]),
-        ([2**60], "TiB", ["1,048,576"]),
+        ([2**60], "PiB", ["1,024"]),
+        ([2**70], "PiB", ["1,048,576"]),
     ],
 )
 def test_a_column_of_bytes_has_one_unit_and_four_digits(counts: list[int], unit: str, texts: list[str]) -> None:

@@ -14,7 +14,7 @@ SETTING = {"batch_size": 96, "steps": 250, "dtype": "float32", "parity": False, 
 def median_accuracy(run_cell: RunCell, cell: str, devices: int) -> float:
     found = []
     for seed in SEEDS:
-        result = run_cell(cell, "digits-mlp+width=32", devices=devices, seed=seed, **SETTING)
+        result = run_cell(cell, "digits-mlp+width=32+layers=2", devices=devices, seed=seed, **SETTING)
         assert result.metric_name == "accuracy"
         assert result.metric_value is not None
         found.append(result.metric_value)

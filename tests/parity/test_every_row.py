@@ -10,6 +10,7 @@ from samestep.common.runtime.state_file import read_state
 from samestep.common.strategy import StrategyInfo
 from tests.cells import REGRESSION, SIZED, every_row
 from tests.conftest import RunCell
+from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
 
 ROWS = [
     pytest.param(framework, row, id=f"{framework}:{row.name}", marks=getattr(pytest.mark, framework))
@@ -20,7 +21,10 @@ ROWS = [
 def took_the_same_step(run_cell: RunCell, framework: str, row: StrategyInfo, workload: str, **fields: object) -> None:
     fields["devices"] = fields.get("devices", 2) if row.axes else 1
     result = run_cell(f"{framework}:{row.name}", workload, **fields)
+    sends_what_was_predicted(result)
+    keeps_what_was_predicted(result)
     synchronous = row.synchronous(row.options())
+    assert result.conditions.compilations == 0, "what is compiled later than in the first step is timed"
     assert len(result.losses) == result.parity.steps or not synchronous
     if synchronous:
         assert result.parity.passed, result.parity.reason

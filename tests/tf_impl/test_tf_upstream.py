@@ -13,7 +13,8 @@ SCRIPT = """
     import tensorflow as tf
     from samestep.tf_impl import upstream
     from samestep.tf_impl.devices import logical_cpus
-    from samestep.tf_impl.exchanges import count_exchanges
+    from samestep.tf_impl.exchanges import sends_of
+    from samestep.tf_impl.program import num_compilations
 
     devices = logical_cpus(2)
     strategy = tf.distribute.MirroredStrategy(devices, upstream.ring(devices))
@@ -26,9 +27,15 @@ SCRIPT = """
     found = {node.op for name in upstream.function_names() - before for node in upstream.nodes(name)}
     print("nodes", sorted(found & {"Exp", "AddV2"}))
 
+    counts = [num_compilations()]
+    for size in (2, 3, 3):
+        kept(tf.zeros(size))
+        counts.append(num_compilations())
+    print("traced", [after > before for before, after in zip(counts, counts[1:])])
+
     traced = tf.function(lambda x: tf.raw_ops.CrossReplicaSum(input=x, group_assignment=[[0, 1]]))
-    (found,) = count_exchanges(traced.get_concrete_function(tf.ones([3, 5])).graph)
-    print("on a TPU", found.name, found.count_per_step, found.bytes_per_step)
+    (found,) = sends_of(traced.get_concrete_function(tf.ones([3, 5])).graph, "data", 2)
+    print("on a TPU", found.operation, found.count, found.bytes)
 """
 
 
@@ -40,6 +47,7 @@ def test_what_is_private_in_tensorflow_2_21() -> None:
     script = [sys.executable, "-c", textwrap.dedent(SCRIPT)]
     done = subprocess.run(script, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stderr
-    ring, called, nodes, tpu = done.stdout.splitlines()
+    ring, called, nodes, compiled, tpu = done.stdout.splitlines()
     assert (ring, called, nodes) == ("ring [2.0, 2.0]", "[2. 2.]", "nodes ['AddV2', 'Exp']")
+    assert compiled == "traced [False, True, False]"
     assert tpu == "on a TPU all_reduce 1 60"

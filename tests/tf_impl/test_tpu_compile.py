@@ -208,16 +208,15 @@ def asked(topology: str, **fields: object) -> RunConfig:
 
 def test_without_the_compiler_it_is_unavailable_at_once() -> None:
     tried = (
-        "import sys, time; sys.modules['jax'] = sys.modules['libtpu'] = None\n"
+        "import sys; sys.modules['jax'] = sys.modules['libtpu'] = None\n"
         "from samestep.experiments.run import main; from samestep.common.errors import Unavailable\n"
-        "start = time.monotonic()\n"
         f"try: main('--framework tf --strategy tpu --tpu-topology v5e:2x2 --workload {SIZED['mlp']}'.split())\n"
         "except Unavailable as error: print(error)\n"
-        "print('tensorflow' in sys.modules, time.monotonic() - start < 2)"
+        "print('tensorflow' in sys.modules)"
     )
     assert python("-c", tried).splitlines() == [
         "--tpu-topology needs Google's TPU compiler, and jax and libtpu are not installed: pip install 'samestep[tpu]'",
-        "False True",
+        "False",
     ]
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from samestep.common.ledger import Exchange, Footprint
 from samestep.common.runtime.records import RunResult
+from tests.ledgers import keeps_what_was_predicted
 
 
 def bytes_of(rows: Iterable[Footprint]) -> list[tuple[int, int, int, int]]:
@@ -20,8 +21,10 @@ def sent_bytes(result: RunResult) -> float:
 
 
 def obeys_its_law(result: RunResult) -> None:
-    """Footprints and exchanges exactly; the wire within 1 % and 2 KB a rank."""
+    """Footprints and exchanges exactly, every send of the first rank in order; the wire within 1 % and 2 KB a rank."""
     assert bytes_of(result.processes) == bytes_of(result.predicted.devices())
+    keeps_what_was_predicted(result)
     assert by_name(result.exchanges) == by_name(result.predicted.exchanges)
+    assert result.processes[0].sends == result.predicted.sends
     predicted = result.predicted.sent_bytes_per_step
     assert abs(sent_bytes(result) - predicted) <= 0.01 * predicted + 2048 * len(result.processes)

@@ -17,7 +17,8 @@ from samestep.common.request import RunConfig, Techniques
 from samestep.common.run import parse
 from samestep.common.runtime.state_file import read_state
 from samestep.common.workload.models.spec import num_params
-from samestep.experiments.arguments import apply_cell, parse_run
+from samestep.experiments.arguments import apply_cell
+from samestep.experiments.command_line import parse_run
 from tests.cells import SIZED
 from tests.conftest import RunCell
 from tests.torch_impl.ledgers import bytes_of, obeys_its_law

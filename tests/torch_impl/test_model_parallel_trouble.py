@@ -131,7 +131,7 @@ def fail(troubled: Launcher, tmp_path: Path) -> Fail:
 
 
 def test_a_stage_that_dies_mid_schedule(fail: Fail) -> None:
-    told = fail("second_rank_is_killed", "torch:pp+schedule=1f1b", 30, devices=3)
+    told = fail("second_rank_is_killed", "torch:pp+schedule=1f1b", 60, devices=3)
     assert told.startswith("rank-1 was killed by SIGKILL (phase: train")
 
 
@@ -142,12 +142,12 @@ def test_eight_processes_where_memory_is_short(fail: Fail) -> None:
 
 @pytest.mark.parametrize("cell", ["torch:rpc", "torch:rpc_parameter_server"])
 def test_an_rpc_worker_that_never_comes(fail: Fail, cell: str) -> None:
-    told = fail("second_rank_never_comes", cell, 30, devices=2, timeout_seconds=4.0)
+    told = fail("second_rank_never_comes", cell, 60, devices=2, timeout_seconds=4.0)
     alone = "rank-1 (never started|is stopped, as by SIGSTOP)"
     waited = "(rank-0|server-0|rank-2) ended with exit code 1: rank 1 did not join the [23] ranks"
     assert re.match(f"{alone}|{waited}", told), told  # whoever of those who wait speaks first
 
 
 def test_a_server_that_dies(fail: Fail) -> None:
-    told = fail("server_is_killed", "torch:rpc_parameter_server", 30, devices=2)
+    told = fail("server_is_killed", "torch:rpc_parameter_server", 60, devices=2)
     assert told.startswith("server-0 was killed by SIGKILL"), told

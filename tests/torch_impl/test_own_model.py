@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import samestep
 from samestep.common.errors import ConfigError
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
@@ -65,6 +66,16 @@ def test_a_resnet_on_one_device(run_cell: RunCell) -> None:
     result = run_cell("torch:single", "digits-mlp", **own("RESNET"))
     assert result.parity.passed, result.parity.reason
     assert result.metric_name == "accuracy"
+
+
+def test_a_comparison_has_no_row_of_the_oracle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    comparison = samestep.compare(["torch:ddp", "torch:zero1"], steps=5, parity=True, **own("LSTM"))
+    assert [(row.cell, row.status) for row in comparison.rows] == [
+        ("torch:ddp", "same step"),
+        ("torch:zero1", "same step"),
+    ]
+    assert [row.results for row in samestep.load(comparison.directory).rows] == [row.results for row in comparison.rows]
 
 
 # --- what cannot be the same --------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pytest
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.workload.in_flight import in_flight
 from samestep.common.workload.pipeline import SCHEDULES
 
 pytestmark = pytest.mark.torch
@@ -174,6 +175,30 @@ def test_zbv_holds_no_more_activations_than_1f1b(orders, ranks, microbatches):
     for order in orders("zbv_zero_bubble", ranks, microbatches):
         held = itertools.accumulate({"F": 1, "W": -1, "B": -1}.get(event[0], 0) for event in order)
         assert max(held) <= 2 * ranks
+
+
+@sizes
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_as_many_micro_batches_are_in_flight_as_costs_say(orders, schedule, ranks, microbatches):
+    """No moment has more of any stage than one of the candidates for the peak, and every candidate is a moment."""
+    holders = SCHEDULES[schedule].stage_ranks(ranks)
+    for rank, order in enumerate(orders(schedule, ranks, microbatches)):
+        own = [stage for stage, holder in enumerate(holders) if holder == rank]
+        moments = {tuple(counts(order[:end], stage) for stage in own) for end in range(len(order) + 1)}
+        candidates = in_flight(schedule, ranks, rank, microbatches)
+        assert set(candidates) <= moments
+        assert all(any(all(map(is_no_more, m, c)) for c in candidates) for m in moments)
+
+
+def counts(order: Order, stage: int) -> tuple[int, int]:
+    """How many micro-batches of a stage have not come back, and how many of those that have wait for their weights."""
+    forward, whole, inputs, weights = (sum(event[:2] == (kind, stage) for event in order) for kind in "FBIW")
+    return forward - whole - inputs, inputs - weights
+
+
+def is_no_more(moment: tuple[int, int], candidate: tuple[int, int]) -> bool:
+    """Whether less is kept: what has come back keeps no more than what has not."""
+    return moment[0] <= candidate[0] and sum(moment) <= sum(candidate)
 
 
 @sizes

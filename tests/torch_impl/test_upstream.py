@@ -52,6 +52,47 @@ def test_rank_of_parameter_of_torch_2_13() -> None:
     assert told(script) == "True"
 
 
+def test_outside_modes_of_torch_2_13() -> None:
+    script = """
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        seen = []
+        class Watch(TorchDispatchMode):
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                seen.append(func)
+                return func(*args, **(kwargs or {}))
+
+        with Watch():
+            with upstream.outside_modes():
+                torch.ones(2).add(1)
+            unseen = len(seen)
+            torch.ones(2).add(1)
+        print(unseen, len(seen))
+    """
+    assert told(script) == "0 2"
+
+
+def test_is_in_backward_of_torch_2_13() -> None:
+    script = """
+        seen = []
+        x = torch.ones(1, requires_grad=True) * 2
+        x.register_hook(lambda gradient: seen.append(upstream.is_in_backward()))
+        x.backward()
+        print(seen, upstream.is_in_backward())
+    """
+    assert told(script) == "[True] False"
+
+
+def test_process_group_of_torch_2_13() -> None:
+    """As operators are given it: by its name, or scripted."""
+    script = """
+        world = dist.group.WORLD
+        given = [world, world.group_name, world.boxed()]
+        print({upstream.process_group(each).group_name == world.group_name for each in given})
+    """
+    assert told(script) == "{True}"
+
+
 def test_end_of_prediction_of_torch_2_13() -> None:
     """After a prediction every parameter is a shard again, and no block is gathered that nobody asked for."""
     script = """

@@ -163,20 +163,16 @@ class ParameterServerProgram:
 
     def sends(self) -> tuple[Send, ...]:
         """What workers pull and push."""
-        arguments = self._arguments(self._observed, 0)
-        found = copies(self._train.get_concrete_function(*arguments).graph)
+        found = copies(self._train.get_concrete_function(*self._arguments(self._observed, 0)).graph)
         self._read_bytes = sum(copy.bytes for copy in found if copy.source)
         sent_bytes = sum(copy.bytes for copy in found if not copy.source)
-        updates = self._updates_per_step
-        count = updates * len(self.params)
-        return tuple(
-            Send(phase, operation, "data", self._workers, updates * (size + self._rows_bytes), count)
-            for phase, operation, size in (("forward", "pull", self._read_bytes), ("backward", "push", sent_bytes))
-        )
+        updates, count = self._updates_per_step, self._updates_per_step * len(self.params)
+        pulled, pushed = (updates * (size + self._rows_bytes) for size in (self._read_bytes, sent_bytes))
+        pull = Send("forward", "pull", "data", self._workers, pulled, count)
+        return pull, Send("backward", "push", "data", self._workers, pushed, count)
 
     def footprint(self) -> tuple[Footprint, ...]:
         """The chief reports for all: itself, the workers, which hold what they read, and the servers, which hold all."""
-        chief = Footprint.uniform(_device("chief", 0), 0, 0, "graph")
         workers = (
             Footprint(
                 device=_device("worker", index),
@@ -189,7 +185,7 @@ class ParameterServerProgram:
             for index in range(self._workers)
         )
         servers = (self._server_footprint(_device("ps", index)) for index in range(self._servers))
-        return (chief, *workers, *servers)
+        return (Footprint.uniform(_device("chief", 0), 0, 0, "graph"), *workers, *servers)
 
     def _server_footprint(self, device: str) -> Footprint:
         params_bytes, *slots_bytes = (

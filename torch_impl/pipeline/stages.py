@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from samestep.common.strategy import Run
-from samestep.common.workload.initial import init, initial_buffers
+from samestep.common.workload.initial import initial_buffers, initial_weights
 from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import ModelSpec, Segment
 from samestep.common.workload.pipeline import group_segments
@@ -74,9 +74,8 @@ def build_stage(run: Run, device: torch.device, segments: Sequence[Segment], con
     # The whole model may not fit; but a user's may hold tensors that are neither parameters nor buffers.
     with torch.device("cpu" if isinstance(spec, OwnSpec) else "meta"):
         stage = Stage(spec, build_model(spec), segments, contiguous)
-    stage.to(getattr(torch, run.dtype)).to_empty(device=device)
-    switch_layers(stage, run.dropout, run.batch_norm)
-    weights.load(stage.model, init(spec, run.seed), initial_buffers(spec))
+    switch_layers(stage.to(getattr(torch, run.dtype)), run.dropout, run.batch_norm)
+    weights.materialize(stage.model, device, initial_weights(spec, run.seed), initial_buffers(spec))
     return stage
 
 

@@ -45,6 +45,22 @@ def _opened() -> WorkerStage:
     return _LOCAL[0]
 
 
+def call_all(workers: Sequence[str], inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Goes forward from worker to worker, and returns the loss that the last one computes.
+
+    Args:
+        workers: The names of all workers, in the order of their stages.
+        inputs: The inputs of some examples.
+        targets: Their targets.
+    """
+    *others, last = workers
+    record_send("forward", targets, len(others))
+    x = rpc.RRef(inputs)
+    for worker in others:
+        x = rpc.remote(worker, forward, (x,))
+    return with_gradient_sent(rpc.rpc_sync(last, forward_loss, (x, targets)), len(others))
+
+
 def forward(x: rpc.RRef) -> torch.Tensor:
     """Applies this worker's stage to activations, fetched from the worker that has them; the next one fetches the result."""
     out = _apply(x)

@@ -44,12 +44,12 @@ def build_device_mesh(run: Run, device: torch.device) -> DeviceMesh:
     return init_device_mesh(device.type, tuple(map(run.mesh.axis, axes)), mesh_dim_names=axes)
 
 
-def shard(run: Run, model: nn.Module, device: torch.device, reshard: bool) -> FSDPModule:
+def shard(run: Run, model: nn.Module, device: torch.device, reshard: bool) -> None:
     """Shards a model in place, block by block.
 
     Args:
         run: What is trained.
-        model: The full model, on every rank.
+        model: The full model, on every rank; it may be on the meta device.
         device: Of this process.
         reshard: Whether a block is freed after its forward pass, and gathered again for its backward pass.
     """
@@ -57,7 +57,6 @@ def shard(run: Run, model: nn.Module, device: torch.device, reshard: bool) -> FS
     for block in [*find_blocks(run, model), model]:
         fully_shard(block, mesh=mesh, reshard_after_forward=reshard)
     model.register_forward_hook(free_after_prediction)
-    return cast(FSDPModule, model)
 
 
 def free_after_prediction(model: FSDPModule, inputs: object, outputs: object) -> None:
@@ -81,14 +80,15 @@ def build_sharded(run: Run, reshard: bool) -> TrainingProgram:
     """
     device = use_device(run)
     hardware = join_group(run, device)
-    model = shard(run, build_fresh_model(run, device), device, reshard)
+    bare = build_fresh_model(run, device, distribute=lambda whole: shard(run, whole, device, reshard))
+    model = cast(FSDPModule, bare)
 
     @contextlib.contextmanager
     def exchange(last: bool) -> Iterator[None]:
         model.set_requires_gradient_sync(last)
         yield
 
-    parts = Parts(bare=model, hardware=hardware, shard=own_shard(), averages_gradients=True, exchange=exchange)
+    parts = Parts(bare=bare, hardware=hardware, shard=own_shard(), averages_gradients=True, exchange=exchange)
     return TrainingProgram(run, parts)
 
 

@@ -48,7 +48,8 @@ class DriverProgram:
         with dist_autograd.context() as context:
 
             def forward_backward(inputs: np.ndarray, targets: np.ndarray, last: bool) -> torch.Tensor:
-                losses.append(self._loss(inputs, targets))
+                x, y = torch.from_numpy(inputs), torch.from_numpy(targets)
+                losses.append(stages.call_all(self._workers, x, y))
                 if last:  # a context goes backward once, from all its losses (torch 2.13)
                     dist_autograd.backward(context, losses)
                 return losses[-1]
@@ -56,15 +57,6 @@ class DriverProgram:
             self._losses.append(accumulate(self._accumulation_steps, batch, (0, 1), forward_backward))
             self._optimizer.step(context)
         self._step += 1
-
-    def _loss(self, inputs: np.ndarray, targets: np.ndarray) -> torch.Tensor:
-        x, y = rpc.RRef(torch.from_numpy(inputs)), torch.from_numpy(targets)
-        *others, last = self._workers
-        stages.record_send("forward", y, len(others))
-        for worker in others:
-            x = rpc.remote(worker, stages.forward, (x,))
-        loss = rpc.rpc_sync(last, stages.forward_loss, (x, y))
-        return stages.with_gradient_sent(loss, len(others))
 
     def losses(self) -> list[float]:
         """The losses since the last call."""

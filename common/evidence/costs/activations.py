@@ -8,19 +8,21 @@ What each layer keeps is in `kept_torch.py` and `kept_tf.py`; here it is multipl
     pipe             the rank's own stages, times the micro-batches that the schedule has in flight
 
 Korthikanti et al. count the same 16 D numbers a position and block that torch keeps; beside them two masks of dropout (we have
-none) and, without a fused attention, three tensors of scores, H T each: see `textbook_block_bytes`.
+none) and, without a fused attention, three tensors of scores, H T each: see `textbook_block_bytes`. Where the sequence is
+split, torch keeps the inputs that it gathered for each pair of layers; Megatron keeps its part and gathers again.
 
 References:
     Korthikanti et al., arXiv 2205.05198, sections 4.1 and 4.2.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from samestep.common.evidence.costs import kept_tf, kept_torch
-from samestep.common.evidence.costs.kept import LOSS, KeptBySegment
+from samestep.common.evidence.costs.kept import BEHIND, LOSS, KeptBySegment
 from samestep.common.strategy import Run
-from samestep.common.workload.in_flight import Peaks, in_flight
+from samestep.common.workload.in_flight import Counts, Peaks, in_flight
+from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import Segment
 from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.common.workload.pipeline import SCHEDULES, group_segments
@@ -46,10 +48,10 @@ def activation_bytes(
     run: Run,
     stages: Sequence[Sequence[Segment]] = (),
     microbatches: int = 1,
-    peaks: Peaks = ((1,),),
+    peaks: Peaks = (((1, 0),),),
     splits_sequence: bool = False,
 ) -> int | None:
-    """Predicts the most bytes that a device keeps at once; None for a model that the framework's file does not describe.
+    """Predicts the most bytes that a device keeps at once; None for a model or a framework of which nobody wrote down what.
 
     Args:
         run: What is trained; its mesh says which part of the batch, and of layers, a device has.
@@ -61,23 +63,29 @@ def activation_bytes(
     framework, model, mesh = _FRAMEWORKS.get(run.framework), run.workload.model, run.mesh
     if framework is None or model.name not in framework.kept:
         return None
-    segments, parts, passes = model.segments(), mesh.axis("tensor"), run.accumulation_steps
-    stages = stages or (segments,)
-    together = 1 if framework.in_order else passes
+    passes, together = run.accumulation_steps, 1 if framework.in_order else run.accumulation_steps
     rows = run.batch_size // (mesh.axis("data") * mesh.axis("shard") * passes)
     kept = framework.kept[model.name](model, run.item_bytes)
 
-    def stage_bytes(stage: Sequence[Segment]) -> tuple[int, int]:
-        """Adds up a micro-batch of a stage, and what the stage keeps of the batch."""
-        names = [segment.name for segment in stage] + ([LOSS] if segments[-1] in stage else [])
-        each = [kept[name] for name in names]
-        elements = sum(one.elements(parts, splits_sequence) for one in each)
+    def add_up(names: Iterable[str]) -> tuple[int, int]:
+        """Adds up a micro-batch, and what is kept of the batch while any of them is in flight."""
+        each = [kept[name] for name in names if name in kept]
+        elements = sum(one.elements(mesh.axis("tensor"), splits_sequence) for one in each)
         fixed = sum(one.fixed_bytes for one in each)
-        return rows // microbatches * elements * run.item_bytes + fixed, sum(one.batch_bytes for one in each)
+        return rows // microbatches * elements * run.item_bytes + fixed, rows * sum(one.batch_bytes for one in each)
 
-    sizes, batch = zip(*map(stage_bytes, stages), strict=True)
-    peak = max(sum(count * size for count, size in zip(counts, sizes, strict=True)) for counts in peaks)
-    return together * (peak + rows * sum(batch))
+    sizes, segments = [], model.segments()
+    for stage in stages or (segments,):
+        *names, last = [name for segment in stage for name in (segment.name, f"{segment.name}{BEHIND}")]
+        behind = [last, *([LOSS] if segments[-1] in stage else [])]
+        sizes.append((*add_up([*names, *behind]), *add_up(names)))
+    return together * max(sum(map(_stage_bytes, sizes, counts)) for counts in peaks)
+
+
+def _stage_bytes(sizes: tuple[int, int, int, int], counts: Counts) -> int:
+    """Multiplies what a stage keeps of a micro-batch and of the batch: at first, and while its weights are put off."""
+    (size, batch, late_size, late_batch), (present, put_off) = sizes, counts
+    return present * size + put_off * late_size + (batch if present else late_batch if put_off else 0)
 
 
 def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int, rank: int) -> int | None:
@@ -97,7 +105,7 @@ def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int, rank: 
 
 
 def textbook_block_bytes(
-    model: TransformerSpec, rows: int, item_bytes: int, parts: int = 1, sequence: bool = False
+    model: TransformerSpec | DecoderSpec, rows: int, item_bytes: int, parts: int = 1, sequence: bool = False
 ) -> float:
     """The textbook's bytes of one transformer block: s b h (34 + 5 a s / h) at two bytes a number.
 
@@ -114,6 +122,6 @@ def textbook_block_bytes(
         Korthikanti et al., arXiv 2205.05198, equations 1, 2 and 4, with 16 numbers and 2 masks for their 34 bytes.
     """
     tokens = rows * model.context * model.width
-    whole, split = 4 * item_bytes + 2, 12 * item_bytes  # without the masks: 16 numbers, of which 12 are within pairs
+    whole, split = 4 * item_bytes + 2, 12 * item_bytes  # 16 numbers, of which 12 are within pairs, and 2 masks
     scores = model.heads * model.context**2 * rows * (2 * item_bytes + 1)
     return tokens * whole / (parts if sequence else 1) + (tokens * split + scores) / parts

@@ -9,7 +9,7 @@ import collections
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from samestep.common.evidence.costs.activations import pipeline_activation_bytes
 from samestep.common.evidence.costs.pipeline import boundary_sends, passes_of
@@ -18,6 +18,7 @@ from samestep.common.evidence.costs.tensor import sums
 from samestep.common.ledger import PHASES, Footprint, Ledger, Send, in_order
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import Role, Segment, parameters_of
+from samestep.common.workload.passes import Pass
 from samestep.common.workload.pipeline import SCHEDULES, group_segments
 from samestep.common.workload.split import even_split_table
 
@@ -57,7 +58,10 @@ def hybrid(run: Run, backend: str) -> Ledger:
         for pipe in range(pipes)
         for each in _footprints(run, [stage for stage in stages if stage.pipe == pipe])
     ]
-    of_rank = [list(_sends(run, stages, pipe)) for pipe in range(pipes)]
+    messages = boundary_sends(
+        [_handed_on(run, stage.segments[-1]) for stage in stages], [stage.pipe for stage in stages], replicas * parts
+    )
+    of_rank = [list(_sends(run, stages, messages, pipe)) for pipe in range(pipes)]
     sent = sum((sent_bytes(send, backend, run.item_bytes) for sends in of_rank for send in sends), 0.0)
     return Ledger(tuple(footprints), in_order(of_rank[0]), sent * replicas * parts)
 
@@ -87,21 +91,21 @@ def _footprints(run: Run, stages: Sequence[_Stage]) -> Iterator[Footprint]:
         yield dataclasses.replace(held, params_peak_bytes=held.params_bytes + copies * gathered)
 
 
-def _sends(run: Run, stages: Sequence[_Stage], pipe: int) -> Iterator[Send]:
-    """Predicts everything that a rank takes part in during a step."""
+def _rows(run: Run) -> int:
+    """The examples of a micro-batch."""
+    replicas = run.mesh.axis("data") * run.mesh.axis("shard")
+    return run.batch_size // (replicas * run.options.microbatches * run.accumulation_steps)
+
+
+def _sends(run: Run, stages: Sequence[_Stage], messages: Mapping[Pass, Send], pipe: int) -> Iterator[Send]:
+    """Predicts everything that a rank takes part in during a step; `messages` are those at the ends of passes."""
     mesh, microbatches = run.mesh, run.options.microbatches
     data, shards, parts = mesh.axis("data"), mesh.axis("shard"), mesh.axis("tensor")
-    rows = run.batch_size // (data * shards * microbatches * run.accumulation_steps)
-    messages = boundary_sends(
-        [_handed_on(run, stage.segments[-1], rows) for stage in stages],
-        [stage.pipe for stage in stages],
-        data * shards * parts,
-    )
     within = {
         (phase, number): sends
         for number, stage in enumerate(stages)
-        for phase, sends in zip(PHASES, sums(run, rows, stage.segments), strict=False)
         if parts > 1 and stage.pipe == pipe
+        for phase, sends in zip(PHASES, sums(run, _rows(run), stage.segments), strict=False)
     }
     passes = passes_of(pipe, run.options.schedule, mesh.axis("pipe"), microbatches)
     for _ in range(run.accumulation_steps):
@@ -136,9 +140,9 @@ def _norms(run: Run, stages: Sequence[_Stage]) -> Iterator[Send]:
     yield Send("update", "all_reduce", mesh.only_axis, mesh.size, run.item_bytes)
 
 
-def _handed_on(run: Run, last: Segment, rows: int) -> int:
+def _handed_on(run: Run, last: Segment) -> int:
     """The bytes that a rank hands on of a micro-batch: of what a layer split by column has left in parts, its part."""
     model, parts = run.workload.model, run.mesh.axis("tensor")
     kernels = [name for name, param in parameters_of(model, last).items() if param.role == "kernel"]
     is_split = bool(kernels) and even_split_table(model, parts).get(kernels[-1]) == 1
-    return rows * math.prod(last.outputs) // (parts if is_split else 1) * run.item_bytes
+    return _rows(run) * math.prod(last.outputs) // (parts if is_split else 1) * run.item_bytes

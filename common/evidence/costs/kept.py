@@ -39,5 +39,8 @@ class Kept:
 
 LOSS = "loss"
 """The name under which the loss stands beside the segments."""
+BEHIND = "/behind"
+"""Added to the name of a segment: what its operations behind its last parameters keep. If a stage ends with the segment, the
+gradient by the stage's weights does not need it."""
 KeptBySegment = Callable[[ModelSpec, int], dict[str, Kept]]
 """(model, bytes of a number) -> what each segment keeps, and the loss; from the spec's sizes alone, at any size."""

@@ -23,7 +23,7 @@ References:
 
 import math
 
-from samestep.common.evidence.costs.kept import LOSS, Kept
+from samestep.common.evidence.costs.kept import BEHIND, LOSS, Kept
 from samestep.common.evidence.costs.sizes import ID_BYTES, example_bytes
 from samestep.common.workload.models.cnn import CnnSpec
 from samestep.common.workload.models.decoder import DecoderSpec
@@ -45,9 +45,8 @@ def mlp(model: MlpSpec, item_bytes: int) -> dict[str, Kept]:
         entering, leaving = (model.width if i else 0), (model.width if i < last else 0)
         data = 0 if i else example_bytes(model.inputs(), item_bytes)
         by_row = i % 2 == 1
-        kept[f"layers/{i}"] = Kept(
-            leaving if by_row else entering, parts=entering if by_row else leaving, batch_bytes=data
-        )
+        kept[f"layers/{i}"] = Kept(parts=entering) if by_row else Kept(entering, batch_bytes=data)
+        kept[f"layers/{i}{BEHIND}"] = Kept(leaving) if by_row else Kept(parts=leaving)
     return kept | {LOSS: _loss(model, item_bytes, model.outputs)}
 
 
@@ -60,9 +59,12 @@ def cnn(model: CnnSpec, item_bytes: int) -> dict[str, Kept]:
     """
     pixels, channels = math.prod(model.image[:2]), model.filters
     return {
-        "blocks/0": Kept(2 * pixels * channels, batch_bytes=example_bytes(model.inputs(), item_bytes)),
-        "blocks/1": Kept(pixels // 4 * channels + 2 * (pixels // 4) * 2 * channels),
-        "hidden": Kept(pixels // 16 * 2 * channels, parts=model.hidden),
+        "blocks/0": Kept(batch_bytes=example_bytes(model.inputs(), item_bytes)),
+        f"blocks/0{BEHIND}": Kept(2 * pixels * channels),
+        "blocks/1": Kept(pixels // 4 * channels),
+        f"blocks/1{BEHIND}": Kept(2 * (pixels // 4) * 2 * channels),
+        "hidden": Kept(pixels // 16 * 2 * channels),
+        f"hidden{BEHIND}": Kept(parts=model.hidden),
         "output": Kept(parts=model.hidden),
         LOSS: _loss(model, item_bytes, model.outputs),
     }
@@ -77,8 +79,10 @@ def ranker(model: RankerSpec, item_bytes: int) -> dict[str, Kept]:
     """
     return {
         "tables": Kept(batch_bytes=example_bytes(model.inputs(), item_bytes)),
-        "hidden/0": Kept(len(model.rows()) * model.embedding, parts=model.hidden),
-        "hidden/1": Kept(model.hidden // 2, parts=model.hidden),
+        "hidden/0": Kept(len(model.rows()) * model.embedding),
+        f"hidden/0{BEHIND}": Kept(parts=model.hidden),
+        "hidden/1": Kept(parts=model.hidden),
+        f"hidden/1{BEHIND}": Kept(model.hidden // 2),
         "output": Kept(model.hidden // 2),
         LOSS: Kept(2),
     }

@@ -62,6 +62,9 @@ def rpc(run: Run, backend: str) -> Ledger:
         One footprint per worker, and the sends of the driver.
     """
     ledger, others, passes = mp(run, "memory"), run.num_devices - 1, run.accumulation_steps
+    # Autograd saves them on the threads of calls, where nothing counts them.
+    footprints = tuple(dataclasses.replace(each, activations_bytes=None) for each in ledger.footprints)
+    ledger = dataclasses.replace(ledger, footprints=footprints)
     if not others:
         return ledger
     targets = run.batch_size * example_bytes(run.workload.model.targets(), run.item_bytes)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from samestep.common.ledger import Footprint, Ledger, Send, in_order
+from samestep.common.request import DTYPES
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ArraySpec, Role
 
@@ -24,6 +25,15 @@ MESSAGES = {"all_reduce": 4, "reduce_scatter": 4, "all_gather": 2, "broadcast": 
 broadcast all come from one rank."""
 
 
+def optimizer_item_bytes(run: Run) -> int:
+    """The bytes of optimizer state for one number of parameters: slots, and in mixed precision the master weights.
+
+    References:
+        Rajbhandari et al., arXiv 1910.02054, section 3.1 (K = 12 for Adam).
+    """
+    return (len(run.optimizer.slots) + (run.precision is not None)) * DTYPES[run.dtype]
+
+
 def holder(run: Run, elements: int, device: str = "each", count: int = 1) -> Footprint:
     """The footprint of devices that hold parameters with their gradients and optimizer state.
 
@@ -34,7 +44,7 @@ def holder(run: Run, elements: int, device: str = "each", count: int = 1) -> Foo
         count: How many there are.
     """
     held = elements * run.item_bytes
-    return dataclasses.replace(Footprint.uniform(device, held, elements * run.optimizer_item_bytes), count=count)
+    return dataclasses.replace(Footprint.uniform(device, held, elements * optimizer_item_bytes(run)), count=count)
 
 
 def borrower(device: str, peak: int, gradients: int, count: int = 1) -> Footprint:

@@ -115,9 +115,10 @@ def _split_layers(model: ModelSpec, parts: int, segments: Sequence[Segment]) -> 
     params, split = model.params(), even_split_table(model, parts)
     meant, last = parameters_of(model, *segments), parameters_of(model, model.segments()[-1])
     first = "" if model.inputs().ids else next(iter(params))  # it reads data, whose gradient nobody needs
-    norms = {layer(name) for name, param in params.items() if param.role == "scale"}
-    positions = num_positions(model)
-    found, kernels = [], [name for name in split if params[name].role != "bias"]
+    norms = {layer(name) for name, param in meant.items() if param.role == "scale"}
+    positions, found = num_positions(model), []
+    kernels = {name for name, param in meant.items() if name in split and param.role != "bias"}
+    logits = next((name for name in reversed(split) if params[name].role != "bias"), "")
     for name, param in meant.items():
         if layer(name) in norms:
             found.append(("norm", param.size))
@@ -127,7 +128,7 @@ def _split_layers(model: ModelSpec, parts: int, segments: Sequence[Segment]) -> 
             found.append(("row", positions * param.shape[1]))
         elif name in kernels and name != first and not param.shares_input:
             found.append(("column", positions * param.shape[0]))
-    has_split_logits = kernels and split[kernels[-1]] == 1 and kernels[-1] in meant.keys() & last.keys()
+    has_split_logits = split.get(logits) == 1 and logits in meant and logits in last
     return found + [("logits", positions)] * (3 if has_split_logits else 0)
 
 

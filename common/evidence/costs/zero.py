@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.data_parallel import DEFAULT_CAPS, bucketed
-from samestep.common.evidence.costs.sizes import holder, shard_elements, symmetric
+from samestep.common.evidence.costs.sizes import holder, optimizer_item_bytes, shard_elements, symmetric
 from samestep.common.ledger import Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, Param, parameters_of
@@ -42,7 +42,7 @@ def zero1(run: Run, backend: str) -> Ledger:
     ledger, devices = bucketed(run, DEFAULT_CAPS, backend), run.num_devices
     owned, (each,) = _owned(run), ledger.footprints
     footprints = tuple(
-        dataclasses.replace(each, optimizer_bytes=own * run.optimizer_item_bytes, count=count) for own, count in owned
+        dataclasses.replace(each, optimizer_bytes=own * optimizer_item_bytes(run), count=count) for own, count in owned
     )
     broadcasts = [
         Send("update", "broadcast", "data", devices, (own * run.item_bytes or _DUMMY_BYTES) * count, count)

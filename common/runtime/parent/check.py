@@ -17,7 +17,6 @@ from samestep.common.runtime.state_file import STATE
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import load
 from samestep.common.workload.data.user_notes import notes_on
-from samestep.common.workload.models.spec import num_params
 
 
 def check_launch(run: Run, launch: Launch) -> str:
@@ -49,10 +48,10 @@ def check_launch(run: Run, launch: Launch) -> str:
 
 def _check_memory(run: Run) -> None:
     """Refuses a run for whose weights this machine has too little memory."""
-    needed = 8 * num_params(run.workload.model)  # every process draws all initial weights, in float64
+    needed = max(footprint.params_bytes for footprint in run.strategy.cost(run, run.strategy.backend).footprints)
     if needed > memory_bytes() and not run.strategy.compiled_cores(run.options):
         raise Unavailable(
-            f"the weights of {run.workload.name} take {needed / 2**30:.3g} GiB when they are drawn, and this machine has "
+            f"the weights of {run.workload.name} take {needed / 2**30:.3g} GiB on a device, and this machine has "
             f"{memory_bytes() / 2**30:.3g} GiB; choose smaller sizes, or --prepare the run for another machine."
         )
 

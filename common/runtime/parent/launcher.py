@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from samestep.common.errors import SamestepError, WorkerFailed
+from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
 from samestep.common.program import TrainState
 from samestep.common.request import Launch, RunConfig
 from samestep.common.run import as_config
@@ -40,7 +40,7 @@ class Launcher:
         """
         self._worker = worker
         self._servers: dict[tuple[str, int], ForkClient] = {}
-        self._described: dict[tuple[str, str, str | None, int], str] = {}
+        self._described: dict[tuple[str, str, str | None, int], str | ConfigError] = {}
         self.last_run: Path | None = None
         self._scratch = tempfile.TemporaryDirectory(prefix="samestep-", ignore_cleanup_errors=True)
 
@@ -176,8 +176,13 @@ class Launcher:
             return config
         key = (config.framework, config.model, config.data, config.seed)
         if key not in self._described:
-            self._described[key] = describe(config, Path(self._scratch.name), self._server)
-        return dataclasses.replace(config, described=self._described[key])
+            try:
+                self._described[key] = describe(config, Path(self._scratch.name), self._server)
+            except ConfigError as error:
+                self._described[key] = error  # for every row of its framework
+        if isinstance(found := self._described[key], ConfigError):
+            raise found
+        return dataclasses.replace(config, described=found)
 
     def _server(self, framework: str, threads: int) -> ForkClient:
         key = (framework, threads)

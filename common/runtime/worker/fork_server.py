@@ -9,7 +9,6 @@ what it started and ends; a worker whose server dies is killed by the kernel.
 
 import contextlib
 import ctypes
-import gc
 import importlib
 import json
 import os
@@ -19,8 +18,8 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from samestep.common.catalog import framework_info
 from samestep.common.runtime.fork_protocol import Answer, Command
+from samestep.common.runtime.imports import import_framework
 from samestep.common.runtime.worker.private_network import NetworkMaker, enter_network
 
 _PR_SET_PDEATHSIG = 1
@@ -45,8 +44,6 @@ class ForkServer:
 
     def serve(self) -> None:
         """Runs until the input closes."""
-        gc.freeze()  # the imported objects stay shared with every worker
-        gc.enable()
         self._answer({"ready": os.getpid()})
         selector = selectors.DefaultSelector()
         selector.register(0, selectors.EVENT_READ)
@@ -132,10 +129,8 @@ def main(framework: str, worker: str = "samestep.common.runtime.worker.worker") 
         framework: The framework to import.
         worker: The module whose `main` is each worker's.
     """
-    gc.disable()  # what an import makes stays; searching it for garbage takes a third of the time
     server = ForkServer(worker)
-    for module in framework_info(framework).preload:
-        importlib.import_module(module)
+    import_framework(framework)
     server.serve()
 
 

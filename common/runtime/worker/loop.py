@@ -1,6 +1,5 @@
 """The one training loop: the same code for every strategy of every framework, the oracle included."""
 
-import array
 import dataclasses
 import itertools
 import json
@@ -15,7 +14,6 @@ import numpy as np
 from samestep.common.batch import Batch, batches, digest_order
 from samestep.common.errors import Diverged
 from samestep.common.evidence.metrics import METRICS
-from samestep.common.evidence.percentiles import count_seconds
 from samestep.common.program import Program
 from samestep.common.request import Launch
 from samestep.common.runtime.process_file import ProcessFile
@@ -25,58 +23,13 @@ from samestep.common.runtime.state_file import write_state
 from samestep.common.runtime.topology import UNEVALUATED
 from samestep.common.runtime.worker.disturbances import watch_for
 from samestep.common.runtime.worker.traffic import Traffic
+from samestep.common.runtime.worker.windows import Windows
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import Split
 
 TIMED_WINDOWS = 20
 MOST_STEPS, MOST_SECONDS = 1000, 2.0
 """A window that is longer is taken in parts: after each, its losses are looked at and reported."""
-
-
-@dataclasses.dataclass
-class Windows:
-    """What the loop counts, window by window; the first window is the first step alone, and its bytes do not count."""
-
-    steps: list[int] = dataclasses.field(default_factory=list)
-    seconds: list[float] = dataclasses.field(default_factory=list)
-    losses: "array.array[float]" = dataclasses.field(default_factory=lambda: array.array("d"))
-    step_times: dict[int, int] = dataclasses.field(default_factory=dict)
-    parts_ahead: int = 0
-
-    def open(self) -> None:
-        """Starts the next window."""
-        self.steps.append(0)
-        self.seconds.append(0.0)
-
-    def add(self, seconds: float, steps: int, losses: Sequence[float]) -> None:
-        """Adds a part to the present window.
-
-        Args:
-            seconds: That it took.
-            steps: That it had.
-            losses: Of these steps, on the processes that have them.
-        """
-        self.steps[-1] += steps
-        self.seconds[-1] += seconds
-        self.losses.extend(losses)
-
-    def time_steps(self, ticks: Sequence[float]) -> None:
-        """Counts the seconds of each step of a part: from the return of the call before it to that of its own.
-
-        A call may return ahead of its step, as on a GPU: then more than a step is left to wait for at the part's end. Where
-        most parts are like this, the returns say nothing of single steps, and none are counted.
-
-        Args:
-            ticks: As from `_take`.
-        """
-        began, *returns, done = ticks
-        self.parts_ahead += 1 if done - returns[-1] > (done - began) / len(returns) else -1
-        count_seconds(self.step_times, (end - start for start, end in itertools.pairwise(ticks[:-1])))
-
-    @property
-    def awaited_step_times(self) -> dict[int, int]:
-        """How many steps took how long; nothing if their calls do not wait for them."""
-        return {} if self.parts_ahead > 0 else self.step_times
 
 
 def in_dtype(split: Split, dtype: str) -> Split:
@@ -87,7 +40,7 @@ def in_dtype(split: Split, dtype: str) -> Split:
         dtype: The name of the dtype.
     """
     arrays = {field.name: getattr(split, field.name) for field in dataclasses.fields(split)}
-    return Split(**{n: a.astype(dtype) if a.dtype.kind == "f" else a for n, a in arrays.items()})
+    return Split(**{n: a.astype(dtype, copy=False) if a.dtype.kind == "f" else a for n, a in arrays.items()})
 
 
 def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, file: ProcessFile) -> Measured:

@@ -23,12 +23,14 @@ from samestep.common.program import Program
 from samestep.common.request import FRAMEWORKS, Launch, launch_of
 from samestep.common.run import as_config, parse
 from samestep.common.runtime.directory import read_config, write_error
+from samestep.common.runtime.imports import import_framework
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.stack_dumps import enable_stack_dumps
 from samestep.common.runtime.topology import LAUNCHED_AT, TIMEOUT, own_index, read_whole
 from samestep.common.runtime.worker.compiling import compile_and_measure
 from samestep.common.runtime.worker.describing import describe, is_asked
 from samestep.common.runtime.worker.loop import train_and_measure
+from samestep.common.runtime.worker.memory import is_shortage, shortage
 from samestep.common.runtime.worker.usage import serve
 from samestep.common.strategy import ProcessSpec, Run
 from samestep.common.workload.data.dataset import load
@@ -53,7 +55,7 @@ def main(arguments: list[str], finish: Finish | None = None) -> int:
     """
     started = time.time()
     enable_stack_dumps()
-    role = "worker"
+    role, run = "worker", None
     try:
         if arguments and is_asked(Path(arguments[0])):
             describe(Path(arguments[0]))
@@ -67,7 +69,11 @@ def main(arguments: list[str], finish: Finish | None = None) -> int:
         _work(directory, run, launch, specs[index], index, float(os.environ.get(LAUNCHED_AT, started)))
         if finish is not None and index == 0:
             finish(directory, run, launch)
-    except Exception as error:
+    except Exception as raised:
+        error = raised
+        if run is not None and is_shortage(raised):
+            traceback.print_exception(raised)  # into the log
+            error = shortage(run, role)
         if arguments and (os.path.exists(Path(arguments[0], "config.json")) or is_asked(Path(arguments[0]))):
             write_error(Path(arguments[0]), role, error)
         with contextlib.suppress(OSError):  # a log on a disk that is full
@@ -141,6 +147,7 @@ def _work(directory: Path, run: Run, launch: Launch, spec: ProcessSpec, index: i
     file = ProcessFile(directory, spec.role, index, beat_seconds)
     file.enter("start")
     cores = pin(run)
+    import_framework(run.framework)
     strategy = importlib.import_module(f"{FRAMEWORKS[run.framework]}.strategies.{run.strategy.name}")
     split = load(run.workload.data)
     program = None

@@ -16,7 +16,7 @@ References:
 
 import dataclasses
 import functools
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from samestep.common.errors import ConfigError
 from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment, linear, norm
@@ -32,7 +32,7 @@ class DecoderSpec:
     name: ClassVar[str] = "decoder"
     loss: ClassVar[str] = "cross_entropy"
 
-    style: str = "gpt"
+    style: Literal["gpt", "llama"] = "gpt"
     layers: int = 12
     heads: int = 12
     key_heads: int = 12
@@ -88,6 +88,10 @@ class DecoderSpec:
 
     def segments(self) -> tuple[Segment, ...]:
         """The embedding, each block, the head."""
+        return self._segments
+
+    @functools.cached_property
+    def _segments(self) -> tuple[Segment, ...]:
         tokens, width = self.context, self.width
         kernels = sum(param.size for param in self._block("").values() if param.role == "kernel")
         block = 2 * tokens * kernels + 4 * tokens**2 * width

@@ -9,13 +9,14 @@ import functools
 import hashlib
 import json
 from pathlib import Path
-from typing import ClassVar, Self
-
-import numpy as np
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from samestep.common.errors import ConfigError
 from samestep.common.files import Unreadable, read_arrays, read_json
 from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment
+
+if TYPE_CHECKING:
+    import numpy as np  # only where arrays are made: a prediction does without
 
 SPEC, INITIAL, DATA = "model.json", "initial.npz", "data.npz"
 _MOST_BYTES = 2**26
@@ -65,7 +66,7 @@ class Description:
         return Path(file).stem if name == "model" else f"{Path(file).stem}:{name}"
 
 
-def write_description(folder: Path, description: Description, initial: dict[str, np.ndarray]) -> None:
+def write_description(folder: Path, description: Description, initial: "dict[str, np.ndarray]") -> None:
     """Writes a description.
 
     Args:
@@ -73,6 +74,8 @@ def write_description(folder: Path, description: Description, initial: dict[str,
         description: What was found out.
         initial: `params/NAME` and `buffers/NAME`, in the neutral layout.
     """
+    import numpy as np
+
     np.savez(folder / INITIAL, **initial)  # type: ignore[arg-type]
     (folder / SPEC).write_text(json.dumps(dataclasses.asdict(description), indent=1) + "\n")
 
@@ -158,7 +161,7 @@ class OwnSpec:
         """The same model: its file fixes its sizes."""
         return self
 
-    def initial(self, kind: str = "params") -> dict[str, np.ndarray]:
+    def initial(self, kind: str = "params") -> "dict[str, np.ndarray]":
         """The initial values, float64.
 
         Args:

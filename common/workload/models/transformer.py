@@ -66,6 +66,10 @@ class TransformerSpec:
 
     def segments(self) -> tuple[Segment, ...]:
         """The embedding, each block, the head."""
+        return self._segments
+
+    @functools.cached_property
+    def _segments(self) -> tuple[Segment, ...]:
         tokens, width = self.context, self.width
         block = 2 * tokens * 12 * width**2 + 4 * tokens**2 * width
         return (

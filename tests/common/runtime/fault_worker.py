@@ -98,7 +98,7 @@ def hangs_in_teardown() -> None:
 
 def is_slow_but_alive() -> None:
     for step in range(1, 8):
-        at_step(step, lambda: time.sleep(0.4))
+        at_step(step, lambda: time.sleep(0.9))
 
 
 def never_starts() -> None:

@@ -19,8 +19,9 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.worker import loop
-from samestep.common.runtime.worker.loop import Windows, train
+from samestep.common.runtime.worker.loop import train
 from samestep.common.runtime.worker.traffic import Traffic
+from samestep.common.runtime.worker.windows import Windows
 from samestep.experiments.arguments import apply_cell
 
 
@@ -162,7 +163,7 @@ def test_bytes_are_of_all_parts_of_a_window(tmp_path: Path, monkeypatch: pytest.
     traffic.open()
     traffic.add(none, some, 3)
     traffic.add(none, more, 2)
-    assert traffic.own().sent_bytes_per_step == pytest.approx(130 / 5)
+    assert traffic.own(threads=1).sent_bytes_per_step == pytest.approx(130 / 5)
 
 
 def loop_counters(sent: int) -> dict[str, object]:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from samestep.common.errors import ERRORS, ConfigError, Diverged, WorkerFailed
+from samestep.common.ledger import exchanges_of
 from samestep.common.program import TrainState
 from samestep.common.request import RunConfig, Techniques, launch_of
 from samestep.common.run import parse
@@ -60,6 +61,7 @@ PROMISED_WITHIN = {
     "processes": [
         "role", "rank", "device", "params_bytes", "params_peak_bytes", "gradients_bytes", "optimizer_bytes",
         "source", "peak_rss_bytes", "sent_bytes_per_step", "received_bytes_per_step", "measures",
+        "sends", "busy_seconds", "idle_seconds",
     ],
 }
 # fmt: on
@@ -99,6 +101,18 @@ def test_a_result_has_every_field_that_reports_read(left: tuple[RunResult, Path]
     assert values["processes"]
     assert values["exchanges"] or values["framework"] == "numpy"
     assert len(values["losses"]) == values["steps"] == 12
+
+
+def test_every_process_says_what_it_sent_and_how_busy_it_was(left: tuple[RunResult, Path]) -> None:
+    """In the observed step; what its devices share is on the row of the first of them."""
+    result, _ = left
+    assert exchanges_of(result.processes[0].sends) == result.exchanges
+    for role in {row.role for row in result.processes}:
+        first, *others = [row for row in result.processes if row.role == role]
+        assert first.busy_seconds > 0
+        assert first.idle_seconds >= 0
+        assert bool(first.sends) is (result.framework != "numpy")
+        assert all(not row.sends and row.busy_seconds is row.idle_seconds is None for row in others)
 
 
 def test_a_speed_is_the_median_of_the_windows_with_the_slowest_and_the_fastest(left: tuple[RunResult, Path]) -> None:

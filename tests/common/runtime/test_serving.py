@@ -101,8 +101,8 @@ def test_a_first_call_is_not_usual_traffic_and_one_that_died_is_silent(tmp_path:
         after = {role: None if count is None else none._replace(sent_bytes=count) for role, count in sent.items()}
         traffic.open()
         traffic.add(dict.fromkeys(sent, none), after, 2)
-    assert traffic.own().sent_bytes_per_step == 5
-    served = traffic.served()
+    assert traffic.own(threads=1).sent_bytes_per_step == 5
+    served = traffic.served(threads=1)
     assert [(usage.role, usage.rank) for usage in served] == [("worker-0", 1), ("worker-1", 2)]
     shares = [usage.sent_bytes_per_step for usage in served]
     assert shares == [(200 + 0 + 50 + 202) / 2 / 4, (0 + 200 + 150 + 0) / 2 / 4]

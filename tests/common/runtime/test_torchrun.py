@@ -60,7 +60,9 @@ def is_the_same_step(path: Path, devices: int) -> RunResult:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp", "tp", "pp"])
+@pytest.mark.parametrize(
+    "strategy", ["ddp", "pp", *(pytest.param(name, marks=pytest.mark.slow) for name in ("fsdp", "tp"))]
+)
 def test_torchrun_starts_a_prepared_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], strategy: str) -> None:
     path = tmp_path / "a run"
     lines = prepared(capsys, path, "--strategy", strategy, "--devices", "2")

