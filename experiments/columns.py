@@ -70,15 +70,17 @@ def _predicted_state(result: RunResult) -> float:
     return max(row.state_bytes for row in result.predicted.footprints)
 
 
+def _activations(result: RunResult) -> float | None:
+    return _most_activations(result.processes)
+
+
+def _predicted_activations(result: RunResult) -> float | None:
+    return _most_activations(result.predicted.footprints)
+
+
 def _most_activations(rows: Iterable[Footprint]) -> float | None:
     """Of the device that keeps most; None if it is not known of any."""
     return max((row.activations_bytes for row in rows if row.activations_bytes is not None), default=None)
-
-
-_ACTIVATIONS = (
-    lambda result: _most_activations(result.processes),
-    lambda result: _most_activations(result.predicted.footprints),
-)
 
 
 def _sent(result: RunResult) -> float:
