@@ -91,10 +91,10 @@ class Send:
     """A message or a collective of one step, as seen from one process; equal ones that follow each other are one record.
 
     Attributes:
-        phase: One of `PHASES`.
+        phase: One of `PHASES`; "" where only totals are known, as in results of schema versions 1 to 3.
         operation: What is done, such as "all_reduce".
         group: The mesh axis along which it goes, or "all".
-        ranks: The number of ranks or devices along it.
+        ranks: The number of ranks or devices along it; 0 if that is not known.
         bytes: Payload of all `count` of them: the tensors handed over, not what the wire adds.
         count: How many there are.
         to: Who gets a message, a rank or a device; "" for a collective, and where it does not matter.

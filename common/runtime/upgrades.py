@@ -31,5 +31,22 @@ def _from_version_2(values: dict[str, dict[str, object]]) -> None:
     values.update(new)  # pyrefly: ignore
 
 
-UPGRADES: Mapping[int, Callable[..., None]] = {1: _from_version_1, 2: _from_version_2}
+def _from_version_3(values: dict[str, dict[str, list[dict[str, object]]]]) -> None:
+    """Version 3 had the totals of what is exchanged in a step, where each send is now."""
+    predicted = values["predicted"]
+    predicted["sends"] = [
+        {
+            "phase": "",
+            "operation": total["name"],
+            "group": "all",
+            "ranks": 0,
+            "bytes": total["bytes_per_step"],
+            "count": total["count_per_step"],
+        }
+        for total in predicted.pop("exchanges")
+    ]
+    values.update({"schema_version": 4})  # pyrefly: ignore
+
+
+UPGRADES: Mapping[int, Callable[..., None]] = {1: _from_version_1, 2: _from_version_2, 3: _from_version_3}
 """Schema version -> what turns its values into those of the next one."""

@@ -38,7 +38,7 @@ from tests.conftest import RunCell
 SIZED_MLP = RunConfig(workload=SIZED["mlp"], optimizer="sgd", batch_size=48, steps=12)
 DATA = Path(__file__).parents[2] / "data"
 STATE = TrainState(1, {"bias": np.zeros(2)}, {})
-VERSION_1, VERSION_2 = DATA / "version_1", DATA / "version_2"
+VERSION_1, VERSION_2, VERSION_3 = (DATA / f"version_{number}" for number in (1, 2, 3))
 
 # fmt: off
 PROMISED = [
@@ -215,7 +215,7 @@ def test_a_result_of_version_1_is_read(strategy: str, backend: str, emulation: s
     assert old["schema_version"] == 1
     assert not {"backend", "emulation"} & set(old)
     result = load_result(VERSION_1 / strategy)
-    assert result.schema_version == records.SCHEMA_VERSION == 3
+    assert result.schema_version == records.SCHEMA_VERSION == 4
     assert (result.backend, result.emulation) == (backend, emulation)
     assert result.config.techniques == Techniques(accumulation_steps=1, clip_norm=None)
     assert parse(result.config).name == f"torch:{strategy}"
@@ -231,12 +231,23 @@ def test_the_interval_of_version_2_is_read_as_no_spread() -> None:
     assert old["schema_version"] == 2
     assert set(old["examples_per_second"]) == {"median", "low", "high", "windows"}
     result = load_result(VERSION_2 / "ddp")
-    assert result.schema_version == records.SCHEMA_VERSION == 3
+    assert result.schema_version == records.SCHEMA_VERSION == 4
     assert result.examples_per_second == Throughput(old["examples_per_second"]["median"], None, None, 20)
     assert result.losses == tuple(old["losses"])
 
 
-@pytest.mark.parametrize("version", [VERSION_1 / "ddp", VERSION_2 / "ddp"])
+def test_the_totals_of_version_3_are_read_as_sends() -> None:
+    """A real result of the last commit that wrote version 3."""
+    old = json.loads((VERSION_3 / "ddp" / "result.json").read_text())
+    assert old["schema_version"] == 3
+    result = load_result(VERSION_3 / "ddp")
+    assert result.schema_version == records.SCHEMA_VERSION
+    (total,) = old["predicted"]["exchanges"]
+    assert [dataclasses.asdict(each) for each in result.predicted.exchanges] == [total]
+    assert [dataclasses.asdict(each) for each in result.exchanges] == old["exchanges"] == [total]
+
+
+@pytest.mark.parametrize("version", [VERSION_1 / "ddp", VERSION_2 / "ddp", VERSION_3 / "ddp"])
 def test_an_older_result_without_a_speed_has_none(tmp_path: Path, version: Path) -> None:
     values = json.loads((version / "result.json").read_text()) | {"examples_per_second": None}
     (tmp_path / "result.json").write_text(json.dumps(values))
