@@ -234,5 +234,7 @@ class Compiled:
 
 
 def gib(count: int) -> str:
-    """Bytes as memory is sold: 15.75 GiB."""
+    """Bytes as memory is sold: 15.75 GiB; what is small in MiB."""
+    if count < 2**27:
+        return f"{count / 2**20:.3g} MiB"
     return f"{count / 2**30:.2f}".removesuffix("0") + " GiB"

@@ -10,10 +10,11 @@ import torch
 from torch import nn
 
 from samestep.common.errors import WorkerFailed
-from samestep.common.ledger import Exchange
+from samestep.common.ledger import Exchange, exchanges_of
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.torch_impl import devices
+from samestep.torch_impl.exchanges import RECORDER
 from samestep.torch_impl.replicas import CountedDataParallel
 
 pytestmark = pytest.mark.torch
@@ -91,16 +92,16 @@ def test_data_parallel_has_five_exchanges(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(plain, "scatter", lambda self, x, kw, ids: (tuple((s,) for s in x[0].chunk(2)), ({}, {})))
     monkeypatch.setattr(plain, "replicate", lambda self, module, ids: [copy.deepcopy(module) for _ in ids])
     monkeypatch.setattr(plain, "gather", lambda self, outputs, device: torch.cat(outputs))
+    RECORDER.start()
     shards, _ = counted.scatter((torch.ones(6, 4),), None, [0, 1])
     replicas = counted.replicate(inner, [0, 1])
     outputs = [replica(*shard) for replica, shard in zip(replicas, shards, strict=True)]
     assert counted.gather(outputs, 0).shape == (6, 3)
     params = 4 * (4 * 3 + 3)
-    assert set(counted.counts.take_exchanges()) == {
+    assert set(exchanges_of(RECORDER.stop())) == {
         Exchange("scatter_inputs", 1, 4 * 3 * 4),
         Exchange("broadcast_parameters", 1, params),
         Exchange("gather_outputs", 1, 4 * 3 * 3),
         Exchange("scatter_output_gradients", 1, 4 * 3 * 3),
         Exchange("reduce_gradients", 1, params),
     }
-    assert counted.counts.take_exchanges() == ()

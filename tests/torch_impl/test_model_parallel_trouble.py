@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from samestep.common.errors import ConfigError, WorkerFailed
+from samestep.common.errors import ConfigError, Unavailable, WorkerFailed
 from samestep.common.request import RunConfig, Techniques, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
@@ -120,7 +120,7 @@ def fail(troubled: Launcher, tmp_path: Path) -> Fail:
         fields = {"batch_size": 48, "steps": 20, "timeout_seconds": 20.0, "parity": False, **fields}
         asked = apply_cell(cell, RunConfig(workload=SIZED["mlp"], out=str(tmp_path / "run"), **fields))
         start = time.monotonic()
-        with pytest.raises(WorkerFailed) as caught:
+        with pytest.raises((WorkerFailed, Unavailable)) as caught:
             troubled.run(parse(asked), launch_of(asked), environment={"TROUBLE": trouble})
         assert time.monotonic() - start < seconds
         assert (tmp_path / "run" / "error.json").exists()
@@ -137,7 +137,8 @@ def test_a_stage_that_dies_mid_schedule(fail: Fail) -> None:
 
 def test_eight_processes_where_memory_is_short(fail: Fail) -> None:
     told = fail("sixth_rank_has_no_memory", "torch:hybrid", 60, mesh="pipe=2,data=2,tensor=2")
-    assert re.match(r"rank-5 ended with exit code 1: RuntimeError: .*not enough memory|.*can't allocate memory", told)
+    needs = "on each device parameters, gradients and optimizer state alone need"
+    assert re.match(rf"rank-5 ran out of memory: {needs} \S+ MiB, beside the framework itself; allow more, or choose", told)
 
 
 @pytest.mark.parametrize("cell", ["torch:rpc", "torch:rpc_parameter_server"])

@@ -108,8 +108,8 @@ def _each_split(run: Run) -> tuple[tuple[Footprint, ...], list[Send]]:
         *(Send("backward", "all_gather", "data", devices, size) for size in reversed(sizes)),
         Send("backward", "reduce_scatter", "data", devices, devices * own),
     ]
-    normed = [Send("update", "all_reduce", "data", devices, 2 * item)]  # the engine's is of two numbers
-    normed += [Send("update", "all_reduce", "data", devices, item)] * (norms - 1)
+    normed = [Send("update", "all_reduce", "data", devices, item)] * (norms - 1)  # clipping's own comes first
+    normed += [Send("update", "all_reduce", "data", devices, 2 * item)]  # the engine's is of two numbers
     return (footprint,), [*once * micro, *normed]
 
 
