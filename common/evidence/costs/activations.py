@@ -88,20 +88,26 @@ def _stage_bytes(sizes: tuple[int, int, int, int], counts: Counts) -> int:
     return present * size + put_off * late_size + (batch if present else late_batch if put_off else 0)
 
 
-def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int, rank: int) -> int | None:
-    """Predicts the most bytes that a rank of a pipeline keeps at once.
+def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int) -> list[int | None]:
+    """Predicts the most bytes that each rank of a pipeline keeps at once.
 
     Args:
         run: What is trained.
         schedule: A key of `SCHEDULES`.
         microbatches: The number of micro-batches that go through together.
-        rank: The place of the rank along the axis `pipe`.
+
+    Returns:
+        One number for each place along the axis `pipe`.
     """
     ranks = run.mesh.axis("pipe")
     holders = SCHEDULES[schedule].stage_ranks(ranks)
-    grouped = group_segments(run.workload.model.segments(), len(holders))
-    stages = [stage for stage, holder in zip(grouped, holders, strict=True) if holder == rank]
-    return activation_bytes(run, stages, microbatches, in_flight(schedule, ranks, rank, microbatches))
+    held: list[list[Sequence[Segment]]] = [[] for _ in range(ranks)]
+    for stage, holder in zip(group_segments(run.workload.model.segments(), len(holders)), holders, strict=True):
+        held[holder].append(stage)
+    return [
+        activation_bytes(run, stages, microbatches, in_flight(schedule, ranks, rank, microbatches))
+        for rank, stages in enumerate(held)
+    ]
 
 
 def textbook_block_bytes(

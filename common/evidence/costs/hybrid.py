@@ -54,8 +54,8 @@ def hybrid(run: Run, backend: str) -> Ledger:
     pipes, replicas, parts = mesh.axis("pipe"), mesh.axis("data") * mesh.axis("shard"), mesh.axis("tensor")
     schedule, microbatches = run.options.schedule, run.options.microbatches
     footprints = [
-        dataclasses.replace(each, activations_bytes=pipeline_activation_bytes(run, schedule, microbatches, pipe))
-        for pipe in range(pipes)
+        dataclasses.replace(each, activations_bytes=kept)
+        for pipe, kept in enumerate(pipeline_activation_bytes(run, schedule, microbatches))
         for each in _footprints(run, [stage for stage in stages if stage.pipe == pipe])
     ]
     messages = boundary_sends(

@@ -5,7 +5,8 @@ the bottleneck. Of a table from which each example looks up one row, only those 
 
 parameter_server, TensorFlow's servers, which hold everything: with P the bytes of the parameters that are read whole and R
 those of the rows that a batch looks up in tables, an update pulls P + R and pushes P + R; it runs on the servers, so no
-optimizer state travels. With K accumulation steps it pulls KP + R, since each micro-batch reads the parameters anew. Serial, a step is one update on the global batch; asynchronous, it is one on each worker's shard.
+optimizer state travels. With K accumulation steps it pulls KP + R, since each micro-batch reads the parameters anew.
+Serial, a step is one update on the global batch; asynchronous, it is one on each worker's shard.
 The chief sends each batch to the worker that takes it.
 
 References:

@@ -110,10 +110,8 @@ def _pipelined(run: Run, schedule: str, microbatches: int, backend: str) -> Ledg
         sends.append(squared_norm)
         sent += pipe * sent_bytes(squared_norm, backend, run.item_bytes)
     footprints = tuple(
-        dataclasses.replace(
-            holder(run, elements), activations_bytes=pipeline_activation_bytes(run, schedule, microbatches, rank)
-        )
-        for rank, elements in enumerate(held)
+        dataclasses.replace(holder(run, elements), activations_bytes=kept)
+        for elements, kept in zip(held, pipeline_activation_bytes(run, schedule, microbatches), strict=True)
     )
     return Ledger(footprints, in_order(sends), sent)
 
