@@ -151,7 +151,7 @@ def _try_mesh(found: Search, base: Run, row: Row, mesh: Mesh, memory: float) -> 
         if stages not in held:
             held[stages] = _held_bytes(runs[0])
         least = 1
-        for recomputes in (False, True):
+        for recomputes in (False, True) if max(held[stages]) <= memory else (True,):
             for each in (each for each in runs if rows // _microbatches(each) >= least):
                 candidate = _with_room(each, row, rows // _microbatches(each), recomputes, held[stages])
                 if candidate.needed_bytes > memory:

@@ -16,6 +16,7 @@ References:
 """
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -69,8 +70,8 @@ def activation_bytes(
         return None
     passes, together = run.accumulation_steps, 1 if framework.in_order else run.accumulation_steps
     rows = run.batch_size // (mesh.axis("data") * mesh.axis("shard") * passes)
-    whole = framework.kept[model.name](model, run.item_bytes)
-    kept = _inputs_only(model, whole) if recomputes else whole
+    whole = _kept(run.framework, model, run.item_bytes)
+    kept = _inputs_only(run.framework, model, run.item_bytes) if recomputes else whole
 
     def add_up(names: Iterable[str], kept: Mapping[str, Kept] = kept) -> tuple[int, int]:
         """Adds up a micro-batch, and what is kept of the batch while any of them is in flight."""
@@ -90,13 +91,19 @@ def activation_bytes(
     return together * (again + max(sum(map(_stage_bytes, sizes, counts)) for counts in peaks))
 
 
-def _inputs_only(model: ModelSpec, kept: Mapping[str, Kept]) -> dict[str, Kept]:
+@functools.lru_cache(maxsize=8)  # every rank of a pipeline asks, and a search asks for thousands of pipelines
+def _kept(framework: str, model: ModelSpec, item_bytes: int) -> Mapping[str, Kept]:
+    return _FRAMEWORKS[framework].kept[model.name](model, item_bytes)
+
+
+@functools.lru_cache(maxsize=8)
+def _inputs_only(framework: str, model: ModelSpec, item_bytes: int) -> Mapping[str, Kept]:
     """What segments keep that are computed again: of those between the first and the last, what goes into them.
 
     References:
         Chen et al., arXiv 1604.06174; Korthikanti et al., arXiv 2205.05198, section 5 (s b h numbers a block).
     """
-    found = dict(kept)
+    found = dict(_kept(framework, model, item_bytes))
     for before, segment in itertools.pairwise(model.segments()[:-1]):
         found[segment.name] = Kept(sequence=math.prod(before.outputs))
         found.pop(f"{segment.name}{BEHIND}", None)
