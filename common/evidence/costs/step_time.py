@@ -48,11 +48,12 @@ class Layout:
     Attributes:
         batch_size: Sequences of a step, over all GPUs.
         microbatch_size: Sequences of a pass of one replica.
-        data: Replicas, or with a ZeRO stage shards.
+        data: Replicas, or with `sharding` shards.
         tensor: GPUs that share each matrix.
         pipe: GPUs that share the layers.
         schedule: Of the pipeline, a key of `SCHEDULES`.
-        zero_stage: 0 replicates, 1 shards the optimizer's state, 2 also gradients, 3 also parameters (FSDP).
+        sharding: What is sharded along `data`: 0 nothing, 1 the optimizer's state, 2 also gradients, 3 also parameters (FSDP);
+            the stages of ZeRO.
         recomputes: Whether a block's activations are computed again in the backward pass.
     """
 
@@ -62,7 +63,7 @@ class Layout:
     tensor: int = 1
     pipe: int = 1
     schedule: str = "1f1b"
-    zero_stage: int = 0
+    sharding: int = 0
     recomputes: bool = False
 
     @property
@@ -133,8 +134,8 @@ def step_time(shape: Shape, layout: Layout, machine: Machine) -> StepTime:
         tensor_exchange=count * tensor,
         pipeline_bubble=(layout.pipe - 1) / parts * (compute + tensor),
         pipeline_sends=(count + layout.pipe - 1) * sends,
-        data_exchange=gradients * (1.5 if layout.zero_stage == 3 else 1.0),
-        optimizer=28 * params / (layout.data if layout.zero_stage else 1) / machine.memory_bytes_per_second,
+        data_exchange=gradients * (1.5 if layout.sharding == 3 else 1.0),
+        optimizer=28 * params / (layout.data if layout.sharding else 1) / machine.memory_bytes_per_second,
     )
 
 
