@@ -1,8 +1,7 @@
 """The layouts that a number of devices allows a model: strategy, mesh, schedule, micro-batch and recomputation.
 
 What cannot win is left out: rows that show an algorithm, or take a step that another row takes in less time; GPipe where 1F1B
-can run, which takes as long and keeps more; recomputation where there is room without; and of a mesh every micro-batch above
-the largest that has room.
+can run, which takes as long and keeps more; and of a mesh every micro-batch above the largest that has room.
 """
 
 import dataclasses
@@ -26,15 +25,15 @@ class Row:
     Attributes:
         strategy: Its name.
         axis: Along which it splits the batch.
-        zero_stage: What it shards along that axis: 1 the optimizer state, 2 also gradients, 3 also parameters.
+        sharding: What it shards along that axis: 1 the optimizer state, 2 also gradients, 3 also parameters.
     """
 
     strategy: str
     axis: str = "data"
-    zero_stage: int = 0
+    sharding: int = 0
 
 
-WHOLE = (Row("ddp"), Row("zero1", zero_stage=1), Row("zero2", "shard", 2), Row("fsdp", "shard", 3))
+WHOLE = (Row("ddp"), Row("zero1", sharding=1), Row("zero2", "shard", 2), Row("fsdp", "shard", 3))
 """Rows that leave layers whole."""
 SPLIT = (Row("hybrid"), Row("hybrid", "shard", 2))
 """Rows that split the model, beside a batch that is split."""
@@ -74,12 +73,12 @@ class Search:
 
     Attributes:
         fitting: The candidates that have room.
-        closest: The one that lacks least room, if any lacks some.
-        refused: Strategy -> why a mesh of it is impossible; of those that have no candidate at all, the reason.
+        closest: Strategy -> of the candidates that lack room, the one that lacks least.
+        refused: Strategy -> why a mesh of it is impossible, of those for which no mesh is possible.
     """
 
     fitting: list[Candidate] = dataclasses.field(default_factory=list)
-    closest: Candidate | None = None
+    closest: dict[str, Candidate] = dataclasses.field(default_factory=dict)
     refused: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -99,8 +98,11 @@ def search(base: Run, num_devices: int, memory: float, keep: Mapping[str, int]) 
                 _try_mesh(found, base, row, mesh, memory)
             except ConfigError as error:
                 found.refused.setdefault(row.strategy, str(error))
-    with_room = {each.row.strategy for each in found.fitting}
-    found.refused = {name: why for name, why in found.refused.items() if name not in with_room}
+    possible = {each.row.strategy for each in found.fitting} | found.closest.keys()
+    found.refused = {name: why for name, why in found.refused.items() if name not in possible}
+    found.closest = {
+        name: each for name, each in found.closest.items() if name not in {f.row.strategy for f in found.fitting}
+    }
     return found
 
 
@@ -139,7 +141,7 @@ def _try_mesh(found: Search, base: Run, row: Row, mesh: Mesh, memory: float) -> 
     run = dataclasses.replace(base, strategy=info, mesh=mesh, options=info.options())
     replicas = mesh.axis(row.axis)
     if base.batch_size % replicas:
-        raise ConfigError(f"global batch {base.batch_size} does not divide among {replicas} replicas")
+        raise ConfigError(f"global batch {base.batch_size:,} does not divide among {replicas:,} replicas")
     rows = base.batch_size // replicas
     held: dict[int, list[int]] = {}
     for schedule in ("1f1b", "gpipe", "interleaved_1f1b") if _is_staged(run) else ("",):
@@ -150,15 +152,14 @@ def _try_mesh(found: Search, base: Run, row: Row, mesh: Mesh, memory: float) -> 
         stages = SCHEDULES[schedule].stages_per_rank if schedule else 0
         if stages not in held:
             held[stages] = _held_bytes(runs[0])
-        least = 1
         for recomputes in (False, True) if max(held[stages]) <= memory else (True,):
-            for each in (each for each in runs if rows // _microbatches(each) >= least):
+            for each in runs:
                 candidate = _with_room(each, row, rows // _microbatches(each), recomputes, held[stages])
                 if candidate.needed_bytes > memory:
-                    found.closest = min(filter(None, (found.closest, candidate)), key=lambda each: each.needed_bytes)
+                    before = found.closest.get(row.strategy, candidate)
+                    found.closest[row.strategy] = min(before, candidate, key=lambda each: each.needed_bytes)
                     break
                 found.fitting.append(candidate)
-                least = candidate.microbatch_size + 1
             if not candidate.knows_activations:
                 break
 
