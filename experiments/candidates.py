@@ -202,10 +202,7 @@ def _with_room(run: Run, row: Row, microbatch_size: int, recomputes: bool, held:
     """The candidate with what it needs."""
     if _is_staged(run):
         options = run.options
-        kept = [
-            pipeline_activation_bytes(run, options.schedule, options.microbatches, rank, recomputes)
-            for rank in range(len(held))
-        ]
+        kept = pipeline_activation_bytes(run, options.schedule, options.microbatches, recomputes)
     else:
         kept = [activation_bytes(run, recomputes=recomputes)]
     needed = max(state + (activations or 0) for state, activations in zip(held, kept, strict=True))

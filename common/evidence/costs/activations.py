@@ -116,24 +116,29 @@ def _stage_bytes(sizes: tuple[int, int, int, int], counts: Counts) -> int:
     return present * size + put_off * late_size + (batch if present else late_batch if put_off else 0)
 
 
-def pipeline_activation_bytes(
-    run: Run, schedule: str, microbatches: int, rank: int, recomputes: bool = False
-) -> int | None:
-    """Predicts the most bytes that a rank of a pipeline keeps at once.
+def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int, recomputes: bool = False) -> list[int | None]:
+    """Predicts the most bytes that each rank of a pipeline keeps at once.
 
     Args:
         run: What is trained.
         schedule: A key of `SCHEDULES`.
         microbatches: The number of micro-batches that go through together.
-        rank: The place of the rank along the axis `pipe`.
         recomputes: As for `activation_bytes`.
+
+    Returns:
+        One number for each place along the axis `pipe`.
     """
     ranks = run.mesh.axis("pipe")
     holders = SCHEDULES[schedule].stage_ranks(ranks)
-    grouped = group_segments(run.workload.model.segments(), len(holders))
-    stages = [stage for stage, holder in zip(grouped, holders, strict=True) if holder == rank]
-    peaks = in_flight(schedule, ranks, rank, microbatches)
-    return activation_bytes(run, stages, microbatches, peaks, recomputes=recomputes)
+    held: list[list[Sequence[Segment]]] = [[] for _ in range(ranks)]
+    for stage, holder in zip(group_segments(run.workload.model.segments(), len(holders)), holders, strict=True):
+        held[holder].append(stage)
+    return [
+        activation_bytes(
+            run, stages, microbatches, in_flight(schedule, ranks, rank, microbatches), recomputes=recomputes
+        )
+        for rank, stages in enumerate(held)
+    ]
 
 
 def textbook_block_bytes(

@@ -65,8 +65,8 @@ def hybrid_footprints(run: Run) -> tuple[Footprint, ...]:
     """Predicts the memory of each rank; of many micro-batches it takes a fraction of the time of the whole ledger."""
     stages, schedule, microbatches = _stages(run), run.options.schedule, run.options.microbatches
     return tuple(
-        dataclasses.replace(each, activations_bytes=pipeline_activation_bytes(run, schedule, microbatches, pipe))
-        for pipe in range(run.mesh.axis("pipe"))
+        dataclasses.replace(each, activations_bytes=kept)
+        for pipe, kept in enumerate(pipeline_activation_bytes(run, schedule, microbatches))
         for each in _footprints(run, [stage for stage in stages if stage.pipe == pipe])
     )
 

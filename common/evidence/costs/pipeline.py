@@ -119,10 +119,8 @@ def _footprints(run: Run, schedule: str, microbatches: int) -> tuple[Footprint, 
     for segments, rank in zip(group_segments(model.segments(), len(ranks)), ranks, strict=True):
         held[rank] += sum(param.size for param in parameters_of(model, *segments).values())
     return tuple(
-        dataclasses.replace(
-            holder(run, elements), activations_bytes=pipeline_activation_bytes(run, schedule, microbatches, rank)
-        )
-        for rank, elements in enumerate(held)
+        dataclasses.replace(holder(run, elements), activations_bytes=kept)
+        for elements, kept in zip(held, pipeline_activation_bytes(run, schedule, microbatches), strict=True)
     )
 
 
