@@ -94,8 +94,7 @@ class ParameterServerProgram:
 
     def _arguments(self, batch: Batch, shard: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         x, y = map(as_inputs, batch.rows(shard, self._updates_per_step))
-        update = self._first_update + self._scheduled + 1
-        return x, y, coefficients(self.run.optimizer_at(self._step + 1), update)
+        return x, y, coefficients(self.run.optimizer_at(self._step + 1), self._first_update + self._scheduled + 1)
 
     def _worker_step(self, x: Inputs, y: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:
         version = self.updates.version()
