@@ -61,6 +61,10 @@ class Techniques:
         most=MAX_STEPS,
     )
 
+    recompute: bool = flag(
+        False, "keep only the inputs of the model's inner segments, and compute the rest again in the backward pass"
+    )
+
     @property
     def has_schedule(self) -> bool:
         """Whether the learning rate differs between steps."""
@@ -69,6 +73,10 @@ class Techniques:
     def without_transforms(self) -> "Techniques":
         """The techniques that leave the gradient of the whole batch as it is."""
         return dataclasses.replace(self, clip_norm=None)
+
+    def of_reference(self) -> "Techniques":
+        """The techniques that change the step; the others only change how it is computed."""
+        return dataclasses.replace(self, recompute=False)
 
     @property
     def need_norm(self) -> bool:

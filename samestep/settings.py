@@ -31,6 +31,7 @@ class CompareSettings(TypedDict, total=False):
     learning_rate_schedule: str
     warmup_steps: int
     decay_steps: int | None
+    recompute: bool
 
 
 class OptionSettings(TypedDict, total=False):
@@ -75,3 +76,4 @@ class PredictSettings(OptionSettings, total=False):
     learning_rate_schedule: str
     warmup_steps: int
     decay_steps: int | None
+    recompute: bool

@@ -22,6 +22,8 @@ SERVER_MEASURES = (
     Measure("updates_repeated", "updates", REPEATED),
 )
 
+READS_AGAIN = {"recompute": "tf.recompute_grad reads every variable of a segment four times, and each time it is sent"}
+
 FRAMEWORK = FrameworkInfo(
     module="tensorflow",
     extra="tf",
@@ -77,6 +79,7 @@ FRAMEWORK = FrameworkInfo(
             data_split=SHARD_PER_REPLICA,
             model_split=Answer("no", "one device stores the whole model, each replica uses all of it"),
             hardware="several GPUs of one machine and its memory; logical devices of one CPU",
+            refuses=READS_AGAIN,
             cost=central_storage,
             reference="tf.distribute.experimental.CentralStorageStrategy",
             status="experimental; has been since 2.0, and Keras fit logs a wrong loss under it",
@@ -91,6 +94,7 @@ FRAMEWORK = FrameworkInfo(
             hardware="GPUs or TPU cores of one or more machines; logical devices of one CPU",
             axes=("data", "tensor"),
             topology=clients,
+            refuses={"recompute": "DTensor sums activations and gradients at each end of tf.recompute_grad once more"},
             cost=dtensor,
             reference="tf.experimental.dtensor",
             status="experimental; some operations are silently wrong when sharded, see docs/tensorflow.md",
@@ -106,6 +110,7 @@ FRAMEWORK = FrameworkInfo(
             model_split=Answer("yes", "tables by rows over the servers, the other variables one by one"),
             hardware="many machines with much memory, and CPU or GPU workers",
             topology=chief_workers_and_servers,
+            refuses=READS_AGAIN,
             cost=parameter_server,
             reference="tf.distribute.ParameterServerStrategy, tf.distribute.coordinator.ClusterCoordinator",
             status="experimental; in custom loops: Keras 3 fit is not supported under it",

@@ -78,6 +78,8 @@ def check_cores(run: Run[TpuOptions]) -> None:
         )
     if cores and isinstance(run.workload.model, OwnSpec):
         raise ConfigError(f"{given} compiles our own models only; leave it out to train {run.workload.name}.")
+    if cores and run.techniques.recompute:
+        raise ConfigError(f"{given} compiles a step that keeps its activations; leave out --recompute.")
     if cores and run.dtype != "float32":
         raise ConfigError(f"{given} compiles in float32: a TPU has no {run.dtype}; leave out --dtype.")
     even_split_table(run.workload.model, tensor)

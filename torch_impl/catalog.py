@@ -97,6 +97,7 @@ FRAMEWORK = FrameworkInfo(
             status="discouraged; upstream recommends DistributedDataParallel, even on one machine",
             twin="tf:central_storage",
             emulation="threads; nn.DataParallel needs two GPUs",
+            refuses={"recompute": "its replicas have parameters only while their forward pass runs"},
             needs=needs.check_replicas,
             measures=(
                 Measure("master_share", "share of the step", "how long the master works alone while its replicas wait"),

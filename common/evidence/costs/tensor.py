@@ -22,15 +22,16 @@ References:
 """
 
 import dataclasses
+import functools
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.data_parallel import replicated
-from samestep.common.evidence.costs.sizes import ID_BYTES, all_reduce_bytes, holder, symmetric
+from samestep.common.evidence.costs.recomputed import both_passes
+from samestep.common.evidence.costs.sizes import ID_BYTES, holder, leaving_bytes, symmetric
 from samestep.common.ledger import Footprint, Ledger, Send, in_order
-from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, Segment, layer, num_positions, parameters_of
 from samestep.common.workload.split import even_split_table
@@ -83,11 +84,14 @@ def sums(run: Run, rows: int, segments: Sequence[Segment]) -> tuple[list[Send], 
         segments: The part of the model that is meant.
     """
     parts, row_bytes = run.mesh.axis("tensor"), rows * run.item_bytes
-    layers = _split_layers(run.workload.model, parts, segments)
-    outputs = [size for kind, size in layers if kind in ("table", "row", "logits")]
-    inputs = [size for kind, size in reversed(layers) if kind == "column"]
-    forward = [Send("forward", "all_reduce", "tensor", parts, size * row_bytes) for size in outputs]
-    return forward, [Send("backward", "all_reduce", "tensor", parts, size * row_bytes) for size in inputs]
+
+    def summed(phase: str, kinds: Collection[str], segment: Segment) -> list[Send]:
+        layers = _split_layers(run.workload.model, parts, [segment])[:: 1 if phase == "forward" else -1]
+        sizes = (size for kind, size in layers if kind in kinds)
+        return [Send(phase, "all_reduce", "tensor", parts, size * row_bytes) for size in sizes]
+
+    ahead = functools.partial(summed, "forward", ("table", "row", "logits"))
+    return both_passes(run, segments, ahead, functools.partial(summed, "backward", ("column",)))
 
 
 def _in_shards(run: Run, rows: int) -> tuple[list[Send], list[Send]]:
@@ -99,16 +103,17 @@ def _in_shards(run: Run, rows: int) -> tuple[list[Send], list[Send]]:
     parts = run.mesh.axis("tensor")
     ahead = {"table": "all_reduce", "column": "all_gather", "row": "reduce_scatter", "logits": "all_reduce"}
     back = {"table": "all_gather", "column": "reduce_scatter", "row": "all_gather", "norm": "all_reduce"}
-    layers = _split_layers(run.workload.model, parts, run.workload.model.segments())
 
     def collective(phase: str, operation: str, kind: str, size: int) -> Send:
         whole = size * run.item_bytes * (1 if kind == "norm" else rows)
         return Send(phase, operation, "tensor", parts, whole // (parts if operation == "all_gather" else 1))
 
-    return (
-        [collective("forward", ahead[kind], kind, size) for kind, size in layers if kind in ahead],
-        [collective("backward", back[kind], kind, size) for kind, size in reversed(layers) if kind in back],
-    )
+    def within(phase: str, operations: Mapping[str, str], segment: Segment) -> list[Send]:
+        layers = _split_layers(run.workload.model, parts, [segment])[:: 1 if phase == "forward" else -1]
+        return [collective(phase, operations[kind], kind, size) for kind, size in layers if kind in operations]
+
+    passes = (functools.partial(within, "forward", ahead), functools.partial(within, "backward", back))
+    return both_passes(run, run.workload.model.segments(), *passes)
 
 
 def _split_layers(model: ModelSpec, parts: int, segments: Sequence[Segment]) -> list[tuple[str, int]]:
@@ -162,7 +167,7 @@ def dtensor(run: Run, backend: str) -> Ledger:
         for axis, phase, sizes in told
         for size in sizes
     ]
-    sent = sum(_leaving(mesh, axis, sum(sizes), run.options.clients) for axis, _, sizes in told)
+    sent = sum(leaving_bytes(mesh, axis, sum(sizes), run.options.clients) for axis, _, sizes in told)
     return Ledger((footprint,), in_order(sends), sent)
 
 
@@ -204,26 +209,6 @@ def _along_data(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[int
     looked_up = run.batch_size * math.prod(model.targets().shape) // passes
     targets = [_packed([looked_up] * passes) * ID_BYTES] if model.loss == "cross_entropy" else []
     return [_packed([*gradients, 1]) * run.item_bytes], targets  # and the loss
-
-
-def _leaving(mesh: Mesh, axis: str, size: int, clients: int) -> float:
-    """What leaves a process: the edges of every ring that join devices of two processes.
-
-    Args:
-        mesh: The devices.
-        axis: The axis along which the rings lie.
-        size: The bytes of the all-reduces.
-        clients: The number of processes.
-    """
-    ring, stride = mesh.axis(axis), 1 if axis == "tensor" else mesh.axis("tensor")
-    per_client = mesh.size // clients
-    period = math.lcm(ring * stride, per_client)  # after which rings and processes begin together again
-    crossing = 0
-    for device in range(period if per_client % (ring * stride) else 0):
-        place = device // stride % ring
-        neighbour = device + ((place + 1) % ring - place) * stride
-        crossing += device // per_client != neighbour // per_client
-    return mesh.size // period * crossing * all_reduce_bytes(size, ring)
 
 
 def tpu(run: Run, backend: str) -> Ledger:

@@ -28,4 +28,5 @@ def reference_of(run: Run) -> Run:
         dtype="float64",
         threads=1,
         options=NoOptions(),
+        techniques=run.techniques.of_reference(),
     )
