@@ -167,8 +167,8 @@ class ParameterServerProgram:
         self._read_bytes, sent_bytes = whole_bytes(graph)
         updates, count = self._updates_per_step, self._updates_per_step * len(self.params)
         pulled, pushed = (updates * (size + self._rows_bytes) for size in (self._read_bytes, sent_bytes))
-        pull = Send("forward", "pull", "data", self._workers, pulled, count)
-        return pull, Send("backward", "push", "data", self._workers, pushed, count)
+        pull = Send("forward", "pull", "data", self._workers, pulled, count, to="worker", source="ps")
+        return pull, Send("backward", "push", "data", self._workers, pushed, count, to="ps", source="worker")
 
     def footprint(self) -> tuple[Footprint, ...]:
         """The chief reports for all: itself, the workers, which hold what they read, and the servers, which hold all."""

@@ -1,0 +1,1 @@
+"""The report: one page of HTML, made from run directories."""
