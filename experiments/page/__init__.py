@@ -1,1 +1,1 @@
-"""The report: one page of HTML, made from run directories."""
+"""The page of a report: HTML in one file, with a module for each section."""

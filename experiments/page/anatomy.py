@@ -27,7 +27,7 @@ _BARS, _BAR, _STRIP, _RIGHT = 88, 130, 348, 744
 """Where the bars begin and how long the longest is; where the strip begins and ends."""
 _WIDEST, _APART = 6.0, 10.0
 """The width of the line of the transfer with most bytes; how far apart the arrows of one transfer are."""
-_KEY = "dashed: all of it; blue line: most parameters at once, gathered copies included; width of a line: bytes"
+_KEY = "dashed: all of it; thin line: most parameters at once, gathered copies included; width of a line: bytes"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +128,7 @@ def _strip(root: Element, found: Sequence[Transfer], shown: int, widest: float) 
     x, marks = float(_STRIP), []
     for position, (phase, several, width) in enumerate(zip(PHASES, in_phase, slots, strict=True)):
         if position % 2 == 0:
-            put(root, "rect", "band", x=x, y=_HEAD, width=width * column, height=bottom - _HEAD)
+            put(root, "rect", "panel", x=x, y=_HEAD, width=width * column, height=bottom - _HEAD)
         write(root, x + 4, 82, phase, "strong small")
         for slot, each in enumerate(several):
             middle = x + (slot + (width - len(several)) / 2 + 0.5) * column

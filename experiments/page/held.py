@@ -34,7 +34,7 @@ class Class:
 
 CLASSES = (
     Class("parameters", "params", lambda row: row.params_bytes),
-    Class("gradients", "grads", lambda row: row.gradients_bytes),
+    Class("gradients", "gradients", lambda row: row.gradients_bytes),
     Class("optimizer", "optimizer", lambda row: row.optimizer_bytes),
 )
 

@@ -1,38 +1,11 @@
 """Drawings as elements of SVG: for a page that styles them, or as a file that is readable in light and dark."""
 
 import copy
+from pathlib import Path
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-STYLE = """
-svg { --surface: #ffffff; --ink: #1b1f24; --muted: #59636e; --line: #c9d1d9; --band: #f3f5f7;
-  --params: #2f6fbd; --grads: #c2571a; --optimizer: #2f8559; --idle: #b4bcc5; }
-@media (prefers-color-scheme: dark) { svg { --surface: #0d1117; --ink: #e6edf3; --muted: #9aa4af; --line: #3d444d;
-  --band: #171d25; --params: #6ea8ec; --grads: #f0935a; --optimizer: #5fbf8c; --idle: #57606a; } }
-"""
-"""The colours of a file; a page has its own, by the same names."""
-SHAPES = """
-.drawing { font-family: system-ui, -apple-system, "Segoe UI", sans-serif; }
-.drawing text { fill: var(--ink); font-size: 12px; }
-.drawing .title { font-size: 15px; font-weight: 600; }
-.drawing .strong { font-weight: 600; }
-.drawing .muted { fill: var(--muted); }
-.drawing .small { font-size: 11px; }
-.drawing .end { text-anchor: end; }
-.drawing .middle { text-anchor: middle; }
-.drawing .band { fill: var(--band); }
-.drawing .line { stroke: var(--line); fill: none; }
-.drawing .whole { stroke: var(--muted); fill: none; stroke-dasharray: 2 2; }
-.drawing .params { fill: var(--params); }
-.drawing .grads { fill: var(--grads); }
-.drawing .optimizer { fill: var(--optimizer); }
-.drawing .idle { fill: var(--idle); }
-.drawing .peak { stroke: var(--params); fill: none; }
-.drawing .wire { stroke: var(--ink); fill: none; }
-.drawing .node { fill: var(--ink); }
-.drawing .number { fill: var(--surface); font-weight: 600; font-size: 10px; text-anchor: middle; }
-"""
-"""What the classes of a drawing look like, in a page and in a file."""
+_HERE = Path(__file__).parent
 
 
 def drawing(width: float, height: float, title: str, description: str) -> Element:
@@ -97,9 +70,9 @@ def file_of(root: Element) -> str:
     whole = copy.deepcopy(root)
     whole.set("xmlns", "http://www.w3.org/2000/svg")
     style = Element("style")
-    style.text = STYLE + SHAPES
+    colors, _, _ = (_HERE / "page.css").read_text().partition("* {")
+    style.text = colors + (_HERE / "drawing.css").read_text()
     whole.insert(2, style)
-    paper = Element("rect", {"width": "100%", "height": "100%", "style": "fill: var(--surface)"})
-    whole.insert(3, paper)
+    whole.insert(3, Element("rect", {"width": "100%", "height": "100%", "style": "fill: var(--paper)"}))
     ElementTree.indent(whole, " ")
     return ElementTree.tostring(whole, encoding="unicode") + "\n"
