@@ -5,6 +5,7 @@ import dataclasses
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
@@ -16,6 +17,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import DeviceRow, RunResult
 from samestep.experiments import docs_pictures, strategies
+from samestep.experiments.page import anatomies
 from samestep.experiments.page.anatomy import Scale, anatomy
 from samestep.experiments.page.held import drawn_from
 from samestep.experiments.page.svg import file_of
@@ -246,3 +248,16 @@ def test_a_picture_is_written_where_it_is_asked_for(
     assert capsys.readouterr().out.strip() == str(out)
     root = ElementTree.parse(out).getroot()
     assert [each.get("x") for each in root.findall(f"{SVG}svg")] == ["0", "760"]
+
+
+def test_a_page_draws_its_rows_and_only_as_many_as_it_has_room_for() -> None:
+    rows = [device(rank, [sent()]) for rank in range(2)]
+    results = [made(cell, mesh="data=2", processes=rows) for cell in ("numpy:oracle", "torch:ddp", "tf:mirrored")]
+    entries = [SimpleNamespace(name=f"{r.framework}:{r.strategy}", framework=r.framework, result=r) for r in results]
+    section = anatomies.write(SimpleNamespace(entries=entries))
+    assert section is not None
+    assert [each.text for each in section.iter("summary")] == ["torch:ddp", "tf:mirrored"]
+    section = anatomies.write(SimpleNamespace(entries=entries[1:] * MANY))
+    assert len(list(section.iter("svg"))) == anatomies.MOST_DRAWN
+    assert "There are more rows" in "".join(section.itertext())
+    assert anatomies.write(SimpleNamespace(entries=entries[:1])) is None
