@@ -148,14 +148,12 @@ class ParameterServerProgram:
 
     def state(self) -> TrainState:
         """Reads parameters and optimizer state from the servers."""
-        return weights.snapshot(
-            self._step, self.params, self.slots, lambda parts: np.concatenate([part.numpy() for part in parts])
-        )
+        return weights.snapshot(self._step, self.params, self.slots, np.concatenate, weights.buffers_of(self.model))
 
     def restore(self, state: TrainState) -> None:
         """Assigns each server its parts."""
         self._step = self._first_update = state.step
-        weights.restore(state, self.run.dtype, self.params, self.slots, _assign)
+        weights.restore(state, self.run.dtype, self.params, self.slots, _assign, weights.buffers_of(self.model))
 
     def observe(self, batch: Batch) -> None:
         """Takes one more step; what its workers read and send is in their graph, but for the rows of tables."""
