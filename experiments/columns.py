@@ -101,7 +101,8 @@ def _predicted_sent(result: RunResult) -> float:
 
 def often_the_same(results: Sequence[RunResult]) -> tuple[Column[RunResult], ...]:
     """What the caption says if nearly all rows have it in common."""
-    metric = f"{results[0].metric_name.replace('_', ' ')}, {results[0].metric_direction} is better" if results else ""
+    better = f", {results[0].metric_direction} is better" if results and results[0].metric_direction else ""
+    metric = f"{results[0].metric_name.replace('_', ' ')}{better}" if results else ""
     return (
         Column("devices", devices),
         Column("dtype", lambda result: result.dtype),

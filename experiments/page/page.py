@@ -5,7 +5,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
-from samestep.experiments.page import losses, memory, parity, provenance, rows, scaling, speed, verdicts, wire
+from samestep.experiments.page import (
+    anatomies,
+    losses,
+    memory,
+    parity,
+    provenance,
+    rows,
+    scaling,
+    speed,
+    verdicts,
+    wire,
+)
 from samestep.experiments.page.loaded import Loaded
 from samestep.experiments.page.markup import element, html
 from samestep.experiments.text import count
@@ -37,6 +48,7 @@ SECTIONS: Sequence[Section] = (
     Section("scaling", "Scaling", scaling.write),
     Section("memory", "Memory", memory.write),
     Section("wire", "On the wire", wire.write),
+    Section("anatomy", "What each row holds and sends", anatomies.write),
     Section("provenance", "Where it comes from", provenance.write),
 )
 
@@ -61,6 +73,7 @@ def page(loaded: Loaded) -> str:
             element("meta", name="color-scheme", content="light dark"),
             element("title", f"samestep report: {_title(loaded)}"),
             _raw("style", "page.css"),
+            _raw("style", "drawing.css"),
         ),
         element("body", heading, element("main", *(_section(*each) for each in there)), _raw("script", "page.js")),
         lang="en",
