@@ -5,22 +5,11 @@ from xml.etree.ElementTree import Element
 
 from samestep.common.evidence.parity import LOSS_BOUND
 from samestep.common.runtime.records import RunResult
+from samestep.experiments.page.axes import Axis, linear, logarithmic
+from samestep.experiments.page.curves import Place, curve, panel, thin
 from samestep.experiments.page.loaded import Entry, Facet, Loaded
 from samestep.experiments.page.markup import element, more
-from samestep.experiments.page.plots import (
-    FRAMEWORKS,
-    Axis,
-    Place,
-    curve,
-    figure,
-    for_facets,
-    key,
-    linear,
-    logarithmic,
-    meaning,
-    panel,
-    thin,
-)
+from samestep.experiments.page.plots import FRAMEWORKS, figure, for_facets, key, meaning
 
 _MEANING = (
     "Above, the loss of every step: curves that take the same step lie on each other. Below, the deviation of each loss from the "

@@ -7,9 +7,10 @@ from xml.etree.ElementTree import Element
 
 from samestep.common.ledger import Footprint
 from samestep.common.runtime.records import RunResult
+from samestep.experiments.page.axes import Axis, in_bytes
 from samestep.experiments.page.loaded import Facet, Loaded
 from samestep.experiments.page.markup import Child, element
-from samestep.experiments.page.plots import Axis, Line, figure, for_facets, in_bytes, key, lines, mark, meaning
+from samestep.experiments.page.plots import Line, figure, for_facets, key, lines, mark, meaning
 from samestep.experiments.text import size
 
 CLASSES: Mapping[str, tuple[str, Callable[[Footprint], int | None]]] = {

@@ -4,9 +4,11 @@ import math
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element
 
+from samestep.experiments.page.axes import Axis
+from samestep.experiments.page.curves import curve, dot, panel
 from samestep.experiments.page.loaded import Group, Loaded
 from samestep.experiments.page.markup import Child, element, table
-from samestep.experiments.page.plots import FRAMEWORKS, Axis, curve, dot, figure, key, meaning, panel
+from samestep.experiments.page.plots import FRAMEWORKS, figure, key, meaning
 from samestep.experiments.scaling import Point, Scaling
 from samestep.experiments.scaling_report import COLUMNS, explain_fit, title_of
 from samestep.experiments.speeds import spell_ratio

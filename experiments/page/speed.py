@@ -4,21 +4,10 @@ from xml.etree.ElementTree import Element
 
 from samestep.common.evidence.comparison import NOT_SEPARATED
 from samestep.common.runtime.records import RunResult
+from samestep.experiments.page.axes import Axis, fitting, spell_tick
 from samestep.experiments.page.loaded import Entry, Facet, Loaded
 from samestep.experiments.page.markup import Child, element
-from samestep.experiments.page.plots import (
-    FRAMEWORKS,
-    Axis,
-    Line,
-    figure,
-    fitting,
-    for_facets,
-    key,
-    lines,
-    mark,
-    meaning,
-    spell_tick,
-)
+from samestep.experiments.page.plots import FRAMEWORKS, Line, figure, for_facets, key, lines, mark, meaning
 from samestep.experiments.speeds import Speed
 from samestep.experiments.text import short
 

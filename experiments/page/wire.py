@@ -6,9 +6,10 @@ from samestep.common.errors import SamestepError
 from samestep.common.evidence.textbook import formulas
 from samestep.common.run import parse
 from samestep.common.runtime.records import RunResult
+from samestep.experiments.page.axes import Axis, in_bytes
 from samestep.experiments.page.loaded import Entry, Facet, Loaded
 from samestep.experiments.page.markup import Child, element
-from samestep.experiments.page.plots import Axis, Line, figure, for_facets, in_bytes, key, lines, mark, meaning
+from samestep.experiments.page.plots import Line, figure, for_facets, key, lines, mark, meaning
 from samestep.experiments.text import size
 
 _MEANING = (
