@@ -191,7 +191,7 @@ class StrategyInfo:
             cores; "" if they are equal.
         compiled_cores: For how many cores a step is only compiled with these options, by the `compile_step` that the
             strategy's file then exports; 0: it is run.
-        refuses: Technique -> why the strategy cannot take it.
+        refuses: Technique, or feature of a model -> why the strategy cannot take it.
         needs: Raises a ConfigError for a run that the strategy cannot train.
         available: Raises Unavailable for what this machine lacks for the run beside installed packages.
         textbook: Its places in the textbooks' ranking of its family, if there is one.

@@ -20,6 +20,7 @@ SHARD_PER_RANK = Answer("yes", "one contiguous shard of the global batch per ran
 WHOLE_BATCH = Answer("no", "the whole batch goes through every stage")
 WHOLE_MODEL = Answer("no", "every rank holds the whole model")
 EQUAL_STAGES = Answer("yes", "contiguous stages of layers, of about equal FLOPs")
+NO_CLIPPING = {"clip_norm": "no process sees the whole gradient"}
 in_one_process = functools.partial(StrategyInfo, topology=one_process, backend="memory")
 over_ranks = functools.partial(StrategyInfo, topology=ranks, backend="gloo", hardware=GPUS)
 data_parallel = functools.partial(over_ranks, data_split=SHARD_PER_RANK, model_split=WHOLE_MODEL, axes=("data",))
@@ -27,7 +28,7 @@ over_rpc = functools.partial(
     StrategyInfo,
     backend="tensorpipe",
     status="maintenance; upstream calls the RPC package stable and in maintenance mode",
-    refuses={"clip_norm": "no process sees the whole gradient"},
+    refuses=NO_CLIPPING,
 )
 OVERLAP_MEASURES = (
     Measure("communication_seconds", "s per step", "how long gradients were in flight"),
@@ -211,6 +212,7 @@ FRAMEWORK = FrameworkInfo(
             axes=("pipe",),
             topology=ranks,
             cost=rpc,
+            refuses={**NO_CLIPPING, "tied": "each worker's gradients stay with it, and no call adds the two halves up"},
             reference="torch.distributed.rpc, torch.distributed.autograd, torch.distributed.optim.DistributedOptimizer",
             needs=needs.check_stages,
         ),

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 
+from samestep.common.flags import flags
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import ModelSpec
 
@@ -44,4 +45,7 @@ class Workload:
 def _described(spec: ModelSpec | DataSpec) -> list[object]:
     fields = dataclasses.asdict(spec)  # pyrefly: ignore
     fields.pop("path", None)  # the user's file counts by its contents
+    for name, feature in flags(spec).items():  # one that is off leaves the digest of an older result as it is
+        if fields[name] == feature.default:
+            del fields[name]
     return [spec.name, fields]

@@ -45,11 +45,12 @@ class ParameterServerProgram:
         self._tables = {name: param for name, param in run.workload.model.params().items() if param.lookups}
         rows = sum(param.lookups * param.shape[1] for param in self._tables.values())
         self._rows_bytes = run.batch_size // self._updates_per_step * rows * run.item_bytes
+        self._sends_rows = any(param.read_by_rows for param in self._tables.values())
         self._shards = 1
         self._step = self._first_update = self._scheduled = self._begun = 0
         self._results: list[tf.distribute.coordinator.RemoteValue] = []
         self._applied, self._staleness = 0, 0.0  # the sum over all updates that were applied
-        self._read_bytes = 0
+        self._read_bytes = self._pushed_bytes = 0
         self.strategy = tf.distribute.ParameterServerStrategy(resolver, self._partitions)
         _answer_once(self._workers, {tf.float64, tf.as_dtype(run.dtype)})
         self.coordinator = tf.distribute.coordinator.ClusterCoordinator(self.strategy)
@@ -164,11 +165,12 @@ class ParameterServerProgram:
     def sends(self) -> tuple[Send, ...]:
         """What workers pull and push."""
         graph = self._train.get_concrete_function(*self._arguments(self._observed, 0)).graph
-        self._read_bytes, sent_bytes = whole_bytes(graph)
+        self._read_bytes, sent_bytes = whole_bytes(graph, self._sends_rows)
+        self._pushed_bytes = sent_bytes + (self._rows_bytes if self._sends_rows else 0)
         updates, count = self._updates_per_step, self._updates_per_step * len(self.params)
-        pulled, pushed = (updates * (size + self._rows_bytes) for size in (self._read_bytes, sent_bytes))
+        pulled = updates * (self._read_bytes + self._rows_bytes)
         pull = Send("forward", "pull", "data", self._workers, pulled, count)
-        return pull, Send("backward", "push", "data", self._workers, pushed, count)
+        return pull, Send("backward", "push", "data", self._workers, updates * self._pushed_bytes, count)
 
     def footprint(self) -> tuple[Footprint, ...]:
         """The chief reports for all: itself, the workers, which hold what they read, and the servers, which hold all."""
@@ -177,7 +179,7 @@ class ParameterServerProgram:
                 device=_device("worker", index),
                 params_bytes=0,
                 params_peak_bytes=self._read_bytes,
-                gradients_bytes=self._read_bytes + self._rows_bytes,
+                gradients_bytes=self._pushed_bytes,
                 optimizer_bytes=0,
                 source="graph",
             )

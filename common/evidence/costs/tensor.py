@@ -117,19 +117,21 @@ def _split_layers(model: ModelSpec, parts: int, segments: Sequence[Segment]) -> 
     first = "" if model.inputs().ids else next(iter(params))  # it reads data, whose gradient nobody needs
     norms = {layer(name) for name, param in meant.items() if param.role == "scale"}
     positions, found = num_positions(model), []
+    ties = [name for name in split if params[name].tied and name in last and name in meant]
     kernels = {name for name, param in meant.items() if name in split and param.role != "bias"}
     logits = next((name for name in reversed(split) if params[name].role != "bias"), "")
     for name, param in meant.items():
         if layer(name) in norms:
             found.append(("norm", param.size))
-        elif name in kernels and param.lookups:
+        elif name in kernels and param.lookups and (not param.tied or model.segments()[0] in segments):
             found.append(("table", param.lookups * param.shape[1]))
-        elif name in kernels and split[name] == 0:
+        elif name in kernels and split[name] == 0 and not param.lookups:
             found.append(("row", positions * param.shape[1]))
         elif name in kernels and name != first and not param.shares_input:
             found.append(("column", positions * param.shape[0]))
+    found += [("column", positions * params[name].shape[1]) for name in ties if model.segments()[-1] in segments]
     has_split_logits = split.get(logits) == 1 and logits in meant and logits in last
-    return found + [("logits", positions)] * (3 if has_split_logits else 0)
+    return found + [("logits", positions)] * (3 if has_split_logits or ties and model.segments()[-1] in segments else 0)
 
 
 def dtensor(run: Run, backend: str) -> Ledger:
@@ -182,6 +184,9 @@ def _along_tensor(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[i
             inside = name
             if index:  # what the first layer takes is data, and has no gradient
                 backward.append(rows * param.shape[0])
+    for param in (params[name] for name in split if params[name].tied):  # the head's kernel as well, split by column
+        forward.append(rows * param.shape[0])
+        backward.append(rows * param.shape[1])
     if inside:  # the last layer is split by column
         forward.append(rows * params[inside].shape[1])
     return [size * run.item_bytes for size in forward], [size * run.item_bytes for size in reversed(backward)]
@@ -190,9 +195,9 @@ def _along_tensor(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[i
 def _along_data(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[int]]:
     """Predicts the bytes of each all-reduce along data, of gradients and of targets."""
     model, parts = run.workload.model, run.mesh.axis("tensor")
-    gradients = [
-        param.size // (parts if name in split and not param.lookups else 1) for name, param in model.params().items()
-    ]
+    params = model.params()
+    gradients = [param.size // (parts if name in split and not param.lookups else 1) for name, param in params.items()]
+    gradients += [params[name].size // parts for name in split if params[name].tied]  # the head's half of it
     looked_up = run.batch_size * math.prod(model.targets().shape) * ID_BYTES
     targets = [looked_up] if model.loss == "cross_entropy" else []
     return [_packed([*gradients, 1]) * run.item_bytes], targets  # and the loss

@@ -102,8 +102,11 @@ def _fully_sharded(run: Run, gathers: int, backend: str) -> Ledger:
     """
     model, shards = run.workload.model, run.mesh.axis("shard")
     # What each rank hands over of a block: shards are padded to the size of the first.
-    blocks = [_shards(params, shards)[0][0] * run.item_bytes for params in gathered_together(model)]
-    peak = _peak_gathered([shards * block for block in blocks], freed=gathers == 2, buffered=shards > 1)
+    rest, *blocks = [
+        _shards(params, shards)[0][0] * run.item_bytes if params else 0 for params in gathered_together(model)
+    ]
+    whole = [shards * each for each in (rest, *blocks)]
+    peak = _peak_gathered(whole, freed=gathers == 2, buffered=shards > 1)
     activations = activation_bytes(run)
     held = [
         dataclasses.replace(each, params_peak_bytes=each.params_bytes + peak, activations_bytes=activations)
@@ -112,22 +115,22 @@ def _fully_sharded(run: Run, gathers: int, backend: str) -> Ledger:
     footprints = (
         [dataclasses.replace(held[0], count=run.num_devices)] if len(held) == 1 else held * run.mesh.axis("data")
     )
-    return symmetric(run, tuple(footprints), _collectives(run, blocks, gathers), backend)
+    return symmetric(run, tuple(footprints), _collectives(run, rest, blocks, gathers), backend)
 
 
 def gathered_together(model: ModelSpec) -> list[dict[str, Param]]:
-    """Lists the parameters of each block, and last those that are in none: they are gathered for the whole step."""
+    """Lists the parameters that are in no block, gathered for the whole pass; then those of each block."""
     blocks = [parameters_of(model, block) for block in model.blocks()]
     named = {name for block in blocks for name in block}
     rest = {name: param for name, param in model.params().items() if name not in named}
-    return [block for block in (*blocks, rest) if block]
+    return [rest, *(block for block in blocks if block)]
 
 
 def _shards(params: Mapping[str, Param], shards: int) -> list[tuple[int, int]]:
     return shard_elements(((param.shape, param.role) for param in params.values()), shards)
 
 
-def _collectives(run: Run, blocks: Sequence[int], gathers: int) -> Iterator[Send]:
+def _collectives(run: Run, rest: int, blocks: Sequence[int], gathers: int) -> Iterator[Send]:
     """Predicts what a rank takes part in during a step.
 
     In the backward pass a block that was freed is gathered while the one behind it still computes, so it comes before that
@@ -135,17 +138,21 @@ def _collectives(run: Run, blocks: Sequence[int], gathers: int) -> Iterator[Send
 
     Args:
         run: What is trained.
+        rest: The bytes of a rank's shard of what is in no block.
         blocks: The bytes of a rank's shard of each block.
         gathers: How often a block is gathered per micro-batch.
     """
     shards, replicas = run.mesh.axis("shard"), run.mesh.axis("data")
+    first = [rest] if rest else []
     for micro in range(run.accumulation_steps):
         if shards > 1:
-            yield from (Send("forward", "all_gather", "shard", shards, block) for block in blocks)
-        ahead = [Send("backward", "all_gather", "shard", shards, b) for b in reversed(blocks)] if gathers == 2 else []
-        yield from ahead[:1] if shards > 1 else ()
-        for number, block in enumerate(reversed(blocks)):
-            yield from ahead[number + 1 : number + 2] if shards > 1 else ()
+            yield from (Send("forward", "all_gather", "shard", shards, block) for block in (*first, *blocks))
+        again = [*first, *reversed(blocks)] if gathers == 2 and shards > 1 else []
+        ahead = [Send("backward", "all_gather", "shard", shards, block) for block in again]
+        yield from ahead[: len(first) + 1]
+        ahead = ahead[len(first) + 1 :]
+        for number, block in enumerate([*reversed(blocks), *first]):
+            yield from ahead[number : number + 1]
             if micro < run.accumulation_steps - 1:
                 continue
             if shards > 1:
@@ -158,18 +165,18 @@ def _collectives(run: Run, blocks: Sequence[int], gathers: int) -> Iterator[Send
 
 
 def _peak_gathered(blocks: Sequence[int], freed: bool, buffered: bool) -> int:
-    """The most bytes of gathered blocks alive at once in a step.
+    """The most bytes of gathered parameters alive at once in a step.
 
     A block arrives in a buffer and is copied out of it. The buffer stays until the next block is copied out (torch
     2.13), so three blocks are alive at a time, counting copies.
 
     Args:
-        blocks: The bytes of each, in order.
+        blocks: The bytes of what is in no block, and of each block, in order.
         freed: Whether a block is freed after its forward pass.
         buffered: Whether it arrives from other ranks; a single one copies its parameters all the same.
     """
     peak = kept = previous = 0
-    for block in blocks:
+    for number, block in enumerate(blocks):
         peak = max(peak, kept + block + (previous + block if buffered else 0))
-        kept, previous = 0 if freed else kept + block, block
+        kept, previous = kept if freed and number else kept + block, block
     return peak
