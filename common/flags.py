@@ -149,7 +149,6 @@ def read_value(owner: type, field: str, text: str, prefix: str = "--") -> Scalar
         raise ConfigError(f"{prefix}{spell_flag(field)[2:]} is '{text}'; give {_WANTED[kind]}.") from None
 
 
-
 def read_field(owner: type, field: str, text: str, prefix: str = "--") -> Scalar:
     """Reads and checks a value as `read_fields` does; the arguments are those of `read_value`.
 

@@ -14,6 +14,7 @@ from samestep.tf_impl import weights
 from samestep.tf_impl.activations import kept_bytes
 from samestep.tf_impl.exchanges import Copy, copies, sends_of, short_name
 from samestep.tf_impl.models import predictor
+from samestep.tf_impl.models.inputs import Inputs, as_inputs
 from samestep.tf_impl.optimizers import corrections
 from samestep.tf_impl.step import accumulate, bind_update, mean_loss, micro_batches, transform
 from samestep.tf_impl.upstream import function_names
@@ -65,21 +66,21 @@ class TrainingProgram:
 
     def _arguments(self, batch: Batch) -> tuple[object, object, tf.Tensor]:
         x, y = self.parts.strategy.experimental_distribute_values_from_function(
-            lambda own: tuple(map(tf.constant, batch.rows(own.replica_id_in_sync_group, own.num_replicas_in_sync)))
+            lambda own: tuple(map(as_inputs, batch.rows(own.replica_id_in_sync_group, own.num_replicas_in_sync)))
         )
         return x, y, corrections(self.run.optimizer, self._step + 1)
 
-    def _replicated_step(self, x: tf.Tensor, y: tf.Tensor, corrections: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def _replicated_step(self, x: Inputs, y: tf.Tensor, corrections: tf.Tensor) -> tuple[tf.Tensor, ...]:
         losses = self.parts.strategy.run(self._replica_step, args=(x, y, corrections))
         return self.parts.strategy.experimental_local_results(losses)
 
-    def _replica_step(self, x: tf.Tensor, y: tf.Tensor, corrections: tf.Tensor) -> tf.Tensor:
+    def _replica_step(self, x: Inputs, y: tf.Tensor, corrections: tf.Tensor) -> tf.Tensor:
         """Runs on one replica: forward and backward on each micro-batch, then the exchange and the update of all replicas."""
         loss, gradients = self._replica_gradients(x, y)
         tf.distribute.get_replica_context().merge_call(self.apply, args=(corrections, *gradients))
         return loss
 
-    def gradients(self, x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    def gradients(self, x: Inputs, y: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Accumulates this replica's part of the loss and of the gradient of the global mean loss.
 
         Args:
@@ -129,7 +130,7 @@ class TrainingProgram:
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Computes logits, on this process's first copy of the model."""
-        return self._predict(tf.constant(inputs)).numpy()
+        return self._predict(as_inputs(inputs)).numpy()
 
     def state(self) -> TrainState:
         """Reads parameters and optimizer state."""

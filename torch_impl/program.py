@@ -21,6 +21,7 @@ from samestep.torch_impl.activations import follow_activations
 from samestep.torch_impl.exchanges import RECORDER, Observer
 from samestep.torch_impl.local_state import build_local_state
 from samestep.torch_impl.models import build_model
+from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.own import switch_layers
 from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.sharded import full_tensor
@@ -97,12 +98,12 @@ class Parts:
 
     bare: nn.Module
     hardware: Hardware
-    model: Callable[[torch.Tensor], torch.Tensor] | None = None
+    model: Callable[[Inputs], torch.Tensor] | None = None
     optimizer: torch.optim.Optimizer | None = None
     shard: tuple[int, int] = (0, 1)
     sums_losses: bool = False
     averages_gradients: bool = False
-    forward_backward: Loss | None = None
+    forward_backward: Callable[[Inputs, torch.Tensor], torch.Tensor] | None = None
     exchange: Callable[[bool], contextlib.AbstractContextManager[None]] = lambda last: contextlib.nullcontext()
     global_norm: Callable[[list[torch.Tensor]], torch.Tensor] = lambda own: full_tensor(nn.utils.get_total_norm(own))
     loss: Loss | None = None
@@ -141,12 +142,12 @@ class TrainingProgram:
         return accumulate(self.run.accumulation_steps, batch, self.parts.shard, self._exchanged_pass)
 
     def _exchanged_pass(self, inputs: np.ndarray, targets: np.ndarray, last: bool) -> torch.Tensor:
-        x, y = (torch.from_numpy(array).to(self._device, non_blocking=True) for array in (inputs, targets))
+        x, y = (as_inputs(array, self._device) for array in (inputs, targets))
         RECORDER.phase = "forward"
         with self.parts.exchange(last):
             return (self.parts.forward_backward or self._forward_backward)(x, y)
 
-    def _forward_backward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def _forward_backward(self, x: Inputs, y: torch.Tensor) -> torch.Tensor:
         loss = self._loss(self._model(x), y)
         (loss * self.parts.shard[1] if self.parts.averages_gradients else loss).backward()
         return loss
@@ -181,7 +182,7 @@ class TrainingProgram:
         """Computes logits."""
         self.parts.bare.eval()
         with torch.no_grad():
-            logits = self._model(torch.from_numpy(inputs).to(self._device)).cpu().numpy()
+            logits = self._model(as_inputs(inputs, self._device)).cpu().numpy()
         self.parts.bare.train()
         return logits
 

@@ -19,7 +19,7 @@ class Workload:
         name: As the user spelled it.
         model: The model's spec.
         data: The data set's spec.
-        metric: A name in `evidence.metrics`.
+        metric: A name in `evidence.metrics`, or what a user's own is called.
         learning_rates: Optimizer name -> default rate; the default optimizer first.
         batch_size: Default GLOBAL batch size.
         steps: Default number of steps.
@@ -43,7 +43,8 @@ class Workload:
 
 
 def _described(spec: ModelSpec | DataSpec) -> list[object]:
-    fields = dataclasses.asdict(spec)  # pyrefly: ignore
+    # What most arrays lack is left out: it came later, and digests are kept.
+    fields = dataclasses.asdict(spec, dict_factory=lambda pairs: {k: v for k, v in pairs if v or k != "several"})  # pyrefly: ignore
     fields.pop("path", None)  # the user's file counts by its contents
     for name, feature in flags(spec).items():  # one that is off leaves the digest of an older result as it is
         if fields[name] == feature.default:

@@ -33,6 +33,12 @@ def test_a_subclassed_model_in_float32(run_cell: RunCell) -> None:
     assert result.parity.passed, result.parity.reason
 
 
+def test_inputs_of_several_arrays(run_cell: RunCell) -> None:
+    named = {"model": f"{ZOO}:MASKED", "data": f"{ZOO}:sentences"}
+    result = run_cell("tf:mirrored", "digits-mlp", devices=2, dtype="float64", **named)
+    assert result.parity.passed, result.parity.reason
+
+
 def test_dtensor_is_refused_with_the_reason(launcher: Launcher) -> None:
     config = launcher.describe(apply_cell("tf:dtensor", RunConfig(devices=2, **own("FUNCTIONAL"))))
     with pytest.raises(

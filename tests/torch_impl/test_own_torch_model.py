@@ -24,6 +24,8 @@ DATA = {
     "RESNET": "images",
     "REGRESSION": "points",
     "HUBER": "points",
+    "MASKED": "sentences",
+    "WITHIN": "points",
 }
 
 
@@ -60,6 +62,24 @@ def test_segments_and_a_tensor_plan_split_it(run_cell: RunCell, cell: str) -> No
 @pytest.mark.parametrize("model", ["LSTM", "REGRESSION", "HUBER"])
 def test_other_models_and_losses(run_cell: RunCell, model: str) -> None:
     check(run_cell("torch:ddp", "digits-mlp", devices=2, dtype="float64", **own(model)), model)
+
+
+@pytest.mark.parametrize("cell", ["dp", "fsdp", "mp", "pp", "rpc", "rpc_parameter_server"])
+def test_inputs_of_several_arrays(run_cell: RunCell, cell: str) -> None:
+    check(run_cell(f"torch:{cell}", "digits-mlp", devices=2, dtype="float64", **own("MASKED")), cell)
+
+
+def test_the_loss_is_the_metric_of_a_loss_of_ones_own(run_cell: RunCell) -> None:
+    result = run_cell("torch:single", "digits-mlp", **own("HUBER"))
+    assert (result.metric_name, result.metric_direction) == ("loss", "lower")
+    assert result.metric_value == pytest.approx(result.losses[-1], rel=1)  # of other examples
+
+
+def test_a_metric_of_ones_own(run_cell: RunCell) -> None:
+    """A function of NumPy arrays; nobody knows whether more of it is better."""
+    result = run_cell("torch:single", "digits-mlp", all_held_out=True, **own("WITHIN"))
+    assert (result.metric_name, result.metric_direction) == ("within_one", "")
+    assert 0 < result.metric_value <= 1 and result.metric_value * 48 == pytest.approx(round(result.metric_value * 48))
 
 
 def test_a_resnet_on_one_device(run_cell: RunCell) -> None:
@@ -177,6 +197,22 @@ def test_a_row_that_cannot_take_the_model_says_what_it_lacks(
         (
             ["import samestep, torch", "model = samestep.Model(torch=lambda: torch.nn.Linear(6, 3), loss='mse')"],
             "unknown loss 'mse'",
+        ),
+        (
+            [
+                "import samestep, torch",
+                "build = lambda: torch.nn.Linear(6, 2)",
+                "model = samestep.Model(torch=build, loss='mean_squared_error', metric='mse')",
+            ],
+            "unknown metric 'mse'",
+        ),
+        (
+            [
+                "import samestep, torch",
+                "build = lambda: torch.nn.Linear(6, 2)",
+                "model = samestep.Model(torch=build, loss='mean_squared_error', metric=lambda o, t: o - t)",
+            ],
+            "the metric returns ndarray, not one number for all examples",
         ),
     ],
 )

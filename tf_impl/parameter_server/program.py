@@ -19,6 +19,7 @@ from samestep.common.strategy import Run
 from samestep.tf_impl import weights
 from samestep.tf_impl.exchanges import whole_bytes
 from samestep.tf_impl.models import predictor
+from samestep.tf_impl.models.inputs import Inputs, as_inputs
 from samestep.tf_impl.optimizers import corrections
 from samestep.tf_impl.options import ParameterServerOptions
 from samestep.tf_impl.parameter_server.updates import Updates
@@ -93,10 +94,10 @@ class ParameterServerProgram:
         self._step += 1
 
     def _arguments(self, batch: Batch, shard: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        x, y = map(tf.constant, batch.rows(shard, self._updates_per_step))
+        x, y = map(as_inputs, batch.rows(shard, self._updates_per_step))
         return x, y, corrections(self.run.optimizer, self._first_update + self._scheduled + 1)
 
-    def _worker_step(self, x: tf.Tensor, y: tf.Tensor, corrections: tf.Tensor) -> tf.Tensor:
+    def _worker_step(self, x: Inputs, y: tf.Tensor, corrections: tf.Tensor) -> tf.Tensor:
         version = self.updates.version()
         loss, gradients = self.gradients(x, y)
         staleness = self.updates.begin(version, gradients)
@@ -104,7 +105,7 @@ class ParameterServerProgram:
             self.apply(corrections, gradients)
         return tf.stack([tf.cast(loss, tf.float64), tf.cast(staleness, tf.float64)])  # one tensor: one answer
 
-    def gradients(self, x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, list[Gradient]]:
+    def gradients(self, x: Inputs, y: tf.Tensor) -> tuple[tf.Tensor, list[Gradient]]:
         """Accumulates the mean loss of one update and its gradients; those of tables stay rows.
 
         Args:
@@ -144,7 +145,7 @@ class ParameterServerProgram:
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Computes logits, on a worker."""
-        return self.coordinator.schedule(self._predict, args=(tf.constant(inputs),)).fetch()
+        return self.coordinator.schedule(self._predict, args=(as_inputs(inputs),)).fetch()
 
     def state(self) -> TrainState:
         """Reads parameters and optimizer state from the servers."""

@@ -22,6 +22,7 @@ from samestep.torch_impl import devices, weights
 from samestep.torch_impl.activations import follow_activations
 from samestep.torch_impl.exchanges import RECORDER, Observer
 from samestep.torch_impl.local_state import build_local_state, merge
+from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.parameter_server import server
 from samestep.torch_impl.parameter_server.server import Wanted
@@ -43,7 +44,7 @@ class PullEverything:
         self.local_state = None
         self._parameters = list(stage.parameters())
 
-    def wanted(self, x: torch.Tensor) -> Wanted:
+    def wanted(self, x: Inputs) -> Wanted:
         """Asks for every parameter as a whole."""
         return [None] * len(self._parameters)
 
@@ -55,7 +56,7 @@ class PullEverything:
                 parameter.grad = None
         return [*self._parameters]
 
-    def logits(self, leaves: Sequence[torch.Tensor], x: torch.Tensor, first: int = 0) -> torch.Tensor:
+    def logits(self, leaves: Sequence[torch.Tensor], x: Inputs, first: int = 0) -> torch.Tensor:
         """Computes the logits of some rows on the copy.
 
         Args:
@@ -141,7 +142,7 @@ class WorkerProgram:
         """Pulls what the shard needs, forward and backward, pushes the gradients; what stays here is updated here."""
         mode = self._mode
         inputs, _ = batch.rows(*self._shard)
-        wanted = mode.wanted(torch.from_numpy(inputs))
+        wanted = mode.wanted(as_inputs(inputs))
         RECORDER.phase = "forward"
         values, version = rpc.rpc_sync(self._server, server.pull, (wanted,))
         self._record("pull", values)
@@ -151,7 +152,7 @@ class WorkerProgram:
 
         def forward_backward(inputs: np.ndarray, targets: np.ndarray, last: bool) -> torch.Tensor:
             with mode.exchange(last):
-                logits = mode.logits(leaves, torch.from_numpy(inputs), next(starts))
+                logits = mode.logits(leaves, as_inputs(inputs), next(starts))
                 loss = self._loss(logits, torch.from_numpy(targets))
                 loss.backward()
             return loss
@@ -186,7 +187,7 @@ class WorkerProgram:
         """Computes logits on rank 0, with what it pulls."""
         if self._rank > 0:
             return inputs
-        x = torch.from_numpy(inputs)
+        x = as_inputs(inputs)
         values, _ = rpc.rpc_sync(self._server, server.pull, (self._mode.wanted(x),))
         with torch.no_grad():
             return self._mode.logits(self._mode.accept(values), x).numpy()

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.sizes import holder, symmetric
-from samestep.common.ledger import Ledger, Send
+from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import num_params
 
@@ -38,12 +38,16 @@ def replicated(run: Run, backend: str) -> Ledger:
 def _summed(run: Run, pieces: Sequence[int], backend: str) -> Ledger:
     """Predicts full models whose gradients are all-reduced in pieces, each of so many elements."""
     devices = run.num_devices
-    footprint = holder(run, num_params(run.workload.model), count=devices)
-    footprint = dataclasses.replace(footprint, activations_bytes=activation_bytes(run))
     sends = [
         Send("backward", "all_reduce", run.mesh.only_axis, devices, elements * run.item_bytes) for elements in pieces
     ]
-    return symmetric(run, (footprint,), sends, backend)
+    return symmetric(run, replicated_footprints(run), sends, backend)
+
+
+def replicated_footprints(run: Run) -> tuple[Footprint, ...]:
+    """Predicts the memory of devices that all hold the full model, and a shard of the batch."""
+    footprint = holder(run, num_params(run.workload.model), count=run.num_devices)
+    return (dataclasses.replace(footprint, activations_bytes=activation_bytes(run)),)
 
 
 def ddp(run: Run, backend: str) -> Ledger:

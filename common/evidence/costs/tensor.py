@@ -28,7 +28,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.data_parallel import replicated
 from samestep.common.evidence.costs.sizes import ID_BYTES, all_reduce_bytes, holder, symmetric
-from samestep.common.ledger import Ledger, Send, in_order
+from samestep.common.ledger import Footprint, Ledger, Send, in_order
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, Segment, layer, num_positions, parameters_of
@@ -47,11 +47,15 @@ def tp(run: Run, backend: str) -> Ledger:
     Returns:
         The footprint of all ranks, and the collectives of both passes.
     """
-    model, parts = run.workload.model, run.mesh.axis("tensor")
-    held = holder(run, _tensor_elements(model, parts), count=parts)
+    return symmetric(run, tp_footprints(run), _tp_collectives(run) if run.mesh.axis("tensor") > 1 else (), backend)
+
+
+def tp_footprints(run: Run) -> tuple[Footprint, ...]:
+    """Predicts the memory of ranks that hold a part of each split layer, and all of the rest."""
+    parts = run.mesh.axis("tensor")
+    held = holder(run, _tensor_elements(run.workload.model, parts), count=parts)
     activations = activation_bytes(run, splits_sequence=run.options.sequence_parallel)
-    footprint = dataclasses.replace(held, activations_bytes=activations)
-    return symmetric(run, (footprint,), _tp_collectives(run) if parts > 1 else (), backend)
+    return (dataclasses.replace(held, activations_bytes=activations),)
 
 
 def _tp_collectives(run: Run) -> Iterator[Send]:

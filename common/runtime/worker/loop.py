@@ -13,7 +13,6 @@ import numpy as np
 
 from samestep.common.batch import Batch, batches, digest_order
 from samestep.common.errors import Diverged
-from samestep.common.evidence.metrics import METRICS
 from samestep.common.program import Program
 from samestep.common.request import Launch
 from samestep.common.runtime.process_file import ProcessFile
@@ -22,10 +21,12 @@ from samestep.common.runtime.start import read_start
 from samestep.common.runtime.state_file import write_state
 from samestep.common.runtime.topology import UNEVALUATED
 from samestep.common.runtime.worker.disturbances import watch_for
+from samestep.common.runtime.worker.metric import metric_of
 from samestep.common.runtime.worker.traffic import Traffic
 from samestep.common.runtime.worker.windows import Windows
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import Split
+from samestep.common.workload.data.several import apart, together
 
 TIMED_WINDOWS = 20
 MOST_STEPS, MOST_SECONDS = 1000, 2.0
@@ -39,8 +40,13 @@ def in_dtype(split: Split, dtype: str) -> Split:
         split: The data set.
         dtype: The name of the dtype.
     """
-    arrays = {field.name: getattr(split, field.name) for field in dataclasses.fields(split)}
-    return Split(**{n: a.astype(dtype, copy=False) if a.dtype.kind == "f" else a for n, a in arrays.items()})
+
+    def cast(array: np.ndarray) -> np.ndarray:
+        if array.dtype.names is not None:
+            return together({name: cast(one) for name, one in apart(array).items()})
+        return array.astype(dtype, copy=False) if array.dtype.kind == "f" else array
+
+    return Split(**{field.name: cast(getattr(split, field.name)) for field in dataclasses.fields(split)})
 
 
 def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, file: ProcessFile) -> Measured:
@@ -215,5 +221,5 @@ def evaluate(program: Program, run: Run, data: Split, file: ProcessFile) -> floa
         file.beat(start)
     if file.rank != 0:
         return None
-    value = METRICS[run.workload.metric].measure(np.concatenate(logits)[:count], data.test_targets)
+    value = metric_of(run)(np.concatenate(logits)[:count], data.test_targets)
     return value if math.isfinite(value) else None

@@ -32,7 +32,7 @@ class Description:
         framework: Where the initial weights were drawn.
         frameworks: For which it has a builder.
         loss: A name, or "own".
-        metric: A name in `evidence.metrics`.
+        metric: A name in `evidence.metrics`, that of the user's function, or "loss" for the user's loss.
         params: As in `ModelSpec.params`.
         segments: As in `ModelSpec.segments`; a single one if the model is not known as a sequence.
         blocks: As in `ModelSpec.blocks`.
