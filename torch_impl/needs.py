@@ -35,9 +35,10 @@ def check_stages(run: Run, stages_per_rank: int = 1) -> None:
             f"to its samestep.Model, where function(model) returns the forward pass as functions by module path."
         )
     for shared, users in tied_segments(model).items() if isinstance(model, OwnSpec) else ():
+        between = " and ".join(user.name for user in users)
         raise ConfigError(
-            f"{shared} is tied: the segments {' and '.join(user.name for user in users)} both use it, and each rank of {run.name} "
-            f"would train a half of its own; untie it, or choose a row that keeps the model whole, as torch:fsdp."
+            f"{shared} is tied: the segments {between} both use it, and each rank of {run.name} would train a half of its own; "
+            f"untie it, or choose a row that keeps the model whole, as torch:fsdp."
         )
     num_stages = run.mesh.axis("pipe") * stages_per_rank
     if num_stages > len(segments):

@@ -4,9 +4,10 @@ rpc_parameter_server, one server: with S bytes on it and N workers a step sends 
 the bottleneck. Of a table from which each example looks up one row, only those rows are moved.
 
 parameter_server, TensorFlow's servers, which hold everything: with P the bytes of the parameters that are read whole and R
-those of the rows that a batch looks up in tables, an update pulls P + R and pushes P + R (of a tied table, rows are pulled
-beside all of it, and its gradient is whole); it runs on the servers, so no optimizer state travels. Serial, a step is one update on the global batch; asynchronous, it is one on each worker's shard.
-The chief sends each batch to the worker that takes it.
+those of the rows that a batch looks up in tables, an update pulls P + R and pushes P + R; it runs on the servers, so no
+optimizer state travels. Of a tied table, rows are pulled beside all of it, and its gradient is whole. Serial, a step is one
+update on the global batch; asynchronous, it is one on each worker's shard. The chief sends each batch to the worker that
+takes it.
 
 References:
     Li et al., OSDI 2014, "Scaling distributed machine learning with the parameter server"; Dean et al., NeurIPS 2012

@@ -121,7 +121,7 @@ def _split_layers(model: ModelSpec, parts: int, segments: Sequence[Segment]) -> 
     first = "" if model.inputs().ids else next(iter(params))  # it reads data, whose gradient nobody needs
     norms = {layer(name) for name, param in meant.items() if param.role == "scale"}
     positions, found = num_positions(model), []
-    ties = [name for name in split if params[name].tied and name in last and name in meant]
+    ties = [name for name in split if params[name].tied and model.segments()[-1] in segments]
     kernels = {name for name, param in meant.items() if name in split and param.role != "bias"}
     logits = next((name for name in reversed(split) if params[name].role != "bias"), "")
     for name, param in meant.items():
@@ -133,9 +133,9 @@ def _split_layers(model: ModelSpec, parts: int, segments: Sequence[Segment]) -> 
             found.append(("row", positions * param.shape[1]))
         elif name in kernels and name != first and not param.shares_input:
             found.append(("column", positions * param.shape[0]))
-    found += [("column", positions * params[name].shape[1]) for name in ties if model.segments()[-1] in segments]
-    has_split_logits = split.get(logits) == 1 and logits in meant and logits in last
-    return found + [("logits", positions)] * (3 if has_split_logits or ties and model.segments()[-1] in segments else 0)
+    found += [("column", positions * params[name].shape[1]) for name in ties]
+    has_split_logits = bool(ties) or (split.get(logits) == 1 and logits in meant and logits in last)
+    return found + [("logits", positions)] * (3 if has_split_logits else 0)
 
 
 def dtensor(run: Run, backend: str) -> Ledger:
