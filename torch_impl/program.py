@@ -23,7 +23,7 @@ from samestep.torch_impl.local_state import build_local_state
 from samestep.torch_impl.models import build_model
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.own import switch_layers
-from samestep.torch_impl.optimizers import build_optimizer
+from samestep.torch_impl.optimizers import build_optimizer, set_rate
 from samestep.torch_impl.sharded import full_tensor
 from samestep.torch_impl.step import Loss, accumulate, mean_loss, transform
 from samestep.torch_impl.upstream import num_graphs
@@ -155,11 +155,12 @@ class TrainingProgram:
     def apply(self) -> None:
         """Transforms the gradients as the techniques ask, then updates every parameter."""
         RECORDER.phase = "update"
-        if not self.run.techniques.are_plain:
+        if self.run.techniques.need_norm:
             gradients = [p.grad for p in self.parts.bare.parameters() if p.grad is not None]
             transform(gradients, self.parts.global_norm, self.run.techniques)
-        self._optimizer.step()
         self._step += 1
+        set_rate(self._optimizer, self.run.optimizer_at(self._step).learning_rate)
+        self._optimizer.step()
 
     def losses(self) -> list[float]:
         """The global losses since the last call: one sum over all ranks."""

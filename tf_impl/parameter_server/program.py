@@ -20,7 +20,7 @@ from samestep.tf_impl import weights
 from samestep.tf_impl.exchanges import whole_bytes
 from samestep.tf_impl.models import predictor
 from samestep.tf_impl.models.inputs import Inputs, as_inputs
-from samestep.tf_impl.optimizers import corrections
+from samestep.tf_impl.optimizers import coefficients
 from samestep.tf_impl.options import ParameterServerOptions
 from samestep.tf_impl.parameter_server.parts import assign, flat, lookup, parts_of
 from samestep.tf_impl.parameter_server.updates import Updates
@@ -96,14 +96,14 @@ class ParameterServerProgram:
 
     def _arguments(self, batch: Batch, shard: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         x, y = map(as_inputs, batch.rows(shard, self._updates_per_step))
-        return x, y, corrections(self.run.optimizer, self._first_update + self._scheduled + 1)
+        return x, y, coefficients(self.run.optimizer_at(self._step + 1), self._first_update + self._scheduled + 1)
 
-    def _worker_step(self, x: Inputs, y: tf.Tensor, corrections: tf.Tensor) -> tf.Tensor:
+    def _worker_step(self, x: Inputs, y: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:
         version = self.updates.version()
         loss, gradients = self.gradients(x, y)
         staleness = self.updates.begin(version, gradients)
         with tf.control_dependencies([staleness]):
-            self.apply(corrections, gradients)
+            self.apply(coefficients, gradients)
         return tf.stack([tf.cast(loss, tf.float64), tf.cast(staleness, tf.float64)])  # one tensor: one answer
 
     def gradients(self, x: Inputs, y: tf.Tensor) -> tuple[tf.Tensor, list[Gradient]]:
@@ -116,17 +116,17 @@ class ParameterServerProgram:
         parts = micro_batches(x, y, self.run.accumulation_steps)
         return accumulate(self.model, self.loss, flat(self.params), parts, keep_rows=True)
 
-    def apply(self, corrections: tf.Tensor, gradients: list[Gradient]) -> None:
+    def apply(self, coefficients: tf.Tensor, gradients: list[Gradient]) -> None:
         """Clips by the global norm, then updates every part on the server that holds it.
 
         Args:
-            corrections: The bias corrections of the optimizer.
+            coefficients: Of the update, as `optimizers.coefficients` computes them.
             gradients: The gradients, in the order of the parameters' parts.
         """
         clipped, state = transform(gradients, self.run.techniques), map(flat, self.slots.values())
         for gradient, part, *slots in zip(clipped, flat(self.params), *state, strict=True):
             with tf.device(part.device):
-                arguments = (part, tf.convert_to_tensor(gradient), slots, corrections)
+                arguments = (part, tf.convert_to_tensor(gradient), slots, coefficients)
                 self.updates.alone(part, functools.partial(self.update, *arguments))
 
     def losses(self) -> list[float]:

@@ -11,7 +11,8 @@ a number, one device's exchanges, all of them all-reduces where the devices are 
                    backwards, B/D x positions x width each; the split tables and the split logits are made whole
     along data     all gradients in one, the split tables' whole; and the targets, by which the loss looks up
 
-DTensor packs several tensors into one all-reduce of a multiple of 1024 elements.
+DTensor packs several tensors into one all-reduce of a multiple of 1024 elements, also those of micro-batches, none of which
+waits for another.
 
 tpu: XLA alone decides what moves along the axis tensor, so no exchange is predicted.
 
@@ -174,7 +175,8 @@ def _packed(sizes: list[int]) -> int:
 def _along_tensor(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[int]]:
     """Predicts the bytes of each all-reduce along tensor, forward and backward."""
     params = run.workload.model.params()
-    rows = run.batch_size // run.mesh.axis("data") * num_positions(run.workload.model)
+    passes = run.accumulation_steps
+    rows = run.batch_size // run.mesh.axis("data") // passes * num_positions(run.workload.model)
     tables = [params[name].size for name in split if params[name].lookups]
     forward, backward = [_packed(tables)] if tables else [], []
     inside = ""
@@ -182,28 +184,31 @@ def _along_tensor(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[i
         if param.role != "kernel" or name not in split:
             continue
         if split[name] == 0:
-            forward.append(rows * param.shape[1])
+            forward.append(_packed([rows * param.shape[1]] * passes))
             inside = ""
         elif not inside:
             inside = name
             if index:  # what the first layer takes is data, and has no gradient
-                backward.append(rows * param.shape[0])
+                backward.append(_packed([rows * param.shape[0]] * passes))
     for param in (params[name] for name in split if params[name].tied):  # the head's kernel as well, split by column
-        forward.append(rows * param.shape[0])
-        backward.append(rows * param.shape[1])
+        forward.append(_packed([rows * param.shape[0]] * passes))
+        backward.append(_packed([rows * param.shape[1]] * passes))
     if inside:  # the last layer is split by column
-        forward.append(rows * params[inside].shape[1])
+        forward.append(_packed([rows * params[inside].shape[1]] * passes))
     return [size * run.item_bytes for size in forward], [size * run.item_bytes for size in reversed(backward)]
 
 
 def _along_data(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[int]]:
     """Predicts the bytes of each all-reduce along data, of gradients and of targets."""
     model, parts = run.workload.model, run.mesh.axis("tensor")
-    params = model.params()
-    gradients = [param.size // (parts if name in split and not param.lookups else 1) for name, param in params.items()]
-    gradients += [params[name].size // parts for name in split if params[name].tied]  # the head's half of it
-    looked_up = run.batch_size * math.prod(model.targets().shape) * ID_BYTES
-    targets = [looked_up] if model.loss == "cross_entropy" else []
+    passes, gradients = run.accumulation_steps, []
+    for name, param in model.params().items():
+        is_split_table = name in split and param.lookups > 0  # summed whole, for each micro-batch
+        gradients += [param.size // (parts if name in split and not is_split_table else 1)]
+        gradients += [param.size] * (passes - 1) * is_split_table
+        gradients += [param.size // parts] * passes * (param.tied and is_split_table)  # the head's half
+    looked_up = run.batch_size * math.prod(model.targets().shape) // passes
+    targets = [_packed([looked_up] * passes) * ID_BYTES] if model.loss == "cross_entropy" else []
     return [_packed([*gradients, 1]) * run.item_bytes], targets  # and the loss
 
 
