@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
-from samestep.experiments.page import provenance, rows, verdicts
+from samestep.experiments.page import anatomies, provenance, rows, verdicts
 from samestep.experiments.page.loaded import Loaded
 from samestep.experiments.page.markup import element, html
 
@@ -30,6 +30,7 @@ class Section:
 SECTIONS: Sequence[Section] = (
     Section("verdict", "Verdict", verdicts.write),
     Section("rows", "Every row", rows.write),
+    Section("anatomy", "What each row holds and sends", anatomies.write),
     Section("provenance", "Where it comes from", provenance.write),
 )
 
@@ -53,6 +54,7 @@ def page(loaded: Loaded) -> str:
             element("meta", name="color-scheme", content="light dark"),
             element("title", f"samestep report: {_title(loaded)}"),
             _raw("style", "page.css"),
+            _raw("style", "drawing.css"),
         ),
         element("body", heading, element("main", *(_section(*each) for each in there)), _raw("script", "page.js")),
         lang="en",

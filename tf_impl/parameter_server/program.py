@@ -150,14 +150,12 @@ class ParameterServerProgram:
 
     def state(self) -> TrainState:
         """Reads parameters and optimizer state from the servers."""
-        return weights.snapshot(
-            self._step, self.params, self.slots, lambda parts: np.concatenate([part.numpy() for part in parts])
-        )
+        return weights.snapshot(self._step, self.params, self.slots, np.concatenate, weights.buffers_of(self.model))
 
     def restore(self, state: TrainState) -> None:
         """Assigns each server its parts."""
         self._step = self._first_update = state.step
-        weights.restore(state, self.run.dtype, self.params, self.slots, assign)
+        weights.restore(state, self.run.dtype, self.params, self.slots, assign, weights.buffers_of(self.model))
 
     def observe(self, batch: Batch) -> None:
         """Takes one more step; what its workers read and send is in their graph, but for the rows of tables."""
@@ -170,9 +168,9 @@ class ParameterServerProgram:
         self._read_bytes, sent_bytes = whole_bytes(graph, self._sends_rows)
         self._pushed_bytes = sent_bytes + (self._rows_bytes if self._sends_rows else 0)
         updates, count = self._updates_per_step, self._updates_per_step * len(self.params)
-        pulled = updates * (self._read_bytes + self._rows_bytes)
-        pull = Send("forward", "pull", "data", self._workers, pulled, count)
-        return pull, Send("backward", "push", "data", self._workers, updates * self._pushed_bytes, count)
+        pulled, pushed = updates * (self._read_bytes + self._rows_bytes), updates * self._pushed_bytes
+        pull = Send("forward", "pull", "data", self._workers, pulled, count, to="worker", source="ps")
+        return pull, Send("backward", "push", "data", self._workers, pushed, count, to="ps", source="worker")
 
     def footprint(self) -> tuple[Footprint, ...]:
         """The chief reports for all: itself, the workers, which hold what they read, and the servers, which hold all."""

@@ -87,6 +87,7 @@ def write_found(folder: Path, model: Model, source: str, framework: str, split: 
         inputs=_array(split.train_inputs, split.test_inputs),
         targets=ArraySpec(split.train_targets.shape[1:], classes),
         buffers={name: value.shape for name, value in found.buffers.items()},
+        whole_buffers=tuple(name for name, value in found.buffers.items() if value.dtype.kind != "f"),
         batch_norms=found.batch_norms,
         randoms=found.randoms,
         seed=seed,

@@ -39,6 +39,7 @@ class Description:
         inputs: As in `ModelSpec.inputs`.
         targets: As in `ModelSpec.targets`.
         buffers: Shapes by neutral name.
+        whole_buffers: The buffers that hold whole numbers.
         batch_norms: The layers that normalise over the batch.
         randoms: The layers that draw random numbers in training.
         seed: Under which the initial weights were drawn.
@@ -55,6 +56,7 @@ class Description:
     inputs: ArraySpec
     targets: ArraySpec
     buffers: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    whole_buffers: tuple[str, ...] = ()
     batch_norms: tuple[str, ...] = ()
     randoms: tuple[str, ...] = ()
     seed: int = 0
