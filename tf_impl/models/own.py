@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from samestep.common.errors import ConfigError
 from samestep.common.workload.declared import Model, call_user, load_model
+from samestep.common.workload.models.layer import Layer
 from samestep.common.workload.models.own import OwnSpec
 from samestep.tf_impl.models.losses import Loss
 
@@ -62,6 +63,15 @@ class OwnModel:
         """The layers of a Keras model of some kinds, nested ones too."""
         flat = self._model._flatten_layers() if self._is_keras else ()
         return [layer for layer in flat if isinstance(layer, kinds)]
+
+    def describe_layers(self, x: tf.Tensor) -> tuple[Layer, ...]:
+        """The layers that hold parameters, in the order in which some inputs reach them."""
+        from samestep.tf_impl import tracing  # here: it imports Keras
+
+        with tracing.recording(self._model) as recorder:
+            self.predict(x)
+        names = {id(variable): name for name, variable in {**self.params, **self.buffers}.items()}
+        return tracing.find_layers(self._model, recorder.started, names)
 
     def switch_layers(self, dropout: bool | None, batch_norm: str) -> None:
         """Switches layers off whose effect depends on how the batch is split.

@@ -9,6 +9,7 @@ import numpy as np
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declared import FRAMEWORK_MODULES, LOSSES, METRICS, Model
+from samestep.common.workload.models.layer import Layer
 from samestep.common.workload.models.own import Description, write_description
 from samestep.common.workload.models.spec import ArraySpec, Param, Role, Segment
 
@@ -35,6 +36,7 @@ class Found:
         blocks: Likewise.
         batch_norms: Likewise.
         randoms: Likewise.
+        layers: Likewise.
     """
 
     outputs: np.ndarray
@@ -46,6 +48,7 @@ class Found:
     blocks: tuple[Segment, ...] = ()
     batch_norms: tuple[str, ...] = ()
     randoms: tuple[str, ...] = ()
+    layers: tuple[Layer, ...] = ()
 
 
 def write_found(folder: Path, model: Model, source: str, framework: str, split: Split, seed: int, found: Found) -> None:
@@ -80,6 +83,8 @@ def write_found(folder: Path, model: Model, source: str, framework: str, split: 
         buffers={name: value.shape for name, value in found.buffers.items()},
         batch_norms=found.batch_norms,
         randoms=found.randoms,
+        layers=found.layers,
+        names=dict(model.names),
         seed=seed,
     )
     initial = {f"params/{name}": _rounded(value) for name, value in found.params.items()}
