@@ -11,6 +11,7 @@ COMMANDS = {
     "run": "train one workload under one strategy",
     "compare": "train one workload under many strategies and print one table",
     "predict": "predict what a step holds and sends, without running it",
+    "port": "say whether your torch model and your Keras model are the same, and which layer differs first",
     "strategies": "print the catalogue of strategies, or one strategy in full",
     "clean": "show what samestep keeps on this disk, and remove what you name",
     "worker": "run one process of a run that `run --prepare` wrote",

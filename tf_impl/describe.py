@@ -30,7 +30,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     model = load_model(source, "tf")
     if model.tf is None:
         raise ConfigError(f"--model {source} has no model for tf; add `tf=` to its samestep.Model.")
-    keras.backend.clear_session()  # names are numbered from the start
+    keras.utils.clear_session(free_memory=False)  # names are numbered from the start
     keras.utils.set_random_seed(seed % 2**32)  # NumPy's generators take no larger one
     keras.config.set_floatx("float64")
     inputs, targets = (tf.constant(array[:EXAMPLES]) for array in (split.train_inputs, split.train_targets))

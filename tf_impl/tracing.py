@@ -59,7 +59,7 @@ class Recorder:
         self._model = model
         self._stack: list[bool] = []
 
-    def call(self, layer: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, layer: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Calls a layer and records it, unless a layer around it is recorded as one.
 
         Args:
@@ -98,7 +98,7 @@ class Recorder:
         def activation(x: tf.Tensor) -> tf.Tensor:
             y = plain(x)
             name = _name_of(plain)
-            found.append(Call(f"{self._path(layer)}/{name}", name, {}, [x], y))
+            found.append(Call(f"{self._path(layer)}/{name}", name, {"is_activation": True}, [x], y))
             return y
 
         object.__setattr__(layer, "activation", activation)
@@ -141,7 +141,7 @@ def path_of(layer: Any, model: Any) -> str:
 
 def settings(layer: Any) -> dict[str, object]:
     """The attributes of a layer that decide what it computes, as JSON can hold them."""
-    found = {}
+    found: dict[str, object] = {"is_activation": True} if isinstance(layer, keras.layers.Activation) else {}
     for name in SETTINGS:
         value = getattr(layer, name, None)
         if isinstance(value, bool | int | float | str | list | tuple):

@@ -89,7 +89,7 @@ class Recorder(TorchFunctionMode):
         for handle in self._handles:
             handle.remove()
 
-    def __torch_function__(self, function, types, args=(), kwargs=None):  # noqa: ANN001, ANN204, D105 (torch's signature)
+    def __torch_function__(self, function, types, args=(), kwargs=None):
         inputs = [each.detach().clone() for each in args if isinstance(each, torch.Tensor)]
         output = function(*args, **(kwargs or {}))
         kind = FUNCTIONS.get(getattr(function, "__name__", ""))
@@ -177,7 +177,7 @@ def find_layers(model: nn.Module, started: list[str]) -> tuple[Layer, ...]:
             if id(p) in neutral
         }
         found += [(place, layer) for layer in _layers(path, whole, module, held)]
-        for name, p in module.named_parameters(recurse=False):
+        for p in module.parameters(recurse=False):
             neutral.pop(id(p), None)  # a tied one belongs to its first layer
     return tuple(layer for _, layer in sorted(found, key=lambda pair: pair[0]))
 

@@ -54,9 +54,7 @@ CHANGES: Mapping[str, Change] = {
     "reshaped": Change("reshaped", lambda arrays, shapes: [arrays[0].reshape(shapes[0])]),
     "space": Change("axes of space reversed", lambda arrays, shapes: [_reverse_space(arrays[0])]),
     "split": Change("split in {count}", _split),
-    "packed": Change(
-        "packed", lambda arrays, shapes: [np.concatenate(list(arrays), axis=-1).reshape(shapes[0])]
-    ),
+    "packed": Change("packed", lambda arrays, shapes: [np.concatenate(list(arrays), axis=-1).reshape(shapes[0])]),
     "summed": Change("summed", lambda arrays, shapes: [arrays[0] + arrays[1]], is_summed=True),
     "gates": Change(f"gates {GATES[0]} -> {GATES[1]}", lambda arrays, shapes: [_swap_gates(arrays[0])]),
     "stacked": Change(

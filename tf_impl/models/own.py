@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import tensorflow as tf
@@ -64,11 +65,21 @@ class OwnModel:
         flat = self._model._flatten_layers() if self._is_keras else ()
         return [layer for layer in flat if isinstance(layer, kinds)]
 
+    def trainable(self) -> list[Any]:
+        """The variables of `params`, as an optimizer of Keras takes them."""
+        return list(self._model.trainable_variables)
+
+    def recording(self) -> AbstractContextManager[Any]:
+        """Records the calls of the model's layers, see `tracing.Recorder`."""
+        from samestep.tf_impl import tracing  # here: it imports Keras
+
+        return tracing.recording(self._model)
+
     def describe_layers(self, x: tf.Tensor) -> tuple[Layer, ...]:
         """The layers that hold parameters, in the order in which some inputs reach them."""
         from samestep.tf_impl import tracing  # here: it imports Keras
 
-        with tracing.recording(self._model) as recorder:
+        with self.recording() as recorder:
             self.predict(x)
         names = {id(variable): name for name, variable in {**self.params, **self.buffers}.items()}
         return tracing.find_layers(self._model, recorder.started, names)
