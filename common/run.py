@@ -83,6 +83,7 @@ def _read(config: RunConfig, most_devices: int) -> Run:
         steps=config.steps or workload.steps,
         options=options,
     )
+    run = dataclasses.replace(run, techniques=_scheduled(run))
     _check_batch(run)
     info.needs(run)
     return run
@@ -139,6 +140,24 @@ def _check_framework(config: RunConfig, workload: Workload) -> None:
 def _optimizer(config: RunConfig, workload: Workload) -> OptimizerSpec:
     name = config.optimizer or next(iter(workload.learning_rates))
     return OptimizerSpec(name, config.learning_rate or workload.learning_rates[name])
+
+
+def _scheduled(run: Run) -> Techniques:
+    """Fills in where a decay ends; refuses a schedule that never gets there, and a decay that nothing follows."""
+    given, schedule = run.techniques, run.techniques.learning_rate_schedule
+    if schedule == "constant":
+        if given.decay_steps is not None:
+            raise ConfigError(
+                f"--decay-steps {given.decay_steps} ends a decay, and the learning rate is constant; add "
+                "--learning-rate-schedule cosine, or leave it out."
+            )
+        return given
+    end = given.decay_steps or run.steps
+    if given.warmup_steps >= end:
+        raise ConfigError(
+            f"--warmup-steps {given.warmup_steps} leave no step of {end} to the {schedule} decay; give at most {end - 1}."
+        )
+    return dataclasses.replace(given, decay_steps=end)
 
 
 def _mesh(config: RunConfig, info: StrategyInfo, compiled_cores: int, most: int) -> Mesh:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from samestep.common.catalog import strategy_info
 from samestep.common.flags import flags
 from samestep.common.ledger import Footprint
-from samestep.common.request import Techniques
+from samestep.common.request import RunConfig, Techniques
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.speed_columns import Row, Timed, of_a_step, speed_columns
 from samestep.experiments.text import Column, common_unit, count, in_unit, spell
@@ -17,13 +17,21 @@ Name = Callable[[RunResult], str]
 
 def cell(result: RunResult) -> str:
     """`framework:strategy+option=value`, with a mesh that is not the usual one; what is emulated is marked."""
-    info = strategy_info(result.framework, result.strategy)
-    config = result.config
+    emulated = " (emulated)" if result.emulation else ""
+    return _spell_cell(result.framework, result.strategy, result.config) + emulated
+
+
+def config_cell(config: RunConfig) -> str:
+    """The cell of a request, as that of its result."""
+    return _spell_cell(config.framework, config.strategy, config)
+
+
+def _spell_cell(framework: str, strategy: str, config: RunConfig) -> str:
+    info = strategy_info(framework, strategy)
     chosen = [(info.options, config.options), (Techniques, dataclasses.asdict(config.techniques))]
     given = [f"+{n}={v}" for owner, values in chosen for n, v in values.items() if v != flags(owner)[n].default]
     given += [f"+mesh={config.mesh}"] if config.mesh != f"{(*info.axes, 'data')[0]}={config.devices}" else []
-    emulated = " (emulated)" if result.emulation else ""
-    return f"{result.framework}:{result.strategy}{''.join(given)}{emulated}"
+    return f"{framework}:{strategy}{''.join(given)}"
 
 
 def named(results: Sequence[RunResult], names: Sequence[str]) -> Name:
@@ -93,7 +101,8 @@ def _predicted_sent(result: RunResult) -> float:
 
 def often_the_same(results: Sequence[RunResult]) -> tuple[Column[RunResult], ...]:
     """What the caption says if nearly all rows have it in common."""
-    metric = f"{results[0].metric_name.replace('_', ' ')}, {results[0].metric_direction} is better" if results else ""
+    better = f", {results[0].metric_direction} is better" if results and results[0].metric_direction else ""
+    metric = f"{results[0].metric_name.replace('_', ' ')}{better}" if results else ""
     return (
         Column("devices", devices),
         Column("dtype", lambda result: result.dtype),

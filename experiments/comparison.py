@@ -119,7 +119,9 @@ class Comparison:
 
     @property
     def missing(self) -> str:
-        """How many runs are still to be done, and how; "" if none is."""
+        """How many runs are still to be done, and how; "" if none is, as where single runs were put together."""
+        if self.directory is None:
+            return ""
         open_rows = [row for row in self.rows if row.results or row.status == NOT_RUN if row.status != MISSED]
         wanted = sum(1 if is_oracle(row.cell) else self.repeats for row in open_rows)
         missing = wanted - sum(len(row.results) for row in open_rows)
@@ -213,7 +215,7 @@ class Comparison:
         """Everything that a comparison prints.
 
         Args:
-            command: The line that repeats it.
+            command: The line that repeats it; "" leaves it out.
             wide: Whether its table shows every column.
         """
         parts = [
@@ -222,9 +224,11 @@ class Comparison:
             unseparated(self.speeds, self.reference),
             explain_confounds(self.rounds, self.reference, self.allowed),
             compiled(self.results),
-            explain_rows(self.rows),
+            "\n".join(explain_rows(self.rows)),
             self.missing,
-            "\n".join([f"Again: {command}", *([f"Runs: {self.directory}"] if self.directory else [])]),
+            "\n".join(
+                [*([f"Again: {command}"] if command else []), *([f"Runs: {self.directory}"] if self.directory else [])]
+            ),
             fill(tables.verdict(self.results), screen_width()),
             ranking(list(self.rounds.values()), find_stops(self.allowed)),
             write_scaling(self.scaling),

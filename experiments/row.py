@@ -65,13 +65,13 @@ class Row:
         return self.status in (SAME, MISSED)
 
 
-def explain_rows(rows: Sequence[Row]) -> str:
-    """Why rows have no result, were not judged or missed: a line for each reason, with all the rows that share it."""
+def explain_rows(rows: Sequence[Row]) -> list[str]:
+    """Why rows have no result, were not judged or missed: one text for each reason, with all the rows that share it."""
     sharing: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         if row.reason and row.status not in (REFERENCE, COMPILED):
             sharing.setdefault((row.status, row.reason), []).append(row.cell)
-    return "\n".join(say_status(cells, status, reason) for (status, reason), cells in sharing.items())
+    return [say_status(cells, status, reason) for (status, reason), cells in sharing.items()]
 
 
 def say_status(cells: Sequence[str], status: str, reason: str) -> str:

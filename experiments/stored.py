@@ -6,7 +6,7 @@ import urllib.parse
 from collections.abc import Mapping
 from pathlib import Path
 
-from samestep.common.errors import ConfigError, SamestepError, Unavailable
+from samestep.common.errors import ConfigError, SamestepError, Unavailable, WorkerFailed
 from samestep.common.runtime.directory import read_error
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.experiments import comparison_file
@@ -57,18 +57,20 @@ class Found:
         return Row.of(cell, *results, seconds=seconds) if results else Row(cell, NOT_RUN, "interrupted")
 
 
-def load(directory: Path) -> Comparison:
+def load(directory: Path, damaged: list[tuple[Path, str]] | None = None) -> Comparison:
     """Reads a comparison from its directory, as far as it got.
 
     Args:
         directory: As it was given with `--out`.
+        damaged: As for `find`.
 
     Raises:
         ConfigError: It holds no comparison, or one of its files is damaged.
     """
     asked = describe(read_asked(directory))
     plan = make_plan(asked)
-    return compose(asked, plan, directory, {cell: find(directory, cell, plan.rounds(cell)) for cell in plan.cells})
+    found = {cell: find(directory, cell, plan.rounds(cell), damaged) for cell in plan.cells}
+    return compose(asked, plan, directory, found)
 
 
 def read_asked(directory: Path) -> Given:
@@ -115,22 +117,30 @@ def compose(
     )
 
 
-def find(directory: Path, cell: str, rounds: int) -> Found:
+def find(directory: Path, cell: str, rounds: int, damaged: list[tuple[Path, str]] | None = None) -> Found:
     """Reads what the runs of a cell left.
 
     Args:
         directory: Of the comparison.
         cell: A cell of it.
         rounds: How often it is run.
+        damaged: Takes the directories of damaged results, with what is wrong; their cell then failed.
 
     Raises:
-        ConfigError: A result is damaged.
+        ConfigError: A result is damaged, and there is nothing that takes it.
     """
     found = Found()
     for number in range(1, rounds + 1):
         run = run_directory(directory, cell, number)
         if (run / "result.json").exists():
-            found.results[number] = load_result(run)
+            try:
+                found.results[number] = load_result(run)
+            except ConfigError as error:
+                if damaged is None:
+                    raise
+                damaged.append((run, str(error)))
+                found.error = WorkerFailed(str(error))
+                continue
             found.seconds.append(_took_seconds(run))
         elif error := read_error(run):
             found.error = found.error or error[1]

@@ -12,6 +12,8 @@ COMMANDS = {
     "compare": "train one workload under many strategies and print one table",
     "predict": "predict what a step holds and sends, without running it",
     "port": "say whether your torch model and your Keras model are the same, and which layer differs first",
+    "advise": "rank the layouts of a model on a machine that need not be here",
+    "report": "write a page, or tables, about runs and comparisons",
     "strategies": "print the catalogue of strategies, or one strategy in full",
     "clean": "show what samestep keeps on this disk, and remove what you name",
     "worker": "run one process of a run that `run --prepare` wrote",

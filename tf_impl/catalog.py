@@ -81,6 +81,7 @@ FRAMEWORK = FrameworkInfo(
             reference="tf.distribute.experimental.CentralStorageStrategy",
             status="experimental; has been since 2.0, and Keras fit logs a wrong loss under it",
             twin="torch:dp",
+            needs=needs.check_central,
         ),
         over_grpc(
             name="dtensor",

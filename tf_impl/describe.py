@@ -12,6 +12,7 @@ from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declared import Model, call_user, load_model
 from samestep.common.workload.models.describing import EXAMPLES, Found, LossOfEach, write_found
 from samestep.common.workload.models.spec import Segment
+from samestep.tf_impl.models.inputs import Inputs, as_inputs
 from samestep.tf_impl.models.own import OwnModel
 
 
@@ -33,7 +34,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     keras.utils.clear_session(free_memory=False)  # names are numbered from the start
     keras.utils.set_random_seed(seed % 2**32)  # NumPy's generators take no larger one
     keras.config.set_floatx("float64")
-    inputs, targets = (tf.constant(array[:EXAMPLES]) for array in (split.train_inputs, split.train_targets))
+    inputs, targets = (as_inputs(array[:EXAMPLES]) for array in (split.train_inputs, split.train_targets))
     built = OwnModel(model, source, inputs)
     outputs = built.predict(inputs)
     params = {name: variable.numpy() for name, variable in built.params.items()}
@@ -57,7 +58,7 @@ def _loss_of_each(model: Model, outputs: tf.Tensor, targets: tf.Tensor, source: 
     return lambda: np.asarray(call_user(function, source, "the loss", outputs, targets))
 
 
-def _randoms(built: OwnModel, inputs: tf.Tensor) -> tuple[str, ...]:
+def _randoms(built: OwnModel, inputs: Inputs) -> tuple[str, ...]:
     """The layers that draw random numbers: there are some if two forward passes in training differ."""
     if np.array_equal(built(inputs).numpy(), built(inputs).numpy()):
         return ()

@@ -63,7 +63,15 @@ def sends_of(graph: tf.Graph, axis: str, devices: int) -> tuple[Send, ...]:
         if op.device == first_device
     ]
     moved = [
-        Send("forward" if copy.is_read else "backward", "copy", axis, devices, copy.bytes, to=copy.target)
+        Send(
+            "forward" if copy.is_read else "backward",
+            "copy",
+            axis,
+            devices,
+            copy.bytes,
+            to=copy.target,
+            source=copy.source,
+        )
         for copy in _busiest(copies(graph))
     ]
     return in_order(summed + moved)

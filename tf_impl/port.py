@@ -15,13 +15,14 @@ from samestep.common.workload.declared import Model, call_user, load_model
 from samestep.common.workload.models.describing import EXAMPLES, OWN_LOSS
 from samestep.common.workload.trace import Asked, Call, Trace, read_weights, write_trace
 from samestep.tf_impl import tracing
+from samestep.tf_impl.models.inputs import Inputs, as_inputs
 from samestep.tf_impl.models.losses import LOSSES, Loss
 from samestep.tf_impl.models.own import OwnModel
-from samestep.tf_impl.optimizers import UPDATES, corrections
+from samestep.tf_impl.optimizers import UPDATES, coefficients
 
 Gradients = list[tf.Tensor]
 Update = Callable[[Gradients, tf.Tensor], None]
-"""(gradients, bias corrections): changes the parameters."""
+"""(gradients, coefficients of the step): changes the parameters."""
 
 
 def trace(folder: Path, asked: Asked, split: Split) -> None:
@@ -36,11 +37,11 @@ def trace(folder: Path, asked: Asked, split: Split) -> None:
     keras.utils.clear_session(free_memory=False)  # names are numbered from the start
     keras.utils.set_random_seed(asked.seed % 2**32)
     keras.config.set_floatx("float64")
-    built = OwnModel(model, asked.model, tf.constant(split.train_inputs[:EXAMPLES]))
+    built = OwnModel(model, asked.model, as_inputs(split.train_inputs[:EXAMPLES]))
     built.switch_layers(False, "local")
     loss, params = _mean_loss(model, asked), list(built.params.values())
     first = next(batches(split.train_inputs, split.train_targets, asked.batch_size, asked.seed))
-    x, y = map(tf.constant, first.rows(0, 1))
+    x, y = map(as_inputs, first.rows(0, 1))
     _start(built, folder)
     with built.recording() as evaluated:
         outputs_evaluated = built.predict(x)
@@ -50,7 +51,7 @@ def trace(folder: Path, asked: Asked, split: Split) -> None:
     sources = [*params, *(call.output for call in trained.calls)]
     found = tape.gradient(value, sources)
     gradients = [_dense(gradient, source) for gradient, source in zip(found, params, strict=False)]
-    _updates(model, asked, built)(gradients, corrections(asked.optimizer, 1))
+    _updates(model, asked, built)(gradients, coefficients(asked.optimizer, 1))
     write_trace(
         folder,
         Trace(
@@ -80,17 +81,17 @@ def _curve(model: Model, asked: Asked, built: OwnModel, folder: Path, loss: Loss
     _start(built, folder)
     params, update = list(built.params.values()), _updates(model, asked, built)
 
-    def step(x: tf.Tensor, y: tf.Tensor, corrected: tf.Tensor) -> tf.Tensor:
+    def step(x: Inputs, y: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             value = loss(built(x), y)
         found = tape.gradient(value, params)
-        update([_dense(gradient, source) for gradient, source in zip(found, params, strict=True)], corrected)
+        update([_dense(gradient, source) for gradient, source in zip(found, params, strict=True)], coefficients)
         return value
 
     traced, losses = tf.function(step, autograph=False), []
     examples = batches(split.train_inputs, split.train_targets, asked.batch_size, asked.seed)
     for number, batch in enumerate(itertools.islice(examples, asked.steps), 1):
-        losses.append(traced(*map(tf.constant, batch.rows(0, 1)), corrections(asked.optimizer, number)))
+        losses.append(traced(*map(as_inputs, batch.rows(0, 1)), coefficients(asked.optimizer, number)))
     return tuple(float(value) for value in losses)
 
 
@@ -100,13 +101,13 @@ def _updates(model: Model, asked: Asked, built: OwnModel) -> Update:
         own: Any = call_user(model.optimizer["tf"], asked.model, "the function given as optimizer")
         variables = built.trainable()
         own.build(variables)
-        return lambda gradients, corrected: own.apply(gradients, variables)
+        return lambda gradients, coefficients: own.apply(gradients, variables)
     spec, params = asked.optimizer, list(built.params.values())
     slots = [[tf.Variable(tf.zeros_like(v)) for _ in spec.slots] for v in params]
 
-    def update(gradients: Gradients, corrected: tf.Tensor) -> None:
+    def update(gradients: Gradients, coefficients: tf.Tensor) -> None:
         for variable, gradient, held in zip(params, gradients, slots, strict=True):
-            UPDATES[spec.name](spec, variable, gradient, held, corrected)
+            UPDATES[spec.name](spec, variable, gradient, held, coefficients)
 
     return update
 

@@ -15,14 +15,15 @@ from samestep.common.strategy import Run
 from samestep.common.workload.optimizers import OptimizerSpec
 from samestep.tf_impl.activations import BACKWARD, FORWARD
 from samestep.tf_impl.models import summed_loss
+from samestep.tf_impl.models.inputs import Inputs
 from samestep.tf_impl.models.losses import Loss
 from samestep.tf_impl.optimizers import UPDATES
 
 Gradient = tf.Tensor | tf.IndexedSlices
-Logits = Callable[[tf.Tensor], tf.Tensor]
+Logits = Callable[[Inputs], tf.Tensor]
 """Inputs -> logits."""
 Update = Callable[[tf.Variable, tf.Tensor, Sequence[tf.Variable], tf.Tensor], None]
-"""(parameter, gradient, optimizer state, bias corrections): changes the first and the third in place."""
+"""(parameter, gradient, optimizer state, coefficients of the step): changes the first and the third in place."""
 
 
 def mean_loss(run: Run, num_means: int = 1) -> Loss:
@@ -42,22 +43,23 @@ def bind_update(optimizer: OptimizerSpec) -> Update:
     return functools.partial(UPDATES[optimizer.name], optimizer)
 
 
-def micro_batches(x: tf.Tensor, y: tf.Tensor, count: int) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
+def micro_batches(x: Inputs, y: tf.Tensor, count: int) -> Iterator[tuple[Inputs, tf.Tensor]]:
     """Cuts a shard of the batch into equal micro-batches.
 
     Args:
-        x: Inputs [shard, ...].
+        x: Inputs, each [shard, ...].
         y: Targets [shard, ...].
         count: How many micro-batches; divides the shard.
     """
-    return zip(*(tf.split(array, count) for array in (x, y)), strict=True)
+    parts = [tf.split(array, count) for array in tf.nest.flatten((x, y))]
+    return (tf.nest.pack_sequence_as((x, y), part) for part in zip(*parts, strict=True))
 
 
 def accumulate(
     logits: Logits,
     loss: Loss,
     params: Sequence[tf.Variable | tf.Tensor],
-    parts: Iterable[tuple[tf.Tensor, tf.Tensor]],
+    parts: Iterable[tuple[Inputs, tf.Tensor]],
     keep_rows: bool = False,
 ) -> tuple[tf.Tensor, list[Gradient]]:
     """Takes every micro-batch forward and backward; losses and gradients add up.

@@ -15,7 +15,9 @@ from samestep.common.workload.declared import Model, call_user, load_model
 from samestep.common.workload.models.describing import EXAMPLES, Found, LossOfEach, write_found
 from samestep.common.workload.models.spec import Segment
 from samestep.torch_impl import weights
+from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.own import build_declared, find_segments
+from samestep.torch_impl.models.segmented import run_segments
 from samestep.torch_impl.tracing import describe_layers
 
 PLANS = ("column", "row")
@@ -40,7 +42,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         raise ConfigError(f"--model {source} has no model for torch; add `torch=` to its samestep.Model.")
     torch.manual_seed(seed)
     module = build_declared(model, source).double()
-    inputs, targets = (torch.from_numpy(array[:EXAMPLES].copy()) for array in (split.train_inputs, split.train_targets))
+    inputs, targets = (as_inputs(array[:EXAMPLES].copy()) for array in (split.train_inputs, split.train_targets))
     outputs, flops = _try_forward(module, inputs, source)
     found = Found(
         outputs=outputs.numpy(),
@@ -66,18 +68,24 @@ def _loss_of_each(model: Model, outputs: torch.Tensor, targets: torch.Tensor, so
     return lambda: np.asarray(call_user(function, source, "the loss", outputs, targets))
 
 
-def _try_forward(module: nn.Module, inputs: torch.Tensor, source: str) -> tuple[torch.Tensor, int]:
+def _try_forward(module: nn.Module, inputs: Inputs, source: str) -> tuple[torch.Tensor, int]:
     """Computes the outputs of some examples; returns them with the FLOPs of one example."""
     module.eval()
     counter = FlopCounterMode(display=False)
     with torch.no_grad(), counter:
-        outputs = call_user(module, source, f"the forward pass of {inputs.dtype} {list(inputs.shape)}", inputs)
+        outputs = call_user(module, source, f"the forward pass of {_told(inputs)}", inputs)
     assert isinstance(outputs, torch.Tensor)
-    return outputs, counter.get_total_flops() // len(inputs)
+    return outputs, counter.get_total_flops() // len(outputs)
+
+
+def _told(inputs: Inputs) -> str:
+    if isinstance(inputs, torch.Tensor):
+        return f"{inputs.dtype} {list(inputs.shape)}"
+    return ", ".join(f"{name} {_told(one)}" for name, one in inputs.items())
 
 
 def _segments(
-    model: Model, module: nn.Module, inputs: torch.Tensor, outputs: torch.Tensor, flops: int, source: str
+    model: Model, module: nn.Module, inputs: Inputs, outputs: torch.Tensor, flops: int, source: str
 ) -> tuple[Segment, ...]:
     """Describes the segments, each with its FLOPs and outputs; refuses some that are not the model."""
     named = weights.named_weights(module)
@@ -88,12 +96,12 @@ def _segments(
     for name, function in functions.items():
         counter = FlopCounterMode(display=False)
         with torch.no_grad(), counter:
-            result = call_user(function, source, f"segment '{name}'", x)
+            result = call_user(run_segments, source, f"segment '{name}'", [function], x)
         assert isinstance(result, torch.Tensor)
         x = result
         own = {id(p) for path in name.split("+") for p in _submodule(module, path, name, source).parameters()}
         held = tuple(n for n, weight in named.items() if id(weight.parameter) in own)
-        found.append(Segment(name, counter.get_total_flops() // len(inputs), tuple(x.shape[1:]), held))
+        found.append(Segment(name, counter.get_total_flops() // len(x), tuple(x.shape[1:]), held))
     if x.shape != outputs.shape or not torch.allclose(x, outputs, rtol=_SAME, atol=_SAME):
         apart = "another shape" if x.shape != outputs.shape else f"off by {(x - outputs).abs().max():.1e}"
         raise ConfigError(
@@ -166,7 +174,7 @@ def _are_alike(modules: list[nn.Module]) -> bool:
     return bool(shapes[0]) and all(one == other for one, other in itertools.pairwise(shapes))
 
 
-def _randoms(module: nn.Module, inputs: torch.Tensor) -> tuple[str, ...]:
+def _randoms(module: nn.Module, inputs: Inputs) -> tuple[str, ...]:
     """The layers that draw random numbers: there are some if two forward passes in training differ."""
     module.train()
     with torch.no_grad():

@@ -15,6 +15,7 @@ from samestep.common.workload.declared import Model, call_user, load_model
 from samestep.common.workload.models.describing import OWN_LOSS
 from samestep.common.workload.trace import NUDGE, Asked, Call, Trace, read_weights, write_trace
 from samestep.torch_impl import tracing, weights
+from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.losses import LOSSES, Loss
 from samestep.torch_impl.models.own import build_declared, switch_layers
 from samestep.torch_impl.optimizers import build_optimizer
@@ -39,12 +40,12 @@ class _Traced:
         self.module.train()
         return _optimizer(self._model, self._asked)([p for p in self.module.parameters() if p.requires_grad])
 
-    def batches(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def batches(self) -> Iterator[tuple[Inputs, torch.Tensor]]:
         """The batches of the curve."""
         inputs, targets = self._split.train_inputs, self._split.train_targets
         for batch in batches(inputs, targets, self._asked.batch_size, self._asked.seed):
-            x, y = map(torch.from_numpy, batch.rows(0, 1))
-            yield x, y
+            x, y = batch.rows(0, 1)
+            yield as_inputs(x), torch.from_numpy(y)
 
     def curve(self, factor: float = 0.0) -> tuple[float, ...]:
         """Trains from the weights, each moved by a factor."""
@@ -114,9 +115,7 @@ def _optimizer(model: Model, asked: Asked) -> Callable[[list[nn.Parameter]], tor
     return own
 
 
-def _step(
-    module: nn.Module, update: torch.optim.Optimizer, loss: Loss, x: torch.Tensor, y: torch.Tensor
-) -> torch.Tensor:
+def _step(module: nn.Module, update: torch.optim.Optimizer, loss: Loss, x: Inputs, y: torch.Tensor) -> torch.Tensor:
     update.zero_grad()
     value = loss(module(x), y)
     value.backward()
@@ -129,7 +128,7 @@ def _gradient(weight: weights.Weight) -> np.ndarray:
     return weight.to_neutral(torch.zeros_like(weight.parameter) if gradient is None else gradient)
 
 
-def _evaluate(module: nn.Module, x: torch.Tensor) -> tuple[np.ndarray, list[tracing.Call]]:
+def _evaluate(module: nn.Module, x: Inputs) -> tuple[np.ndarray, list[tracing.Call]]:
     """The outputs in evaluation; with gradients on, since some layers take another path without."""
     module.eval()
     with tracing.recording(module) as recorder:

@@ -18,6 +18,7 @@ from torch import nn
 from torch.func import functional_call
 
 from samestep.torch_impl.exchanges import RECORDER
+from samestep.torch_impl.models.inputs import Inputs
 
 _PACKED = ("broadcast_parameters", "reduce_gradients")
 """The exchanges that take one message per replica, as nn.DataParallel coalesces them."""
@@ -111,7 +112,7 @@ class Replicas(nn.Module):
         self._skeletons = [[copy.deepcopy(module).to("meta") for _ in range(count)]]
         self._pool = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(threads,))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Inputs) -> torch.Tensor:
         """Computes what the master would compute, from [batch, ...]."""
         return _Replicated.apply(self, x, torch.is_grad_enabled(), *self.module.parameters())
 
@@ -126,6 +127,13 @@ class Replicas(nn.Module):
         shards = whole.chunk(len(self._skeletons[0]))
         record(name, [[shard] for shard in shards[1:]], phase)
         return (shards[0], *(shard.clone() for shard in shards[1:]))
+
+    def scatter_inputs(self, x: Inputs) -> Sequence[Inputs]:
+        """Cuts the inputs, or each of several."""
+        if isinstance(x, torch.Tensor):
+            return self.scatter("scatter_inputs", x, "forward")
+        shards = {name: self.scatter("scatter_inputs", one, "forward") for name, one in x.items()}
+        return [dict(zip(shards, parts, strict=True)) for parts in zip(*shards.values(), strict=True)]
 
     def broadcast(self, params: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
         """Copies the parameters for each replica; the master needs no copy."""
@@ -156,7 +164,7 @@ class Replicas(nn.Module):
         self.together_seconds += time.perf_counter() - start
         return results
 
-    def run_forward(self, x: torch.Tensor, params: Sequence[torch.Tensor], grad: bool) -> list[Replica]:
+    def run_forward(self, x: Inputs, params: Sequence[torch.Tensor], grad: bool) -> list[Replica]:
         """Runs the forward pass of every replica.
 
         Args:
@@ -164,9 +172,9 @@ class Replicas(nn.Module):
             params: The master's parameters.
             grad: Whether a backward pass follows.
         """
-        shards, copies = self.scatter("scatter_inputs", x, "forward"), self.broadcast(params)
+        shards, copies = self.scatter_inputs(x), self.broadcast(params)
 
-        def replica(skeleton: nn.Module, shard: torch.Tensor, own: list[torch.Tensor]) -> Replica:
+        def replica(skeleton: nn.Module, shard: Inputs, own: list[torch.Tensor]) -> Replica:
             with torch.set_grad_enabled(grad):  # a thread has its own mode
                 leaves = [param.requires_grad_(grad) for param in own]
                 named = {name: leaves[number] for name, number in self._names.items()}
@@ -179,7 +187,7 @@ class _Replicated(torch.autograd.Function):
     """Forward and backward on all replicas, as one operation of the master's."""
 
     @staticmethod
-    def forward(ctx: Any, replicas: Replicas, x: torch.Tensor, grad: bool, *params: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, replicas: Replicas, x: Inputs, grad: bool, *params: torch.Tensor) -> torch.Tensor:
         """Sends inputs and parameters out, and collects the outputs."""
         ran = replicas.run_forward(x, params, grad)
         ctx.replicas, ctx.ran = replicas, ran

@@ -13,6 +13,7 @@ from torch.utils.hooks import RemovableHandle
 
 from samestep.common.workload.models.layer import Held, Layer
 from samestep.torch_impl import weights
+from samestep.torch_impl.models.inputs import Inputs
 
 WHOLE = (nn.MultiheadAttention, nn.RNNBase)
 """Modules that compute with their children's parameters themselves: they are recorded, their children are not."""
@@ -145,7 +146,7 @@ def recording(model: nn.Module) -> Iterator[Recorder]:
         yield recorder
 
 
-def describe_layers(model: nn.Module, inputs: torch.Tensor) -> tuple[Layer, ...]:
+def describe_layers(model: nn.Module, inputs: Inputs) -> tuple[Layer, ...]:
     """The layers of a model that hold parameters, in the order in which some inputs reach them.
 
     Args:

@@ -80,3 +80,10 @@ METRICS = {
     "auc": Metric(auc, "higher"),
     "root_mean_squared_error": Metric(root_mean_squared_error, "lower"),
 }
+
+
+def direction_of(name: str) -> str:
+    """Which way a metric is better; "" of a user's own, which does not say. Of a loss of theirs, less is better."""
+    if name == "loss":
+        return "lower"
+    return METRICS[name].direction if name in METRICS else ""

@@ -26,6 +26,8 @@ class Parity:
         passed: Whether everything that was compared agrees; None if nothing was.
         reason: Why it did not pass or was not judged; "" if it passed.
         first_bad_step: The first step (from 0) whose loss deviates too far; None if none does.
+        deviations: Of the loss at each step that was compared, relative as above, None where not finite. Older results
+            have none.
     """
 
     reference: str
@@ -35,6 +37,7 @@ class Parity:
     passed: bool | None
     reason: str = ""
     first_bad_step: int | None = None
+    deviations: tuple[float | None, ...] = ()
 
 
 def not_judged(reason: str) -> Parity:
@@ -131,4 +134,5 @@ def judge(
     worst_loss = max(deviations, key=_size, default=0.0)
     first_bad = None if bad is None else first_step + bad
     weight = None if reference_params is None else _finite(worst_weight)
-    return Parity(reference, len(losses), _finite(worst_loss), weight, not reason, reason, first_bad)
+    every = tuple(map(_finite, deviations))
+    return Parity(reference, len(losses), _finite(worst_loss), weight, not reason, reason, first_bad, every)

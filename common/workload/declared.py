@@ -9,14 +9,23 @@ import traceback
 import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError, unknown
+
+if TYPE_CHECKING:
+    import numpy as np  # only in annotations: a file that declares a model imports nothing else
 
 Builder = Callable[[], object]
 """Makes a model of one framework, with its initial weights."""
 LOSSES = ("cross_entropy", "binary_cross_entropy", "mean_squared_error")
 METRICS = {"cross_entropy": "accuracy", "binary_cross_entropy": "auc", "mean_squared_error": "root_mean_squared_error"}
 """Loss -> the metric that is meant where none is named."""
+LOSS_METRIC = "loss"
+"""With a loss of one's own, that is measured on the held-out examples as well, where no metric is named."""
+NAMED_METRICS = (*METRICS.values(), "bits_per_token")
+Metric = Callable[["np.ndarray", "np.ndarray"], float]
+"""(outputs, targets) of all held-out examples -> one number."""
 FRAMEWORK_MODULES = {"torch": ("torch",), "tf": ("tensorflow", "keras")}
 """Framework -> the modules that only its workers may import."""
 DEFAULT_NAME = "model"
@@ -32,7 +41,9 @@ class Model:
         tf: Builds a Keras model, or a `tf.Module` that can be called.
         loss: "cross_entropy", "binary_cross_entropy" or "mean_squared_error"; or framework -> a function of (outputs,
             targets) that returns the loss of each target.
-        metric: A name of a metric; by default the one that suits the loss. With losses of one's own, the loss itself.
+        metric: "accuracy", "auc", "root_mean_squared_error" or "bits_per_token"; or a function of NumPy arrays (outputs,
+            targets) of all held-out examples that returns one number. By default the one that suits the loss; with a
+            loss of one's own, that.
         blocks: Paths of the modules that FSDP gathers together; by default the members of lists of like modules.
         segments: Framework -> a function of the built model that returns its forward pass as functions by name, in
             order. A name is the path of the module whose parameters the function uses. By default the children of a
@@ -46,7 +57,7 @@ class Model:
     torch: Builder | None = None
     tf: Builder | None = None
     loss: str | Mapping[str, Callable[..., object]] = "cross_entropy"
-    metric: str = ""
+    metric: str | Metric = ""
     blocks: Sequence[str] | None = None
     segments: Mapping[str, Callable[..., Mapping[str, Callable[..., object]]]] | None = None
     tensor_plan: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -171,3 +182,23 @@ def call_user(function: Callable[..., object], source: str, what: str, *argument
     except Exception as error:
         path, _ = split_source(source)
         raise ConfigError(f"--model {source}: {what} failed: {own_lines(error, str(path.resolve()))}") from error
+
+
+def call_metric(metric: Callable[..., object], source: str, outputs: "np.ndarray", targets: "np.ndarray") -> float:
+    """Calls the user's metric.
+
+    Args:
+        metric: Their function.
+        source: Where it is declared, for messages.
+        outputs: Of the model, [examples, ...].
+        targets: [examples, ...].
+
+    Raises:
+        ConfigError: It raises, or returns no number.
+    """
+    value = call_user(metric, source, f"the metric of outputs {list(outputs.shape)}", outputs, targets)
+    try:
+        return float(value)  # pyrefly: ignore
+    except (TypeError, ValueError):
+        kind = type(value).__name__
+        raise ConfigError(f"--model {source}: the metric returns {kind}, not one number for all examples.") from None

@@ -42,7 +42,7 @@ def _interleaved(ranks: int, rank: int, microbatches: int, hop: int, delay: int)
     total = 2 * microbatches
     ahead = min(a_round + hop * (ranks - 1 - rank), total)
     seen, present, put_off = {}, [0, 0], [0, 0]
-    for taken in range(total):
+    for taken in range(min(total, ahead + delay + 4 * a_round)):  # then the same moments come again, two rounds apart
         present[taken // a_round % 2] += 1
         seen[tuple(zip(present, put_off, strict=True))] = None
         if (back := taken - ahead) >= 0:

@@ -18,7 +18,7 @@ class Workload:
         name: As the user spelled it.
         model: The model's spec.
         data: The data set's spec.
-        metric: A name in `evidence.metrics`.
+        metric: A name in `evidence.metrics`, or what a user's own is called.
         learning_rates: Optimizer name -> default rate; the default optimizer first.
         batch_size: Default GLOBAL batch size.
         steps: Default number of steps.
@@ -42,6 +42,7 @@ class Workload:
 
 
 def _described(spec: ModelSpec | DataSpec) -> list[object]:
-    fields = dataclasses.asdict(spec)  # pyrefly: ignore
+    # What most arrays lack is left out: it came later, and digests are kept.
+    fields = dataclasses.asdict(spec, dict_factory=lambda pairs: {k: v for k, v in pairs if v or k != "several"})  # pyrefly: ignore
     fields.pop("path", None)  # the user's file counts by its contents
     return [spec.name, fields]

@@ -11,6 +11,26 @@ def images() -> tuple[np.ndarray, ...]:
     return inputs[:96], targets[:96], inputs[96:], targets[96:]
 
 
+def sentences() -> tuple[object, ...]:
+    """Ids and their mask, as two arrays of inputs."""
+    draw = np.random.default_rng(0)
+    ids = draw.integers(0, 31, (120, 12))
+    inputs = {"ids": ids, "mask": (np.arange(12) < draw.integers(3, 13, (120, 1))).astype(float)}
+    targets = (ids[:, 0] > ids[:, 1]).astype(int)
+    train, test = ({name: array[rows] for name, array in inputs.items()} for rows in (slice(96), slice(96, None)))
+    return train, targets[:96], test, targets[96:]
+
+
+def masked():
+    import keras
+    from keras import layers
+
+    ids, mask = keras.Input((12,), dtype="int64", name="ids"), keras.Input((12,), name="mask")
+    x = layers.Embedding(31, 8)(ids) * keras.ops.expand_dims(mask, -1)
+    mean = keras.ops.sum(x, 1) / keras.ops.sum(mask, 1, keepdims=True)
+    return keras.Model({"ids": ids, "mask": mask}, layers.Dense(2)(layers.Dense(16, activation="tanh")(mean)))
+
+
 def functional():
     import keras
     from keras import layers
@@ -20,6 +40,29 @@ def functional():
     x = layers.Add()([x, layers.Conv2D(4, 3, padding="same", activation="relu")(x)])
     x = layers.Flatten()(layers.MaxPooling2D()(x))
     return keras.Model(inputs, layers.Dense(10)(x))
+
+
+def normed():
+    import keras
+    from keras import layers
+
+    return keras.Sequential(
+        [
+            keras.Input((8, 8, 1)),
+            layers.Conv2D(4, 3, strides=2, padding="same"),
+            layers.BatchNormalization(),
+            layers.ReLU(),
+            layers.Flatten(),
+            layers.Dense(10),
+        ]
+    )
+
+
+def dropping():
+    import keras
+    from keras import layers
+
+    return keras.Sequential([keras.Input((8, 8, 1)), layers.Flatten(), layers.Dropout(0.2), layers.Dense(10)])
 
 
 def subclassed():
@@ -40,3 +83,6 @@ def subclassed():
 
 FUNCTIONAL = samestep.Model(tf=functional)
 SUBCLASSED = samestep.Model(tf=subclassed)
+MASKED = samestep.Model(tf=masked)
+NORMED = samestep.Model(tf=normed)
+DROPPING = samestep.Model(tf=dropping)

@@ -26,6 +26,17 @@ def points() -> dict[str, np.ndarray]:
     return arrays(inputs, inputs[:, :2] * inputs[:, 2:4])
 
 
+def sentences() -> dict[str, object]:
+    """Ids and their mask, as two arrays of inputs."""
+    draw = np.random.default_rng(0)
+    ids = draw.integers(0, 31, (120, 12))
+    inputs = {"ids": ids, "mask": (np.arange(12) < draw.integers(3, 13, (120, 1))).astype(float)}
+    found = arrays(ids, (ids[:, 0] > ids[:, 1]).astype(int))
+    for part, rows in (("train", slice(96)), ("test", slice(96, None))):
+        found[f"{part}_inputs"] = {name: array[rows] for name, array in inputs.items()}
+    return found
+
+
 def resnet():
     import torch
     from torch import nn
@@ -115,6 +126,29 @@ def lstm():
     return Net()
 
 
+def masked():
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.hidden, self.out = nn.Embedding(31, 8), nn.Linear(8, 16), nn.Linear(16, 2)
+
+        def forward(self, ids, mask):
+            mean = (self.table(ids) * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+            return self.out(torch.tanh(self.hidden(mean)))
+
+    return Net()
+
+
+def masked_segments(model):
+    def embed(ids, mask):
+        return (model.table(ids) * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+
+    return {"table": embed, "hidden": lambda x: model.hidden(x).tanh(), "out": model.out}
+
+
 def regression():
     from torch import nn
 
@@ -133,6 +167,10 @@ def huber(outputs, targets):
     return functional.huber_loss(outputs, targets, reduction="none")
 
 
+def within_one(outputs: np.ndarray, targets: np.ndarray) -> float:
+    return float((np.abs(outputs - targets) < 1).mean())
+
+
 RESNET = samestep.Model(torch=resnet)
 GPT = samestep.Model(torch=gpt)
 SPLIT_GPT = samestep.Model(
@@ -143,5 +181,9 @@ SPLIT_GPT = samestep.Model(
 TIED_GPT = samestep.Model(torch=gpt, segments={"torch": gpt_segments})
 LSTM = samestep.Model(torch=lstm)
 REGRESSION = samestep.Model(torch=regression, loss="mean_squared_error")
-HUBER = samestep.Model(torch=regression, loss={"torch": huber}, metric="root_mean_squared_error")
+HUBER = samestep.Model(torch=regression, loss={"torch": huber})
+WITHIN = samestep.Model(torch=regression, loss="mean_squared_error", metric=within_one)
 DROPOUT = samestep.Model(torch=dropout, loss="mean_squared_error")
+MASKED = samestep.Model(
+    torch=masked, segments={"torch": masked_segments}, tensor_plan={"hidden": "column", "out": "row"}
+)

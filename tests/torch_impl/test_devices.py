@@ -96,7 +96,9 @@ def test_data_parallel_has_five_exchanges(monkeypatch: pytest.MonkeyPatch) -> No
     shards, _ = counted.scatter((torch.ones(6, 4),), None, [0, 1])
     replicas = counted.replicate(inner, [0, 1])
     outputs = [replica(*shard) for replica, shard in zip(replicas, shards, strict=True)]
-    assert counted.gather(outputs, 0).shape == (6, 3)
+    gathered = counted.gather(outputs, 0)
+    assert gathered.shape == (6, 3)
+    gathered.sum().backward()
     params = 4 * (4 * 3 + 3)
     assert set(exchanges_of(RECORDER.stop())) == {
         Exchange("scatter_inputs", 1, 4 * 3 * 4),

@@ -5,12 +5,15 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from samestep.common.errors import ConfigError
 from samestep.common.workload.declared import Model, call_user, load_model
 from samestep.common.workload.models.layer import Layer
 from samestep.common.workload.models.own import OwnSpec
+from samestep.common.workload.models.spec import ArraySpec
+from samestep.tf_impl.models.inputs import Inputs
 from samestep.tf_impl.models.losses import Loss
 
 EXAMPLES = 2
@@ -25,7 +28,7 @@ class OwnModel:
         buffers: Its other variables, by neutral name.
     """
 
-    def __init__(self, model: Model, source: str, example: tf.Tensor) -> None:
+    def __init__(self, model: Model, source: str, example: Inputs) -> None:
         """Builds the model, its variables wherever the scope of a strategy puts them.
 
         Args:
@@ -47,16 +50,16 @@ class OwnModel:
             raise ConfigError(
                 f"--model {source}: the function given as tf= returned {kind}, not a Keras model or a tf.Module with __call__."
             )
-        call_user(self.predict, source, f"the forward pass of {example.dtype.name} {example.shape}", example)
+        call_user(self.predict, source, f"the forward pass of {_told(example)}", example)
         self.params, self.buffers = self._named(True), self._named(False)
         if not self.params:
             raise ConfigError(f"--model {source}: the model has no variables to train.")
 
-    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+    def __call__(self, x: Inputs) -> tf.Tensor:
         """Computes the outputs as in training."""
         return self._outputs(self._model(x, training=True) if self._is_keras else self._model(x))
 
-    def predict(self, x: tf.Tensor) -> tf.Tensor:
+    def predict(self, x: Inputs) -> tf.Tensor:
         """Computes the outputs as in evaluation."""
         return self._outputs(self._model(x, training=False) if self._is_keras else self._model(x))
 
@@ -75,7 +78,7 @@ class OwnModel:
 
         return tracing.recording(self._model)
 
-    def describe_layers(self, x: tf.Tensor) -> tuple[Layer, ...]:
+    def describe_layers(self, x: Inputs) -> tuple[Layer, ...]:
         """The layers that hold parameters, in the order in which some inputs reach them."""
         from samestep.tf_impl import tracing  # here: it imports Keras
 
@@ -118,6 +121,12 @@ class OwnModel:
         return {v.path.removeprefix(prefix): v.value for v in made}
 
 
+def _told(inputs: Inputs) -> str:
+    if isinstance(inputs, Mapping):
+        return ", ".join(f"{name} {_told(one)}" for name, one in inputs.items())
+    return f"{inputs.dtype.name} {inputs.shape}"
+
+
 def _evaluated(call: Callable[..., Any], inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
     """A layer's call, in evaluation whatever is asked.
 
@@ -145,9 +154,13 @@ def build_own(spec: OwnSpec, dtype: str) -> OwnModel:
     import keras
 
     keras.config.set_floatx(dtype)
-    inputs = spec.inputs()
-    kind = tf.as_dtype(dtype) if inputs.ids is None else tf.int64
-    return OwnModel(declared(spec), spec.described.source, tf.zeros((EXAMPLES, *inputs.shape), kind))
+    return OwnModel(declared(spec), spec.described.source, _zeros(spec.inputs(), dtype))
+
+
+def _zeros(array: ArraySpec, dtype: str) -> Inputs:
+    if array.several:
+        return {name: _zeros(one, dtype) for name, one in array.several}
+    return tf.zeros((EXAMPLES, *array.shape), dtype if array.ids is None else "int64")
 
 
 def own_loss(spec: OwnSpec) -> Loss:
@@ -156,3 +169,9 @@ def own_loss(spec: OwnSpec) -> Loss:
     assert isinstance(given, Mapping)
     function: Callable[..., tf.Tensor] = given["tf"]
     return lambda outputs, targets: tf.reduce_sum(function(outputs, targets))
+
+
+def own_mean_loss(spec: OwnSpec) -> Callable[[np.ndarray, np.ndarray], float]:
+    """The user's own loss as a metric: the mean over all held-out targets."""
+    loss = own_loss(spec)
+    return lambda outputs, targets: float(loss(*map(tf.constant, (outputs, targets)))) / targets.size

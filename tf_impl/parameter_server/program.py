@@ -19,7 +19,8 @@ from samestep.common.strategy import Run
 from samestep.tf_impl import weights
 from samestep.tf_impl.exchanges import whole_bytes
 from samestep.tf_impl.models import predictor
-from samestep.tf_impl.optimizers import corrections
+from samestep.tf_impl.models.inputs import Inputs, as_inputs
+from samestep.tf_impl.optimizers import coefficients
 from samestep.tf_impl.options import ParameterServerOptions
 from samestep.tf_impl.parameter_server.updates import Updates
 from samestep.tf_impl.step import Gradient, accumulate, bind_update, mean_loss, micro_batches, transform
@@ -49,7 +50,7 @@ class ParameterServerProgram:
         self._step = self._first_update = self._scheduled = self._begun = 0
         self._results: list[tf.distribute.coordinator.RemoteValue] = []
         self._applied, self._staleness = 0, 0.0  # the sum over all updates that were applied
-        self._read_bytes = 0
+        self._read_bytes = self._pushed_bytes = 0
         self.strategy = tf.distribute.ParameterServerStrategy(resolver, self._partitions)
         _answer_once(self._workers, {tf.float64, tf.as_dtype(run.dtype)})
         self.coordinator = tf.distribute.coordinator.ClusterCoordinator(self.strategy)
@@ -92,18 +93,18 @@ class ParameterServerProgram:
         self._step += 1
 
     def _arguments(self, batch: Batch, shard: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        x, y = map(tf.constant, batch.rows(shard, self._updates_per_step))
-        return x, y, corrections(self.run.optimizer, self._first_update + self._scheduled + 1)
+        x, y = map(as_inputs, batch.rows(shard, self._updates_per_step))
+        return x, y, coefficients(self.run.optimizer_at(self._step + 1), self._first_update + self._scheduled + 1)
 
-    def _worker_step(self, x: tf.Tensor, y: tf.Tensor, corrections: tf.Tensor) -> tf.Tensor:
+    def _worker_step(self, x: Inputs, y: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:
         version = self.updates.version()
         loss, gradients = self.gradients(x, y)
         staleness = self.updates.begin(version, gradients)
         with tf.control_dependencies([staleness]):
-            self.apply(corrections, gradients)
+            self.apply(coefficients, gradients)
         return tf.stack([tf.cast(loss, tf.float64), tf.cast(staleness, tf.float64)])  # one tensor: one answer
 
-    def gradients(self, x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, list[Gradient]]:
+    def gradients(self, x: Inputs, y: tf.Tensor) -> tuple[tf.Tensor, list[Gradient]]:
         """Accumulates the mean loss of one update and its gradients; those of tables stay rows.
 
         Args:
@@ -113,17 +114,17 @@ class ParameterServerProgram:
         parts = micro_batches(x, y, self.run.accumulation_steps)
         return accumulate(self.model, self.loss, _flat(self.params), parts, keep_rows=True)
 
-    def apply(self, corrections: tf.Tensor, gradients: list[Gradient]) -> None:
+    def apply(self, coefficients: tf.Tensor, gradients: list[Gradient]) -> None:
         """Clips by the global norm, then updates every part on the server that holds it.
 
         Args:
-            corrections: The bias corrections of the optimizer.
+            coefficients: Of the update, as `optimizers.coefficients` computes them.
             gradients: The gradients, in the order of the parameters' parts.
         """
         clipped, state = transform(gradients, self.run.techniques), map(_flat, self.slots.values())
         for gradient, part, *slots in zip(clipped, _flat(self.params), *state, strict=True):
             with tf.device(part.device):
-                arguments = (part, tf.convert_to_tensor(gradient), slots, corrections)
+                arguments = (part, tf.convert_to_tensor(gradient), slots, coefficients)
                 self.updates.alone(part, functools.partial(self.update, *arguments))
 
     def losses(self) -> list[float]:
@@ -143,18 +144,16 @@ class ParameterServerProgram:
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Computes logits, on a worker."""
-        return self.coordinator.schedule(self._predict, args=(tf.constant(inputs),)).fetch()
+        return self.coordinator.schedule(self._predict, args=(as_inputs(inputs),)).fetch()
 
     def state(self) -> TrainState:
         """Reads parameters and optimizer state from the servers."""
-        return weights.snapshot(
-            self._step, self.params, self.slots, lambda parts: np.concatenate([part.numpy() for part in parts])
-        )
+        return weights.snapshot(self._step, self.params, self.slots, np.concatenate, weights.buffers_of(self.model))
 
     def restore(self, state: TrainState) -> None:
         """Assigns each server its parts."""
         self._step = self._first_update = state.step
-        weights.restore(state, self.run.dtype, self.params, self.slots, _assign)
+        weights.restore(state, self.run.dtype, self.params, self.slots, _assign, weights.buffers_of(self.model))
 
     def observe(self, batch: Batch) -> None:
         """Takes one more step; what its workers read and send is in their graph, but for the rows of tables."""
@@ -164,11 +163,11 @@ class ParameterServerProgram:
     def sends(self) -> tuple[Send, ...]:
         """What workers pull and push."""
         graph = self._train.get_concrete_function(*self._arguments(self._observed, 0)).graph
-        self._read_bytes, sent_bytes = whole_bytes(graph)
+        self._read_bytes, self._pushed_bytes = whole_bytes(graph)
         updates, count = self._updates_per_step, self._updates_per_step * len(self.params)
-        pulled, pushed = (updates * (size + self._rows_bytes) for size in (self._read_bytes, sent_bytes))
-        pull = Send("forward", "pull", "data", self._workers, pulled, count)
-        return pull, Send("backward", "push", "data", self._workers, pushed, count)
+        pulled, pushed = (updates * (size + self._rows_bytes) for size in (self._read_bytes, self._pushed_bytes))
+        pull = Send("forward", "pull", "data", self._workers, pulled, count, to="worker", source="ps")
+        return pull, Send("backward", "push", "data", self._workers, pushed, count, to="ps", source="worker")
 
     def footprint(self) -> tuple[Footprint, ...]:
         """The chief reports for all: itself, the workers, which hold what they read, and the servers, which hold all."""
@@ -177,7 +176,7 @@ class ParameterServerProgram:
                 device=_device("worker", index),
                 params_bytes=0,
                 params_peak_bytes=self._read_bytes,
-                gradients_bytes=self._read_bytes + self._rows_bytes,
+                gradients_bytes=self._pushed_bytes + self._rows_bytes,
                 optimizer_bytes=0,
                 source="graph",
             )

@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable, Mapping
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -44,8 +45,14 @@ def build_declared(model: Model, source: str) -> nn.Module:
         raise ConfigError(
             f"--model {source}: the model was built on {devices.pop()}; build it without a device: a strategy moves it."
         )
+    built.register_forward_pre_hook(_by_keyword, with_kwargs=True)
     built.register_forward_hook(_keep_outputs)
     return built
+
+
+def _by_keyword(module: nn.Module, inputs: tuple[object, ...], named: dict[str, object]) -> object:
+    """Hands several inputs to the user's forward pass by keyword."""
+    return ((), dict(inputs[0])) if inputs and isinstance(inputs[0], Mapping) else None
 
 
 def switch_layers(model: nn.Module, dropout: bool | None, batch_norm: str) -> None:
@@ -126,3 +133,9 @@ def own_loss(spec: OwnSpec) -> Callable[[torch.Tensor, torch.Tensor], torch.Tens
     assert isinstance(given, Mapping)
     function = given["torch"]
     return lambda outputs, targets: function(outputs, targets).sum()
+
+
+def own_mean_loss(spec: OwnSpec) -> Callable[[np.ndarray, np.ndarray], float]:
+    """The user's own loss as a metric: the mean over all held-out targets."""
+    loss = own_loss(spec)
+    return lambda outputs, targets: float(loss(*map(torch.from_numpy, (outputs, targets)))) / targets.size

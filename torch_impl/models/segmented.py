@@ -1,11 +1,14 @@
 """A model as a sequence of segments, so any part of it can run alone."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 import torch
 
-SegmentFunction = Callable[[torch.Tensor], torch.Tensor]
+from samestep.torch_impl.models.inputs import Inputs
+
+SegmentFunction = Callable[..., torch.Tensor]
+"""Takes the inputs or what the segment before returned."""
 
 
 class Segmented(Protocol):
@@ -15,7 +18,7 @@ class Segmented(Protocol):
         """Its segments in order, named as in the spec; run one after the other they are its forward pass."""
 
 
-def run_segments(segments: Iterable[SegmentFunction], x: torch.Tensor) -> torch.Tensor:
+def run_segments(segments: Iterable[SegmentFunction], x: Inputs) -> torch.Tensor:
     """Runs one segment after the other.
 
     Args:
@@ -23,5 +26,5 @@ def run_segments(segments: Iterable[SegmentFunction], x: torch.Tensor) -> torch.
         x: The input of the first segment.
     """
     for segment in segments:
-        x = segment(x)
+        x = segment(**x) if isinstance(x, Mapping) else segment(x)
     return x

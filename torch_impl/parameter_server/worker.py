@@ -22,7 +22,8 @@ from samestep.torch_impl import devices, weights
 from samestep.torch_impl.activations import follow_activations
 from samestep.torch_impl.exchanges import RECORDER, Observer
 from samestep.torch_impl.local_state import build_local_state, merge
-from samestep.torch_impl.optimizers import build_optimizer
+from samestep.torch_impl.models.inputs import Inputs, as_inputs
+from samestep.torch_impl.optimizers import build_optimizer, set_rate
 from samestep.torch_impl.parameter_server import server
 from samestep.torch_impl.parameter_server.server import Wanted
 from samestep.torch_impl.pipeline.stages import Stage
@@ -43,7 +44,7 @@ class PullEverything:
         self.local_state = None
         self._parameters = list(stage.parameters())
 
-    def wanted(self, x: torch.Tensor) -> Wanted:
+    def wanted(self, x: Inputs) -> Wanted:
         """Asks for every parameter as a whole."""
         return [None] * len(self._parameters)
 
@@ -55,7 +56,7 @@ class PullEverything:
                 parameter.grad = None
         return [*self._parameters]
 
-    def logits(self, leaves: Sequence[torch.Tensor], x: torch.Tensor, first: int = 0) -> torch.Tensor:
+    def logits(self, leaves: Sequence[torch.Tensor], x: Inputs, first: int = 0) -> torch.Tensor:
         """Computes the logits of some rows on the copy.
 
         Args:
@@ -69,8 +70,12 @@ class PullEverything:
         """Makes an empty context, because workers exchange nothing among each other."""
         return contextlib.nullcontext()
 
-    def update(self) -> None:
-        """Does nothing, because the server updates everything."""
+    def update(self, rate: float) -> None:
+        """Does nothing, because the server updates everything.
+
+        Args:
+            rate: Ignored, likewise.
+        """
 
 
 class PullRows:
@@ -111,8 +116,9 @@ class PullRows:
         """All-reduces the gradients of the layers above, on the last micro-batch."""
         return contextlib.nullcontext() if last else self._above.no_sync()
 
-    def update(self) -> None:
-        """Updates the layers above, on every worker alike."""
+    def update(self, rate: float) -> None:
+        """Updates the layers above at a learning rate, on every worker alike."""
+        set_rate(self._optimizer, rate)
         self._optimizer.step()
 
 
@@ -127,7 +133,7 @@ class WorkerProgram:
 
     def __init__(self, run: Run, mode: PullEverything | PullRows, hardware: Hardware) -> None:
         self.hardware = hardware
-        self._mode, self._loss = mode, mean_loss(run)
+        self._run, self._mode, self._loss = run, mode, mean_loss(run)
         self._rank = dist.get_rank()
         self._shard = self._rank, run.num_devices
         self._server = worker_name(run.num_devices)
@@ -141,7 +147,7 @@ class WorkerProgram:
         """Pulls what the shard needs, forward and backward, pushes the gradients; what stays here is updated here."""
         mode = self._mode
         inputs, _ = batch.rows(*self._shard)
-        wanted = mode.wanted(torch.from_numpy(inputs))
+        wanted = mode.wanted(as_inputs(inputs))
         RECORDER.phase = "forward"
         values, version = rpc.rpc_sync(self._server, server.pull, (wanted,))
         self._record("pull", values)
@@ -151,7 +157,7 @@ class WorkerProgram:
 
         def forward_backward(inputs: np.ndarray, targets: np.ndarray, last: bool) -> torch.Tensor:
             with mode.exchange(last):
-                logits = mode.logits(leaves, torch.from_numpy(inputs), next(starts))
+                logits = mode.logits(leaves, as_inputs(inputs), next(starts))
                 loss = self._loss(logits, torch.from_numpy(targets))
                 loss.backward()
             return loss
@@ -162,8 +168,8 @@ class WorkerProgram:
         self._record("push", gradients)
         self._staleness += rpc.rpc_sync(self._server, server.push, (self._rank, (wanted, gradients, version)))
         self._pushes += 1
-        mode.update()
         self._step += 1
+        mode.update(self._run.optimizer_at(self._step).learning_rate)
 
     def _record(self, operation: str, tensors: Sequence[torch.Tensor]) -> None:
         """Records what is moved between this worker and the server, the ids of rows not counted."""
@@ -186,7 +192,7 @@ class WorkerProgram:
         """Computes logits on rank 0, with what it pulls."""
         if self._rank > 0:
             return inputs
-        x = torch.from_numpy(inputs)
+        x = as_inputs(inputs)
         values, _ = rpc.rpc_sync(self._server, server.pull, (self._mode.wanted(x),))
         with torch.no_grad():
             return self._mode.logits(self._mode.accept(values), x).numpy()

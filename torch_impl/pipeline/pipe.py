@@ -14,13 +14,14 @@ from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.common.workload.pipeline import SCHEDULES
 from samestep.torch_impl.local_state import build_local_state, gather_states, merge
+from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.options import PipelineOptions
 from samestep.torch_impl.pipeline.stages import Stage, build_stages
 from samestep.torch_impl.pipeline.timeline import Timeline
 from samestep.torch_impl.program import Parts
 from samestep.torch_impl.sharded import full_tensor
-from samestep.torch_impl.step import Loss, mean_loss, norm_over_ranks
+from samestep.torch_impl.step import mean_loss, norm_over_ranks
 
 _MOST_DIMS = 8
 """Of activations: the header that holds their shape has one size."""
@@ -58,7 +59,7 @@ class Pipe:
         """The loss of a rank that does not hold the last stage: the losses of all ranks are summed."""
         return torch.zeros((), device=self.device, dtype=self.dtype)
 
-    def predict(self, x: torch.Tensor) -> torch.Tensor:
+    def predict(self, x: Inputs) -> torch.Tensor:
         """Computes logits, stage by stage; the last stage sends them to rank 0."""
         rank = dist.get_rank()
         for index, (here, there) in enumerate(itertools.pairwise((*self.stage_ranks, self.stage_ranks[0]))):
@@ -82,7 +83,11 @@ class Pipe:
         return merge(gather_states(own if self.reports else None, self.device) or [own])
 
     def parts(
-        self, run: Run, hardware: Hardware, forward_backward: Loss, measures: Callable[[], Mapping[str, float]]
+        self,
+        run: Run,
+        hardware: Hardware,
+        forward_backward: Callable[[Inputs, torch.Tensor], torch.Tensor],
+        measures: Callable[[], Mapping[str, float]],
     ) -> Parts:
         """Makes the parts of a program that trains this rank's stages.
 
@@ -147,11 +152,12 @@ def scheduled_parts(
         scale_grads=False,  # each micro-batch's loss is divided by the number of all targets already
     )
 
-    def forward_backward(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        inputs = (x,) if pipe.has_first else ()
+    def forward_backward(x: Inputs, y: torch.Tensor) -> torch.Tensor:
+        inputs = (x,) if pipe.has_first and isinstance(x, torch.Tensor) else ()
+        several = x if pipe.has_first and isinstance(x, Mapping) else {}
         target, losses = (y, []) if pipe.has_last else (None, None)
         with timeline.step():
-            schedule.step(*inputs, target=target, losses=losses, return_outputs=False)
+            schedule.step(*inputs, target=target, losses=losses, return_outputs=False, **several)
         return torch.stack(losses).sum() / replicas if losses and pipe.reports else pipe.no_loss()
 
     return pipe.parts(run, hardware, forward_backward, timeline.measures)

@@ -12,6 +12,7 @@ from samestep.common.workload.models.spec import ModelSpec, Segment
 from samestep.common.workload.pipeline import group_segments
 from samestep.torch_impl import weights
 from samestep.torch_impl.models import build_model, segment_functions
+from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.models.own import switch_layers
 from samestep.torch_impl.models.segmented import run_segments
 
@@ -53,10 +54,17 @@ class Stage(nn.Module):
         self.model = model
         self._contiguous = contiguous
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Computes the next stage's input from this one's."""
+    def forward(self, x: Inputs | None = None, **several: torch.Tensor) -> torch.Tensor:
+        """Computes the next stage's input from this one's.
+
+        Args:
+            x: What the stage before returned, or the inputs.
+            **several: Several inputs by keyword, as torch's schedules hand them on.
+        """
         functions = segment_functions(self._spec, self.model)
-        x = _ContiguousGradient.apply(x) if self._contiguous and x.requires_grad else x
+        x = several if x is None else x
+        if self._contiguous and isinstance(x, torch.Tensor) and x.requires_grad:
+            x = _ContiguousGradient.apply(x)
         x = run_segments([functions[name] for name in self._names], x)
         return x.contiguous() if self._contiguous else x
 

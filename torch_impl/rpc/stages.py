@@ -9,6 +9,7 @@ from torch.distributed import rpc
 from samestep.common.program import TrainState
 from samestep.torch_impl.devices import dist_world_size
 from samestep.torch_impl.exchanges import RECORDER
+from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.pipeline.stages import Stage
 from samestep.torch_impl.rpc.group import Served, own_rank
 from samestep.torch_impl.step import Loss
@@ -45,7 +46,7 @@ def _opened() -> WorkerStage:
     return _LOCAL[0]
 
 
-def call_all(workers: Sequence[str], inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+def call_all(workers: Sequence[str], inputs: Inputs, targets: torch.Tensor) -> torch.Tensor:
     """Goes forward from worker to worker, and returns the loss that the last one computes.
 
     Args:
@@ -85,14 +86,14 @@ def _apply(x: rpc.RRef) -> torch.Tensor:
     return stage(with_gradient_sent(x.to_here(), x.owner().id))
 
 
-def with_gradient_sent(fetched: torch.Tensor, owner: int) -> torch.Tensor:
+def with_gradient_sent(fetched: Inputs, owner: int) -> Inputs:
     """Has the gradient of a fetched tensor recorded, which goes back to where the tensor came from.
 
     Args:
         fetched: The tensor, of which another process may be the owner.
         owner: The rank of that process.
     """
-    if fetched.requires_grad:
+    if isinstance(fetched, torch.Tensor) and fetched.requires_grad:
         fetched.register_hook(lambda gradient: record_send("backward", gradient, owner))
     return fetched
 
@@ -109,7 +110,7 @@ def record_send(phase: str, tensor: torch.Tensor, to: int) -> None:
         RECORDER.add("send", [tensor], "pipe", dist_world_size(), str(to), phase)
 
 
-def predict(x: torch.Tensor) -> torch.Tensor:
+def predict(x: Inputs) -> torch.Tensor:
     """Applies this worker's stage, without a gradient."""
     with torch.no_grad():
         return _opened().stage(x)

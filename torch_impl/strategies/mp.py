@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from samestep.common.strategy import Run
 from samestep.torch_impl.devices import join_group, use_device
+from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.pipeline.pipe import Pipe, build_pipe
 from samestep.torch_impl.pipeline.stages import output_shapes
 from samestep.torch_impl.program import TrainingProgram
@@ -30,7 +31,7 @@ class VerticalPass:
         self.seconds = 0.0
         self.waited_seconds = 0.0
 
-    def __call__(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def __call__(self, x: Inputs, y: torch.Tensor) -> torch.Tensor:
         """Goes forward when the stage before is done, and backward when the stage behind is."""
         start = time.perf_counter()
         if not self.pipe.has_first:
@@ -42,7 +43,7 @@ class VerticalPass:
         else:
             dist.send(out.detach(), self.pipe.stage_ranks[self.index + 1])
             out.backward(self._receive(out.shape, self.index + 1))
-        if x.grad is not None:
+        if isinstance(x, torch.Tensor) and x.grad is not None:
             dist.send(x.grad, self.pipe.stage_ranks[self.index - 1])
         self.seconds += time.perf_counter() - start
         return out if self.pipe.has_last else self.pipe.no_loss()

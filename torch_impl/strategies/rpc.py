@@ -20,6 +20,7 @@ from samestep.common.strategy import Run
 from samestep.common.workload.pipeline import group_segments
 from samestep.torch_impl.devices import use_device
 from samestep.torch_impl.local_state import merge
+from samestep.torch_impl.models.inputs import as_inputs
 from samestep.torch_impl.pipeline.stages import build_stage
 from samestep.torch_impl.rpc import stages
 from samestep.torch_impl.rpc.group import CPU, Served, ServingProgram, join_rpc, leave_rpc, own_rank, worker_name
@@ -48,7 +49,7 @@ class DriverProgram:
         with dist_autograd.context() as context:
 
             def forward_backward(inputs: np.ndarray, targets: np.ndarray, last: bool) -> torch.Tensor:
-                x, y = torch.from_numpy(inputs), torch.from_numpy(targets)
+                x, y = as_inputs(inputs), torch.from_numpy(targets)
                 losses.append(stages.call_all(self._workers, x, y))
                 if last:  # a context goes backward once, from all its losses (torch 2.13)
                     dist_autograd.backward(context, losses)
@@ -69,7 +70,7 @@ class DriverProgram:
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Computes logits, stage by stage."""
-        x = torch.from_numpy(inputs)
+        x = as_inputs(inputs)
         for worker in self._workers:
             x = rpc.rpc_sync(worker, stages.predict, (x,))
         return x.numpy()
@@ -81,7 +82,7 @@ class DriverProgram:
     def restore(self, state: TrainState) -> None:
         """Copies this process's part in place; every other worker does so before it opens for calls."""
         self._step = state.step
-        self._served.local_state.restore(state)
+        self._served.restore(state)
 
     def observe(self, batch: Batch) -> None:
         """Takes one more step."""
@@ -115,4 +116,4 @@ def build(run: Run) -> DriverProgram | ServingProgram:
     served = Served(run, stage)
     stages.serve(stages.WorkerStage(stage, mean_loss(run), served))
     join_rpc(run)
-    return ServingProgram(served, HARDWARE, updates_per_step=1) if own_rank() else DriverProgram(run, served)
+    return ServingProgram(served, HARDWARE) if own_rank() else DriverProgram(run, served)

@@ -16,14 +16,17 @@ References:
 """
 
 import dataclasses
+import functools
+import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from samestep.common.evidence.costs import kept_tf, kept_torch
-from samestep.common.evidence.costs.kept import BEHIND, LOSS, KeptBySegment
+from samestep.common.evidence.costs.kept import BEHIND, LOSS, Kept, KeptBySegment
 from samestep.common.strategy import Run
 from samestep.common.workload.in_flight import Counts, Peaks, in_flight
 from samestep.common.workload.models.decoder import DecoderSpec
-from samestep.common.workload.models.spec import Segment
+from samestep.common.workload.models.spec import ModelSpec, Segment
 from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.common.workload.pipeline import SCHEDULES, group_segments
 
@@ -50,6 +53,7 @@ def activation_bytes(
     microbatches: int = 1,
     peaks: Peaks = (((1, 0),),),
     splits_sequence: bool = False,
+    recomputes: bool = False,
 ) -> int | None:
     """Predicts the most bytes that a device keeps at once; None for a model or a framework of which nobody wrote down what.
 
@@ -59,27 +63,51 @@ def activation_bytes(
         microbatches: The number of micro-batches that a pipeline cuts an accumulation step into.
         peaks: Candidates for the micro-batches of each stage in flight, as `in_flight` has them.
         splits_sequence: Whether the sequence is split along the axis `tensor`.
+        recomputes: Whether the inner segments keep their inputs only, and compute the rest once more in the backward pass.
     """
     framework, model, mesh = _FRAMEWORKS.get(run.framework), run.workload.model, run.mesh
     if framework is None or model.name not in framework.kept:
         return None
     passes, together = run.accumulation_steps, 1 if framework.in_order else run.accumulation_steps
     rows = run.batch_size // (mesh.axis("data") * mesh.axis("shard") * passes)
-    kept = framework.kept[model.name](model, run.item_bytes)
+    whole = _kept(run.framework, model, run.item_bytes)
+    kept = _inputs_only(run.framework, model, run.item_bytes) if recomputes else whole
 
-    def add_up(names: Iterable[str]) -> tuple[int, int]:
+    def add_up(names: Iterable[str], kept: Mapping[str, Kept] = kept) -> tuple[int, int]:
         """Adds up a micro-batch, and what is kept of the batch while any of them is in flight."""
         each = [kept[name] for name in names if name in kept]
         elements = sum(one.elements(mesh.axis("tensor"), splits_sequence) for one in each)
         fixed = sum(one.fixed_bytes for one in each)
         return rows // microbatches * elements * run.item_bytes + fixed, rows * sum(one.batch_bytes for one in each)
 
-    sizes, segments = [], model.segments()
+    sizes, segments, again = [], model.segments(), 0
     for stage in stages or (segments,):
+        for segment in stage if recomputes else ():  # one at a time is whole
+            names = (segment.name, f"{segment.name}{BEHIND}")
+            again = max(again, add_up(names, whole)[0] - add_up(names)[0])
         *names, last = [name for segment in stage for name in (segment.name, f"{segment.name}{BEHIND}")]
         behind = [last, *([LOSS] if segments[-1] in stage else [])]
         sizes.append((*add_up([*names, *behind]), *add_up(names)))
-    return together * max(sum(map(_stage_bytes, sizes, counts)) for counts in peaks)
+    return together * (again + max(sum(map(_stage_bytes, sizes, counts)) for counts in peaks))
+
+
+@functools.lru_cache(maxsize=8)  # every rank of a pipeline asks, and a search asks for thousands of pipelines
+def _kept(framework: str, model: ModelSpec, item_bytes: int) -> Mapping[str, Kept]:
+    return _FRAMEWORKS[framework].kept[model.name](model, item_bytes)
+
+
+@functools.lru_cache(maxsize=8)
+def _inputs_only(framework: str, model: ModelSpec, item_bytes: int) -> Mapping[str, Kept]:
+    """What segments keep that are computed again: of those between the first and the last, what goes into them.
+
+    References:
+        Chen et al., arXiv 1604.06174; Korthikanti et al., arXiv 2205.05198, section 5 (s b h numbers a block).
+    """
+    found = dict(_kept(framework, model, item_bytes))
+    for before, segment in itertools.pairwise(model.segments()[:-1]):
+        found[segment.name] = Kept(sequence=math.prod(before.outputs))
+        found.pop(f"{segment.name}{BEHIND}", None)
+    return found
 
 
 def _stage_bytes(sizes: tuple[int, int, int, int], counts: Counts) -> int:
@@ -88,20 +116,29 @@ def _stage_bytes(sizes: tuple[int, int, int, int], counts: Counts) -> int:
     return present * size + put_off * late_size + (batch if present else late_batch if put_off else 0)
 
 
-def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int, rank: int) -> int | None:
-    """Predicts the most bytes that a rank of a pipeline keeps at once.
+def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int, recomputes: bool = False) -> list[int | None]:
+    """Predicts the most bytes that each rank of a pipeline keeps at once.
 
     Args:
         run: What is trained.
         schedule: A key of `SCHEDULES`.
         microbatches: The number of micro-batches that go through together.
-        rank: The place of the rank along the axis `pipe`.
+        recomputes: As for `activation_bytes`.
+
+    Returns:
+        One number for each place along the axis `pipe`.
     """
     ranks = run.mesh.axis("pipe")
     holders = SCHEDULES[schedule].stage_ranks(ranks)
-    grouped = group_segments(run.workload.model.segments(), len(holders))
-    stages = [stage for stage, holder in zip(grouped, holders, strict=True) if holder == rank]
-    return activation_bytes(run, stages, microbatches, in_flight(schedule, ranks, rank, microbatches))
+    held: list[list[Sequence[Segment]]] = [[] for _ in range(ranks)]
+    for stage, holder in zip(group_segments(run.workload.model.segments(), len(holders)), holders, strict=True):
+        held[holder].append(stage)
+    return [
+        activation_bytes(
+            run, stages, microbatches, in_flight(schedule, ranks, rank, microbatches), recomputes=recomputes
+        )
+        for rank, stages in enumerate(held)
+    ]
 
 
 def textbook_block_bytes(

@@ -9,12 +9,14 @@ References:
 """
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 
 from samestep.common.evidence.costs.activations import activation_bytes
-from samestep.common.evidence.costs.sizes import holder, symmetric
-from samestep.common.ledger import Ledger, Send
+from samestep.common.evidence.costs.sizes import ID_BYTES, holder, symmetric
+from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
+from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import num_params
 
 DEFAULT_CAPS = (1 << 20, 25 << 20)
@@ -38,12 +40,16 @@ def replicated(run: Run, backend: str) -> Ledger:
 def _summed(run: Run, pieces: Sequence[int], backend: str) -> Ledger:
     """Predicts full models whose gradients are all-reduced in pieces, each of so many elements."""
     devices = run.num_devices
-    footprint = holder(run, num_params(run.workload.model), count=devices)
-    footprint = dataclasses.replace(footprint, activations_bytes=activation_bytes(run))
     sends = [
         Send("backward", "all_reduce", run.mesh.only_axis, devices, elements * run.item_bytes) for elements in pieces
     ]
-    return symmetric(run, (footprint,), sends, backend)
+    return symmetric(run, replicated_footprints(run), sends, backend)
+
+
+def replicated_footprints(run: Run) -> tuple[Footprint, ...]:
+    """Predicts the memory of devices that all hold the full model, and a shard of the batch."""
+    footprint = holder(run, num_params(run.workload.model), count=run.num_devices)
+    return (dataclasses.replace(footprint, activations_bytes=activation_bytes(run)),)
 
 
 def ddp(run: Run, backend: str) -> Ledger:
@@ -61,7 +67,7 @@ def ddp(run: Run, backend: str) -> Ledger:
 
 
 def bucketed(run: Run, caps: tuple[int, ...], backend: str) -> Ledger:
-    """Predicts one all-reduce per bucket; their total does not depend on the buckets.
+    """Predicts DDP's exchanges: its buffers, then one all-reduce per bucket, whose total does not depend on the buckets.
 
     Args:
         run: What is trained.
@@ -76,7 +82,20 @@ def bucketed(run: Run, caps: tuple[int, ...], backend: str) -> Ledger:
         if filled * run.item_bytes >= caps[min(len(closed), len(caps) - 1)]:
             closed.append(filled)
             filled = 0
-    return _summed(run, [*closed, filled] if filled else closed, backend)
+    ledger = _summed(run, [*closed, filled] if filled else closed, backend)
+    return symmetric(run, ledger.footprints, (*_buffers(run), *ledger.sends), backend)
+
+
+def _buffers(run: Run) -> Iterator[Send]:
+    """Rank 0's buffers, which DDP broadcasts before the first forward pass of a step: one message for each kind of number."""
+    model = run.workload.model
+    if not isinstance(model, OwnSpec):
+        return
+    described = model.described
+    for item_bytes, is_whole in ((run.item_bytes, False), (ID_BYTES, True)):
+        names = [name for name in described.buffers if (name in described.whole_buffers) == is_whole]
+        if size := item_bytes * sum(math.prod(described.buffers[name]) for name in names):
+            yield Send("forward", "broadcast", run.mesh.only_axis, run.num_devices, size)
 
 
 def c10d(run: Run, backend: str) -> Ledger:

@@ -7,6 +7,7 @@ them; once a step the stage gathered and its gradients reduce-scattered along `s
 
 import collections
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from samestep.common.evidence.costs.sizes import holder, sent_bytes, shard_eleme
 from samestep.common.evidence.costs.tensor import sums
 from samestep.common.ledger import PHASES, Footprint, Ledger, Send, in_order
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import Role, Segment, parameters_of
+from samestep.common.workload.models.spec import ModelSpec, Role, Segment, parameters_of
 from samestep.common.workload.passes import Pass
 from samestep.common.workload.pipeline import SCHEDULES, group_segments
 from samestep.common.workload.split import even_split_table
@@ -52,24 +53,33 @@ def hybrid(run: Run, backend: str) -> Ledger:
     """
     mesh, stages = run.mesh, _stages(run)
     pipes, replicas, parts = mesh.axis("pipe"), mesh.axis("data") * mesh.axis("shard"), mesh.axis("tensor")
-    schedule, microbatches = run.options.schedule, run.options.microbatches
-    footprints = [
-        dataclasses.replace(each, activations_bytes=pipeline_activation_bytes(run, schedule, microbatches, pipe))
-        for pipe in range(pipes)
-        for each in _footprints(run, [stage for stage in stages if stage.pipe == pipe])
-    ]
     messages = boundary_sends(
         [_handed_on(run, stage.segments[-1]) for stage in stages], [stage.pipe for stage in stages], replicas * parts
     )
     of_rank = [list(_sends(run, stages, messages, pipe)) for pipe in range(pipes)]
     sent = sum((sent_bytes(send, backend, run.item_bytes) for sends in of_rank for send in sends), 0.0)
-    return Ledger(tuple(footprints), in_order(of_rank[0]), sent * replicas * parts)
+    return Ledger(hybrid_footprints(run), in_order(of_rank[0]), sent * replicas * parts)
 
 
-def _stages(run: Run) -> list[_Stage]:
-    model, parts, shards = run.workload.model, run.mesh.axis("tensor"), run.mesh.axis("shard")
+def hybrid_footprints(run: Run) -> tuple[Footprint, ...]:
+    """Predicts the memory of each rank; of many micro-batches it takes a fraction of the time of the whole ledger."""
+    stages, schedule, microbatches = _stages(run), run.options.schedule, run.options.microbatches
+    return tuple(
+        dataclasses.replace(each, activations_bytes=kept)
+        for pipe, kept in enumerate(pipeline_activation_bytes(run, schedule, microbatches))
+        for each in _footprints(run, [stage for stage in stages if stage.pipe == pipe])
+    )
+
+
+def _stages(run: Run) -> Sequence[_Stage]:
+    mesh = run.mesh
+    return _cut(run.workload.model, run.options.schedule, mesh.axis("pipe"), mesh.axis("tensor"), mesh.axis("shard"))
+
+
+@functools.lru_cache(maxsize=8)  # it does not depend on the batch, of which a search tries many
+def _cut(model: ModelSpec, schedule: str, pipes: int, parts: int, shards: int) -> Sequence[_Stage]:
     split = even_split_table(model, parts)
-    ranks = SCHEDULES[run.options.schedule].stage_ranks(run.mesh.axis("pipe"))
+    ranks = SCHEDULES[schedule].stage_ranks(pipes)
     stages = []
     for rank, segments in zip(ranks, group_segments(model.segments(), len(ranks)), strict=True):
         held: list[tuple[Sequence[int], Role]] = [

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from samestep.common.evidence.costs.activations import pipeline_activation_bytes
 from samestep.common.evidence.costs.sizes import example_bytes, holder, sent_bytes
-from samestep.common.ledger import Ledger, Send, in_order
+from samestep.common.ledger import Footprint, Ledger, Send, in_order
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import parameters_of
 from samestep.common.workload.passes import PASSES
@@ -85,13 +85,9 @@ def _pipelined(run: Run, schedule: str, microbatches: int, backend: str) -> Ledg
         microbatches: The number of micro-batches of an accumulation step.
         backend: A key of `MESSAGE_BYTES`.
     """
-    model, pipe = run.workload.model, run.mesh.axis("pipe")
+    pipe = run.mesh.axis("pipe")
     ranks = SCHEDULES[schedule].stage_ranks(pipe)
-    stages = group_segments(model.segments(), len(ranks))
-    held = [0] * pipe
-    for segments, rank in zip(stages, ranks, strict=True):
-        held[rank] += sum(param.size for param in parameters_of(model, *segments).values())
-
+    stages = group_segments(run.workload.model.segments(), len(ranks))
     rows = run.batch_size // run.accumulation_steps // microbatches
     sizes = [rows * math.prod(segments[-1].outputs) * run.item_bytes for segments in stages]
     messages = boundary_sends(sizes, ranks)
@@ -109,13 +105,23 @@ def _pipelined(run: Run, schedule: str, microbatches: int, backend: str) -> Ledg
         squared_norm = Send("update", "all_reduce", "pipe", pipe, run.item_bytes)
         sends.append(squared_norm)
         sent += pipe * sent_bytes(squared_norm, backend, run.item_bytes)
-    footprints = tuple(
-        dataclasses.replace(
-            holder(run, elements), activations_bytes=pipeline_activation_bytes(run, schedule, microbatches, rank)
-        )
-        for rank, elements in enumerate(held)
+    return Ledger(_footprints(run, schedule, microbatches), in_order(sends), sent)
+
+
+def pp_footprints(run: Run) -> tuple[Footprint, ...]:
+    """Predicts the memory of each rank of a pipeline."""
+    return _footprints(run, run.options.schedule, run.options.microbatches)
+
+
+def _footprints(run: Run, schedule: str, microbatches: int) -> tuple[Footprint, ...]:
+    model, ranks = run.workload.model, SCHEDULES[schedule].stage_ranks(run.mesh.axis("pipe"))
+    held = [0] * run.mesh.axis("pipe")
+    for segments, rank in zip(group_segments(model.segments(), len(ranks)), ranks, strict=True):
+        held[rank] += sum(param.size for param in parameters_of(model, *segments).values())
+    return tuple(
+        dataclasses.replace(holder(run, elements), activations_bytes=kept)
+        for elements, kept in zip(held, pipeline_activation_bytes(run, schedule, microbatches), strict=True)
     )
-    return Ledger(footprints, in_order(sends), sent)
 
 
 def passes_of(rank: int, schedule: str, ranks: int, microbatches: int) -> list[tuple[str, int]]:

@@ -94,12 +94,14 @@ def _shard(columns: Mapping[int, int], shards: int, shard: int) -> int:
 
 
 def example_bytes(array: ArraySpec, item_bytes: int) -> int:
-    """The bytes of one example's array.
+    """The bytes of one example's array, or of its several arrays.
 
     Args:
         array: The spec of the array.
         item_bytes: The bytes of a real number; ids have their own size.
     """
+    if array.several:
+        return sum(example_bytes(one, item_bytes) for _, one in array.several)
     return math.prod(array.shape) * (item_bytes if array.ids is None else ID_BYTES)
 
 

@@ -11,7 +11,8 @@ a number, one device's exchanges, all of them all-reduces where the devices are 
                    backwards, B/D x positions x width each; the split tables and the split logits are made whole
     along data     all gradients in one, the split tables' whole; and the targets, by which the loss looks up
 
-DTensor packs several tensors into one all-reduce of a multiple of 1024 elements.
+DTensor packs several tensors into one all-reduce of a multiple of 1024 elements, also those of micro-batches, none of which
+waits for another.
 
 tpu: XLA alone decides what moves along the axis tensor, so no exchange is predicted.
 
@@ -28,7 +29,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.data_parallel import replicated
 from samestep.common.evidence.costs.sizes import ID_BYTES, all_reduce_bytes, holder, symmetric
-from samestep.common.ledger import Ledger, Send, in_order
+from samestep.common.ledger import Footprint, Ledger, Send, in_order
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, Segment, layer, num_positions, parameters_of
@@ -47,11 +48,15 @@ def tp(run: Run, backend: str) -> Ledger:
     Returns:
         The footprint of all ranks, and the collectives of both passes.
     """
-    model, parts = run.workload.model, run.mesh.axis("tensor")
-    held = holder(run, _tensor_elements(model, parts), count=parts)
+    return symmetric(run, tp_footprints(run), _tp_collectives(run) if run.mesh.axis("tensor") > 1 else (), backend)
+
+
+def tp_footprints(run: Run) -> tuple[Footprint, ...]:
+    """Predicts the memory of ranks that hold a part of each split layer, and all of the rest."""
+    parts = run.mesh.axis("tensor")
+    held = holder(run, _tensor_elements(run.workload.model, parts), count=parts)
     activations = activation_bytes(run, splits_sequence=run.options.sequence_parallel)
-    footprint = dataclasses.replace(held, activations_bytes=activations)
-    return symmetric(run, (footprint,), _tp_collectives(run) if parts > 1 else (), backend)
+    return (dataclasses.replace(held, activations_bytes=activations),)
 
 
 def _tp_collectives(run: Run) -> Iterator[Send]:
@@ -168,7 +173,8 @@ def _packed(sizes: list[int]) -> int:
 def _along_tensor(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[int]]:
     """Predicts the bytes of each all-reduce along tensor, forward and backward."""
     params = run.workload.model.params()
-    rows = run.batch_size // run.mesh.axis("data") * num_positions(run.workload.model)
+    passes = run.accumulation_steps
+    rows = run.batch_size // run.mesh.axis("data") // passes * num_positions(run.workload.model)
     tables = [params[name].size for name in split if params[name].lookups]
     forward, backward = [_packed(tables)] if tables else [], []
     inside = ""
@@ -176,25 +182,27 @@ def _along_tensor(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[i
         if param.role != "kernel" or name not in split:
             continue
         if split[name] == 0:
-            forward.append(rows * param.shape[1])
+            forward.append(_packed([rows * param.shape[1]] * passes))
             inside = ""
         elif not inside:
             inside = name
             if index:  # what the first layer takes is data, and has no gradient
-                backward.append(rows * param.shape[0])
+                backward.append(_packed([rows * param.shape[0]] * passes))
     if inside:  # the last layer is split by column
-        forward.append(rows * params[inside].shape[1])
+        forward.append(_packed([rows * params[inside].shape[1]] * passes))
     return [size * run.item_bytes for size in forward], [size * run.item_bytes for size in reversed(backward)]
 
 
 def _along_data(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[int]]:
     """Predicts the bytes of each all-reduce along data, of gradients and of targets."""
     model, parts = run.workload.model, run.mesh.axis("tensor")
-    gradients = [
-        param.size // (parts if name in split and not param.lookups else 1) for name, param in model.params().items()
-    ]
-    looked_up = run.batch_size * math.prod(model.targets().shape) * ID_BYTES
-    targets = [looked_up] if model.loss == "cross_entropy" else []
+    passes, gradients = run.accumulation_steps, []
+    for name, param in model.params().items():
+        is_split_table = name in split and param.lookups > 0  # summed whole, for each micro-batch
+        gradients += [param.size // (parts if name in split and not is_split_table else 1)]
+        gradients += [param.size] * (passes - 1) * is_split_table
+    looked_up = run.batch_size * math.prod(model.targets().shape) // passes
+    targets = [_packed([looked_up] * passes) * ID_BYTES] if model.loss == "cross_entropy" else []
     return [_packed([*gradients, 1]) * run.item_bytes], targets  # and the loss
 
 

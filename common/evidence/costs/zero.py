@@ -19,9 +19,9 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from samestep.common.evidence.costs.activations import activation_bytes
-from samestep.common.evidence.costs.data_parallel import DEFAULT_CAPS, bucketed
+from samestep.common.evidence.costs.data_parallel import DEFAULT_CAPS, bucketed, replicated_footprints
 from samestep.common.evidence.costs.sizes import holder, optimizer_item_bytes, shard_elements, symmetric
-from samestep.common.ledger import Ledger, Send
+from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, Param, parameters_of
 
@@ -40,15 +40,20 @@ def zero1(run: Run, backend: str) -> Ledger:
         The footprints of all ranks, and DDP's exchanges with one broadcast per rank.
     """
     ledger, devices = bucketed(run, DEFAULT_CAPS, backend), run.num_devices
-    owned, (each,) = _owned(run), ledger.footprints
-    footprints = tuple(
-        dataclasses.replace(each, optimizer_bytes=own * optimizer_item_bytes(run), count=count) for own, count in owned
-    )
     broadcasts = [
         Send("update", "broadcast", "data", devices, (own * run.item_bytes or _DUMMY_BYTES) * count, count)
-        for own, count in owned
+        for own, count in _owned(run)
     ]
-    return symmetric(run, footprints, (*ledger.sends, *broadcasts), backend)
+    return symmetric(run, zero1_footprints(run), (*ledger.sends, *broadcasts), backend)
+
+
+def zero1_footprints(run: Run) -> tuple[Footprint, ...]:
+    """Predicts the memory of ranks that hold everything, but of the optimizer state only that of some parameters."""
+    (each,) = replicated_footprints(run)
+    return tuple(
+        dataclasses.replace(each, optimizer_bytes=own * optimizer_item_bytes(run), count=count)
+        for own, count in _owned(run)
+    )
 
 
 def _owned(run: Run) -> list[tuple[int, int]]:
@@ -100,19 +105,35 @@ def _fully_sharded(run: Run, gathers: int, backend: str) -> Ledger:
         gathers: How often a block is gathered per micro-batch; with 2 it is freed in between.
         backend: "gloo" or "nccl".
     """
-    model, shards = run.workload.model, run.mesh.axis("shard")
-    # What each rank hands over of a block: shards are padded to the size of the first.
-    blocks = [_shards(params, shards)[0][0] * run.item_bytes for params in gathered_together(model)]
+    return symmetric(run, _sharded_footprints(run, gathers), _collectives(run, _blocks(run), gathers), backend)
+
+
+def zero2_footprints(run: Run) -> tuple[Footprint, ...]:
+    """Predicts the memory of ranks that gather every block and keep it until its backward pass."""
+    return _sharded_footprints(run, gathers=1)
+
+
+def fsdp_footprints(run: Run) -> tuple[Footprint, ...]:
+    """Predicts the memory of ranks that gather a block only while it computes."""
+    return _sharded_footprints(run, gathers=2)
+
+
+def _blocks(run: Run) -> list[int]:
+    """The bytes that each rank hands over of each block: shards are padded to the size of the first."""
+    shards = run.mesh.axis("shard")
+    return [_shards(params, shards)[0][0] * run.item_bytes for params in gathered_together(run.workload.model)]
+
+
+def _sharded_footprints(run: Run, gathers: int) -> tuple[Footprint, ...]:
+    model, shards, blocks = run.workload.model, run.mesh.axis("shard"), _blocks(run)
     peak = _peak_gathered([shards * block for block in blocks], freed=gathers == 2, buffered=shards > 1)
     activations = activation_bytes(run)
     held = [
         dataclasses.replace(each, params_peak_bytes=each.params_bytes + peak, activations_bytes=activations)
         for each in (holder(run, elements, count=count) for elements, count in _shards(model.params(), shards))
     ]
-    footprints = (
-        [dataclasses.replace(held[0], count=run.num_devices)] if len(held) == 1 else held * run.mesh.axis("data")
-    )
-    return symmetric(run, tuple(footprints), _collectives(run, blocks, gathers), backend)
+    whole = [dataclasses.replace(held[0], count=run.num_devices)] if len(held) == 1 else held * run.mesh.axis("data")
+    return tuple(whole)
 
 
 def gathered_together(model: ModelSpec) -> list[dict[str, Param]]:

@@ -4,7 +4,7 @@ import dataclasses
 import statistics
 from collections.abc import Sequence
 
-from samestep.common.evidence.metrics import METRICS
+from samestep.common.evidence.metrics import direction_of
 from samestep.common.evidence.parity import Parity
 from samestep.common.request import Launch
 from samestep.common.run import as_config
@@ -46,7 +46,7 @@ def merge(run: Run, launch: Launch, measured: Sequence[Measured], parity: Parity
         global_batch_size=run.batch_size,
         optimizer=run.optimizer.name,
         metric_name=run.workload.metric,
-        metric_direction=METRICS[run.workload.metric].direction,
+        metric_direction=direction_of(run.workload.metric),
         examples_per_second=throughput,
         step_seconds_median=step_median,
         compile_seconds=compile_seconds,

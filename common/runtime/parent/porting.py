@@ -12,7 +12,7 @@ from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.parent.describing import Servers, ask_description, run_tasks
 from samestep.common.workload.matching import Matching, match
-from samestep.common.workload.models.own import Description, OwnSpec, read_description
+from samestep.common.workload.models.own import DATA, Description, OwnSpec, read_description
 from samestep.common.workload.optimizers import OptimizerSpec
 from samestep.common.workload.own import RATES
 from samestep.common.workload.trace import ASKED, WEIGHTS, Asked, read_trace, read_weights
@@ -68,10 +68,11 @@ def _nudged(value: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def _ask(folder: Path, side: str, about: Description, config: RunConfig) -> None:
     name = config.optimizer or next(iter(RATES))
     folder.mkdir(exist_ok=True)
+    kept = folder.parent.resolve() / SIDES[0] / DATA  # what a function returned: both trace the same arrays
     asked = Asked(
         framework=side,
         model=about.source,
-        data=str(config.data),
+        data=str(kept if kept.exists() else config.data),
         loss=about.loss,
         seed=config.seed,
         batch_size=0 if config.batch_size is None else config.batch_size,

@@ -12,7 +12,7 @@ from samestep.common.files import read_json
 from samestep.common.request import FRAMEWORKS
 from samestep.common.runtime.directory import DESCRIBE
 from samestep.common.workload import trace
-from samestep.common.workload.data import user_file
+from samestep.common.workload.data.as_given import flattened, read_as_given
 from samestep.common.workload.data.dataset import ARRAYS, Split
 from samestep.common.workload.declared import import_file, own_lines
 from samestep.common.workload.models.own import DATA
@@ -79,17 +79,17 @@ def read_data(directory: Path, data: str, framework: str) -> Split:
     """
     file, _, name = data.rpartition(":")
     if not file.endswith(".py"):
-        return user_file.read_as_given(data)
+        return read_as_given(data)
     function = getattr(import_file(str(Path(file).resolve()), framework), name, None)
     if not callable(function):
         raise ConfigError(f"--data {data}: {file} has no function '{name}'.")
     try:
         found = function()
         arrays = found if isinstance(found, dict) else dict(zip(ARRAYS, found, strict=True))
-        np.savez(directory / DATA, **{name: np.asarray(value) for name, value in arrays.items()})
+        np.savez(directory / DATA, **flattened(arrays))
     except Exception as error:
         raise ConfigError(
             f"--data {data}: {name}() has to return the arrays {', '.join(ARRAYS)}, in this order or by name; "
             f"{own_lines(error, str(Path(file).resolve()))}"
         ) from error
-    return user_file.read_as_given(str(directory / DATA))
+    return read_as_given(str(directory / DATA))

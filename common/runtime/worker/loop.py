@@ -13,7 +13,6 @@ import numpy as np
 
 from samestep.common.batch import Batch, batches, digest_order
 from samestep.common.errors import Diverged
-from samestep.common.evidence.metrics import METRICS
 from samestep.common.program import Program
 from samestep.common.request import Launch
 from samestep.common.runtime.process_file import ProcessFile
@@ -22,10 +21,12 @@ from samestep.common.runtime.start import read_start
 from samestep.common.runtime.state_file import write_state
 from samestep.common.runtime.topology import UNEVALUATED
 from samestep.common.runtime.worker.disturbances import watch_for
+from samestep.common.runtime.worker.metric import metric_of
 from samestep.common.runtime.worker.traffic import Traffic
 from samestep.common.runtime.worker.windows import Windows
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import Split
+from samestep.common.workload.data.several import apart, together
 
 TIMED_WINDOWS = 20
 MOST_STEPS, MOST_SECONDS = 1000, 2.0
@@ -39,8 +40,13 @@ def in_dtype(split: Split, dtype: str) -> Split:
         split: The data set.
         dtype: The name of the dtype.
     """
-    arrays = {field.name: getattr(split, field.name) for field in dataclasses.fields(split)}
-    return Split(**{n: a.astype(dtype, copy=False) if a.dtype.kind == "f" else a for n, a in arrays.items()})
+
+    def cast(array: np.ndarray) -> np.ndarray:
+        if array.dtype.names is not None:
+            return together({name: cast(one) for name, one in apart(array).items()})
+        return array.astype(dtype, copy=False) if array.dtype.kind == "f" else array
+
+    return Split(**{field.name: cast(getattr(split, field.name)) for field in dataclasses.fields(split)})
 
 
 def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, file: ProcessFile) -> Measured:
@@ -65,7 +71,7 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
     disturbances = watch_for(run, file)
     serving = {s.role: rank for rank, s in enumerate(run.strategy.topology(run)) if s.serves and file.rank == 0}
     traffic = Traffic(file, serving, disturbances)
-    windows = train(program, stream, first, run.steps, file, traffic)
+    windows = train(program, run, stream, first, file, traffic)
     file.enter("evaluate")
     metric = evaluate(program, run, data, file)
     if launch.needs_state:
@@ -126,15 +132,15 @@ def _restore(program: Program, run: Run, start_from: str | None) -> int:
 
 
 def train(
-    program: Program, stream: Iterator[Batch], first: int, last: int, file: ProcessFile, traffic: Traffic
+    program: Program, run: Run, stream: Iterator[Batch], first: int, file: ProcessFile, traffic: Traffic
 ) -> Windows:
-    """Takes the steps from `first` up to `last`, in windows; reports nothing while the clock runs.
+    """Takes the steps from `first` to the run's last, in windows; reports nothing while the clock runs.
 
     Args:
         program: In training.
+        run: What is trained.
         stream: The batches from `first` on.
         first: The step to start at.
-        last: The step to end before.
         file: The present process's.
         traffic: Counts what every window but the first sends.
 
@@ -146,7 +152,7 @@ def train(
     file.enter("first step", step)
     program.sync()
     with (file.directory / "metrics.jsonl").open("a", buffering=1) if file.rank == 0 else nullcontext() as metrics:
-        for number, size in enumerate([1, *_sizes(last - first - 1)]):
+        for number, size in enumerate([1, *_sizes(run.steps - first - 1)]):
             if number == 1:
                 file.enter("train", step)
             windows.open()
@@ -163,7 +169,9 @@ def train(
                 step += len(part)
                 file.beat(step)
                 if metrics is not None:
-                    metrics.write(json.dumps({"step": step, "seconds": seconds, "losses": losses}) + "\n")
+                    rates = [run.optimizer_at(batch.step + 1).learning_rate for batch in part]
+                    line = {"step": step, "seconds": seconds, "losses": losses, "learning_rates": rates}
+                    metrics.write(json.dumps(line) + "\n")
                     _check_finite(losses, step - len(part))
     return windows
 
@@ -215,5 +223,5 @@ def evaluate(program: Program, run: Run, data: Split, file: ProcessFile) -> floa
         file.beat(start)
     if file.rank != 0:
         return None
-    value = METRICS[run.workload.metric].measure(np.concatenate(logits)[:count], data.test_targets)
+    value = metric_of(run)(np.concatenate(logits)[:count], data.test_targets)
     return value if math.isfinite(value) else None

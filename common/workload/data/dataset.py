@@ -29,7 +29,7 @@ class Split:
     """A data set, split for good into what is trained on and what is held out.
 
     Attributes:
-        train_inputs: [examples, ...]; float64 or int64.
+        train_inputs: [examples, ...]; float64 or int64, or records of several arrays, as in `several.py`.
         train_targets: [examples, ...]; int64, or float64 for a regression.
         test_inputs: [held-out examples, ...].
         test_targets: [held-out examples, ...].
@@ -48,7 +48,8 @@ class Split:
         digest = hashlib.sha256()
         for name in ARRAYS:
             array = np.ascontiguousarray(getattr(self, name))
-            digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+            kind = array.dtype.str if array.dtype.names is None else array.dtype.descr
+            digest.update(f"{name} {kind} {array.shape} ".encode())
             digest.update(array.data)
         return digest.hexdigest()
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from samestep.common.errors import ConfigError
+from samestep.common.workload.data.as_given import read_as_given
 from samestep.common.workload.data.dataset import ARRAYS, Split, load
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.data.user_file import read
@@ -44,7 +45,11 @@ class UserSpec:
         except ConfigError as error:
             raise ConfigError(f"--data {self.path}: {error}") from None
         specs = {"inputs": fitted.inputs(), "targets": fitted.targets()}
-        expected = [(name, getattr(split, name), specs[name.partition("_")[2]]) for name in ARRAYS]
+        expected = [
+            (name, getattr(split, name), spec)
+            for name in ARRAYS
+            if not (spec := specs[name.partition("_")[2]]).several  # the model was described with these
+        ]
         for name, array, spec in expected:
             self._check_shape(name, array, fitted, spec, split.train_inputs.shape[1:])
         for name, array, spec in expected:
@@ -64,7 +69,7 @@ class UserSpec:
         Raises:
             ConfigError: The file is missing or malformed; the message names what it needs.
         """
-        return read(self.path, self.real, self.as_given)
+        return read_as_given(self.path) if self.as_given else read(self.path, self.real)
 
     def _check_shape(
         self, name: str, array: np.ndarray, model: ModelSpec, spec: ArraySpec, train_shape: tuple[int, ...]

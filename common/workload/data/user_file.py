@@ -2,6 +2,7 @@
 
 import functools
 import os
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -12,17 +13,16 @@ from samestep.common.workload.data.dataset import ARRAYS, Split
 LARGE = 16
 """The initial weights suit inputs of about 1, and the loss starts as much higher as these are larger."""
 
-_NEEDED = f"a .npz file with the arrays {', '.join(ARRAYS)}"
+NEEDED = f"a .npz file with the arrays {', '.join(ARRAYS)}"
+"""What a message asks for."""
 
 
-def read(path: str, real: bool, as_given: bool = False) -> Split:
-    """Reads and checks the four arrays.
+def read(path: str, real: bool) -> Split:
+    """Reads and checks the four arrays; grey images get their channel, and a single real target its dimension.
 
     Args:
         path: The file.
         real: Whether the model takes real inputs.
-        as_given: Whether the arrays keep their shapes; otherwise grey images get their channel, and a single real target
-            its dimension.
 
     Raises:
         ConfigError: The file is missing or malformed, or holds what cannot be trained on.
@@ -30,40 +30,40 @@ def read(path: str, real: bool, as_given: bool = False) -> Split:
     try:
         with open_plain(path) as file:
             about = os.fstat(file.fileno())
-        return _read(path, real, as_given, (about.st_ino, about.st_size, about.st_mtime_ns))
+        return _read(path, real, (about.st_ino, about.st_size, about.st_mtime_ns))
     except Unreadable as error:
-        raise ConfigError(f"--data {path} cannot be read: {error}; give {_NEEDED}.") from None
-
-
-def read_as_given(path: str) -> Split:
-    """Reads the four arrays for a user's model, which takes them in the shapes and kinds that they have.
-
-    Raises:
-        ConfigError: As for `read`.
-    """
-    try:
-        real = read_arrays(path, ["train_inputs"])["train_inputs"].dtype.kind == "f"
-    except (Unreadable, KeyError):
-        real = False  # read says what is wrong
-    return read(path, real, as_given=True)
+        raise ConfigError(f"--data {path} cannot be read: {error}; give {NEEDED}.") from None
 
 
 @functools.lru_cache(maxsize=2)
-def _read(path: str, real: bool, as_given: bool, version: tuple[int, int, int]) -> Split:
+def _read(path: str, real: bool, version: tuple[int, int, int]) -> Split:
     """Reads a file once a process, and again when it has changed.
 
     Args:
         path: As for `read`.
         real: Likewise.
-        as_given: Likewise.
         version: What changes when the file is written again.
     """
     arrays = read_arrays(path, ARRAYS)
     if missing := [name for name in ARRAYS if name not in arrays]:
-        raise ConfigError(f"--data {path} lacks {', '.join(missing)}; give {_NEEDED}.")
+        raise ConfigError(f"--data {path} lacks {', '.join(missing)}; give {NEEDED}.")
     arrays = {name: _clean(path, name, arrays[name], real) for name in ARRAYS}
-    if real and not as_given:
+    if real:
         arrays = {name: _with_last(name, array) for name, array in arrays.items()}
+    check_examples(path, arrays)
+    return Split(**arrays)
+
+
+def check_examples(path: str, arrays: Mapping[str, np.ndarray]) -> None:
+    """Refuses inputs and targets that belong to different numbers of examples, or to none.
+
+    Args:
+        path: The file.
+        arrays: By name.
+
+    Raises:
+        ConfigError: They do.
+    """
     for part in ("train", "test"):
         inputs, targets = arrays[f"{part}_inputs"], arrays[f"{part}_targets"]
         if not inputs.ndim or not targets.ndim or len(inputs) != len(targets) or not inputs.size or not targets.size:
@@ -71,24 +71,41 @@ def _read(path: str, real: bool, as_given: bool, version: tuple[int, int, int]) 
                 f"--data {path}: {part}_inputs {list(inputs.shape)} and {part}_targets {list(targets.shape)} do not hold "
                 f"the same, positive number of examples."
             )
-    return Split(**arrays)
 
 
 def _clean(path: str, name: str, array: np.ndarray, real: bool) -> np.ndarray:
-    """An array as int64 from 0 up, or as finite float32-representable float64."""
     where = f"--data {path}: {name}"
-    if array.dtype.kind not in "iubf":
-        raise ConfigError(f"{where} is {array.dtype}; give real or whole numbers.")
+    _check_kind(where, array)
     if name.endswith("targets"):
         _check_targets(where, name, array, real)
     elif real:
         _check_real_inputs(where, array)
-    if array.dtype.kind == "f" or (real and name.endswith("inputs")):
+    return as_numbers(where, array, real and name.endswith("inputs"))
+
+
+def as_numbers(where: str, array: np.ndarray, real: bool = False) -> np.ndarray:
+    """An array as int64 from 0 up, or as finite float32-representable float64.
+
+    Args:
+        where: Names the array in messages.
+        array: As it was read.
+        real: Whether whole numbers become real.
+
+    Raises:
+        ConfigError: It holds something else.
+    """
+    _check_kind(where, array)
+    if array.dtype.kind == "f" or real:
         return _rounded(where, array)
     if array.size and (array.min() < 0 or array.max() >= 2**31):
         wrong = array.min() if array.min() < 0 else array.max()
         raise ConfigError(f"{where} holds {wrong}; whole numbers run from 0 up, to less than 2^31.")
     return array.astype(np.int64)
+
+
+def _check_kind(where: str, array: np.ndarray) -> None:
+    if array.dtype.kind not in "iubf":
+        raise ConfigError(f"{where} is {array.dtype}; give real or whole numbers.")
 
 
 def _check_targets(where: str, name: str, array: np.ndarray, real: bool) -> None:

@@ -31,8 +31,7 @@ def _on_large_numbers(split: Split) -> list[str]:
     notes = []
     for kind in ("inputs", "targets"):
         arrays = [getattr(split, f"{part}_{kind}") for part in ("train", "test")]
-        top = max(np.abs(array).max() for array in arrays)
-        if arrays[0].dtype.kind == "f" and top > LARGE:
+        if arrays[0].dtype.kind == "f" and (top := max(np.abs(array).max() for array in arrays)) > LARGE:
             line = f"train_{kind} / {top:g}`, `test_{kind} / {top:g}"
             notes.append(f"{kind} go up to {top:g}, and the initial weights suit about 1; scale them, as in `{line}`")
     return notes

@@ -8,7 +8,15 @@ import numpy as np
 
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.workload.data.dataset import Split
-from samestep.common.workload.declared import FRAMEWORK_MODULES, LOSSES, METRICS, Model
+from samestep.common.workload.declared import (
+    FRAMEWORK_MODULES,
+    LOSS_METRIC,
+    LOSSES,
+    METRICS,
+    NAMED_METRICS,
+    Model,
+    call_metric,
+)
 from samestep.common.workload.models.layer import Layer
 from samestep.common.workload.models.own import Description, write_description
 from samestep.common.workload.models.spec import ArraySpec, Param, Role, Segment
@@ -18,6 +26,7 @@ EXAMPLES = 2
 OWN_LOSS = "own"
 _ROLES: Mapping[str, Role] = {"kernel": "kernel", "table": "table", "scale": "scale", "bias": "bias"}
 _MOST_CLASSES = 2**31 - 1
+_MOST_TRIED = 64
 LossOfEach = Callable[[], np.ndarray]
 """Computes the user's own loss of each target of the examples that were tried."""
 
@@ -72,7 +81,7 @@ def write_found(folder: Path, model: Model, source: str, framework: str, split: 
         framework=framework,
         frameworks=tuple(name for name in FRAMEWORK_MODULES if model.builder(name) is not None),
         loss=loss,
-        metric=model.metric or METRICS.get(loss, "loss"),
+        metric=_metric(model, source, loss, found.outputs, split.test_targets),
         params={
             name: Param(value.shape, _role(name), split=found.splits.get(name)) for name, value in found.params.items()
         },
@@ -81,6 +90,7 @@ def write_found(folder: Path, model: Model, source: str, framework: str, split: 
         inputs=_array(split.train_inputs, split.test_inputs),
         targets=ArraySpec(split.train_targets.shape[1:], classes),
         buffers={name: value.shape for name, value in found.buffers.items()},
+        whole_buffers=tuple(name for name, value in found.buffers.items() if value.dtype.kind != "f"),
         batch_norms=found.batch_norms,
         randoms=found.randoms,
         layers=found.layers,
@@ -125,7 +135,24 @@ def _check_loss(model: Model, source: str, framework: str, found: Found, targets
     return model.loss, 2 if model.loss == "binary_cross_entropy" else None
 
 
+def _metric(model: Model, source: str, loss: str, outputs: np.ndarray, targets: np.ndarray) -> str:
+    """The metric's name; a user's own is tried on as many held-out targets as a batch might have."""
+    if not callable(model.metric):
+        name = model.metric or METRICS.get(loss, LOSS_METRIC)
+        if name not in (*NAMED_METRICS, LOSS_METRIC):
+            raise unknown(
+                "metric", name, NAMED_METRICS, f"{source} names it; a function of (outputs, targets) will do."
+            )
+        return name
+    tried = targets[:_MOST_TRIED]
+    call_metric(model.metric, source, np.resize(outputs, (len(tried), *outputs.shape[1:])), tried)
+    name = getattr(model.metric, "__name__", "")
+    return name if name.isidentifier() else "metric"
+
+
 def _array(train: np.ndarray, test: np.ndarray) -> ArraySpec:
+    if train.dtype.names is not None:
+        return ArraySpec((), None, tuple((name, _array(train[name], test[name])) for name in train.dtype.names))
     ids = None if train.dtype.kind == "f" else int(max(train.max(), test.max())) + 1
     return ArraySpec(train.shape[1:], ids)
 

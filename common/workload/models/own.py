@@ -33,13 +33,14 @@ class Description:
         framework: Where the initial weights were drawn.
         frameworks: For which it has a builder.
         loss: A name, or "own".
-        metric: A name in `evidence.metrics`.
+        metric: A name in `evidence.metrics`, that of the user's function, or "loss" for the user's loss.
         params: As in `ModelSpec.params`.
         segments: As in `ModelSpec.segments`; a single one if the model is not known as a sequence.
         blocks: As in `ModelSpec.blocks`.
         inputs: As in `ModelSpec.inputs`.
         targets: As in `ModelSpec.targets`.
         buffers: Shapes by neutral name.
+        whole_buffers: The buffers that hold whole numbers.
         batch_norms: The layers that normalise over the batch.
         randoms: The layers that draw random numbers in training.
         layers: Those that hold parameters, in the order of execution.
@@ -58,6 +59,7 @@ class Description:
     inputs: ArraySpec
     targets: ArraySpec
     buffers: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    whole_buffers: tuple[str, ...] = ()
     batch_norms: tuple[str, ...] = ()
     randoms: tuple[str, ...] = ()
     layers: tuple[Layer, ...] = ()

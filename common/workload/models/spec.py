@@ -64,10 +64,12 @@ class ArraySpec:
     Attributes:
         shape: Without the examples' dimension.
         ids: Ids run from 0 to below this; one number for all, or one per element of the last dimension.
+        several: The arrays, each with its name, where an example has several; shape and ids say nothing then.
     """
 
     shape: tuple[int, ...]
     ids: int | tuple[int, ...] | None = None
+    several: tuple[tuple[str, "ArraySpec"], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

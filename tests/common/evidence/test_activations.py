@@ -84,7 +84,7 @@ def test_a_shard_of_the_batch_keeps_its_share() -> None:
 
 def test_1f1b_keeps_fewer_micro_batches_than_gpipe_the_later_the_rank() -> None:
     run = run_of(strategy="pp", devices=4, options={"microbatches": 8})
-    inner = {name: [pipeline_activation_bytes(run, name, 8, rank) for rank in (1, 2)] for name in ("gpipe", "1f1b")}
+    inner = {name: pipeline_activation_bytes(run, name, 8)[1:3] for name in ("gpipe", "1f1b")}
     assert [one * count // 8 for one, count in zip(inner["gpipe"], (3, 2), strict=True)] == inner["1f1b"]
 
 

@@ -23,7 +23,7 @@ def test_the_bounds_are_those_that_were_promised():
 
 
 def test_the_same_numbers_pass_with_no_deviation():
-    assert held_against(LOSSES) == Parity("numpy:oracle", 4, 0.0, 0.0, True)
+    assert held_against(LOSSES) == Parity("numpy:oracle", 4, 0.0, 0.0, True, deviations=(0.0,) * 4)
 
 
 @pytest.mark.parametrize(("deviation", "passed"), [(0.9e-12, True), (1.1e-12, False)])
@@ -52,6 +52,12 @@ def test_float64_weights_are_bounded_absolutely(deviation, passed):
     assert passed or found.reason.startswith("after the last step output/bias is off by ")
 
 
+def test_the_deviation_of_every_step_is_kept():
+    found = held_against([2.0, 3.0, math.nan, 1.0])
+    assert found.deviations == (0.0, 1.0, None, 0.0)
+    assert (found.first_bad_step, found.max_relative_loss) == (1, None)
+
+
 def test_float32_weights_are_not_bounded_but_must_be_numbers():
     assert held_against(LOSSES, params=moved(1e3), dtype="float32").passed
     for bad in (math.nan, math.inf):
@@ -60,7 +66,8 @@ def test_float32_weights_are_not_bounded_but_must_be_numbers():
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_without_the_references_weights_the_losses_are_judged_and_weights_must_be_numbers(dtype):
-    assert held_against(LOSSES, reference_params=None, dtype=dtype) == Parity("numpy:oracle", 4, 0.0, None, True)
+    passed = Parity("numpy:oracle", 4, 0.0, None, True, deviations=(0.0,) * 4)
+    assert held_against(LOSSES, reference_params=None, dtype=dtype) == passed
     assert held_against([*LOSSES[:3], 1.1], reference_params=None, dtype=dtype).first_bad_step == 3
     for bad in (math.nan, math.inf):
         found = held_against(LOSSES, params=moved(bad), reference_params=None, dtype=dtype)

@@ -1,0 +1,28 @@
+"""How good a trained model is: by one of our metrics, or by the user's own function."""
+
+import importlib
+from collections.abc import Callable
+
+import numpy as np
+
+from samestep.common.evidence.metrics import METRICS
+from samestep.common.request import FRAMEWORKS
+from samestep.common.strategy import Run
+from samestep.common.workload.declared import LOSS_METRIC, call_metric, load_model
+from samestep.common.workload.models.own import OwnSpec
+
+Measure = Callable[[np.ndarray, np.ndarray], float]
+"""(outputs, targets) -> the metric."""
+
+
+def metric_of(run: Run) -> Measure:
+    """Finds what measures the workload's metric, in a process of the run's framework."""
+    spec, name = run.workload.model, run.workload.metric
+    if isinstance(spec, OwnSpec):
+        source = spec.described.source
+        model = load_model(source, run.framework)
+        if callable(given := model.metric):
+            return lambda outputs, targets: call_metric(given, source, outputs, targets)
+        if name == LOSS_METRIC:
+            return importlib.import_module(f"{FRAMEWORKS[run.framework]}.models.own").own_mean_loss(spec)
+    return METRICS[name].measure

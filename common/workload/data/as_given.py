@@ -1,0 +1,87 @@
+"""Reads arrays for a user's own model, which takes them in the shapes and kinds that they have.
+
+Inputs may be several arrays: `train_inputs.NAME` and `test_inputs.NAME` in the file, a mapping from a function.
+"""
+
+import functools
+import os
+from collections.abc import Mapping
+
+import numpy as np
+
+from samestep.common.errors import ConfigError
+from samestep.common.files import Unreadable, open_plain, read_arrays
+from samestep.common.workload.data.dataset import ARRAYS, Split
+from samestep.common.workload.data.several import apart, together
+from samestep.common.workload.data.user_file import NEEDED, as_numbers, check_examples
+
+
+def read_as_given(path: str) -> Split:
+    """Reads the four arrays, or those that stand for them.
+
+    Args:
+        path: A `.npz` file.
+
+    Raises:
+        ConfigError: The file is missing or malformed, or holds what cannot be trained on.
+    """
+    try:
+        with open_plain(path) as file:
+            about = os.fstat(file.fileno())
+        return _read(path, (about.st_ino, about.st_size, about.st_mtime_ns))
+    except Unreadable as error:
+        raise ConfigError(f"--data {path} cannot be read: {error}; give {NEEDED}.") from None
+
+
+@functools.lru_cache(maxsize=2)
+def _read(path: str, version: tuple[int, int, int]) -> Split:
+    """Reads a file once a process, and again when it has changed.
+
+    Args:
+        path: As for `read_as_given`.
+        version: What changes when the file is written again.
+    """
+    found = read_arrays(path)
+    arrays = {name: _one(path, name, found) for name in ARRAYS}
+    if missing := [name for name, array in arrays.items() if array is None]:
+        raise ConfigError(f"--data {path} lacks {', '.join(missing)}; give {NEEDED}.")
+    check_examples(path, arrays)
+    train, test = (_told(arrays[f"{part}_inputs"]) for part in ("train", "test"))
+    if train != test:
+        raise ConfigError(f"--data {path}: of an example, train_inputs are {train} and test_inputs are {test}.")
+    return Split(**arrays)
+
+
+def _one(path: str, name: str, found: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    """The array of a name, or several as one; None if there is none."""
+    if name in found:
+        return as_numbers(f"--data {path}: {name}", found[name])
+    named = {
+        key.removeprefix(f"{name}."): as_numbers(f"--data {path}: {key}", array)
+        for key, array in found.items()
+        if key.startswith(f"{name}.") and name.endswith("inputs")
+    }
+    try:
+        return together(named) if named else None
+    except ValueError as error:
+        raise ConfigError(f"--data {path}: of {name}, {error}.") from None
+
+
+def _told(array: np.ndarray) -> str:
+    """What an example's inputs are, in words."""
+    return ", ".join(f"{name} {one.dtype} {list(one.shape[1:])}".lstrip() for name, one in apart(array).items())
+
+
+def flattened(arrays: Mapping[str, object]) -> dict[str, np.ndarray]:
+    """Spells arrays, or mappings of them, as a file has them: `train_inputs.NAME`.
+
+    Args:
+        arrays: What a user's function returned, by name.
+    """
+    plain: dict[str, np.ndarray] = {}
+    for name, value in arrays.items():
+        if isinstance(value, Mapping):
+            plain |= {f"{name}.{key}": np.asarray(one) for key, one in value.items()}
+        else:
+            plain[name] = np.asarray(value)
+    return plain

@@ -1,0 +1,172 @@
+"""Layouts ranked by predicted time, and what of the machine or the request would change the first of them."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from samestep.common.errors import ConfigError
+from samestep.common.evidence.costs.machine import Machine
+from samestep.common.evidence.costs.step_time import StepTime
+from samestep.common.mesh import Mesh
+from samestep.common.request import MAX_PREDICTED_DEVICES
+from samestep.common.strategy import Run
+from samestep.experiments.candidates import Candidate, Search, search
+from samestep.experiments.step_times import seconds_of
+from samestep.experiments.text import count
+
+SLOWER = (2, 4, 8, 16)
+"""How many times slower links are tried."""
+LARGER_BATCH = 4
+LESS_MEMORY = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Timed:
+    """A candidate with its predicted time."""
+
+    candidate: Candidate
+    time: StepTime
+
+    @property
+    def layout(self) -> str:
+        """Strategy and mesh."""
+        return f"{self.candidate.run.name} ({self.candidate.run.mesh})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """What is first once something is different.
+
+    Attributes:
+        what: Is different, as the beginning of a sentence.
+        first: The layout that is first then; None if none has room.
+        before: What was first, in the changed conditions; None if it has no room any more, or takes another batch.
+    """
+
+    what: str
+    first: Timed | None
+    before: Timed | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Advice:
+    """Every layout that has room.
+
+    Attributes:
+        base: The model, batch, optimizer and precision.
+        machine: What it runs on.
+        nodes: How many.
+        ranked: The layouts, the fastest first.
+        search: What else was found.
+        changes: What would be first under other conditions.
+    """
+
+    base: Run
+    machine: Machine
+    nodes: int
+    ranked: tuple[Timed, ...]
+    search: Search
+    changes: tuple[Change, ...]
+
+    @property
+    def first(self) -> Timed:
+        """The fastest layout."""
+        return self.ranked[0]
+
+    def best_of(self, names: Sequence[str] = ()) -> list[Timed]:
+        """The fastest layout of every strategy, the fastest strategy first.
+
+        Args:
+            names: Of strategies to leave out.
+        """
+        found: dict[str, Timed] = {}
+        for each in self.ranked:
+            found.setdefault(each.candidate.row.strategy, each)
+        return [each for name, each in found.items() if name not in names]
+
+
+def advise(base: Run, machine: Machine, nodes: int, keep: Mesh | None = None) -> Advice:
+    """Ranks the layouts of a model on a machine.
+
+    Args:
+        base: The model, batch, optimizer and precision.
+        machine: What it runs on.
+        nodes: How many; all their devices are used.
+        keep: Mesh axes whose sizes are not to be searched.
+
+    Raises:
+        ConfigError: The devices do not give the mesh, or no layout has room.
+    """
+    devices, kept = nodes * machine.gpus_per_node, dict(keep.axes) if keep else {}
+    if keep and devices % keep.size:
+        raise ConfigError(
+            f"--mesh {keep} is {count(keep.size, 'device')}, which do not divide the {devices} of {count(nodes, 'node')}; "
+            f"give sizes whose product divides {devices}."
+        )
+    found = search(base, devices, machine.memory_bytes, kept)
+    if not found.fitting:
+        raise _fits_nowhere(base, machine, nodes, kept, found)
+    ranked = _rank(found.fitting, machine)
+    changes = tuple(_changes(base, machine, nodes, kept, ranked))
+    return Advice(base, machine, nodes, tuple(ranked), found, changes)
+
+
+def _rank(candidates: Sequence[Candidate], machine: Machine) -> list[Timed]:
+    """The fastest first; of equally fast ones that which needs least memory."""
+    timed = [Timed(each, seconds_of(each, machine)) for each in candidates]
+    return sorted(timed, key=lambda each: (each.time.total, each.candidate.needed_bytes))
+
+
+def _changes(base: Run, machine: Machine, nodes: int, keep: Mapping[str, int], ranked: Sequence[Timed]) -> list[Change]:
+    """Ranks again with slower links, less memory and a larger batch."""
+    candidates = [each.candidate for each in ranked]
+    found = [_with_slower_links(ranked[0], candidates, machine, rate, where) for rate, where in _links(machine, nodes)]
+    memory = machine.memory_bytes / LESS_MEMORY
+    what = f"with 1/{LESS_MEMORY} of the memory"
+    found.append(_change(what, ranked[0], [each for each in ranked if each.candidate.needed_bytes <= memory]))
+    larger = dataclasses.replace(base, batch_size=LARGER_BATCH * base.batch_size)
+    again = _rank(search(larger, nodes * machine.gpus_per_node, machine.memory_bytes, keep).fitting, machine)
+    return [*found, _change(f"with a batch of {larger.batch_size:,}", ranked[0], again)]
+
+
+def _links(machine: Machine, nodes: int) -> Mapping[str, str]:
+    """The rates of links that layouts use, and where the links are."""
+    links = {"network_bytes_per_second": "between nodes"} if nodes > 1 else {}
+    return (links | {"node_bytes_per_second": "inside a node"} if machine.gpus_per_node > 1 else links).items()
+
+
+def _with_slower_links(
+    first: Timed, candidates: Sequence[Candidate], machine: Machine, rate: str, where: str
+) -> Change:
+    """The change under the least slowdown that puts another layout first, or else the largest that is tried."""
+    change = Change("", first, first)
+    for times in SLOWER:
+        slower = dataclasses.replace(machine, **{rate: getattr(machine, rate) / times})
+        change = _change(f"with links {where} {times} times slower", first, _rank(candidates, slower))
+        if change.first and change.first.layout != first.layout:
+            break
+    return change
+
+
+def _change(what: str, first: Timed, ranked: Sequence[Timed]) -> Change:
+    before = next((each for each in ranked if each.layout == first.layout), None)
+    return Change(what, ranked[0] if ranked else None, before)
+
+
+def _fits_nowhere(base: Run, machine: Machine, nodes: int, keep: Mapping[str, int], found: Search) -> ConfigError:
+    """Says by how much the closest layout misses, and on how many nodes one has room."""
+    if not found.closest:
+        name, why = next(iter(found.refused.items()), ("", "no mesh has these sizes"))
+        return ConfigError(
+            f"no strategy can take it on {count(nodes * machine.gpus_per_node, 'device')}. torch:{name}: {why}"
+        )
+    closest = min(found.closest.values(), key=lambda each: each.needed_bytes)
+    needed, memory = closest.needed_bytes / 1e9, machine.memory_bytes / 1e9
+    told = (
+        f"{base.workload.name} has no room on {count(nodes, 'node')} of {machine.title}: the closest layout, {closest.cell}"
+        f"{' with recomputation' if closest.recomputes else ''}, needs {needed:,.3g} GB of the {memory:.3g} GB of a device."
+    )
+    more = nodes
+    while (more := 2 * more) * machine.gpus_per_node <= MAX_PREDICTED_DEVICES:
+        if search(base, more * machine.gpus_per_node, machine.memory_bytes, keep).fitting:
+            return ConfigError(f"{told} It has room on {count(more, 'node')}: --nodes {more}.")
+    return ConfigError(f"{told} More nodes do not help; give a smaller --batch-size, or devices with more memory.")

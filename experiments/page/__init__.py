@@ -1,0 +1,1 @@
+"""The page of a report: HTML in one file, with a module for each section."""

@@ -1,0 +1,125 @@
+"""What a report is about: the run directories that were named, as comparisons, and what could not be read of them."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from samestep.common.evidence.comparison import Difference
+from samestep.common.runtime.records import RunResult
+from samestep.common.workload.table import title
+from samestep.experiments.comparison import Comparison
+from samestep.experiments.row import Row
+from samestep.experiments.speeds import Speed
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One row of a report.
+
+    Attributes:
+        key: Ties the marks of the row in all figures to its line in the table.
+        name: Its cell; what is emulated is marked.
+        row: What became of it.
+        speed: Over its rounds; None without a result.
+        directories: Of its runs, one a round.
+    """
+
+    key: str
+    name: str
+    row: Row
+    speed: Speed | None
+    directories: tuple[Path, ...]
+
+    @property
+    def framework(self) -> str:
+        """A key of FRAMEWORKS."""
+        return self.row.cell.partition(":")[0]
+
+    @property
+    def result(self) -> RunResult | None:
+        """As of its row."""
+        return self.row.result
+
+    @property
+    def against(self) -> Difference | None:
+        """How its speed differs from the reference row's."""
+        return self.speed and self.speed.against
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Rows that were run for one purpose: a comparison, or single runs of one setting.
+
+    Attributes:
+        title: What it is.
+        comparison: Its rows, and what they found.
+        entries: One for each row.
+    """
+
+    title: str
+    comparison: Comparison
+    entries: tuple[Entry, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """A directory that is not reported.
+
+    Attributes:
+        place: The directory.
+        message: Why.
+    """
+
+    place: Path
+    message: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Loaded:
+    """Everything that a report is about.
+
+    Attributes:
+        groups: At least one.
+        problems: What could not be read.
+    """
+
+    groups: tuple[Group, ...]
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All rows."""
+        return [entry for group in self.groups for entry in group.entries]
+
+    @property
+    def results(self) -> list[RunResult]:
+        """One of each row that has any."""
+        return [entry.result for entry in self.entries if entry.result]
+
+    def facets(self) -> Iterator[tuple[str, Group, list[tuple[Entry, RunResult]]]]:
+        """What figures show apart: each group by its workloads, with its title and the rows that have a result."""
+        for group in self.groups:
+            kinds: dict[str, list[tuple[Entry, RunResult]]] = {}
+            for entry in group.entries:
+                if entry.result:
+                    trained = title(entry.result.workload, entry.result.config.data)
+                    kinds.setdefault(trained, []).append((entry, entry.result))
+            for trained, rows in kinds.items():
+                yield (f"{group.title}: {trained}" if kinds.keys() - {trained} else group.title), group, rows
+
+
+def make_group(name: str, comparison: Comparison, places: Mapping[str, Sequence[Path]], first: int) -> Group:
+    """Makes a group of a comparison.
+
+    Args:
+        name: Its title.
+        comparison: What was found.
+        places: The directories of the runs of each cell.
+        first: The number of its first row in the whole report.
+    """
+    speeds = comparison.speeds
+    entries = []
+    for number, row in enumerate(comparison.rows, first):
+        marked = f"{row.cell} (emulated)" if row.result and row.result.emulation else row.cell
+        entries.append(Entry(f"r{number}", marked, row, speeds.get(row.cell), tuple(places.get(row.cell, ()))))
+    return Group(name, comparison, tuple(entries))

@@ -1,0 +1,163 @@
+"""Reads run directories for a report, whatever made them; what cannot be read is listed, and the rest is reported."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from samestep.common.errors import ConfigError
+from samestep.common.request import RunConfig
+from samestep.common.runtime.directory import read_config, read_error
+from samestep.common.runtime.records import RunResult, load_result
+from samestep.common.workload.table import title
+from samestep.experiments import comparison_file, stored
+from samestep.experiments.columns import config_cell
+from samestep.experiments.comparison import Comparison
+from samestep.experiments.page.loaded import Group, Loaded, Problem, make_group
+from samestep.experiments.row import FAILED, Row
+
+_RUN = ("result.json", "error.json", "config.json")
+"""Any of these makes a run directory."""
+_DEEPEST = 3
+"""Folders below one that was named; a comparison of several rounds has a folder for each cell."""
+_VARYING = ("devices", "dtype", "seed", "threads")
+"""What single runs of one strategy may differ in, as their names then say."""
+CUT_OFF = "it was cut off before it ended, or has not ended yet"
+NOTHING = "holds no run; name the directory of a run, of a comparison, or one that holds some"
+
+
+@dataclasses.dataclass(frozen=True)
+class _SingleRun:
+    """A run that belongs to no comparison.
+
+    Attributes:
+        path: Its directory.
+        config: What was asked for.
+        result: What it left.
+        reason: Why it left none.
+    """
+
+    path: Path
+    config: RunConfig
+    result: RunResult | None = None
+    reason: str = ""
+
+
+@dataclasses.dataclass
+class _Found:
+    """What was found so far."""
+
+    comparisons: list[Path] = dataclasses.field(default_factory=list)
+    runs: list[_SingleRun] = dataclasses.field(default_factory=list)
+    problems: list[Problem] = dataclasses.field(default_factory=list)
+
+
+def load(paths: Sequence[Path]) -> Loaded:
+    """Reads runs and comparisons.
+
+    Args:
+        paths: Directories: of runs, of comparisons, or of several of them.
+
+    Raises:
+        ConfigError: None of them holds a run that can be reported.
+    """
+    found = _Found()
+    for path in dict.fromkeys(paths):
+        _read(path, found)
+    groups: list[Group] = []
+    for directory in found.comparisons:
+        try:
+            damaged: list[tuple[Path, str]] = []
+            groups.append(_group(directory, stored.load(directory, damaged), _count(groups)))
+            found.problems += [Problem(*each) for each in damaged]
+        except ConfigError as error:
+            found.problems.append(Problem(directory, str(error)))
+    for key, members in _by_setting(found).items():
+        groups.append(_group_of_runs(key, members, _count(groups)))
+    if not groups:
+        reasons = "; ".join(f"{problem.place}: {problem.message}" for problem in found.problems)
+        raise ConfigError(f"there is nothing to report: {reasons}.")
+    return Loaded(tuple(groups), tuple(found.problems))
+
+
+def _count(groups: Sequence[Group]) -> int:
+    return sum(len(group.entries) for group in groups)
+
+
+# --- what there is ----------------------------------------------------------------------------------------------------
+
+
+def _read(path: Path, found: _Found) -> None:
+    if not path.is_dir():
+        found.problems.append(Problem(path, "is no directory" if path.exists() else "does not exist"))
+        return
+    places = list(_places(path, _DEEPEST))
+    if not places:
+        found.problems.append(Problem(path, NOTHING))
+    for place in places:
+        if (place / comparison_file.NAME).exists():
+            found.comparisons.append(place)
+        else:
+            _read_run(place, found)
+
+
+def _places(path: Path, deepest: int) -> Iterator[Path]:
+    """The runs and comparisons in a folder; what belongs to one of them is not looked into."""
+    if any((path / name).exists() for name in (comparison_file.NAME, *_RUN)):
+        yield path
+    elif deepest:
+        for folder in sorted(each for each in path.iterdir() if each.is_dir()):
+            yield from _places(folder, deepest - 1)
+
+
+def _read_run(path: Path, found: _Found) -> None:
+    try:
+        if (path / "result.json").exists():
+            result = load_result(path)
+            found.runs.append(_SingleRun(path, result.config, result))
+        else:
+            error = read_error(path)
+            found.runs.append(_SingleRun(path, read_config(path), reason=str(error[1]) if error else CUT_OFF))
+    except ConfigError as error:
+        found.problems.append(Problem(path, str(error)))
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+def _group(directory: Path, comparison: Comparison, first: int) -> Group:
+    places = {
+        row.cell: [
+            stored.run_directory(directory, row.cell, number) for number in range(1, 1 + max(1, len(row.results)))
+        ]
+        for row in comparison.rows
+    }
+    return make_group(directory.resolve().name, comparison, places, first)
+
+
+def _by_setting(found: _Found) -> dict[str, list[_SingleRun]]:
+    """Single runs, apart by what makes their figures incomparable."""
+    settings: dict[str, list[_SingleRun]] = {}
+    for run in found.runs:
+        config = run.config
+        rate = "" if config.learning_rate is None else f" at rate {config.learning_rate:g}"
+        trained = Path(config.model).stem if config.model else title(config.workload, config.data)
+        key = f"runs of {trained}, batch {config.batch_size}, {config.optimizer}{rate}"
+        settings.setdefault(key, []).append(run)
+    return settings
+
+
+def _group_of_runs(name: str, runs: Sequence[_SingleRun], first: int) -> Group:
+    """Makes rows of single runs: those of one request are the rounds of a row."""
+    varying = [field for field in _VARYING if len({getattr(run.config, field) for run in runs}) > 1]
+    rows: dict[str, list[_SingleRun]] = {}
+    for run in runs:
+        own = "".join(f"+{field}={getattr(run.config, field)}" for field in varying)
+        rows.setdefault(config_cell(run.config) + own, []).append(run)
+    whole = [_row(cell, members) for cell, members in rows.items()]
+    places = {cell: [run.path for run in members] for cell, members in rows.items()}
+    return make_group(name, Comparison(tuple(whole)), places, first)
+
+
+def _row(cell: str, runs: Sequence[_SingleRun]) -> Row:
+    results = [run.result for run in runs if run.result]
+    return Row.of(cell, *results) if results else Row(cell, FAILED, runs[0].reason)

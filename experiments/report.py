@@ -1,0 +1,78 @@
+"""Writes a report on runs and comparisons, whatever made their directories: `samestep report RUNS... -o page.html`."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from samestep.common.errors import ConfigError, unknown
+from samestep.experiments.arguments import run_command
+from samestep.experiments.parser import Parser
+
+FORMATS = ("html", "github", "csv", "json")
+_DESCRIPTION = """Write a report on runs and comparisons. The page is one file that needs no network: verdicts, a table to sort
+and filter, and figures. What cannot be read is listed, and the rest is reported. Exit code: 2 if there is nothing to report, or
+the file cannot be written; 1 if a directory could not be read; 0 otherwise."""
+DEFAULT = "report.html"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Reads, writes; returns 1 if something that was named could not be read.
+
+    Raises:
+        ConfigError: There is nothing to report, or the file cannot be written.
+    """
+    given = _parser().parse_args(arguments)
+    if given.format not in FORMATS:
+        raise unknown("format", given.format, FORMATS)
+    from samestep.experiments.page.document import document  # here, like the next ones: --help imports no NumPy
+    from samestep.experiments.page.loading import load
+
+    loaded = load([Path(path) for path in given.runs])
+    for problem in loaded.problems:
+        print(f"not reported: {problem.place}: {problem.message}", file=sys.stderr)
+    out = given.output or (DEFAULT if given.format == "html" else None)
+    text = document(loaded, given.format)
+    if out is None:
+        print(text)
+    else:
+        save(text, Path(out))
+        print(f"Report: {out}")
+    return 1 if loaded.problems else 0
+
+
+def save(text: str, path: Path) -> None:
+    """Writes a report whole or not at all.
+
+    Args:
+        text: The report.
+        path: Its file.
+
+    Raises:
+        ConfigError: It cannot be written.
+    """
+    from samestep.common.runtime.directory import replacing
+
+    try:
+        with replacing(path) as temporary:
+            temporary.write_text(text)
+    except OSError as error:
+        raise ConfigError(
+            f"-o {path} cannot be written ({error.strerror}); name a file in a directory that is there."
+        ) from None
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="samestep report", allow_abbrev=False, description=_DESCRIPTION)
+    parser.add_argument(
+        "runs", nargs="+", metavar="RUNS", help="directories of runs, of comparisons, or that hold some"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help=f"file to write (default: {DEFAULT}; other formats are printed)"
+    )
+    text = f"one of {', '.join(FORMATS)}: html is a page, github is text for people, the others are for programs"
+    parser.add_argument("--format", default="html", metavar="FORMAT", help=f"{text} (default: html)")
+    return parser
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,43 @@
+"""Machine files: what they must say, and what is refused."""
+
+import dataclasses
+import tomllib
+
+import pytest
+
+from samestep.common.errors import ConfigError
+from samestep.common.evidence.costs.machine import Machine, load_machine, machines, parse_machine
+
+RATES = [field.name for field in dataclasses.fields(Machine) if "unit" in field.metadata]
+
+
+@pytest.mark.parametrize("name", machines())
+def test_each_machine_has_its_sources(name: str) -> None:
+    machine = load_machine(name)
+    assert set(machine.sources) == set(RATES)
+    assert all(machine.sources.values())
+
+
+def tables() -> dict[str, object]:
+    return tomllib.loads(machines()["a100-80gb"].read_text())
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_a_missing_rate_is_named(rate: str) -> None:
+    left = {name: value for name, value in tables().items() if name != rate}
+    with pytest.raises(ConfigError, match=rf"mine\.toml has no {rate}"):
+        parse_machine(left, "mine.toml")
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("value", [0, -1, 1e30, float("nan"), "fast", True])
+def test_an_absurd_rate_is_named(rate: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=rf"{rate} in mine\.toml is .*; give .* to "):
+        parse_machine(tables() | {rate: {"value": value, "source": "a guess"}}, "mine.toml")
+
+
+def test_an_unknown_rate_or_machine_lists_the_choices() -> None:
+    with pytest.raises(ConfigError, match="peak_flops_per_second"):
+        parse_machine(tables() | {"peak_flop_per_second": {"value": 1e12, "source": "a guess"}}, "mine.toml")
+    with pytest.raises(ConfigError, match="a100-80gb"):
+        load_machine("a100")

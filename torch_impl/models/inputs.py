@@ -1,0 +1,21 @@
+"""What a model is given: a tensor, or several by name."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+
+from samestep.common.workload.data.several import each
+
+Inputs = torch.Tensor | Mapping[str, torch.Tensor]
+"""Several go to a user's model by keyword."""
+
+
+def as_inputs(array: np.ndarray, device: torch.device | None = None) -> Inputs:
+    """Makes inputs of a batch's array.
+
+    Args:
+        array: [batch, ...]; its records may hold several arrays.
+        device: Where to; where NumPy has them, unless given.
+    """
+    return each(array, lambda one: torch.from_numpy(one).to(device, non_blocking=True))
