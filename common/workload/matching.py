@@ -61,7 +61,7 @@ def match(torch: Sequence[Layer], tf: Sequence[Layer], names: Mapping[str, str] 
     Raises:
         ConfigError: A parameter is left over, or a name is none; the message lists both sides.
     """
-    pairs, torch_left, tf_left = _take_named(list(torch), list(tf), names or {})
+    pairs, torch_left, tf_left = _take_named([*torch], [*tf], names or {})
     for step in (_packed, _by_name, _by_order, _by_shape):
         found, torch_left, tf_left = step(torch_left, tf_left)
         pairs += found
@@ -117,7 +117,7 @@ def _find(layers: Sequence[Layer], name: str, framework: str) -> Layer:
     for layer in layers:
         choices[layer.name] = layer
         for role, held in layer.params.items():
-            only = dataclasses.replace(layer, name=held.native, params={role: held}, buffers={})
+            only = dataclasses.replace(layer, params={role: held}, buffers={})
             choices |= {held.native: only, held.neutral: only}
     if name not in choices:
         raise unknown(f"parameter of {framework}", name, choices, "It stands in names of your samestep.Model.")
