@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -187,12 +187,14 @@ def _by_name(torch: list[Layer], tf: list[Layer]) -> Step:
         if sorted(rows[i])[-2:].count(score) == 1 == sorted(columns[j])[-2:].count(score)
         and score == max(rows[i]) == max(columns[j])
     }
-    pairs = [pair for i, j in sorted(best) for pair in fit(torch[i], tf[j]) or ()]
-    return pairs, _rest(torch, {i for i, _ in best}), _rest(tf, {j for _, j in best})
+    return _take(torch, tf, best)
 
 
-def _rest(layers: Sequence[Layer], taken: set[int]) -> list[Layer]:
-    return [layer for number, layer in enumerate(layers) if number not in taken]
+def _take(torch: list[Layer], tf: list[Layer], chosen: Collection[tuple[int, int]]) -> Step:
+    """Takes the layers at some places."""
+    pairs = [pair for i, j in sorted(chosen) for pair in fit(torch[i], tf[j]) or ()]
+    left = [layer for i, layer in enumerate(torch) if all(i != taken for taken, _ in chosen)]
+    return pairs, left, [layer for j, layer in enumerate(tf) if all(j != taken for _, taken in chosen)]
 
 
 def _likeness(one: Layer, other: Layer) -> float:
@@ -226,8 +228,7 @@ def _by_order(torch: list[Layer], tf: list[Layer]) -> Step:
             i -= 1
         else:
             j -= 1
-    pairs = [pair for i, j in reversed(chosen) for pair in fit(torch[i], tf[j]) or ()]
-    return pairs, _rest(torch, {i for i, _ in chosen}), _rest(tf, {j for _, j in chosen})
+    return _take(torch, tf, chosen)
 
 
 def _score(one: Layer, other: Layer) -> float:
@@ -247,5 +248,4 @@ def _by_shape(torch: list[Layer], tf: list[Layer]) -> Step:
         for i, j in fits
         if sum(i == other for other, _ in fits) == 1 and sum(j == other for _, other in fits) == 1
     }
-    pairs = [pair for i, j in sorted(sole) for pair in fit(torch[i], tf[j]) or ()]
-    return pairs, _rest(torch, {i for i, _ in sole}), _rest(tf, {j for _, j in sole})
+    return _take(torch, tf, sole)
