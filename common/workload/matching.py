@@ -2,16 +2,15 @@
 
 import dataclasses
 import itertools
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from samestep.common.errors import ConfigError, unknown
+from samestep.common.workload.likeness import likeness
 from samestep.common.workload.models.layer import Held, Layer
 from samestep.common.workload.pairing import Pair, fit
 
-_SYNONYMS = {"q": "query", "k": "key", "v": "value", "embedding": "table", "embed": "table"}
 _WHOLE, _PARTIAL = 2.0, 1.5
 """What a pair adds to an alignment: with all parameters on both sides, or with some on one side only."""
 
@@ -174,7 +173,7 @@ def _by_name(torch: list[Layer], tf: list[Layer]) -> Step:
     alike = {
         (i, j): score
         for (i, one), (j, other) in itertools.product(enumerate(torch), enumerate(tf))
-        if (score := _likeness(one, other)) and fit(one, other)
+        if (score := likeness(one, other)) and fit(one, other)
     }
     rows: dict[int, list[float]] = {}
     columns: dict[int, list[float]] = {}
@@ -195,21 +194,6 @@ def _take(torch: list[Layer], tf: list[Layer], chosen: Collection[tuple[int, int
     pairs = [pair for i, j in sorted(chosen) for pair in fit(torch[i], tf[j]) or ()]
     left = [layer for i, layer in enumerate(torch) if all(i != taken for taken, _ in chosen)]
     return pairs, left, [layer for j, layer in enumerate(tf) if all(j != taken for _, taken in chosen)]
-
-
-def _likeness(one: Layer, other: Layer) -> float:
-    first, second = _words(one), _words(other)
-    return len(first & second) / max(len(first | second), 1)
-
-
-def _words(layer: Layer) -> set[str]:
-    """The words of a layer's path that somebody chose; what Keras numbers itself says nothing."""
-    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", layer.kind).lower()
-    automatic = rf"({snake}|dense|linear|conv\dd|layer_normalization|batch_normalization|embedding)(_\d+)?"
-    parts = [part for part in re.split(r"[./]", layer.name) if not re.fullmatch(automatic, part)]
-    text = re.sub(r"(?<=[a-z])(?=[A-Z])|[_/.]", " ", " ".join(parts)).lower()
-    text = re.sub(r"([a-z]+?)s?\s*(\d+)", r"\1\2", text)
-    return {_SYNONYMS.get(word, word) for word in text.split() if not word.isdigit()}
 
 
 def _by_order(torch: list[Layer], tf: list[Layer]) -> Step:
@@ -237,7 +221,7 @@ def _score(one: Layer, other: Layer) -> float:
         return 0.0
     taken = sum(len(pair.torch) + len(pair.tf) for pair in found if not pair.is_buffer)
     whole = taken == len(one.params) + len(other.params) and bool(one.buffers) == bool(other.buffers)
-    return (_WHOLE if whole else _PARTIAL) + 0.1 * _likeness(one, other)
+    return (_WHOLE if whole else _PARTIAL) + 0.1 * likeness(one, other)
 
 
 def _by_shape(torch: list[Layer], tf: list[Layer]) -> Step:
