@@ -53,6 +53,7 @@ class TrainingProgram:
         with parts.strategy.scope():
             self.model, self.params = weights.fresh_model(run)
             self.slots = {slot: weights.zeros_like(self.params) for slot in run.optimizer.slots}
+        self._buffers = weights.buffers_of(self.model)
         # Nothing here branches on a tensor: without autograph the trace takes half the time.
         self._train = tf.function(self._replicated_step, autograph=False)
         self._predict = tf.function(predictor(self.model), autograph=False)
@@ -141,12 +142,19 @@ class TrainingProgram:
 
     def state(self) -> TrainState:
         """Reads parameters and optimizer state."""
-        return weights.snapshot(self._step, self.params, self.slots, lambda variable: variable.numpy())
+        return weights.snapshot(self._step, self.params, self.slots, lambda variable: variable.numpy(), self._buffers)
 
     def restore(self, state: TrainState) -> None:
         """Assigns everything on every replica."""
         self._step = state.step
-        weights.restore(state, self.run.dtype, self.params, self.slots, lambda variable, value: variable.assign(value))
+        weights.restore(
+            state,
+            self.run.dtype,
+            self.params,
+            self.slots,
+            lambda variable, value: variable.assign(value),
+            self._buffers,
+        )
 
     def observe(self, batch: Batch) -> None:
         """Takes one more step; what it sends is in its graph."""

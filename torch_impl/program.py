@@ -78,6 +78,7 @@ class Parts:
         bare: The model itself, whose modules have their own paths; in a pipeline the stages of this rank.
         hardware: What the program runs on.
         model: Computes logits; the model as the strategy wrapped it, if it did.
+        predict: Computes logits in evaluation, if not as in training.
         optimizer: The optimizer, if it is not torch's own for the parameters of `bare`.
         shard: Which contiguous shard of the global batch this process takes, of how many. If there are more than one,
             every rank takes one, and the losses of all ranks are summed.
@@ -101,6 +102,7 @@ class Parts:
     bare: nn.Module
     hardware: Hardware
     model: Callable[[Inputs], torch.Tensor] | None = None
+    predict: Callable[[Inputs], torch.Tensor] | None = None
     optimizer: torch.optim.Optimizer | None = None
     shard: tuple[int, int] = (0, 1)
     sums_losses: bool = False
@@ -185,7 +187,7 @@ class TrainingProgram:
         """Computes logits."""
         self.parts.bare.eval()
         with torch.no_grad():
-            logits = self._model(as_inputs(inputs, self._device)).cpu().numpy()
+            logits = (self.parts.predict or self._model)(as_inputs(inputs, self._device)).cpu().numpy()
         self.parts.bare.train()
         return logits
 

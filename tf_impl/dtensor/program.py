@@ -105,12 +105,12 @@ class DTensorProgram:
 
     def state(self) -> TrainState:
         """Gathers parameters and optimizer state."""
-        return weights.snapshot(self._step, self.params, self.slots, lambda v: self.layouts.gather(v.read_value()))
+        return weights.snapshot(self._step, self.params, self.slots, lambda v: self.layouts.gather(v.read_value()), {})
 
     def restore(self, state: TrainState) -> None:
         """Assigns each device its shards."""
         self._step = state.step
-        weights.restore(state, self.run.dtype, self.params, self.slots, self._assign)
+        weights.restore(state, self.run.dtype, self.params, self.slots, self._assign, {})
 
     def _assign(self, variable: dtensor.DVariable, value: np.ndarray) -> None:
         variable.assign(self.layouts.shard(value, variable.layout))

@@ -53,6 +53,20 @@ class Block:
         return x_BTD + self.down(gelu(self.up(self.mlp_norm(x_BTD))))
 
 
+class TiedLogits:
+    """Multiplies with the rows of a table that an embedding has looked up."""
+
+    def __init__(self, tokens: Table) -> None:
+        self.tokens = tokens
+
+    def __call__(self, x_BTD: tf.Tensor) -> tf.Tensor:
+        """[B, T, D] -> logits [B, T, V]."""
+        tokens, width = x_BTD.shape[1:]
+        table_VD = tf.convert_to_tensor(self.tokens.table)  # whole, wherever its rows are
+        logits = tf.matmul(tf.reshape(x_BTD, (-1, width)), table_VD, transpose_b=True)
+        return tf.reshape(logits, (-1, tokens, table_VD.shape[0]))
+
+
 class Transformer:
     """Ids [B, T] -> logits [B, T, V]."""
 
@@ -61,7 +75,7 @@ class Transformer:
         self.positions = Table(variable, "embedding/positions")
         self.blocks = [Block(variable, f"blocks/{block}", spec) for block in range(spec.layers)]
         self.norm = Norm(variable, "head/norm")
-        self.logits = Linear(variable, "head/logits", bias=False)
+        self.logits = TiedLogits(self.tokens) if spec.tied else Linear(variable, "head/logits", bias=False)
 
     def segments(self) -> dict[str, SegmentFunction]:
         """Lists the embedding, which adds tokens and positions, the blocks and the head."""
@@ -73,5 +87,5 @@ class Transformer:
         }
 
     def __call__(self, x_BT: tf.Tensor) -> tf.Tensor:
-        """Runs all segments in order; the logits are not tied to the table of tokens."""
+        """Runs all segments in order."""
         return run_segments(self.segments().values(), x_BT)

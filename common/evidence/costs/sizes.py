@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from samestep.common.ledger import Footprint, Ledger, Send, in_order
-from samestep.common.mesh import Mesh
 from samestep.common.request import DTYPES
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ArraySpec, Role
@@ -154,23 +153,3 @@ def symmetric(run: Run, footprints: tuple[Footprint, ...], sends: Iterable[Send]
     if backend != "memory":
         sent = run.num_devices * sum(sent_bytes(send, backend, run.item_bytes) for send in told)
     return Ledger(footprints, told, sent)
-
-
-def leaving_bytes(mesh: Mesh, axis: str, size: int, clients: int) -> float:
-    """What leaves a process: the edges of every ring that join devices of two processes.
-
-    Args:
-        mesh: The devices.
-        axis: The axis along which the rings lie.
-        size: The bytes of the all-reduces.
-        clients: The number of processes.
-    """
-    ring, stride = mesh.axis(axis), 1 if axis == "tensor" else mesh.axis("tensor")
-    per_client = mesh.size // clients
-    period = math.lcm(ring * stride, per_client)  # after which rings and processes begin together again
-    crossing = 0
-    for device in range(period if per_client % (ring * stride) else 0):
-        place = device // stride % ring
-        neighbour = device + ((place + 1) % ring - place) * stride
-        crossing += device // per_client != neighbour // per_client
-    return mesh.size // period * crossing * all_reduce_bytes(size, ring)
