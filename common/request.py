@@ -65,6 +65,16 @@ class Techniques:
         False, "keep only the inputs of the model's inner segments, and compute the rest again in the backward pass"
     )
 
+    compile: bool = flag(
+        False, "compile the forward and backward pass, with torch.compile or XLA; takes seconds before the first step"
+    )
+
+    overlap: bool | None = flag(
+        None,
+        "exchange gradients in pieces while the backward pass still runs, or all together after it (default: as the "
+        "strategy's API does)",
+    )
+
     @property
     def has_schedule(self) -> bool:
         """Whether the learning rate differs between steps."""
@@ -76,7 +86,7 @@ class Techniques:
 
     def of_reference(self) -> "Techniques":
         """The techniques that change the step; the others only change how it is computed."""
-        return dataclasses.replace(self, recompute=False)
+        return dataclasses.replace(self, recompute=False, compile=False, overlap=None)
 
     @property
     def need_norm(self) -> bool:

@@ -32,6 +32,8 @@ class CompareSettings(TypedDict, total=False):
     warmup_steps: int
     decay_steps: int | None
     recompute: bool
+    compile: bool
+    overlap: bool | None
 
 
 class OptionSettings(TypedDict, total=False):
@@ -77,3 +79,5 @@ class PredictSettings(OptionSettings, total=False):
     warmup_steps: int
     decay_steps: int | None
     recompute: bool
+    compile: bool
+    overlap: bool | None

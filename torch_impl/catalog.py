@@ -21,9 +21,11 @@ SHARD_PER_RANK = Answer("yes", "one contiguous shard of the global batch per ran
 WHOLE_BATCH = Answer("no", "the whole batch goes through every stage")
 WHOLE_MODEL = Answer("no", "every rank holds the whole model")
 EQUAL_STAGES = Answer("yes", "contiguous stages of layers, of about equal FLOPs")
-NO_CLIPPING = {"clip_norm": "no process sees the whole gradient"}
-in_one_process = functools.partial(StrategyInfo, topology=one_process, backend="memory")
-over_ranks = functools.partial(StrategyInfo, topology=ranks, backend="gloo", hardware=GPUS)
+NO_SWITCH = {"overlap": "it exchanges when its API does; torch:ddp and torch:zero1 have a choice"}
+NO_CLIPPING = {**NO_SWITCH, "clip_norm": "no process sees the whole gradient"}
+ON_THREADS = "its replicas have parameters only while their forward pass runs"
+in_one_process = functools.partial(StrategyInfo, topology=one_process, backend="memory", refuses=NO_SWITCH)
+over_ranks = functools.partial(StrategyInfo, topology=ranks, backend="gloo", hardware=GPUS, refuses=NO_SWITCH)
 data_parallel = functools.partial(over_ranks, data_split=SHARD_PER_RANK, model_split=WHOLE_MODEL, axes=("data",))
 over_rpc = functools.partial(
     StrategyInfo,
@@ -88,7 +90,7 @@ FRAMEWORK = FrameworkInfo(
             status="discouraged; upstream recommends DistributedDataParallel, even on one machine",
             twin="tf:central_storage",
             emulation="threads; nn.DataParallel needs two GPUs",
-            refuses={"recompute": "its replicas have parameters only while their forward pass runs"},
+            refuses={**NO_SWITCH, "recompute": ON_THREADS, "compile": ON_THREADS},
             needs=needs.check_replicas,
             measures=(
                 Measure("master_share", "share of the step", "how long the master works alone while its replicas wait"),
@@ -98,11 +100,13 @@ FRAMEWORK = FrameworkInfo(
             name="ddp",
             summary="One process per device, gradients all-reduced in buckets during the backward pass.",
             goal="speed, when the model fits one device",
+            refuses={},
             cost=ddp,
             reference="torch.nn.parallel.DistributedDataParallel",
             status="stable; upstream recommends it over DataParallel even on one machine",
             twin="tf:mirrored",
             options=options.DdpOptions,
+            needs=needs.check_buckets,
             measures=OVERLAP_MEASURES,
         ),
         data_parallel(
@@ -110,6 +114,7 @@ FRAMEWORK = FrameworkInfo(
             summary="DDP, with the optimizer state spread over the ranks: each updates some parameters and broadcasts them.",
             goal="memory: the optimizer state, 1/N each",
             model_split=Answer("partial", "the optimizer state only, whole parameters to a rank"),
+            refuses={},
             cost=zero1,
             textbook=Textbook(ZERO, speed=1, memory=1, sent=2),
             reference="torch.distributed.optim.ZeroRedundancyOptimizer",

@@ -11,7 +11,13 @@ from tests.cells import SIZED, every_row
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
 
-EXACT = {"accumulation_steps": 2, "clip_norm": 0.5, "learning_rate_schedule": "cosine", "warmup_steps": 3}
+EXACT = {
+    "accumulation_steps": 2,
+    "clip_norm": 0.5,
+    "learning_rate_schedule": "cosine",
+    "warmup_steps": 3,
+    "recompute": True,
+}
 ROWS = [
     pytest.param(framework, row, id=f"{framework}:{row.name}", marks=getattr(pytest.mark, framework))
     for framework, row in every_row()

@@ -55,7 +55,7 @@ def activation_bytes(
     splits_sequence: bool = False,
     recomputes: bool = False,
 ) -> int | None:
-    """Predicts the most bytes that a device keeps at once; None for a model or a framework of which nobody wrote down what.
+    """Predicts the most bytes that a device keeps at once; None where nobody wrote down what, or a compiler decides.
 
     Args:
         run: What is trained; its mesh says which part of the batch, and of layers, a device has.
@@ -68,7 +68,7 @@ def activation_bytes(
     """
     recomputes = recomputes or run.techniques.recompute
     framework, model, mesh = _FRAMEWORKS.get(run.framework), run.workload.model, run.mesh
-    if framework is None or model.name not in framework.kept:
+    if framework is None or model.name not in framework.kept or run.techniques.compile:
         return None
     passes, together = run.accumulation_steps, 1 if framework.in_order else run.accumulation_steps
     rows = run.batch_size // (mesh.axis("data") * mesh.axis("shard") * passes)
