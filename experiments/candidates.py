@@ -62,7 +62,7 @@ class Candidate:
     @property
     def cell(self) -> str:
         """What `samestep predict` takes, but for recomputation."""
-        given = dataclasses.asdict(self.run.options) if _is_staged(self.run) else {}
+        given = dataclasses.asdict(self.run.options) if is_staged(self.run) else {}
         given |= {"accumulation_steps": self.run.accumulation_steps} if self.run.accumulation_steps > 1 else {}
         return "+".join([self.run.name, *(f"{n}={v}" for n, v in given.items()), f"mesh={self.run.mesh}"])
 
@@ -144,7 +144,7 @@ def _try_mesh(found: Search, base: Run, row: Row, mesh: Mesh, memory: float) -> 
         raise ConfigError(f"global batch {base.batch_size:,} does not divide among {replicas:,} replicas")
     rows = base.batch_size // replicas
     held: dict[int, list[int]] = {}
-    for schedule in ("1f1b", "gpipe", "interleaved_1f1b") if _is_staged(run) else ("",):
+    for schedule in ("1f1b", "gpipe", "interleaved_1f1b") if is_staged(run) else ("",):
         runs = list(_with_microbatches(run, rows, schedule))
         if not runs:
             continue
@@ -164,12 +164,13 @@ def _try_mesh(found: Search, base: Run, row: Row, mesh: Mesh, memory: float) -> 
                 break
 
 
-def _is_staged(run: Run) -> bool:
+def is_staged(run: Run) -> bool:
+    """Whether a run takes its batch in the micro-batches of a pipeline."""
     return "schedule" in {field.name for field in dataclasses.fields(run.strategy.options)}
 
 
 def _microbatches(run: Run) -> int:
-    return run.options.microbatches if _is_staged(run) else run.accumulation_steps
+    return run.options.microbatches if is_staged(run) else run.accumulation_steps
 
 
 def _with_microbatches(run: Run, rows: int, schedule: str) -> Iterator[Run]:
@@ -200,7 +201,7 @@ def _held_bytes(run: Run) -> list[int]:
 
 def _with_room(run: Run, row: Row, microbatch_size: int, recomputes: bool, held: Sequence[int]) -> Candidate:
     """The candidate with what it needs."""
-    if _is_staged(run):
+    if is_staged(run):
         options = run.options
         kept = pipeline_activation_bytes(run, options.schedule, options.microbatches, recomputes)
     else:
