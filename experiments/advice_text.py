@@ -63,7 +63,7 @@ def _caption(advice: Advice) -> str:
     return (
         f"Predicted, nothing was run: {base.workload.name} ({large_number(num_params(base.workload.model))} parameters) on "
         f"{count(advice.nodes, 'node')} of {advice.machine.title}; global batch {base.batch_size:,}, {base.optimizer.name}, "
-        f"{numbers}. {len(advice.ranked):,} layouts have room."
+        f"{numbers}. {len(advice.search.fitting):,} layouts have room."
     )
 
 

@@ -16,7 +16,6 @@ References:
 """
 
 import bisect
-import collections
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
@@ -64,13 +63,35 @@ class Taken:
     schedule: str = "gpipe"
     recomputes: bool = False
 
+    @classmethod
+    def by(cls, run: Run, recomputes: bool = False) -> "Taken":
+        """Reads off a run how it takes its batch.
 
-def core_time(run: Run, ledger: Ledger, taken: Taken, machine: Machine, cores: Cores) -> StepTime:
+        Args:
+            run: A run.
+            recomputes: Whether it computes activations again.
+        """
+        rows = run.batch_size // (run.mesh.axis("data") * run.mesh.axis("shard") * run.accumulation_steps)
+        if cls.is_staged(run):
+            return cls(rows // run.options.microbatches, run.options.schedule, recomputes)
+        return cls(rows, recomputes=recomputes)
+
+    @staticmethod
+    def is_staged(run: Run) -> bool:
+        """Whether a run takes its batch in the micro-batches of a pipeline."""
+        return "schedule" in {field.name for field in dataclasses.fields(run.strategy.options)}
+
+    def microbatches(self, run: Run) -> int:
+        """The micro-batches of each replica."""
+        return run.batch_size // (run.mesh.axis("data") * run.mesh.axis("shard") * self.microbatch_size)
+
+
+def core_time(run: Run, backend: str, taken: Taken, machine: Machine, cores: Cores) -> StepTime:
     """Predicts the parts of a step.
 
     Args:
         run: What is timed.
-        ledger: Its ledger.
+        backend: What carries its exchanges.
         taken: How it takes its batch.
         machine: Its rates of memory and links; links that are slower than measured slow down all sends.
         cores: What was measured.
@@ -81,14 +102,17 @@ def core_time(run: Run, ledger: Ledger, taken: Taken, machine: Machine, cores: C
         held[rank] += segments
     fixed, each = cores.overhead_seconds.get(run.name, (0.0, 0.0))
     slowest = max(_pass_seconds(run, segments, taken, cores) + each * len(segments) for segments in held)
-    replicas = run.mesh.axis("data") * run.mesh.axis("shard")
-    exchanges = collections.Counter[str]()
-    for send in ledger.sends:
-        along = send.group if send.group in ("tensor", "pipe") and send.phase != "update" else "data"
-        exchanges[along] += _send_seconds(send, machine, cores)
+    microbatches = taken.microbatches(run)
+    few = min(microbatches, len(held))
+    ledger, exchanges = _exchanges(run, few, backend, taken, machine, cores)
+    if microbatches > 2 * few:  # what is exchanged grows evenly with them
+        _, twice = _exchanges(run, 2 * few, backend, taken, machine, cores)
+        exchanges = {name: each + (twice[name] - each) * (microbatches / few - 1) for name, each in exchanges.items()}
+    elif microbatches > few:
+        ledger, exchanges = _exchanges(run, microbatches, backend, taken, machine, cores)
     fullest = max(ledger.footprints, key=lambda footprint: footprint.state_bytes)
     return StepTime(
-        compute=fixed + run.batch_size / (replicas * taken.microbatch_size) * slowest,
+        compute=fixed + microbatches * slowest,
         tensor_exchange=exchanges["tensor"],
         pipeline_bubble=(len(held) - 1) / SCHEDULES[taken.schedule].stages_per_rank * slowest,
         pipeline_sends=exchanges["pipe"],
@@ -96,6 +120,23 @@ def core_time(run: Run, ledger: Ledger, taken: Taken, machine: Machine, cores: C
         # parameters and optimizer state are read and written, gradients read
         optimizer=(2 * fullest.state_bytes - fullest.gradients_bytes) / machine.memory_bytes_per_second,
     )
+
+
+def _exchanges(
+    run: Run, microbatches: int, backend: str, taken: Taken, machine: Machine, cores: Cores
+) -> tuple[Ledger, dict[str, float]]:
+    """The ledger of a step with so many micro-batches, and what its sends take along each axis."""
+    replicas = run.mesh.axis("data") * run.mesh.axis("shard")
+    run = dataclasses.replace(run, batch_size=replicas * microbatches * taken.microbatch_size)
+    if taken.is_staged(run):
+        run = dataclasses.replace(run, options=type(run.options)(schedule=taken.schedule, microbatches=microbatches))
+    else:
+        run = dataclasses.replace(run, techniques=dataclasses.replace(run.techniques, accumulation_steps=microbatches))
+    ledger, seconds = run.strategy.cost(run, backend), {"tensor": 0.0, "pipe": 0.0, "data": 0.0}
+    for send in ledger.sends:
+        along = send.group if send.group in ("tensor", "pipe") and send.phase != "update" else "data"
+        seconds[along] += _send_seconds(send, machine, cores)
+    return ledger, seconds
 
 
 def _pass_seconds(run: Run, segments: Sequence[Segment], taken: Taken, cores: Cores) -> float:
@@ -128,7 +169,9 @@ def _matmul_rate(cores: Cores, size: float) -> float:
 def _send_seconds(send: Send, machine: Machine, cores: Cores) -> float:
     """A record of sends. They were measured between two ranks: rings of n ranks take n - 1 turns."""
     turns = 1 if send.operation == "send" else send.ranks - 1
-    share = 2 / send.ranks if send.operation in ("all_reduce", "reduce_scatter") else 1.0
+    share = {"all_reduce": 2 / send.ranks, "reduce_scatter": 2 / send.ranks, "broadcast": 1 / turns}.get(
+        send.operation, 1.0
+    )
     slower = cores.exchange_bytes_per_second["all_reduce"] / machine.node_bytes_per_second
     large = turns * share * send.bytes / cores.exchange_bytes_per_second[send.operation]
     return slower * (send.count * turns * cores.latency_seconds[send.operation] + large)
