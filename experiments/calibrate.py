@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from samestep.experiments.here import Here  # --help needs no NumPy
 
 RANKS = 2
-ROWS = ("ddp", "zero1", "zero2", "fsdp", "tp", "pp", "hybrid")
-"""Rows whose overhead is measured, on two processes; that of `single` on one."""
 LAYERS = (2, 8)
 """Of the tiny models that show the overhead."""
 STEPS = 60
@@ -121,12 +119,13 @@ def _measure_overhead(here: "Here") -> Mapping[str, tuple[float, float]]:
     from samestep.common.request import launch_of
     from samestep.common.run import parse
     from samestep.common.runtime.parent.launcher import Launcher
+    from samestep.experiments.candidates import ALONE, ONE, SPLIT, WHOLE
     from samestep.experiments.local_times import passes, seconds_here
 
     found = {}
     with Launcher() as launcher, tempfile.TemporaryDirectory(prefix="samestep-") as scratch:
         launcher.warm(["torch"])
-        for row in ("single", *ROWS):
+        for row in dict.fromkeys(row.strategy for row in (ONE, *WHOLE, *SPLIT, *ALONE)):
             points = []
             for layers in LAYERS:
                 config = read_request(*_tiny(row, layers, str(Path(scratch) / f"{row}-{layers}")))

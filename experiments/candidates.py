@@ -41,6 +41,10 @@ WHOLE = (Row("ddp"), Row("zero1", sharding=1), Row("zero2", "shard", 2), Row("fs
 """Rows that leave layers whole."""
 SPLIT = (Row("hybrid"), Row("hybrid", "shard", 2))
 """Rows that split the model, beside a batch that is split."""
+ALONE = (Row("pp"), Row("tp"))
+"""Rows that split the model, and nothing else: by layers, or inside them."""
+ONE = Row("single")
+"""The row of one device."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,10 +150,11 @@ def _meshes(base: Run, num_devices: int) -> Iterator[tuple[Row, Mesh]]:
 
 def _rows(pipe: int, tensor: int, replicas: int) -> Sequence[Row]:
     if pipe == tensor == 1:
-        return WHOLE if replicas > 1 else (Row("single"),)
+        return WHOLE if replicas > 1 else (ONE,)
     if replicas > 1:
         return SPLIT
-    return (Row("hybrid" if pipe > 1 and tensor > 1 else "pp" if pipe > 1 else "tp"),)
+    by_layers, inside = ALONE
+    return (SPLIT[0] if pipe > 1 and tensor > 1 else by_layers if pipe > 1 else inside,)
 
 
 def _try_mesh(found: Search, base: Run, row: Row, mesh: Mesh, memory: float) -> None:
