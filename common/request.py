@@ -1,7 +1,9 @@
 """What was asked: RunConfig, as text or JSON has it, before it is parsed."""
 
 import dataclasses
+import re
 
+from samestep.common.errors import ConfigError
 from samestep.common.flags import Scalar, flag
 
 FRAMEWORKS = {"numpy": "samestep.common.reference", "torch": "samestep.torch_impl", "tf": "samestep.tf_impl"}
@@ -142,6 +144,12 @@ class RunConfig:
         least=1,
         most=MAX_SECONDS,
     )
+    bandwidth: str | None = flag(
+        None,
+        "give each process of the run a link of its own that carries so much in either direction, as in 200mbit or 10gbit "
+        "(default: the loopback)",
+        in_cell=True,
+    )
     parity: bool | None = flag(
         None,
         "compare every step with the NumPy oracle, however long the oracle takes; --no-parity compares none (default: at "
@@ -170,6 +178,7 @@ class Launch:
     start_from: str | None
     prepare: bool
     timeout_seconds: float
+    bandwidth: str | None
     parity: bool | None
     keep_state: bool
 
@@ -182,3 +191,25 @@ class Launch:
 def launch_of(config: RunConfig) -> Launch:
     """The part of a request that says how and where it is started."""
     return Launch(**{field.name: getattr(config, field.name) for field in dataclasses.fields(Launch)})
+
+
+_BITS = {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
+_LEAST_BITS, _MOST_BITS = 10**5, 10**11
+
+
+def read_bandwidth(text: str) -> int:
+    """Reads the bandwidth of a link, as in 200mbit.
+
+    Returns:
+        Bits per second.
+
+    Raises:
+        ConfigError: It is none, or none that a link can have.
+    """
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([kmg]bit)", text)
+    bits_per_second = round(float(found[1]) * _BITS[found[2]]) if found else 0
+    if not _LEAST_BITS <= bits_per_second <= _MOST_BITS:
+        raise ConfigError(
+            f"--bandwidth is {text!r}; give what each link carries, from 100kbit to 100gbit, as in 200mbit."
+        )
+    return bits_per_second

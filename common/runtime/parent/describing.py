@@ -42,7 +42,7 @@ def describe(config: RunConfig, scratch: Path, server: Callable[[str, int], Fork
     write_json(directory / DESCRIBE, asked)
     client, log = server(config.framework, config.threads), directory / "describe.log"
     client.wait_ready()
-    code = _end(client, client.start_worker(directory, log, {}, False), config.timeout_seconds)
+    code = _end(client, client.start_worker(directory, log, {}, None), config.timeout_seconds)
     if code:
         _, left = read_error(directory) or ("", None)
         words = log.read_text(errors="replace").strip().splitlines()[-1:]

@@ -11,14 +11,14 @@ from typing import Self
 
 from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
 from samestep.common.program import TrainState
-from samestep.common.request import Launch, RunConfig
+from samestep.common.request import Launch, RunConfig, read_bandwidth
 from samestep.common.run import as_config
 from samestep.common.runtime.directory import open_run, read_losses, write_error
 from samestep.common.runtime.parent import verdict
 from samestep.common.runtime.parent.curves import Curve, read_curve
 from samestep.common.runtime.parent.describing import describe
 from samestep.common.runtime.parent.fork_client import ForkClient
-from samestep.common.runtime.parent.network import HOST, bypass_proxies, isolate
+from samestep.common.runtime.parent.network import Meeting, isolate, link
 from samestep.common.runtime.parent.prepare import prepare
 from samestep.common.runtime.parent.watch import Progress, Watch
 from samestep.common.runtime.records import Measured, RunResult, adapter
@@ -135,18 +135,18 @@ class Launcher:
             SamestepError: A process failed; nothing is left running.
         """
         specs = run.strategy.topology(run)
-        shared = {LAUNCHED_AT: str(launched_at or time.time()), **bypass_proxies(), **(environment or {})}
         try:
             server = self._server(run.framework, run.threads)
             meet = any(spec.environment for spec in specs)
-            private, ports = isolate(server, run.framework, len(specs)) if meet else (False, [])
+            meeting = _meet(server, run, launch, len(specs)) if meet else Meeting()
+            shared = {LAUNCHED_AT: str(launched_at or time.time()), **meeting.environment, **(environment or {})}
             independent = not run.strategy.synchronous(run.options)
             watch = Watch(directory, run.framework, launch.timeout_seconds, server, {}, progress, independent)
             try:
-                for spec in specs:
-                    own = shared | fill_in(spec, [(HOST, port) for port in ports])
+                for place, spec in enumerate(specs):
+                    own = shared | fill_in(spec, meeting.addresses)
                     log = directory / f"{spec.role}.log"
-                    watch.processes[server.start_worker(directory, log, own, private)] = spec
+                    watch.processes[server.start_worker(directory, log, own, place if meeting.private else None)] = spec
             except BaseException:
                 watch.stop()
                 raise
@@ -212,6 +212,12 @@ class Launcher:
             open_run(directory, as_config(run, launch))
             self.execute(directory, run, launch, environment={UNEVALUATED: "1"})
             return read_curve(directory)
+
+
+def _meet(server: ForkClient, run: Run, launch: Launch, count: int) -> Meeting:
+    if launch.bandwidth is None:
+        return isolate(server, run.framework, count)
+    return link(server, count, read_bandwidth(launch.bandwidth))
 
 
 def _interrupted(directory: Path, interrupt: KeyboardInterrupt) -> WorkerFailed:
