@@ -5,7 +5,7 @@ EXTRAS ?= torch,tf,data,dev
 BIN := .venv/bin
 INSTALLED := .venv/installed-$(EXTRAS)
 
-.PHONY: setup run test test-slow lint
+.PHONY: setup run test test-slow lint docs-pictures
 
 setup: $(INSTALLED)
 
@@ -34,3 +34,7 @@ lint: setup
 	$(BIN)/pyrefly check
 	$(BIN)/codespell
 	$(BIN)/python -m pytest --quiet tests/test_docs.py
+
+# The pictures that docs/ shows, from runs on this machine.
+docs-pictures: setup
+	$(BIN)/python -m experiments.docs_pictures

@@ -8,7 +8,7 @@ import tensorflow as tf
 from samestep.common.batch import Batch
 from samestep.common.program import Program
 from samestep.common.strategy import Run
-from samestep.tf_impl.optimizers import UPDATES, corrections
+from samestep.tf_impl.optimizers import UPDATES, coefficients
 from samestep.tf_impl.program import TrainingProgram
 from samestep.tf_impl.step import Logits
 from samestep.tf_impl.weights import fresh_model, zeros_like
@@ -34,7 +34,7 @@ def single(run: Run, program: Program) -> Step:
         nonlocal taken
         taken += 1
         inputs, targets = batch.rows(0, 1)
-        return train(tf.constant(inputs), tf.constant(targets), corrections(spec, taken))
+        return train(tf.constant(inputs), tf.constant(targets), coefficients(spec, taken))
 
     return step
 
@@ -73,7 +73,7 @@ def mirrored(run: Run, program: Program) -> Step:
         x, y = strategy.experimental_distribute_values_from_function(
             lambda replica: tuple(map(tf.constant, batch.rows(replica.replica_id_in_sync_group, count)))
         )
-        return train(x, y, corrections(spec, taken))[0]
+        return train(x, y, coefficients(spec, taken))[0]
 
     return step
 

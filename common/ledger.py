@@ -97,7 +97,10 @@ class Send:
         ranks: The number of ranks or devices along it; 0 if that is not known.
         bytes: Payload of all `count` of them: the tensors handed over, not what the wire adds.
         count: How many there are.
-        to: Who gets a message, a rank or a device; "" for a collective, and where it does not matter.
+        to: Who gets a message: a rank, a device, or the role of those of whom one gets it, such as "worker"; "" for a
+            collective. A pull names whom it asks.
+        source: Who sends it, likewise, or the root of a broadcast; "" is the process that records it.
+        at: When it was handed over, as `time.time()`; None where only the order is known, and if it is predicted.
     """
 
     phase: str
@@ -107,6 +110,8 @@ class Send:
     bytes: int
     count: int = 1
     to: str = ""
+    source: str = dataclasses.field(default="", compare=False)
+    at: float | None = dataclasses.field(default=None, compare=False)
 
     @property
     def kind(self) -> tuple[str, str, str, int, str]:
@@ -128,7 +133,9 @@ def in_order(sends: Iterable[Send]) -> tuple[Send, ...]:
 
 def _together(sends: Iterable[Send]) -> Send:
     first, *_ = sends = tuple(sends)
-    return dataclasses.replace(first, bytes=sum(s.bytes for s in sends), count=sum(s.count for s in sends))
+    source = first.source if len({s.source for s in sends}) == 1 else ""
+    size, count = sum(s.bytes for s in sends), sum(s.count for s in sends)
+    return dataclasses.replace(first, bytes=size, count=count, source=source)
 
 
 def exchanges_of(sends: Iterable[Send]) -> tuple[Exchange, ...]:

@@ -28,6 +28,7 @@ MAX_SEED = 2**63 - 1
 MAX_FACTOR = 10**6
 """Of what multiplies gradients, so that a float32 holds the product."""
 OPTIMIZERS = ("sgd", "adamw")
+SCHEDULES = ("constant", "linear", "cosine")
 BATCH_NORMS = ("local", "frozen")
 DTYPES = {"float32": 4, "float64": 8}
 """Dtype -> bytes of a number."""
@@ -49,11 +50,27 @@ class Techniques:
         above=0,
         most=MAX_FACTOR,
     )
+    learning_rate_schedule: str = flag(
+        "constant", "how the learning rate decays after the warm-up, to zero at its end", choices=SCHEDULES
+    )
+    warmup_steps: int = flag(
+        0, "steps over which the learning rate rises in equal parts to its full value", least=0, most=MAX_STEPS
+    )
+    decay_steps: int | None = flag(
+        None,
+        "the step at which linear and cosine end, counted from the first step of training (default: --steps)",
+        least=1,
+        most=MAX_STEPS,
+    )
 
     @property
-    def are_plain(self) -> bool:
-        """Whether the exchanged gradients are used as they are."""
-        return self == Techniques(self.accumulation_steps)
+    def has_schedule(self) -> bool:
+        """Whether the learning rate differs between steps."""
+        return self.warmup_steps > 0 or self.decay_steps is not None
+
+    def without_transforms(self) -> "Techniques":
+        """The techniques that leave the gradient of the whole batch as it is."""
+        return dataclasses.replace(self, clip_norm=None)
 
     @property
     def need_norm(self) -> bool:

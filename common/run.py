@@ -68,12 +68,14 @@ def _read(config: RunConfig, most_devices: int) -> Run:
             f"{config.framework}:{info.name} trains in {' or '.join(info.dtypes)}, not in {config.dtype}."
         )
     for technique, why in info.refuses.items():
-        if getattr(config.techniques, technique) != flags(Techniques)[technique].default:
+        field = flags(Techniques).get(technique)
+        if field is not None and getattr(config.techniques, technique) != field.default:
             name, flag = f"{config.framework}:{info.name}", spell_flag(technique)
             raise ConfigError(f"{name} does not take {flag}: {why}; leave out {flag}.")
     options = read_options(config.framework, info, config.options)
     mesh = _mesh(config, info, info.compiled_cores(options), most_devices)
     workload = resolve(config.workload, config.data) if config.model is None else own_workload(config)
+    _check_features(config, info, workload)
     _check_framework(config, workload)
     run = Run(
         **{name: getattr(config, name) for name in _SAME},
@@ -85,9 +87,20 @@ def _read(config: RunConfig, most_devices: int) -> Run:
         steps=config.steps or workload.steps,
         options=options,
     )
+    run = dataclasses.replace(run, techniques=_scheduled(run))
     _check_batch(run)
     info.needs(run)
     return run
+
+
+def _check_features(config: RunConfig, info: StrategyInfo, workload: Workload) -> None:
+    """Refuses features of a model that the strategy cannot take."""
+    features = flags(workload.model)
+    for name, why in info.refuses.items():
+        if name in features and getattr(workload.model, name) != features[name].default:
+            raise ConfigError(
+                f"{config.framework}:{info.name} does not take +{name}=: {why}; leave it out, or choose another strategy."
+            )
 
 
 def as_config(run: Run, launch: Launch) -> RunConfig:
@@ -141,6 +154,24 @@ def _check_framework(config: RunConfig, workload: Workload) -> None:
 def _optimizer(config: RunConfig, workload: Workload) -> OptimizerSpec:
     name = config.optimizer or next(iter(workload.learning_rates))
     return OptimizerSpec(name, config.learning_rate or workload.learning_rates[name])
+
+
+def _scheduled(run: Run) -> Techniques:
+    """Fills in where a decay ends; refuses a schedule that never gets there, and a decay that nothing follows."""
+    given, schedule = run.techniques, run.techniques.learning_rate_schedule
+    if schedule == "constant":
+        if given.decay_steps is not None:
+            raise ConfigError(
+                f"--decay-steps {given.decay_steps} ends a decay, and the learning rate is constant; add "
+                "--learning-rate-schedule cosine, or leave it out."
+            )
+        return given
+    end = given.decay_steps or run.steps
+    if given.warmup_steps >= end:
+        raise ConfigError(
+            f"--warmup-steps {given.warmup_steps} leave no step of {end} to the {schedule} decay; give at most {end - 1}."
+        )
+    return dataclasses.replace(given, decay_steps=end)
 
 
 def _mesh(config: RunConfig, info: StrategyInfo, compiled_cores: int, most: int) -> Mesh:

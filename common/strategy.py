@@ -8,6 +8,7 @@ from samestep.common.ledger import Ledger
 from samestep.common.mesh import Mesh
 from samestep.common.request import DTYPES, PRECISIONS, Techniques
 from samestep.common.workload.optimizers import OptimizerSpec
+from samestep.common.workload.schedules import at_step
 from samestep.common.workload.workload import Workload
 
 
@@ -151,6 +152,10 @@ class Run(Generic[Options]):
         """The micro-batches of each shard."""
         return self.techniques.accumulation_steps
 
+    def optimizer_at(self, step: int) -> OptimizerSpec:
+        """The optimizer with the learning rate of a step, counted from 1."""
+        return at_step(self.optimizer, self.techniques, step)
+
     def described(self) -> dict[str, object]:
         """Every field as plain values: two runs whose descriptions are equal train the same numbers in the same way."""
         plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
@@ -189,9 +194,8 @@ class StrategyInfo:
         synchronous: Whether every step waits for every device under these options, so that parity is promised.
         varies: Why the losses and weights of two runs of one command may differ in their bits under these options, on CPU
             cores; "" if they are equal.
-        compiled_cores: For how many cores a step is only compiled with these options, by the `compile_step` that the
-            strategy's file then exports; 0: it is run.
-        refuses: Technique -> why the strategy cannot take it.
+        compiled_cores: The number of cores for which its file's `compile_step` only compiles a step; 0: it is run.
+        refuses: Technique, or feature of a model -> why the strategy cannot take it.
         needs: Raises a ConfigError for a run that the strategy cannot train.
         available: Raises Unavailable for what this machine lacks for the run beside installed packages.
         textbook: Its places in the textbooks' ranking of its family, if there is one.

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.catalog import catalogue, mirror_folder, strategy_info
+from samestep.common.errors import ConfigError
 from samestep.common.flags import flags, spell_flag
 from samestep.common.request import RunConfig
 from samestep.common.strategy import StrategyInfo
-from samestep.experiments.arguments import apply_cell, run_command
+from samestep.experiments.arguments import apply_cell, complete_cell, run_command
 from samestep.experiments.formats import check_format, write
 from samestep.experiments.listing import lacks, listing
 from samestep.experiments.parser import Parser, add_format
+from samestep.experiments.picture import write_picture
 from samestep.experiments.text import Column, bullets, cells, explain_emulation, fill, fit, github, screen_width
 
 AVAILABLE = "available"
@@ -30,12 +32,28 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "cell", nargs="?", help="the one to print in full: torch:ddp, or ddp where only one framework has it"
     )
+    parser.add_argument(
+        "--picture",
+        action="store_true",
+        help="run it for a few steps on a small model, and draw what it holds and sends",
+    )
+    parser.add_argument("--beside", metavar="CELL", help="a second strategy, drawn next to it")
+    parser.add_argument("-o", metavar="FILE", dest="out", help="the picture's file (default: named after the strategy)")
     add_format(parser)
     given = parser.parse_args(arguments)
     check_format(given.format)
+    if given.picture or given.beside or given.out:
+        return _picture(given.cell, given.picture, given.beside, given.out)
     chosen = None if given.cell is None else apply_cell(given.cell, RunConfig())
     rows = catalogue() if chosen is None else [(chosen.framework, strategy_info(chosen.framework, chosen.strategy))]
     print(write(listing(rows, lambda: tables() if chosen is None else _describe(chosen)), given.format))
+    return 0
+
+
+def _picture(cell: str | None, picture: bool, beside: str | None, out: str | None) -> int:
+    if cell is None or not picture:
+        raise ConfigError("a picture is drawn by --picture of one strategy: samestep strategies torch:ddp --picture.")
+    print(write_picture([complete_cell(each) for each in (cell, beside) if each], out))
     return 0
 
 

@@ -29,6 +29,9 @@ class CompareSettings(TypedDict, total=False):
     keep_state: bool
     accumulation_steps: int
     clip_norm: float | None
+    learning_rate_schedule: str
+    warmup_steps: int
+    decay_steps: int | None
 
 
 class OptionSettings(TypedDict, total=False):
@@ -70,3 +73,6 @@ class PredictSettings(OptionSettings, total=False):
     precision: str | None
     accumulation_steps: int
     clip_norm: float | None
+    learning_rate_schedule: str
+    warmup_steps: int
+    decay_steps: int | None

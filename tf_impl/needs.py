@@ -24,6 +24,21 @@ def check_reduction(run: Run[MirroredOptions]) -> None:
         )
 
 
+def check_central(run: Run) -> None:
+    """Refuses replicas that would write what there is one copy of.
+
+    Keras makes running statistics without an aggregation, and one copy cannot take two values (Keras 3.15).
+
+    Raises:
+        ConfigError: The user's model keeps running statistics.
+    """
+    if isinstance(model := run.workload.model, OwnSpec) and model.described.batch_norms and run.batch_norm == "local":
+        raise ConfigError(
+            f"{run.name} has one copy of each variable, and its replicas may not write the running statistics of "
+            f"{model.described.batch_norms[0]}; add --batch-norm frozen, or choose tf:mirrored."
+        )
+
+
 def check_layouts(run: Run[DTensorOptions]) -> None:
     """Refuses clients with unequal numbers of devices, and a tensor axis that cuts a layer or a head unequally.
 

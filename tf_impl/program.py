@@ -1,7 +1,7 @@
 """THE training step, in TensorFlow, on the replicas of one process. A strategy hands it the parts in which it differs."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -15,7 +15,7 @@ from samestep.tf_impl.activations import kept_bytes
 from samestep.tf_impl.exchanges import Copy, copies, sends_of, short_name
 from samestep.tf_impl.models import predictor
 from samestep.tf_impl.models.inputs import Inputs, as_inputs
-from samestep.tf_impl.optimizers import corrections
+from samestep.tf_impl.optimizers import coefficients
 from samestep.tf_impl.step import accumulate, bind_update, mean_loss, micro_batches, transform
 from samestep.tf_impl.upstream import function_names
 
@@ -53,6 +53,7 @@ class TrainingProgram:
         with parts.strategy.scope():
             self.model, self.params = weights.fresh_model(run)
             self.slots = {slot: weights.zeros_like(self.params) for slot in run.optimizer.slots}
+        self._buffers = weights.buffers_of(self.model)
         # Nothing here branches on a tensor: without autograph the trace takes half the time.
         self._train = tf.function(self._replicated_step, autograph=False)
         self._predict = tf.function(predictor(self.model), autograph=False)
@@ -68,16 +69,16 @@ class TrainingProgram:
         x, y = self.parts.strategy.experimental_distribute_values_from_function(
             lambda own: tuple(map(as_inputs, batch.rows(own.replica_id_in_sync_group, own.num_replicas_in_sync)))
         )
-        return x, y, corrections(self.run.optimizer, self._step + 1)
+        return x, y, coefficients(self.run.optimizer_at(self._step + 1), self._step + 1)
 
-    def _replicated_step(self, x: Inputs, y: tf.Tensor, corrections: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        losses = self.parts.strategy.run(self._replica_step, args=(x, y, corrections))
+    def _replicated_step(self, x: Inputs, y: tf.Tensor, coefficients: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        losses = self.parts.strategy.run(self._replica_step, args=(x, y, coefficients))
         return self.parts.strategy.experimental_local_results(losses)
 
-    def _replica_step(self, x: Inputs, y: tf.Tensor, corrections: tf.Tensor) -> tf.Tensor:
+    def _replica_step(self, x: Inputs, y: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:
         """Runs on one replica: forward and backward on each micro-batch, then the exchange and the update of all replicas."""
         loss, gradients = self._replica_gradients(x, y)
-        tf.distribute.get_replica_context().merge_call(self.apply, args=(corrections, *gradients))
+        tf.distribute.get_replica_context().merge_call(self.apply, args=(coefficients, *gradients))
         return loss
 
     def gradients(self, x: Inputs, y: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
@@ -92,20 +93,27 @@ class TrainingProgram:
         self._gradients_bytes = weights.nbytes(gradients)
         return loss, gradients
 
-    def apply(self, strategy: tf.distribute.Strategy, corrections: tf.Tensor, *gradients: tf.Tensor) -> None:
+    def apply(self, strategy: tf.distribute.Strategy, coefficients: tf.Tensor, *gradients: tf.Tensor) -> None:
         """Sums the gradients, clips by the global norm, and updates each parameter where its variable is.
 
         Args:
             strategy: In its cross-replica context.
-            corrections: The bias corrections of the optimizer in this step.
+            coefficients: Of the step, as `optimizers.coefficients` computes them.
             *gradients: The gradients of each replica, in the order of the parameters.
         """
         summed = self.exchange(strategy, gradients)
-        if not self.run.techniques.are_plain:
-            summed = strategy.extended.call_for_each_replica(transform, args=(summed, self.run.techniques))
+        if self.run.techniques.need_norm:
+            summed = self._transformed(strategy, summed)
         for gradient, (name, variable) in zip(summed, self.params.items(), strict=True):
             slots = tuple(slot[name] for slot in self.slots.values())
-            strategy.extended.update(variable, self.update, args=(gradient, slots, corrections), group=False)
+            strategy.extended.update(variable, self.update, args=(gradient, slots, coefficients), group=False)
+
+    def _transformed(self, strategy: tf.distribute.Strategy, summed: list[tf.Tensor]) -> Sequence[tf.Tensor]:
+        """Transforms the gradients where they are: each replica its copy, or the one device that has them all."""
+        if isinstance(summed[0], tf.distribute.DistributedValues):
+            return strategy.extended.call_for_each_replica(transform, args=(summed, self.run.techniques))
+        with tf.device(summed[0].device):
+            return transform(summed, self.run.techniques)
 
     def exchange(self, strategy: tf.distribute.Strategy, gradients: tuple[tf.Tensor, ...]) -> list[tf.Tensor]:
         """Sums every gradient over all replicas.
@@ -134,12 +142,19 @@ class TrainingProgram:
 
     def state(self) -> TrainState:
         """Reads parameters and optimizer state."""
-        return weights.snapshot(self._step, self.params, self.slots, lambda variable: variable.numpy())
+        return weights.snapshot(self._step, self.params, self.slots, lambda variable: variable.numpy(), self._buffers)
 
     def restore(self, state: TrainState) -> None:
         """Assigns everything on every replica."""
         self._step = state.step
-        weights.restore(state, self.run.dtype, self.params, self.slots, lambda variable, value: variable.assign(value))
+        weights.restore(
+            state,
+            self.run.dtype,
+            self.params,
+            self.slots,
+            lambda variable, value: variable.assign(value),
+            self._buffers,
+        )
 
     def observe(self, batch: Batch) -> None:
         """Takes one more step; what it sends is in its graph."""

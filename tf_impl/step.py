@@ -23,7 +23,7 @@ Gradient = tf.Tensor | tf.IndexedSlices
 Logits = Callable[[Inputs], tf.Tensor]
 """Inputs -> logits."""
 Update = Callable[[tf.Variable, tf.Tensor, Sequence[tf.Variable], tf.Tensor], None]
-"""(parameter, gradient, optimizer state, bias corrections): changes the first and the third in place."""
+"""(parameter, gradient, optimizer state, coefficients of the step): changes the first and the third in place."""
 
 
 def mean_loss(run: Run, num_means: int = 1) -> Loss:

@@ -12,7 +12,7 @@ from samestep.common.workload.initial import init, initial_buffers, initial_weig
 from samestep.common.workload.models.own import OwnSpec
 from samestep.tf_impl.models import build_model
 from samestep.tf_impl.models.layers import Lookup, VariableFactory
-from samestep.tf_impl.models.own import build_own
+from samestep.tf_impl.models.own import OwnModel, build_own
 from samestep.tf_impl.step import Logits
 
 Held = TypeVar("Held")
@@ -59,13 +59,22 @@ def fresh_model(
     return build_model(run.workload.model, factory), factory.by_name
 
 
+def buffers_of(model: Logits) -> dict[str, tf.Variable]:
+    """The variables of a user's model that are not trained, by neutral name; our own models have none."""
+    return model.buffers if isinstance(model, OwnModel) else {}
+
+
 def zeros_like(variables: Mapping[str, tf.Variable]) -> dict[str, tf.Variable]:
     """Makes one kind of optimizer state, zero, for every variable; call it in the same scope."""
     return {name: tf.Variable(tf.zeros(v.shape, v.dtype), trainable=False) for name, v in variables.items()}
 
 
 def snapshot(
-    step: int, params: ByName[Held], slots: Mapping[str, ByName[Held]], read: Callable[[Held], np.ndarray]
+    step: int,
+    params: ByName[Held],
+    slots: Mapping[str, ByName[Held]],
+    read: Callable[[Held], np.ndarray],
+    buffers: Mapping[str, tf.Variable],
 ) -> TrainState:
     """Reads the state of a program.
 
@@ -74,9 +83,11 @@ def snapshot(
         params: What the program holds for each parameter.
         slots: What it holds of each kind of optimizer state.
         read: Reads the full array of one parameter.
+        buffers: The model's, as in `buffers_of`.
     """
     full, *full_slots = ({name: read(held) for name, held in kind.items()} for kind in (params, *slots.values()))
-    return TrainState(step, full, dict(zip(slots, full_slots, strict=True)))
+    kept = {name: buffer.numpy() for name, buffer in buffers.items()}
+    return TrainState(step, full, dict(zip(slots, full_slots, strict=True)), kept)
 
 
 def restore(
@@ -85,6 +96,7 @@ def restore(
     params: ByName[Held],
     slots: Mapping[str, ByName[Held]],
     write: Callable[[Held, np.ndarray], object],
+    buffers: Mapping[str, tf.Variable],
 ) -> None:
     """Writes a state into a program, the inverse of `snapshot`.
 
@@ -94,10 +106,13 @@ def restore(
         params: What the program holds for each parameter.
         slots: What it holds of each kind of optimizer state.
         write: Writes the full array of one parameter.
+        buffers: The model's, as in `buffers_of`.
     """
     for held, values in ((params, state.params), *((slots[slot], state.slots[slot]) for slot in slots)):
         for name in held:
             write(held[name], values[name].astype(dtype))
+    for name, buffer in buffers.items():
+        buffer.assign(state.buffers[name])
 
 
 def nbytes(values: Iterable[tf.Variable | tf.Tensor]) -> int:

@@ -57,6 +57,11 @@ class EngineUpdate:
         self._techniques = techniques
         self.gradients_bytes = 0
 
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """Those of the engine's optimizer, with its learning rate."""
+        return self._engine.optimizer.param_groups
+
     def zero_grad(self) -> None:
         """Drops the gradients."""
         self._engine.optimizer.zero_grad()

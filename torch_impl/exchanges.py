@@ -7,6 +7,7 @@ References:
 """
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
@@ -38,8 +39,8 @@ _COLLECTIVES = {
     "_c10d_functional::all_gather_into_tensor": ("all_gather", 0, 2),
     "_c10d_functional::reduce_scatter_tensor": ("reduce_scatter", 0, 3),
 }
-_RECEIVER = 2
-"""Which argument of `c10d::send` is the receiver, as a rank of the group."""
+_PEER = 2
+"""Which argument is the receiver of a `c10d::send` or the root of a `c10d::broadcast_`, as a rank of the group."""
 
 
 class Recorder:
@@ -61,7 +62,14 @@ class Recorder:
         self._sends, self._is_on, self.phase = [], True, "forward"
 
     def add(
-        self, operation: str, tensors: Iterable[torch.Tensor], group: str, ranks: int, to: str = "", phase: str = ""
+        self,
+        operation: str,
+        tensors: Iterable[torch.Tensor],
+        group: str,
+        ranks: int,
+        to: str = "",
+        phase: str = "",
+        source: str = "",
     ) -> None:
         """Records a send; does nothing outside of an observed step.
 
@@ -72,10 +80,12 @@ class Recorder:
             ranks: The number of ranks or devices along it.
             to: Who gets it, if it is a message.
             phase: The phase, if it is not the present one.
+            source: Who sends it, if not this process.
         """
         if self._is_on:
             size = sum(tensor.nbytes for tensor in tensors)
-            self._sends.append(Send(phase or self.phase, operation, group, ranks, size, to=to))
+            send = Send(phase or self.phase, operation, group, ranks, size, to=to, source=source, at=time.time())
+            self._sends.append(send)
 
     def stop(self) -> tuple[Send, ...]:
         """Records no more; returns what was recorded."""
@@ -181,9 +191,10 @@ class Observer(TorchDispatchMode):
         return result
 
     def _record(self, operation: str, handed_over: Any, group: dist.ProcessGroup, args: tuple[Any, ...]) -> None:
-        to = str(dist.get_global_rank(group, args[_RECEIVER])) if operation == "send" else ""
+        to = str(dist.get_global_rank(group, args[_PEER])) if operation == "send" else ""
+        source = str(dist.get_global_rank(group, args[_PEER])) if operation == "broadcast" else ""
         tensors = torch.utils._pytree.tree_leaves(handed_over)
-        RECORDER.add(operation, tensors, _axis_of(group), group.size(), to)
+        RECORDER.add(operation, tensors, _axis_of(group), group.size(), to, source=source)
 
 
 def _axis_of(group: dist.ProcessGroup) -> str:

@@ -40,6 +40,17 @@ def adamw(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> torch.opti
 UPDATES = {"sgd": sgd, "adamw": adamw}
 
 
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Sets the learning rate of the next update.
+
+    Args:
+        optimizer: The optimizer.
+        rate: The learning rate.
+    """
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+
+
 def build_optimizer(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     """Builds the optimizer of a spec.
 

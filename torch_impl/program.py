@@ -23,7 +23,7 @@ from samestep.torch_impl.local_state import build_local_state
 from samestep.torch_impl.models import build_model
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.own import switch_layers
-from samestep.torch_impl.optimizers import build_optimizer
+from samestep.torch_impl.optimizers import build_optimizer, set_rate
 from samestep.torch_impl.sharded import full_tensor
 from samestep.torch_impl.step import Loss, accumulate, mean_loss, transform
 from samestep.torch_impl.upstream import num_graphs
@@ -76,6 +76,7 @@ class Parts:
         bare: The model itself, whose modules have their own paths; in a pipeline the stages of this rank.
         hardware: What the program runs on.
         model: Computes logits; the model as the strategy wrapped it, if it did.
+        predict: Computes logits in evaluation, if not as in training.
         optimizer: The optimizer, if it is not torch's own for the parameters of `bare`.
         shard: Which contiguous shard of the global batch this process takes, of how many. If there are more than one,
             every rank takes one, and the losses of all ranks are summed.
@@ -99,6 +100,7 @@ class Parts:
     bare: nn.Module
     hardware: Hardware
     model: Callable[[Inputs], torch.Tensor] | None = None
+    predict: Callable[[Inputs], torch.Tensor] | None = None
     optimizer: torch.optim.Optimizer | None = None
     shard: tuple[int, int] = (0, 1)
     sums_losses: bool = False
@@ -155,11 +157,12 @@ class TrainingProgram:
     def apply(self) -> None:
         """Transforms the gradients as the techniques ask, then updates every parameter."""
         RECORDER.phase = "update"
-        if not self.run.techniques.are_plain:
+        if self.run.techniques.need_norm:
             gradients = [p.grad for p in self.parts.bare.parameters() if p.grad is not None]
             transform(gradients, self.parts.global_norm, self.run.techniques)
-        self._optimizer.step()
         self._step += 1
+        set_rate(self._optimizer, self.run.optimizer_at(self._step).learning_rate)
+        self._optimizer.step()
 
     def losses(self) -> list[float]:
         """The global losses since the last call: one sum over all ranks."""
@@ -182,7 +185,7 @@ class TrainingProgram:
         """Computes logits."""
         self.parts.bare.eval()
         with torch.no_grad():
-            logits = self._model(as_inputs(inputs, self._device)).cpu().numpy()
+            logits = (self.parts.predict or self._model)(as_inputs(inputs, self._device)).cpu().numpy()
         self.parts.bare.train()
         return logits
 

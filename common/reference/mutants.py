@@ -122,6 +122,12 @@ def _float32_hyper_parameters(program: TrainingProgram, context: Context) -> boo
     return program.optimizer != spec
 
 
+def _late_rate(program: TrainingProgram, context: Context) -> bool:
+    right = program.optimizer_at
+    program.optimizer_at = lambda step: right(max(1, step - 1))
+    return program.techniques.has_schedule
+
+
 def _transposed_kernel(program: TrainingProgram, context: Context) -> bool:
     linear = (layer for layer in layers_below(program.model) if isinstance(layer, Linear))
     square = next((x for x in linear if len(set(program.params[f"{x.name}/kernel"].shape)) == 1), None)
@@ -191,6 +197,7 @@ MUTANTS = (
         "a hyper-parameter passed through float32 on its way into the update",
         _float32_hyper_parameters,
     ),
+    Mutant("late_rate", "it took the learning rate of the step before: the schedule lags by one", _late_rate),
     Mutant("transposed_kernel", "a square kernel is used transposed", _transposed_kernel),
     Mutant(
         "norm_epsilon",

@@ -11,6 +11,8 @@ from samestep.common.reference.optimizers import UPDATES, empty_slots
 from samestep.common.reference.step import accumulate, transform
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import init
+from samestep.common.workload.optimizers import OptimizerSpec
+from samestep.common.workload.schedules import at_step
 
 
 class TrainingProgram:
@@ -42,9 +44,14 @@ class TrainingProgram:
         """Transforms the gradients as the techniques ask, then updates every parameter."""
         gradients = transform(gradients, self.techniques)
         self._step += 1
+        optimizer = self.optimizer_at(self._step)
         for name, value in self.params.items():
             slots = {slot: arrays[name] for slot, arrays in self.slots.items()}
-            self.update(self.optimizer, self._step, value, gradients[name], slots)
+            self.update(optimizer, self._step, value, gradients[name], slots)
+
+    def optimizer_at(self, step: int) -> OptimizerSpec:
+        """The optimizer with the learning rate of a step, counted from 1."""
+        return at_step(self.optimizer, self.techniques, step)
 
     def losses(self) -> list[float]:
         """The losses since the last call."""

@@ -42,6 +42,29 @@ def functional():
     return keras.Model(inputs, layers.Dense(10)(x))
 
 
+def normed():
+    import keras
+    from keras import layers
+
+    return keras.Sequential(
+        [
+            keras.Input((8, 8, 1)),
+            layers.Conv2D(4, 3, strides=2, padding="same"),
+            layers.BatchNormalization(),
+            layers.ReLU(),
+            layers.Flatten(),
+            layers.Dense(10),
+        ]
+    )
+
+
+def dropping():
+    import keras
+    from keras import layers
+
+    return keras.Sequential([keras.Input((8, 8, 1)), layers.Flatten(), layers.Dropout(0.2), layers.Dense(10)])
+
+
 def subclassed():
     import keras
     from keras import layers
@@ -61,3 +84,5 @@ def subclassed():
 FUNCTIONAL = samestep.Model(tf=functional)
 SUBCLASSED = samestep.Model(tf=subclassed)
 MASKED = samestep.Model(tf=masked)
+NORMED = samestep.Model(tf=normed)
+DROPPING = samestep.Model(tf=dropping)

@@ -131,12 +131,11 @@ def tf_epsilon_hat() -> None:
 
     from samestep.tf_impl import optimizers
 
-    def adamw(spec: object, w: tf.Variable, g: tf.Tensor, slots: list, corrections: tf.Tensor) -> None:
-        first, root = tf.unstack(tf.cast(corrections, w.dtype))
+    def adamw(spec: object, w: tf.Variable, g: tf.Tensor, slots: list, coefficients: tf.Tensor) -> None:
+        rate, decay, first, root = tf.unstack(tf.cast(coefficients, w.dtype))
         m = slots[0].assign(spec.beta1 * slots[0] + (1 - spec.beta1) * g)
         s = slots[1].assign(spec.beta2 * slots[1] + (1 - spec.beta2) * g * g)
-        decayed = w * (1 - spec.learning_rate * spec.weight_decay)
-        w.assign(decayed - spec.learning_rate * root / first * m / (tf.sqrt(s) + spec.epsilon))
+        w.assign(w * decay - rate * root / first * m / (tf.sqrt(s) + spec.epsilon))
 
     optimizers.UPDATES["adamw"] = adamw
 

@@ -10,7 +10,7 @@ from samestep.common.program import TrainState
 from samestep.common.reference.diagnosis import diagnose
 from samestep.common.reference.mutants import MUTANTS, Context, Mutant
 from samestep.common.reference.program import TrainingProgram
-from samestep.common.request import RunConfig
+from samestep.common.request import RunConfig, Techniques
 from samestep.common.run import parse
 from samestep.common.strategy import Run
 from tests.cells import SIZED
@@ -20,7 +20,11 @@ DEVICES = 4
 """With two, the last shard missing and the first shard alone are the same step."""
 
 
-def described(model: str, optimizer: str) -> Run:
+TECHNIQUES = {"late_rate": Techniques(warmup_steps=4)}
+"""What a mutant gets wrong, if a plain step does not have it."""
+
+
+def described(model: str, optimizer: str, techniques: Techniques) -> Run:
     """A run of float64 on four devices; only the oracle trains it here."""
     return parse(
         RunConfig(
@@ -31,6 +35,7 @@ def described(model: str, optimizer: str) -> Run:
             mesh=f"data={DEVICES}",
             batch_size=48,
             steps=STEPS,
+            techniques=techniques,
         )
     )
 
@@ -55,7 +60,7 @@ def trained(run: Run, mutant: Mutant | None, steps: int) -> tuple[list[float], T
 
 def caught(mutant: Mutant, model: str, optimizer: str) -> str | None:
     """The diagnosis of a mutated run; None where the mutant does not apply; fails if it passes for the right step."""
-    run = described(model, optimizer)
+    run = described(model, optimizer, TECHNIQUES.get(mutant.name, Techniques()))
     wrong = trained(run, mutant, STEPS)
     if wrong is None:
         return None

@@ -12,7 +12,7 @@ from samestep.common.reference.program import TrainingProgram
 from samestep.common.request import RunConfig, Techniques
 from samestep.common.run import parse
 from samestep.common.workload.initial import init
-from samestep.tf_impl.optimizers import corrections
+from samestep.tf_impl.optimizers import coefficients
 from samestep.tf_impl.tpu.lowering import Step
 from tests.cells import SIZED
 
@@ -38,7 +38,7 @@ def main() -> None:
         for number, batch in enumerate(itertools.islice(stream, STEPS), start=1):
             oracle.step(batch)
             x, y = map(tf.constant, batch.rows(0, 1))
-            *state, loss = take(*state, x, y, corrections(run.optimizer, number))
+            *state, loss = take(*state, x, y, coefficients(run.optimizer, number))
             losses.append(float(loss))
         off = [float(np.abs(a - b.numpy()).max()) for a, b in zip(oracle.params.values(), state, strict=False)]
         print(json.dumps({"model": model, "losses": losses, "oracle": oracle.losses(), "weights_off": max(off)}))

@@ -8,6 +8,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.state_file import read_state
 from samestep.experiments.arguments import apply_cell
 from tests.conftest import RunCell
 
@@ -39,9 +40,34 @@ def test_inputs_of_several_arrays(run_cell: RunCell) -> None:
     assert result.parity.passed, result.parity.reason
 
 
-def test_dtensor_is_refused_with_the_reason(launcher: Launcher) -> None:
-    config = launcher.describe(apply_cell("tf:dtensor", RunConfig(devices=2, **own("FUNCTIONAL"))))
-    with pytest.raises(
-        ConfigError, match="needs variables with a layout, and the layers of keras_zoo:FUNCTIONAL make plain"
-    ):
+def test_running_statistics_are_state(run_cell: RunCell, tmp_path: Path) -> None:
+    """A run that continues another one takes the same steps as one that was not interrupted."""
+    fields = {"keep_state": True, "parity": False, **own("NORMED")}
+    whole = run_cell("tf:single", "digits-mlp", steps=6, out=str(tmp_path / "whole"), **fields)
+    run_cell("tf:mirrored", "digits-mlp", steps=3, out=str(tmp_path / "begun"), **fields)
+    rest = {"start_from": str(tmp_path / "begun"), "out": str(tmp_path / "rest")}
+    assert run_cell("tf:single", "digits-mlp", steps=6, **rest, **fields).losses == whole.losses[3:]
+    states = [read_state(tmp_path / name).buffers for name in ("whole", "rest", "begun")]
+    assert states[0] and all((states[0][name] == states[1][name]).all() for name in states[0])
+    assert not all((states[0][name] == states[2][name]).all() for name in states[0])
+
+
+@pytest.mark.parametrize(
+    ("cell", "model", "reason"),
+    [
+        (
+            "tf:dtensor",
+            "FUNCTIONAL",
+            "needs variables with a layout, and the layers of keras_zoo:FUNCTIONAL make plain",
+        ),
+        (
+            "tf:central_storage",
+            "NORMED",
+            "may not write the running statistics of batch_normalization; add --batch-norm",
+        ),
+    ],
+)
+def test_a_row_that_cannot_take_the_model_says_why(launcher: Launcher, cell: str, model: str, reason: str) -> None:
+    config = launcher.describe(apply_cell(cell, RunConfig(devices=2, **own(model))))
+    with pytest.raises(ConfigError, match=reason):
         parse(config)

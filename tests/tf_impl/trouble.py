@@ -107,7 +107,7 @@ def updates_count_themselves() -> None:
 
     from samestep.tf_impl.optimizers import UPDATES
 
-    def update(spec, w, g, slots, corrections):
+    def update(spec, w, g, slots, coefficients):
         slow = tf.fill([150, 150], tf.reduce_mean(w) / 150)
         for _ in range(4):
             slow = slow @ slow
@@ -157,7 +157,7 @@ def worker_dies_in_an_update() -> None:
 
 def dtensor_in_one_function() -> None:
     from samestep.tf_impl.dtensor.program import DTensorProgram
-    from samestep.tf_impl.optimizers import corrections as corrections_of
+    from samestep.tf_impl.optimizers import coefficients as coefficients_of
 
     plain = DTensorProgram.__init__
 
@@ -166,15 +166,15 @@ def dtensor_in_one_function() -> None:
 
         plain(self, *arguments)
 
-        def both(parts, corrections):
+        def both(parts, coefficients):
             loss, gradients = self.gradients(parts)
-            self.apply(gradients, corrections)
+            self.apply(gradients, coefficients)
             return loss, gradients
 
         whole = tf.function(both)
-        now = corrections_of(self.run.optimizer, 1)
+        now = coefficients_of(self.run.optimizer, 1)
         self._gradients = lambda parts: whole(parts, self.layouts.replicate(now))
-        self._apply = lambda gradients, corrections: None
+        self._apply = lambda gradients, coefficients: None
 
     DTensorProgram.__init__ = init
 

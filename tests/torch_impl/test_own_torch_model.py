@@ -11,6 +11,7 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
+from samestep.common.runtime.state_file import read_state
 from samestep.experiments.arguments import apply_cell
 from tests.conftest import RunCell
 
@@ -88,6 +89,17 @@ def test_a_resnet_on_one_device(run_cell: RunCell) -> None:
     assert result.metric_name == "accuracy"
 
 
+def test_buffers_are_state(run_cell: RunCell, tmp_path: Path) -> None:
+    fields = {"keep_state": True, "parity": False, **own("RESNET")}
+    whole = run_cell("torch:single", "digits-mlp", steps=6, out=str(tmp_path / "whole"), **fields)
+    run_cell("torch:single", "digits-mlp", steps=3, out=str(tmp_path / "begun"), **fields)
+    rest = {"start_from": str(tmp_path / "begun"), "out": str(tmp_path / "rest")}
+    assert run_cell("torch:single", "digits-mlp", steps=6, **rest, **fields).losses == whole.losses[3:]
+    states = [read_state(tmp_path / name).buffers for name in ("whole", "rest", "begun")]
+    assert all((states[0][name] == states[1][name]).all() for name in states[0])
+    assert not all((states[0][name] == states[2][name]).all() for name in states[0])
+
+
 def test_a_comparison_has_no_row_of_the_oracle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     comparison = samestep.compare(["torch:ddp", "torch:zero1"], steps=5, parity=True, **own("LSTM"))
@@ -106,10 +118,15 @@ def test_a_comparison_has_no_row_of_the_oracle(tmp_path: Path, monkeypatch: pyte
     [
         (
             "RESNET",
-            r"all of it the local statistics of 5 batch normalisations \(1, ...\); with --batch-norm frozen",
+            r"all of it the local statistics of 5 BatchNorm layers \(1, 4.norm1, 4.norm2, ...\); with these frozen "
+            r"\(--batch-norm frozen\)",
             {"batch_norm": "frozen"},
         ),
-        ("DROPOUT", r"all of it the random numbers of 1 layer \(1\); with --no-dropout", {"dropout": False}),
+        (
+            "DROPOUT",
+            r"all of it the random numbers of 1 layer \(1\); with these switched off \(--no-dropout\)",
+            {"dropout": False},
+        ),
     ],
 )
 def test_what_the_model_does_is_told_from_what_the_strategy_does(
@@ -120,6 +137,22 @@ def test_what_the_model_does_is_told_from_what_the_strategy_does(
     assert result.parity.passed is False
     assert re.fullmatch(rf"not the same function: \S+, {reason} [0-9.e-]+: the strategy is right", result.parity.reason)
     assert run_cell("torch:ddp", "digits-mlp", **fields, **remedy).parity.passed
+
+
+def test_micro_batches_have_local_statistics_as_well(run_cell: RunCell) -> None:
+    result = run_cell("torch:single+accumulation_steps=2", "digits-mlp", dtype="float64", **own("RESNET"))
+    assert result.parity.passed is False
+    assert "the local statistics of 5 BatchNorm layers" in result.parity.reason
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "zero1"])
+def test_the_buffers_that_ddp_broadcasts_are_predicted(run_cell: RunCell, strategy: str) -> None:
+    fields = {"devices": 2, "dtype": "float64", "batch_norm": "frozen", **own("RESNET")}
+    result = run_cell(f"torch:{strategy}", "digits-mlp", **fields)
+    assert [send for send in result.processes[0].sends if send.phase == "forward"] == [
+        send for send in result.predicted.sends if send.phase == "forward"
+    ]
+    assert sum(row.sent_bytes_per_step for row in result.processes) == result.predicted.sent_bytes_per_step
 
 
 def test_a_wrong_strategy_is_not_excused(launcher: Launcher, tmp_path: Path) -> None:
@@ -137,7 +170,8 @@ def test_a_wrong_strategy_is_not_excused(launcher: Launcher, tmp_path: Path) -> 
         result = broken.run(parse(config), launch_of(config))
     assert result.parity.passed is False
     assert re.search(
-        r"without the local statistics of 5 batch normalisations \(1, ...\) \S+ is left", result.parity.reason
+        r"without the local statistics of 5 BatchNorm layers \(1, 4.norm1, 4.norm2, ...\) \S+ is left",
+        result.parity.reason,
     )
 
 

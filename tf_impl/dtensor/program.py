@@ -18,7 +18,7 @@ from samestep.common.strategy import Run
 from samestep.tf_impl import weights
 from samestep.tf_impl.dtensor.layouts import Layouts
 from samestep.tf_impl.exchanges import ExpandedFunctions
-from samestep.tf_impl.optimizers import corrections
+from samestep.tf_impl.optimizers import coefficients
 from samestep.tf_impl.step import accumulate, bind_update, mean_loss, transform
 
 
@@ -55,7 +55,7 @@ class DTensorProgram:
         """
         variables = [*self.params.values(), *(v for slot in self.slots.values() for v in slot.values())]
         before = [variable.read_value() for variable in variables]
-        self._apply(before[: len(self.params)], self.layouts.replicate(corrections(self.run.optimizer, 1)))
+        self._apply(before[: len(self.params)], self.layouts.replicate(coefficients(self.run.optimizer, 1)))
         for variable, value in zip(variables, before, strict=True):
             variable.assign(value)
 
@@ -63,7 +63,8 @@ class DTensorProgram:
         """Computes the gradients, then updates."""
         with self._expanded.first_time():
             loss, gradients = self._gradients(self.layouts.micro_batches(batch, self.run.accumulation_steps))
-        self._apply(gradients, self.layouts.replicate(corrections(self.run.optimizer, self._step + 1)))
+        now = coefficients(self.run.optimizer_at(self._step + 1), self._step + 1)
+        self._apply(gradients, self.layouts.replicate(now))
         self._gradients_bytes = self.layouts.local_bytes(gradients)
         self._losses.append(loss)
         self._step += 1
@@ -78,16 +79,16 @@ class DTensorProgram:
         """Computes logits, laid out along the batch only: losses over sharded classes are silently wrong in float64."""
         return self.layouts.along_batch(self.model(x))
 
-    def apply(self, gradients: list[tf.Tensor], corrections: tf.Tensor) -> None:
+    def apply(self, gradients: list[tf.Tensor], coefficients: tf.Tensor) -> None:
         """Clips by the global norm, then updates every parameter.
 
         Args:
             gradients: The gradients in the order of the parameters, each laid out as its parameter.
-            corrections: The bias corrections of the optimizer, on every device.
+            coefficients: Of the step, as `optimizers.coefficients` computes them, on every device.
         """
         clipped = transform(gradients, self.run.techniques)
         for gradient, (name, variable) in zip(clipped, self.params.items(), strict=True):
-            self.update(variable, gradient, tuple(slot[name] for slot in self.slots.values()), corrections)
+            self.update(variable, gradient, tuple(slot[name] for slot in self.slots.values()), coefficients)
 
     def losses(self) -> list[float]:
         """The global losses since the last call; every device has them in full."""
@@ -104,12 +105,12 @@ class DTensorProgram:
 
     def state(self) -> TrainState:
         """Gathers parameters and optimizer state."""
-        return weights.snapshot(self._step, self.params, self.slots, lambda v: self.layouts.gather(v.read_value()))
+        return weights.snapshot(self._step, self.params, self.slots, lambda v: self.layouts.gather(v.read_value()), {})
 
     def restore(self, state: TrainState) -> None:
         """Assigns each device its shards."""
         self._step = state.step
-        weights.restore(state, self.run.dtype, self.params, self.slots, self._assign)
+        weights.restore(state, self.run.dtype, self.params, self.slots, self._assign, {})
 
     def _assign(self, variable: dtensor.DVariable, value: np.ndarray) -> None:
         variable.assign(self.layouts.shard(value, variable.layout))

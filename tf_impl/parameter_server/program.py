@@ -20,8 +20,9 @@ from samestep.tf_impl import weights
 from samestep.tf_impl.exchanges import whole_bytes
 from samestep.tf_impl.models import predictor
 from samestep.tf_impl.models.inputs import Inputs, as_inputs
-from samestep.tf_impl.optimizers import corrections
+from samestep.tf_impl.optimizers import coefficients
 from samestep.tf_impl.options import ParameterServerOptions
+from samestep.tf_impl.parameter_server.parts import assign, flat, lookup, parts_of
 from samestep.tf_impl.parameter_server.updates import Updates
 from samestep.tf_impl.step import Gradient, accumulate, bind_update, mean_loss, micro_batches, transform
 
@@ -46,19 +47,20 @@ class ParameterServerProgram:
         self._tables = {name: param for name, param in run.workload.model.params().items() if param.lookups}
         rows = sum(param.lookups * param.shape[1] for param in self._tables.values())
         self._rows_bytes = run.batch_size // self._updates_per_step * rows * run.item_bytes
+        self._sends_rows = any(param.read_by_rows for param in self._tables.values())
         self._shards = 1
         self._step = self._first_update = self._scheduled = self._begun = 0
         self._results: list[tf.distribute.coordinator.RemoteValue] = []
         self._applied, self._staleness = 0, 0.0  # the sum over all updates that were applied
-        self._read_bytes = 0
+        self._read_bytes = self._pushed_bytes = 0
         self.strategy = tf.distribute.ParameterServerStrategy(resolver, self._partitions)
         _answer_once(self._workers, {tf.float64, tf.as_dtype(run.dtype)})
         self.coordinator = tf.distribute.coordinator.ClusterCoordinator(self.strategy)
         with self.strategy.scope():
-            self.model, variables = weights.fresh_model(run, self._variable, _lookup)
-            self.params = {name: _parts(variable) for name, variable in variables.items()}
+            self.model, variables = weights.fresh_model(run, self._variable, lookup)
+            self.params = {name: parts_of(variable) for name, variable in variables.items()}
             self.slots = {slot: self._zeros() for slot in run.optimizer.slots}
-            self.updates = Updates(_flat(self.params))
+            self.updates = Updates(flat(self.params))
         # Nothing here branches on a tensor: without autograph the trace takes half the time.
         self._train = tf.function(self._worker_step, autograph=False)
         self._predict = tf.function(predictor(self.model), autograph=False)
@@ -94,14 +96,14 @@ class ParameterServerProgram:
 
     def _arguments(self, batch: Batch, shard: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         x, y = map(as_inputs, batch.rows(shard, self._updates_per_step))
-        return x, y, corrections(self.run.optimizer, self._first_update + self._scheduled + 1)
+        return x, y, coefficients(self.run.optimizer_at(self._step + 1), self._first_update + self._scheduled + 1)
 
-    def _worker_step(self, x: Inputs, y: tf.Tensor, corrections: tf.Tensor) -> tf.Tensor:
+    def _worker_step(self, x: Inputs, y: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:
         version = self.updates.version()
         loss, gradients = self.gradients(x, y)
         staleness = self.updates.begin(version, gradients)
         with tf.control_dependencies([staleness]):
-            self.apply(corrections, gradients)
+            self.apply(coefficients, gradients)
         return tf.stack([tf.cast(loss, tf.float64), tf.cast(staleness, tf.float64)])  # one tensor: one answer
 
     def gradients(self, x: Inputs, y: tf.Tensor) -> tuple[tf.Tensor, list[Gradient]]:
@@ -112,19 +114,19 @@ class ParameterServerProgram:
             y: Its targets.
         """
         parts = micro_batches(x, y, self.run.accumulation_steps)
-        return accumulate(self.model, self.loss, _flat(self.params), parts, keep_rows=True)
+        return accumulate(self.model, self.loss, flat(self.params), parts, keep_rows=True)
 
-    def apply(self, corrections: tf.Tensor, gradients: list[Gradient]) -> None:
+    def apply(self, coefficients: tf.Tensor, gradients: list[Gradient]) -> None:
         """Clips by the global norm, then updates every part on the server that holds it.
 
         Args:
-            corrections: The bias corrections of the optimizer.
+            coefficients: Of the update, as `optimizers.coefficients` computes them.
             gradients: The gradients, in the order of the parameters' parts.
         """
-        clipped, state = transform(gradients, self.run.techniques), map(_flat, self.slots.values())
-        for gradient, part, *slots in zip(clipped, _flat(self.params), *state, strict=True):
+        clipped, state = transform(gradients, self.run.techniques), map(flat, self.slots.values())
+        for gradient, part, *slots in zip(clipped, flat(self.params), *state, strict=True):
             with tf.device(part.device):
-                arguments = (part, tf.convert_to_tensor(gradient), slots, corrections)
+                arguments = (part, tf.convert_to_tensor(gradient), slots, coefficients)
                 self.updates.alone(part, functools.partial(self.update, *arguments))
 
     def losses(self) -> list[float]:
@@ -148,14 +150,12 @@ class ParameterServerProgram:
 
     def state(self) -> TrainState:
         """Reads parameters and optimizer state from the servers."""
-        return weights.snapshot(
-            self._step, self.params, self.slots, lambda parts: np.concatenate([part.numpy() for part in parts])
-        )
+        return weights.snapshot(self._step, self.params, self.slots, np.concatenate, weights.buffers_of(self.model))
 
     def restore(self, state: TrainState) -> None:
         """Assigns each server its parts."""
         self._step = self._first_update = state.step
-        weights.restore(state, self.run.dtype, self.params, self.slots, _assign)
+        weights.restore(state, self.run.dtype, self.params, self.slots, assign, weights.buffers_of(self.model))
 
     def observe(self, batch: Batch) -> None:
         """Takes one more step; what its workers read and send is in their graph, but for the rows of tables."""
@@ -165,11 +165,12 @@ class ParameterServerProgram:
     def sends(self) -> tuple[Send, ...]:
         """What workers pull and push."""
         graph = self._train.get_concrete_function(*self._arguments(self._observed, 0)).graph
-        self._read_bytes, sent_bytes = whole_bytes(graph)
+        self._read_bytes, sent_bytes = whole_bytes(graph, self._sends_rows)
+        self._pushed_bytes = sent_bytes + (self._rows_bytes if self._sends_rows else 0)
         updates, count = self._updates_per_step, self._updates_per_step * len(self.params)
-        pulled, pushed = (updates * (size + self._rows_bytes) for size in (self._read_bytes, sent_bytes))
-        pull = Send("forward", "pull", "data", self._workers, pulled, count)
-        return pull, Send("backward", "push", "data", self._workers, pushed, count)
+        pulled, pushed = updates * (self._read_bytes + self._rows_bytes), updates * self._pushed_bytes
+        pull = Send("forward", "pull", "data", self._workers, pulled, count, to="worker", source="ps")
+        return pull, Send("backward", "push", "data", self._workers, pushed, count, to="ps", source="worker")
 
     def footprint(self) -> tuple[Footprint, ...]:
         """The chief reports for all: itself, the workers, which hold what they read, and the servers, which hold all."""
@@ -178,7 +179,7 @@ class ParameterServerProgram:
                 device=_device("worker", index),
                 params_bytes=0,
                 params_peak_bytes=self._read_bytes,
-                gradients_bytes=self._read_bytes + self._rows_bytes,
+                gradients_bytes=self._pushed_bytes,
                 optimizer_bytes=0,
                 source="graph",
             )
@@ -189,10 +190,10 @@ class ParameterServerProgram:
 
     def _server_footprint(self, device: str) -> Footprint:
         params_bytes, *slots_bytes = (
-            weights.nbytes(part for part in _flat(kind) if part.device == device)
+            weights.nbytes(part for part in flat(kind) if part.device == device)
             for kind in (self.params, *self.slots.values())
         )
-        dtypes = weights.dtype_names(part for slot in self.slots.values() for part in _flat(slot))
+        dtypes = weights.dtype_names(part for slot in self.slots.values() for part in flat(slot))
         return Footprint.uniform(device, params_bytes, sum(slots_bytes), "graph", dtypes)
 
     def measures(self) -> Mapping[str, float]:
@@ -224,27 +225,3 @@ def _answer_once(workers: int, dtypes: Iterable[tf.DType]) -> None:
 
 def _device(job: str, index: int) -> str:
     return f"/job:{job}/replica:0/task:{index}/device:CPU:0"
-
-
-def _parts(variable: tf.Variable) -> list[tf.Variable]:
-    """The parts of a variable, in order; one that is not cut is its own part."""
-    return [variable] if isinstance(variable, tf.Variable) else list(variable.variables)
-
-
-def _flat(by_name: Mapping[str, list[tf.Variable]]) -> list[tf.Variable]:
-    """The parts of all variables, in order."""
-    return list(itertools.chain.from_iterable(by_name.values()))
-
-
-def _lookup(table: tf.Variable, ids: tf.Tensor) -> tf.Tensor:
-    """Gathers on each server from its rows; only those travel, and only their gradients."""
-    if isinstance(table, tf.Variable):
-        return tf.gather(table, ids)
-    rows = tf.nn.embedding_lookup(table, tf.reshape(ids, [-1]))  # a ShardedVariable takes ids of one dim
-    return tf.reshape(rows, [*ids.shape, table.shape[-1]])
-
-
-def _assign(parts: list[tf.Variable], value: np.ndarray) -> None:
-    ends = np.cumsum([part.shape[0] for part in parts])[:-1]
-    for part, shard in zip(parts, np.split(value, ends), strict=True):
-        part.assign(shard)

@@ -12,7 +12,7 @@ from samestep.common.batch import Batch
 from samestep.common.strategy import Run
 from samestep.tf_impl.models import build_model
 from samestep.tf_impl.models.layers import VariableFactory
-from samestep.tf_impl.optimizers import corrections
+from samestep.tf_impl.optimizers import coefficients
 from samestep.tf_impl.step import accumulate, bind_update, mean_loss, micro_batches, transform
 
 
@@ -39,7 +39,7 @@ class FunctionalVariable:
 
 
 class Step:
-    """One training step of one of `replicas` cores: (parameters, optimizer state, shard, corrections) -> new state, loss."""
+    """One training step of one of `replicas` cores: (parameters, optimizer state, shard, coefficients) -> new state, loss."""
 
     def __init__(self, run: Run, replicas: int) -> None:
         self.run = run
@@ -53,7 +53,7 @@ class Step:
 
         Args:
             *arguments: The parameters in the model's order, each kind of optimizer state in the same order, inputs and
-                targets of this core's shard, and the optimizer's corrections.
+                targets of this core's shard, and the coefficients of the step.
 
         Returns:
             Parameters and optimizer state in that order, and this core's part of the loss.
@@ -81,13 +81,13 @@ class Step:
         group = [list(range(self.replicas))]
         return [gen_xla_ops.xla_all_reduce(g, group, reduce_op="Add", mode="CrossReplica") for g in gradients]
 
-    def apply(self, state: list[tf.Tensor], gradients: list[tf.Tensor], corrections: tf.Tensor) -> list[tf.Tensor]:
+    def apply(self, state: list[tf.Tensor], gradients: list[tf.Tensor], coefficients: tf.Tensor) -> list[tf.Tensor]:
         """Sums the gradients, clips by the global norm, then updates every parameter.
 
         Args:
             state: The parameters, then each kind of optimizer state in the same order.
             gradients: This core's, in the order of the parameters.
-            corrections: The bias corrections of the optimizer.
+            coefficients: Of the step, as `optimizers.coefficients` computes them.
 
         Returns:
             The new state, like the old.
@@ -95,7 +95,7 @@ class Step:
         variables = [FunctionalVariable(value) for value in state]
         for index, gradient in enumerate(transform(self.exchange(gradients), self.run.techniques)):
             param, *slots = variables[index :: len(self.shapes)]
-            self.update(param, gradient, slots, corrections)
+            self.update(param, gradient, slots, coefficients)
         return [variable.value for variable in variables]
 
     def specs(self, batch: Batch) -> list[tf.TensorSpec]:
@@ -103,7 +103,7 @@ class Step:
         params = [tf.TensorSpec(shape, self.run.dtype) for shape in self.shapes.values()]
         shard = batch.rows(0, self.replicas)
         x, y = (tf.TensorSpec(a.shape, self.run.dtype if a.dtype.kind == "f" else a.dtype) for a in shard)
-        now = tf.TensorSpec.from_tensor(corrections(self.run.optimizer, 1))
+        now = tf.TensorSpec.from_tensor(coefficients(self.run.optimizer, 1))
         return [*params * (1 + len(self.run.optimizer.slots)), x, y, now]
 
 

@@ -23,7 +23,7 @@ from samestep.torch_impl.activations import follow_activations
 from samestep.torch_impl.exchanges import RECORDER, Observer
 from samestep.torch_impl.local_state import build_local_state, merge
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
-from samestep.torch_impl.optimizers import build_optimizer
+from samestep.torch_impl.optimizers import build_optimizer, set_rate
 from samestep.torch_impl.parameter_server import server
 from samestep.torch_impl.parameter_server.server import Wanted
 from samestep.torch_impl.pipeline.stages import Stage
@@ -70,8 +70,12 @@ class PullEverything:
         """Makes an empty context, because workers exchange nothing among each other."""
         return contextlib.nullcontext()
 
-    def update(self) -> None:
-        """Does nothing, because the server updates everything."""
+    def update(self, rate: float) -> None:
+        """Does nothing, because the server updates everything.
+
+        Args:
+            rate: Ignored, likewise.
+        """
 
 
 class PullRows:
@@ -112,8 +116,9 @@ class PullRows:
         """All-reduces the gradients of the layers above, on the last micro-batch."""
         return contextlib.nullcontext() if last else self._above.no_sync()
 
-    def update(self) -> None:
-        """Updates the layers above, on every worker alike."""
+    def update(self, rate: float) -> None:
+        """Updates the layers above at a learning rate, on every worker alike."""
+        set_rate(self._optimizer, rate)
         self._optimizer.step()
 
 
@@ -128,7 +133,7 @@ class WorkerProgram:
 
     def __init__(self, run: Run, mode: PullEverything | PullRows, hardware: Hardware) -> None:
         self.hardware = hardware
-        self._mode, self._loss = mode, mean_loss(run)
+        self._run, self._mode, self._loss = run, mode, mean_loss(run)
         self._rank = dist.get_rank()
         self._shard = self._rank, run.num_devices
         self._server = worker_name(run.num_devices)
@@ -163,8 +168,8 @@ class WorkerProgram:
         self._record("push", gradients)
         self._staleness += rpc.rpc_sync(self._server, server.push, (self._rank, (wanted, gradients, version)))
         self._pushes += 1
-        mode.update()
         self._step += 1
+        mode.update(self._run.optimizer_at(self._step).learning_rate)
 
     def _record(self, operation: str, tensors: Sequence[torch.Tensor]) -> None:
         """Records what is moved between this worker and the server, the ids of rows not counted."""

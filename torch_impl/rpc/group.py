@@ -17,7 +17,7 @@ from samestep.common.strategy import Run
 from samestep.torch_impl import devices, weights
 from samestep.torch_impl.exchanges import RECORDER
 from samestep.torch_impl.local_state import build_local_state
-from samestep.torch_impl.optimizers import build_optimizer
+from samestep.torch_impl.optimizers import build_optimizer, set_rate
 from samestep.torch_impl.pipeline.stages import Stage
 
 CPU = torch.device("cpu")
@@ -33,10 +33,13 @@ class Served:
         local_state: The local state of parameters and optimizer.
         opened: Set once calls may use the parameters: a state that is continued has been restored.
         updated: Released after each update.
+        updates_per_step: The number of updates that make a step.
         sends: What calls sent from this process up to the last update, from the one before it.
     """
 
-    def __init__(self, run: Run, stage: Stage) -> None:
+    def __init__(self, run: Run, stage: Stage, updates_per_step: int = 1) -> None:
+        self._run, self._updates = run, 0
+        self.updates_per_step = updates_per_step
         self.parameters = list(stage.parameters())
         self.optimizer = build_optimizer(run.optimizer, self.parameters)
         self.local_state = build_local_state(run, self.optimizer, stage.model)
@@ -44,17 +47,24 @@ class Served:
         self.updated = threading.Semaphore(0)
         self.sends: tuple[Send, ...] = ()
         self._gradients_bytes = 0
-        self.optimizer.register_step_pre_hook(self._measure_gradients)
+        self.optimizer.register_step_pre_hook(self._begin_step)
         self.optimizer.register_step_post_hook(self._end_step)
         RECORDER.start()  # calls may come before this process itself has begun with the step
 
-    def _measure_gradients(self, *_: object) -> None:
+    def _begin_step(self, *_: object) -> None:
+        set_rate(self.optimizer, self._run.optimizer_at(self._updates // self.updates_per_step + 1).learning_rate)
+        self._updates += 1
         self._gradients_bytes = weights.nbytes(parameter.grad for parameter in self.parameters)
 
     def _end_step(self, *_: object) -> None:
         self.sends = RECORDER.stop()
         RECORDER.start()
         self.updated.release()
+
+    def restore(self, state: TrainState) -> None:
+        """Copies this process's part of a state in place."""
+        self._updates = state.step * self.updates_per_step
+        self.local_state.restore(state)
 
     def footprint(self) -> Footprint:
         """The tensors of this process, with the gradients of the last update."""
@@ -67,15 +77,14 @@ class ServingProgram:
     # It stays a Program, and does not just serve until it is stopped: it leaves the group together with the others,
     # its traffic counts in the same windows as theirs, and its footprint is measured by itself.
 
-    def __init__(self, served: Served, hardware: Hardware, updates_per_step: int) -> None:
+    def __init__(self, served: Served, hardware: Hardware) -> None:
         self.hardware = hardware
         self._served = served
-        self._updates_per_step = updates_per_step
 
     def step(self, batch: Batch) -> None:
         """Opens for calls, and returns when the step's updates have been applied."""
         self._served.opened.set()
-        for _ in range(self._updates_per_step):
+        for _ in range(self._served.updates_per_step):
             self._served.updated.acquire()
 
     def losses(self) -> list[float]:
@@ -96,7 +105,7 @@ class ServingProgram:
 
     def restore(self, state: TrainState) -> None:
         """Copies this process's part in place, before it opens for calls."""
-        self._served.local_state.restore(state)
+        self._served.restore(state)
 
     def observe(self, batch: Batch) -> None:
         """Takes part in one more step."""

@@ -56,6 +56,7 @@ def build(run: Run[DdpOptions]) -> TrainingProgram:
         bare=bare,
         hardware=hardware,
         model=model,
+        predict=bare,  # after a forward pass without gradients, DDP's next one would not broadcast the buffers
         shard=own_shard(),
         averages_gradients=True,
         exchange=exchange_on_last(model),

@@ -15,7 +15,6 @@ from typing import Any, cast
 import deepspeed
 import torch
 
-from samestep.common.request import Techniques
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, num_params
 from samestep.torch_impl.deepspeed_engine import EngineState, EngineUpdate
@@ -81,5 +80,5 @@ def build(run: Run[DeepSpeedOptions]) -> TrainingProgram:
         watch=lambda: state.followed,
     )
     # The update transforms the gradients; the program around it sees none.
-    inner = dataclasses.replace(run, techniques=Techniques(accumulation_steps=run.accumulation_steps))
+    inner = dataclasses.replace(run, techniques=run.techniques.without_transforms())
     return TrainingProgram(inner, parts)

@@ -82,7 +82,7 @@ class DriverProgram:
     def restore(self, state: TrainState) -> None:
         """Copies this process's part in place; every other worker does so before it opens for calls."""
         self._step = state.step
-        self._served.local_state.restore(state)
+        self._served.restore(state)
 
     def observe(self, batch: Batch) -> None:
         """Takes one more step."""
@@ -116,4 +116,4 @@ def build(run: Run) -> DriverProgram | ServingProgram:
     served = Served(run, stage)
     stages.serve(stages.WorkerStage(stage, mean_loss(run), served))
     join_rpc(run)
-    return ServingProgram(served, HARDWARE, updates_per_step=1) if own_rank() else DriverProgram(run, served)
+    return ServingProgram(served, HARDWARE) if own_rank() else DriverProgram(run, served)

@@ -39,7 +39,8 @@ def _build_worker(run: Run[ServerOptions], among_workers: dist.ProcessGroup) -> 
 
 
 def _build_server(run: Run[ServerOptions]) -> ServingProgram:
-    served = Served(run, build_stage(run, CPU, server_segments(run.workload.model)[0]))
     synchronous = run.options.is_sync
+    stage = build_stage(run, CPU, server_segments(run.workload.model)[0])
+    served = Served(run, stage, updates_per_step=1 if synchronous else run.num_devices)
     server.serve(server.Server(served, run.num_devices, synchronous))  # before anyone can call
-    return ServingProgram(served, HARDWARE, updates_per_step=1 if synchronous else run.num_devices)
+    return ServingProgram(served, HARDWARE)

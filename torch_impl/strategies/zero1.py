@@ -54,6 +54,7 @@ def build(run: Run) -> TrainingProgram:
         bare=bare,
         hardware=hardware,
         model=model,
+        predict=bare,  # after a forward pass without gradients, DDP's next one would not broadcast the buffers
         optimizer=optimizer,
         shard=own_shard(),
         averages_gradients=True,

@@ -9,12 +9,14 @@ References:
 """
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 
 from samestep.common.evidence.costs.activations import activation_bytes
-from samestep.common.evidence.costs.sizes import holder, symmetric
+from samestep.common.evidence.costs.sizes import ID_BYTES, holder, symmetric
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
+from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import num_params
 
 DEFAULT_CAPS = (1 << 20, 25 << 20)
@@ -65,7 +67,7 @@ def ddp(run: Run, backend: str) -> Ledger:
 
 
 def bucketed(run: Run, caps: tuple[int, ...], backend: str) -> Ledger:
-    """Predicts one all-reduce per bucket; their total does not depend on the buckets.
+    """Predicts DDP's exchanges: its buffers, then one all-reduce per bucket, whose total does not depend on the buckets.
 
     Args:
         run: What is trained.
@@ -80,7 +82,20 @@ def bucketed(run: Run, caps: tuple[int, ...], backend: str) -> Ledger:
         if filled * run.item_bytes >= caps[min(len(closed), len(caps) - 1)]:
             closed.append(filled)
             filled = 0
-    return _summed(run, [*closed, filled] if filled else closed, backend)
+    ledger = _summed(run, [*closed, filled] if filled else closed, backend)
+    return symmetric(run, ledger.footprints, (*_buffers(run), *ledger.sends), backend)
+
+
+def _buffers(run: Run) -> Iterator[Send]:
+    """Rank 0's buffers, which DDP broadcasts before the first forward pass of a step: one message for each kind of number."""
+    model = run.workload.model
+    if not isinstance(model, OwnSpec):
+        return
+    described = model.described
+    for item_bytes, is_whole in ((run.item_bytes, False), (ID_BYTES, True)):
+        names = [name for name in described.buffers if (name in described.whole_buffers) == is_whole]
+        if size := item_bytes * sum(math.prod(described.buffers[name]) for name in names):
+            yield Send("forward", "broadcast", run.mesh.only_axis, run.num_devices, size)
 
 
 def c10d(run: Run, backend: str) -> Ledger:

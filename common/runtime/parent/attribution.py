@@ -16,6 +16,7 @@ from samestep.common.workload.models.own import OwnSpec
 
 STEPS = 5
 """How many steps are repeated: a suspect shows in the first, or in the second where only its statistics differ."""
+_MOST_NAMED = 3
 Repeat = Callable[[Run], tuple[list[float], TrainState]]
 """Takes the steps of a run in a scratch directory: its losses, and its state after the last of them."""
 
@@ -27,7 +28,7 @@ class Suspect:
     Attributes:
         what: In words, with its layers counted.
         without: The same run without it.
-        remedy: The flag that switches it off.
+        remedy: How it is switched off, with the flag.
     """
 
     what: str
@@ -56,15 +57,15 @@ def attribute(run: Run, launch: Launch, parity: Parity, repeat: Repeat) -> str:
         left = _left(suspect.without, repeat)
         if left <= LOSS_BOUND[suspect.without.dtype]:
             others = "" if len(suspects) == 1 else ", and nothing else"
-            return f"{said}, all of it {suspect.what}{others}; with {suspect.remedy} {left:.0e}: the strategy is right"
+            return f"{said}, all of it {suspect.what}{others}; with these {suspect.remedy} {left:.0e}: the strategy is right"
     every = run
     for suspect in suspects:
         every = _merged(every, suspect.without)
     names = " and ".join(suspect.what for suspect in suspects)
     left = _left(every, repeat)
     if len(suspects) > 1 and left <= LOSS_BOUND[every.dtype]:
-        flags = " ".join(suspect.remedy for suspect in suspects)
-        return f"{said}, all of it {names}; with {flags} {left:.0e}: the strategy is right"
+        remedies = " and ".join(suspect.remedy for suspect in suspects)
+        return f"{said}, all of it {names}; with these {remedies} {left:.0e}: the strategy is right"
     return f"{said}; without {names} {left:.0e} is left: {parity.reason}"
 
 
@@ -76,16 +77,17 @@ def find_suspects(run: Run) -> list[Suspect]:
     dtype = "float64" if "float64" in run.strategy.dtypes else run.dtype
     short, described, found = dataclasses.replace(run, dtype=dtype, steps=min(run.steps, STEPS)), model.described, []
     if described.batch_norms and run.batch_norm == "local":
-        what = f"the local statistics of {_count(described.batch_norms, 'batch normalisation')}"
-        found.append(Suspect(what, dataclasses.replace(short, batch_norm="frozen"), "--batch-norm frozen"))
+        what = f"the local statistics of {_count(described.batch_norms, 'BatchNorm layer')}"
+        found.append(Suspect(what, dataclasses.replace(short, batch_norm="frozen"), "frozen (--batch-norm frozen)"))
     if described.randoms and run.dropout is not False:
         what = f"the random numbers of {_count(described.randoms, 'layer')}"
-        found.append(Suspect(what, dataclasses.replace(short, dropout=False), "--no-dropout"))
+        found.append(Suspect(what, dataclasses.replace(short, dropout=False), "switched off (--no-dropout)"))
     return found
 
 
 def _count(names: tuple[str, ...], noun: str) -> str:
-    return f"{len(names)} {noun}{'s' if len(names) > 1 else ''} ({names[0]}{', ...' if len(names) > 1 else ''})"
+    named = ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
+    return f"{len(names)} {noun}{'s' if len(names) > 1 else ''} ({named})"
 
 
 def _merged(run: Run, other: Run) -> Run:

@@ -16,10 +16,11 @@ def reference_of(run: Run) -> Run:
 
     What distinguishes two of them decides the reference's numbers.
     """
-    framework, strategy = "numpy", "oracle"
+    framework, strategy, techniques = "numpy", "oracle", run.techniques
     if isinstance(run.workload.model, OwnSpec):
         framework = run.workload.model.described.framework
         strategy = ONE_DEVICE[framework]
+        techniques = dataclasses.replace(techniques, accumulation_steps=1)  # a normalisation sees the whole batch
     return dataclasses.replace(
         run,
         framework=framework,
@@ -28,4 +29,5 @@ def reference_of(run: Run) -> Run:
         dtype="float64",
         threads=1,
         options=NoOptions(),
+        techniques=techniques,
     )

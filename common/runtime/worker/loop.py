@@ -71,7 +71,7 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
     disturbances = watch_for(run, file)
     serving = {s.role: rank for rank, s in enumerate(run.strategy.topology(run)) if s.serves and file.rank == 0}
     traffic = Traffic(file, serving, disturbances)
-    windows = train(program, stream, first, run.steps, file, traffic)
+    windows = train(program, run, stream, first, file, traffic)
     file.enter("evaluate")
     metric = evaluate(program, run, data, file)
     if launch.needs_state:
@@ -132,15 +132,15 @@ def _restore(program: Program, run: Run, start_from: str | None) -> int:
 
 
 def train(
-    program: Program, stream: Iterator[Batch], first: int, last: int, file: ProcessFile, traffic: Traffic
+    program: Program, run: Run, stream: Iterator[Batch], first: int, file: ProcessFile, traffic: Traffic
 ) -> Windows:
-    """Takes the steps from `first` up to `last`, in windows; reports nothing while the clock runs.
+    """Takes the steps from `first` to the run's last, in windows; reports nothing while the clock runs.
 
     Args:
         program: In training.
+        run: What is trained.
         stream: The batches from `first` on.
         first: The step to start at.
-        last: The step to end before.
         file: The present process's.
         traffic: Counts what every window but the first sends.
 
@@ -152,7 +152,7 @@ def train(
     file.enter("first step", step)
     program.sync()
     with (file.directory / "metrics.jsonl").open("a", buffering=1) if file.rank == 0 else nullcontext() as metrics:
-        for number, size in enumerate([1, *_sizes(last - first - 1)]):
+        for number, size in enumerate([1, *_sizes(run.steps - first - 1)]):
             if number == 1:
                 file.enter("train", step)
             windows.open()
@@ -169,7 +169,9 @@ def train(
                 step += len(part)
                 file.beat(step)
                 if metrics is not None:
-                    metrics.write(json.dumps({"step": step, "seconds": seconds, "losses": losses}) + "\n")
+                    rates = [run.optimizer_at(batch.step + 1).learning_rate for batch in part]
+                    line = {"step": step, "seconds": seconds, "losses": losses, "learning_rates": rates}
+                    metrics.write(json.dumps(line) + "\n")
                     _check_finite(losses, step - len(part))
     return windows
 

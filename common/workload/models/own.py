@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from samestep.common.errors import ConfigError
 from samestep.common.files import Unreadable, read_arrays, read_json
+from samestep.common.workload.models.layer import Layer
 from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment
 
 if TYPE_CHECKING:
@@ -39,8 +40,11 @@ class Description:
         inputs: As in `ModelSpec.inputs`.
         targets: As in `ModelSpec.targets`.
         buffers: Shapes by neutral name.
+        whole_buffers: The buffers that hold whole numbers.
         batch_norms: The layers that normalise over the batch.
         randoms: The layers that draw random numbers in training.
+        layers: Those that hold parameters, in the order of execution.
+        names: Torch's layer or parameter -> TensorFlow's, where the user says so.
         seed: Under which the initial weights were drawn.
     """
 
@@ -55,8 +59,11 @@ class Description:
     inputs: ArraySpec
     targets: ArraySpec
     buffers: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    whole_buffers: tuple[str, ...] = ()
     batch_norms: tuple[str, ...] = ()
     randoms: tuple[str, ...] = ()
+    layers: tuple[Layer, ...] = ()
+    names: dict[str, str] = dataclasses.field(default_factory=dict)
     seed: int = 0
 
     @property

@@ -74,7 +74,8 @@ def trained(program: Sleeper, steps: int, path: Path, drawn: list[int] | None = 
                 drawn.append(batch.step - program.steps)
             yield batch
 
-    return train(program, stream(), 0, steps, file, Traffic(file, {}))
+    run = parse(RunConfig("numpy", "oracle", "synthetic-mlp", dtype="float64", steps=steps))
+    return train(program, run, stream(), 0, file, Traffic(file, {}))
 
 
 def parts(path: Path) -> list[int]:

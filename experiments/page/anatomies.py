@@ -1,0 +1,46 @@
+"""The anatomy of each row: what its devices hold, and what its observed step sent."""
+
+import itertools
+from collections.abc import Iterator
+from xml.etree.ElementTree import Element
+
+from samestep.common.errors import ConfigError, Unavailable
+from samestep.common.run import parse
+from samestep.experiments.page.anatomy import anatomy
+from samestep.experiments.page.loaded import Entry, Loaded
+from samestep.experiments.page.markup import element, more, prose
+
+MOST_DRAWN = 12
+"""In one page; a command draws any other."""
+
+
+def write(loaded: Loaded) -> Element | None:
+    """Makes the section; None if no row took a step that can be drawn."""
+    found = _drawable(loaded)
+    drawn = [_figure(entry, drawing) for entry, drawing in itertools.islice(found, MOST_DRAWN)]
+    left = "There are more rows: `samestep strategies CELL --picture` draws any strategy." if next(found, None) else ""
+    note = element("p", *prose(f"{_HOW} {left}".strip()), class_="note")
+    return element("div", note, *drawn) if drawn else None
+
+
+def _figure(entry: Entry, drawing: Element) -> Element:
+    place = element("div", drawing, class_="scroll", tabindex=0, role="region", aria_label=f"Anatomy of {entry.name}")
+    return more(entry.name, place)
+
+
+_HOW = (
+    "From the footprints and sends of the step that each run took under observation. Left: what each device holds, to "
+    "scale. Right: what is sent in which phase, and between whom."
+)
+
+
+def _drawable(loaded: Loaded) -> Iterator[tuple[Entry, Element]]:
+    for entry in loaded.entries:
+        result = entry.result
+        if result is None or entry.framework == "numpy" or not any(row.params_peak_bytes for row in result.processes):
+            continue
+        try:
+            run = parse(result.config)
+        except (ConfigError, Unavailable):
+            continue  # its model, its data or its options are not here any more
+        yield entry, anatomy(run, result)

@@ -1,0 +1,205 @@
+"""What an observed step sends, each collective and message once: joined from the records of all processes."""
+
+import collections
+import dataclasses
+import itertools
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from samestep.common.ledger import PHASES, Send
+from samestep.common.mesh import Mesh
+
+if TYPE_CHECKING:
+    from samestep.common.runtime.records import DeviceRow, RunResult  # it needs NumPy
+
+MOST_JOINED = 4000
+"""Records of a step; of a step with more, equal sends that follow each other stay one record."""
+_MOST_NAMED = 4
+"""Devices, one by one."""
+Path = tuple[tuple[int, ...], tuple[int, ...]]
+"""The devices that send and those that receive, by their places in the result; those of a collective do both."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Transfer:
+    """One kind of send, as a drawing shows it.
+
+    Attributes:
+        phase: One of `PHASES`.
+        operation: What is done.
+        group: The mesh axis along which it goes.
+        paths: Who sends to whom; more than one where the same happens in several groups.
+        bytes: Of all `count` of them. What happens in several groups at once counts once.
+        count: How many there are.
+        ranks: The devices of a group, as recorded; 0 if that is not known.
+    """
+
+    phase: str
+    operation: str
+    group: str
+    paths: tuple[Path, ...]
+    bytes: float
+    count: int = 1
+    ranks: int = 0
+
+    @property
+    def devices(self) -> set[int]:
+        """All that take part."""
+        return {index for path in self.paths for side in path for index in side}
+
+    def between(self, names: Sequence[str]) -> str:
+        """Who sends to whom, in words.
+
+        Args:
+            names: Of the devices.
+        """
+        return "; ".join(dict.fromkeys(self._in_words(path, names) for path in self.paths))
+
+    def _in_words(self, path: Path, names: Sequence[str]) -> str:
+        either = "" if path[0] == path[1] or self.operation == "broadcast" else "any of "
+        senders, receivers = (
+            (either if len(side) > 1 else "")
+            + (
+                ", ".join(names[index] for index in side)
+                if len(side) <= _MOST_NAMED
+                else f"{names[side[0]]} to {names[side[-1]]}"
+            )
+            for side in path
+        )
+        if path[0] != path[1]:
+            return f"{senders} → {receivers}"
+        return senders if self.ranks in (0, len(path[0])) else f"{senders}, in groups of {self.ranks}"
+
+
+def transfers(mesh: Mesh, result: "RunResult", most: int) -> list[Transfer]:
+    """Lists the transfers of a step in order, at most as many as asked for if joining neighbors can reach that.
+
+    Args:
+        mesh: Of the run.
+        result: What came of it.
+        most: How many a drawing has room for.
+    """
+    found = _runs(_side_by_side(_runs(_join(mesh, result), _alike)), _alike)
+    for kind in (_same_paths, _same_kind):
+        if len(found) > most:
+            found = _runs(found, kind)
+    if len(found) > most:  # without their order
+        found = _runs(sorted(found, key=lambda each: (PHASES.index(each.phase), *_same_kind(each))), _same_kind)
+    return found
+
+
+def _alike(each: Transfer) -> Hashable:
+    return each.phase, each.operation, each.group, each.paths, each.bytes / each.count
+
+
+def _same_paths(each: Transfer) -> Hashable:
+    return each.phase, each.operation, each.group, each.paths
+
+
+def _same_kind(each: Transfer) -> tuple[str, str, str]:
+    return each.phase, each.operation, each.group
+
+
+def _runs(found: Iterable[Transfer], kind: Callable[[Transfer], Hashable]) -> list[Transfer]:
+    """Makes one transfer of those of a kind that follow each other."""
+    return [_together(list(run)) for _, run in itertools.groupby(found, kind)]
+
+
+def _together(run: Sequence[Transfer]) -> Transfer:
+    paths = tuple(dict.fromkeys(path for each in run for path in each.paths))
+    size, count = sum(each.bytes for each in run), sum(each.count for each in run)
+    return dataclasses.replace(run[0], paths=paths, bytes=size, count=count)
+
+
+def _side_by_side(ordered: Iterable[Transfer]) -> list[Transfer]:
+    """Joins what is alike in groups without a common device, unless something that both wait for is between them."""
+    found: list[Transfer] = []
+    for each in ordered:
+        for place in reversed(range(len(found))):
+            other = found[place]
+            if other.devices & each.devices:
+                found.append(each)
+                break
+            if dataclasses.replace(other, paths=each.paths) == each:
+                found[place] = dataclasses.replace(other, paths=(*other.paths, *each.paths))
+                break
+        else:
+            found.append(each)
+    return found
+
+
+def _join(mesh: Mesh, result: "RunResult") -> list[Transfer]:
+    """One transfer for every collective, whichever of its devices recorded it, and for every message; in order."""
+    rows = result.processes
+    expand = sum(send.count for row in rows for send in row.sends) <= MOST_JOINED
+    found: dict[Hashable, tuple[tuple[float, ...], Transfer]] = {}
+    for index, row in enumerate(rows):
+        seen: collections.Counter[Hashable] = collections.Counter()
+        for place, send in enumerate(_expanded(row.sends) if expand else row.sends):
+            order = (send.at or 0.0, float(PHASES.index(send.phase)) if send.phase in PHASES else 0.0, float(place))
+            for path in _paths(send, index, rows, mesh):
+                each = Transfer(send.phase, send.operation, send.group, (path,), send.bytes, send.count, send.ranks)
+                seen[key := (_same_paths(each))] += 1
+                owner = index if send.to else -1  # of a message; all devices record a collective
+                earlier, _ = found.get((key, seen[key], owner), (order, each))
+                found[key, seen[key], owner] = max(earlier, order), each
+    return [each for _, each in sorted(found.values(), key=lambda pair: pair[0])]
+
+
+def _expanded(sends: Iterable[Send]) -> Iterator[Send]:
+    for send in sends:
+        yield from [dataclasses.replace(send, bytes=send.bytes // send.count, count=1)] * send.count
+
+
+def _paths(send: Send, index: int, rows: "Sequence[DeviceRow]", mesh: Mesh) -> list[Path]:
+    """The devices between which a record goes; a process with several devices records for all their groups."""
+    if send.to:
+        source = find_devices(send.source, rows) or (index,)
+        path = source, tuple(each for each in find_devices(send.to, rows) if each not in source)
+        return [path[::-1] if send.operation == "pull" and not send.source else path]
+    own = [place for place, row in enumerate(rows) if row.role == rows[index].role] or [index]
+    groups = dict.fromkeys(members(mesh, send.group, send.ranks, place) for place in own if place < mesh.size)
+    if send.source:  # a broadcast has a root
+        root = find_devices(send.source, rows)
+        return [(root, tuple(each for each in group if each not in root)) for group in groups]
+    return [(group, group) for group in groups]
+
+
+def find_devices(name: str, rows: "Sequence[DeviceRow]") -> tuple[int, ...]:
+    """The places of the devices that a record names: by rank, by device, or by the role of several.
+
+    Args:
+        name: As in `Send.to`.
+        rows: Of the result.
+    """
+    if not name:
+        return ()
+    by_rank = tuple(place for place, row in enumerate(rows) if str(row.rank) == name)
+    by_device = tuple(place for place, row in enumerate(rows) if short_device(row.device) == name)
+    by_role = tuple(place for place, row in enumerate(rows) if row.role.rpartition("-")[0] == name)
+    return by_rank or by_device or by_role
+
+
+def short_device(device: str) -> str:
+    """The last part of a device's full name: "CPU:0"."""
+    return device.rpartition("/")[2].removeprefix("device:")
+
+
+def members(mesh: Mesh, group: str, ranks: int, place: int) -> tuple[int, ...]:
+    """The places of the devices that share a group with one of them; all, where that was not recorded.
+
+    Args:
+        mesh: Of the run; the last axis varies fastest.
+        group: An axis, or "all".
+        ranks: How many they are.
+        place: Of one of them.
+    """
+    if ranks >= mesh.size:
+        return tuple(range(mesh.size))
+    step = 1
+    for name, size in reversed(mesh.axes):
+        if name == group:
+            first = place - place // step % size * step
+            return tuple(range(first, first + size * step, step))
+        step *= size
+    return tuple(range(mesh.size))  # which of them share a group was not recorded

@@ -1,0 +1,59 @@
+"""Every row takes the oracle's step with all exact techniques that it takes, at once."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from samestep.common.request import Techniques
+from samestep.common.strategy import StrategyInfo
+from tests.cells import SIZED, every_row
+from tests.conftest import RunCell
+from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
+
+EXACT = {"accumulation_steps": 2, "clip_norm": 0.5, "learning_rate_schedule": "cosine", "warmup_steps": 3}
+ROWS = [
+    pytest.param(framework, row, id=f"{framework}:{row.name}", marks=getattr(pytest.mark, framework))
+    for framework, row in every_row()
+]
+
+
+@pytest.mark.parametrize(("framework", "row"), ROWS)
+def test_all_that_a_row_takes(run_cell: RunCell, framework: str, row: StrategyInfo) -> None:
+    techniques = Techniques(**{name: value for name, value in EXACT.items() if name not in row.refuses})
+    fields = {"techniques": techniques, "dtype": row.dtypes[-1], "devices": 2 if row.axes else 1}
+    result = run_cell(f"{framework}:{row.name}", SIZED["mlp"], optimizer="adamw", **fields)
+    assert result.parity.passed, result.parity.reason
+    assert result.conditions.compilations == 0, "a new rate traces nothing anew"
+    sends_what_was_predicted(result)
+    keeps_what_was_predicted(result)
+
+
+@pytest.mark.torch
+@pytest.mark.tf
+def test_the_schedule_is_that_of_the_frameworks(run_cell: RunCell, tmp_path: Path) -> None:
+    """What `metrics.jsonl` says of every step, against torch's own scheduler and Keras'."""
+    out = tmp_path / "run"
+    techniques = Techniques(learning_rate_schedule="cosine", warmup_steps=4)
+    shared = {"out": str(out), "parity": False, "dtype": "float64"}
+    run_cell("numpy:oracle", SIZED["mlp"], learning_rate=0.25, techniques=techniques, **shared)
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    rates = [rate for line in lines for rate in line["learning_rates"]]
+    assert rates == pytest.approx(torch_rates(0.25, 20, 4), rel=1e-12)
+
+
+def torch_rates(rate: float, steps: int, warmup: int) -> list[float]:
+    """The rates of torch's own schedulers: warm-up, then cosine, which starts with the full rate."""
+    import torch
+    from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR
+
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=rate)
+    rising = LinearLR(optimizer, start_factor=1 / warmup, total_iters=warmup - 1)
+    falling = CosineAnnealingLR(optimizer, T_max=steps - warmup)
+    schedule = SequentialLR(optimizer, [rising, falling], milestones=[warmup])
+    rates = []
+    for _ in range(steps):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    return rates
