@@ -12,14 +12,14 @@ from typing import Self
 from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
 from samestep.common.evidence.port.case import Case, Verdict
 from samestep.common.program import TrainState
-from samestep.common.request import Launch, RunConfig, read_bandwidth
+from samestep.common.request import Launch, RunConfig
 from samestep.common.run import as_config
 from samestep.common.runtime.directory import open_run, read_losses, write_error
 from samestep.common.runtime.parent import verdict
 from samestep.common.runtime.parent.curves import Curve, read_curve
 from samestep.common.runtime.parent.describing import describe
 from samestep.common.runtime.parent.fork_client import ForkClient
-from samestep.common.runtime.parent.network import Meeting, isolate, link
+from samestep.common.runtime.parent.network import Meeting, meet
 from samestep.common.runtime.parent.porting import port
 from samestep.common.runtime.parent.prepare import prepare
 from samestep.common.runtime.parent.watch import Progress, Watch
@@ -139,8 +139,8 @@ class Launcher:
         specs = run.strategy.topology(run)
         try:
             server = self._server(run.framework, run.threads)
-            meet = any(spec.environment for spec in specs)
-            meeting = _meet(server, run, launch, len(specs)) if meet else Meeting()
+            alone = not any(spec.environment for spec in specs)
+            meeting = Meeting() if alone else meet(server, run.framework, len(specs), launch.bandwidth)
             shared = {LAUNCHED_AT: str(launched_at or time.time()), **meeting.environment, **(environment or {})}
             independent = not run.strategy.synchronous(run.options)
             watch = Watch(directory, run.framework, launch.timeout_seconds, server, {}, progress, independent)
@@ -226,12 +226,6 @@ class Launcher:
             open_run(directory, as_config(run, launch))
             self.execute(directory, run, launch, environment={UNEVALUATED: "1"})
             return read_curve(directory)
-
-
-def _meet(server: ForkClient, run: Run, launch: Launch, count: int) -> Meeting:
-    if launch.bandwidth is None:
-        return isolate(server, run.framework, count)
-    return link(server, count, read_bandwidth(launch.bandwidth))
 
 
 def _interrupted(directory: Path, interrupt: KeyboardInterrupt) -> WorkerFailed:

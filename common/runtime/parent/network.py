@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from samestep.common.catalog import framework_info
 from samestep.common.errors import Unavailable
+from samestep.common.request import read_bandwidth
 from samestep.common.runtime.links import DEVICE, MAX_LINKED, address
 from samestep.common.runtime.parent.fork_client import ForkClient
 
@@ -57,6 +58,21 @@ class Meeting:
     addresses: Sequence[tuple[str, int]] = ()
     private: bool = False
     environment: Mapping[str, str] = dataclasses.field(default_factory=lambda: bypass_proxies([HOST]))
+
+
+def meet(server: ForkClient, framework: str, count: int, bandwidth: str | None) -> Meeting:
+    """Decides where the processes of a run find each other.
+
+    Args:
+        server: Will start them.
+        framework: A key of FRAMEWORKS.
+        count: How many there are.
+        bandwidth: Of the link that each gets, as in 200mbit; None: they share a loopback.
+
+    Raises:
+        Unavailable: There is no such network here.
+    """
+    return isolate(server, framework, count) if bandwidth is None else link(server, count, read_bandwidth(bandwidth))
 
 
 def isolate(server: ForkClient, framework: str, count: int) -> Meeting:

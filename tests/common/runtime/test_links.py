@@ -19,7 +19,7 @@ def test_bandwidths_are_bits_a_second() -> None:
 
 @pytest.mark.parametrize("text", ["", "200", "200MB", "1kbit", "200gbit", "-1mbit", "1e3mbit", "9" * 40 + "mbit"])
 def test_what_is_no_bandwidth_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="--bandwidth is .* as in 200mbit"):
+    with pytest.raises(ConfigError, match=r"--bandwidth is .* as in 200mbit"):
         parse(RunConfig(strategy="ddp", bandwidth=text))
 
 
