@@ -66,12 +66,14 @@ def _read(config: RunConfig, most_devices: int) -> Run:
             f"{config.framework}:{info.name} trains in {' or '.join(info.dtypes)}, not in {config.dtype}."
         )
     for technique, why in info.refuses.items():
-        if getattr(config.techniques, technique) != flags(Techniques)[technique].default:
+        field = flags(Techniques).get(technique)
+        if field is not None and getattr(config.techniques, technique) != field.default:
             name, flag = f"{config.framework}:{info.name}", spell_flag(technique)
             raise ConfigError(f"{name} does not take {flag}: {why}; leave out {flag}.")
     options = read_options(config.framework, info, config.options)
     mesh = _mesh(config, info, info.compiled_cores(options), most_devices)
     workload = resolve(config.workload, config.data) if config.model is None else own_workload(config)
+    _check_features(config, info, workload)
     _check_framework(config, workload)
     run = Run(
         **{name: getattr(config, name) for name in _SAME},
@@ -89,6 +91,16 @@ def _read(config: RunConfig, most_devices: int) -> Run:
         raise ConfigError("--batch-norm sync sees one micro-batch at a time; leave out --accumulation-steps.")
     info.needs(run)
     return run
+
+
+def _check_features(config: RunConfig, info: StrategyInfo, workload: Workload) -> None:
+    """Refuses features of a model that the strategy cannot take."""
+    features = flags(workload.model)
+    for name, why in info.refuses.items():
+        if name in features and getattr(workload.model, name) != features[name].default:
+            raise ConfigError(
+                f"{config.framework}:{info.name} does not take +{name}=: {why}; leave it out, or choose another strategy."
+            )
 
 
 def as_config(run: Run, launch: Launch) -> RunConfig:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.errors import ConfigError
-from samestep.common.evidence.confounds import CONFOUNDS, check_allowed
+from samestep.common.evidence.confounds import check_allowed
 from samestep.common.flags import flags
 from samestep.common.request import RunConfig, Techniques
 from samestep.experiments.arguments import run_command
 from samestep.experiments.asked import SHARED, ComparisonConfig, describe, merge
 from samestep.experiments.formats import check_format, write
-from samestep.experiments.parser import Parser, add_flags, add_format
+from samestep.experiments.parser import ALLOW, Parser, add_flags, add_format
 
 _DESCRIPTION = """Train one workload under many strategies and print one table, with the oracle as its first row. Exit code, the
 first that applies: 130 after Ctrl-C; 143, 129 or 131 after SIGTERM, SIGHUP or SIGQUIT; 4 if a row is not the same step, or not
@@ -21,7 +21,6 @@ given and no row was judged, or if --against had nothing to compare; 0 otherwise
 printed, and --resume goes on from there."""
 _AGAINST = """hold every row against the same row of an earlier comparison, of a run, or of a directory of runs: the losses of
 every step, the bytes, and with enough rounds the speed; the exit code is 4 if a step is not as it was"""
-_ALLOW = f"""rank rows by their speed in spite of these confounds; may be given several times: {", ".join(CONFOUNDS)}"""
 _VARY = """run each row with each value of an option, a technique, a size of the workload, or of devices, batch_size, optimizer,
 learning_rate, dtype, seed or threads, as in microbatches=2,4 or width=64,128; a row that does not have it, or sets it in its
 cell, stays one row; may be given several times; --devices 1,2,4 is short for --vary devices=1,2,4"""
@@ -79,7 +78,7 @@ def _parser() -> Parser:
     )
     group.add_argument("--resume", metavar="DIRECTORY", help=_RESUME)
     group.add_argument("--against", metavar="DIRECTORY", help=_AGAINST)
-    group.add_argument("--allow", action="append", default=[], metavar="NAME,NAME", help=_ALLOW)
+    group.add_argument("--allow", action="append", default=[], metavar="NAME,NAME", help=ALLOW)
     add_flags(parser, "runs", RunConfig, [name for name in flags(RunConfig) if name not in (*SHARED, "out")])
     add_flags(parser, "techniques", Techniques)
     parser.add_argument("--mesh", help=argparse.SUPPRESS)

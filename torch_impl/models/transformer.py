@@ -85,16 +85,21 @@ class Block(nn.Module):
         return x_BTD + self.mlp(self.mlp_norm(x_BTD))
 
 
+class TiedLogits(nn.Linear):
+    """Multiplies with the rows of the table of tokens: its weight is that of the embedding."""
+
+
 class Head(nn.Module):
     """[B, T, D] -> logits [B, T, V]."""
 
     def __init__(self, spec: TransformerSpec) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(spec.width, eps=NORM_EPSILON)
-        self.logits = nn.Linear(spec.width, spec.vocabulary, bias=False)
+        kind = TiedLogits if spec.tied else nn.Linear
+        self.logits = kind(spec.width, spec.vocabulary, bias=False)
 
     def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
-        """Computes logits with a kernel that is not tied to the token table."""
+        """Computes logits."""
         return self.logits(self.norm(x_BTD))
 
 
@@ -106,6 +111,8 @@ class Transformer(nn.Module):
         self.embedding = Embedding(spec)
         self.blocks = nn.ModuleList(Block(spec) for _ in range(spec.layers))
         self.head = Head(spec)
+        if spec.tied:
+            self.head.logits.weight = self.embedding.tokens.weight
 
     def segments(self) -> dict[str, SegmentFunction]:
         """Lists the embedding, the blocks and the head."""

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
+from samestep.common.evidence.port.case import Case, Verdict
 from samestep.common.program import TrainState
 from samestep.common.request import Launch, RunConfig
 from samestep.common.run import as_config
@@ -19,6 +20,7 @@ from samestep.common.runtime.parent.curves import Curve, read_curve
 from samestep.common.runtime.parent.describing import describe
 from samestep.common.runtime.parent.fork_client import ForkClient
 from samestep.common.runtime.parent.network import HOST, bypass_proxies, isolate
+from samestep.common.runtime.parent.porting import port
 from samestep.common.runtime.parent.prepare import prepare
 from samestep.common.runtime.parent.watch import Progress, Watch
 from samestep.common.runtime.records import Measured, RunResult, adapter
@@ -183,6 +185,18 @@ class Launcher:
         if isinstance(found := self._described[key], ConfigError):
             raise found
         return dataclasses.replace(config, described=found)
+
+    def port(self, config: RunConfig) -> tuple[Case, Verdict]:
+        """Runs both implementations of a user's model from the same weights and judges whether they are the same.
+
+        Args:
+            config: Names the model and the data, with a batch size and steps.
+
+        Raises:
+            SamestepError: A model cannot be built, or a parameter has no counterpart.
+        """
+        with self._scratch_directory() as folder:
+            return port(folder, config, self._server)
 
     def _server(self, framework: str, threads: int) -> ForkClient:
         key = (framework, threads)
