@@ -29,7 +29,7 @@ MAX_FACTOR = 10**6
 """Of what multiplies gradients, so that a float32 holds the product."""
 OPTIMIZERS = ("sgd", "adamw")
 SCHEDULES = ("constant", "linear", "cosine")
-BATCH_NORMS = ("local", "frozen")
+BATCH_NORMS = ("local", "sync", "frozen")
 DTYPES = {"float32": 4, "float64": 8}
 """Dtype -> bytes of a number."""
 PRECISIONS = {"bf16": 2, "fp16": 2}
@@ -139,8 +139,8 @@ class RunConfig:
     )
     batch_norm: str = flag(
         "local",
-        "which statistics the batch normalisation of your own model takes: of each replica's own shard, as the frameworks do, "
-        "or the running ones, frozen",
+        "which statistics the batch normalisation of your own model takes: of each replica's own shard, as the frameworks do; "
+        "of the whole batch, where the replicas can exchange them; or the running ones, frozen",
         choices=BATCH_NORMS,
     )
     start_from: str | None = flag(

@@ -89,6 +89,8 @@ def _read(config: RunConfig, most_devices: int) -> Run:
     )
     run = dataclasses.replace(run, techniques=_scheduled(run))
     _check_batch(run)
+    if run.batch_norm == "sync" and run.accumulation_steps > 1:
+        raise ConfigError("--batch-norm sync sees one micro-batch at a time; leave out --accumulation-steps.")
     info.needs(run)
     return run
 
