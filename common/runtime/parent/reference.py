@@ -17,8 +17,10 @@ def reference_of(run: Run) -> Run:
     What distinguishes two of them decides the reference's numbers.
     """
     framework, strategy, techniques, batch_norm = "numpy", "oracle", run.techniques, run.batch_norm
-    if isinstance(run.workload.model, OwnSpec):
-        framework = run.workload.model.described.framework
+    workload = run.workload
+    if isinstance(own := workload.model, OwnSpec):
+        workload = dataclasses.replace(workload, model=own.twin or own)
+        framework = (own.twin or own).described.framework
         strategy = ONE_DEVICE[framework]
         techniques = dataclasses.replace(techniques, accumulation_steps=1)  # a normalisation sees the whole batch
         batch_norm = "local" if batch_norm == "sync" else batch_norm  # one device has all of it
@@ -26,6 +28,7 @@ def reference_of(run: Run) -> Run:
         run,
         framework=framework,
         strategy=strategy_info(framework, strategy),
+        workload=workload,
         mesh=Mesh((("data", 1),)),
         dtype="float64",
         threads=1,
