@@ -104,12 +104,7 @@ def _judge(
     if parity.passed or repeat is None:
         return parity
     if isinstance(run.workload.model, OwnSpec):
-        port = (
-            ""
-            if run.workload.model.twin is None
-            else "; `samestep port` with its --model and --data compares the layers"
-        )
-        return dataclasses.replace(parity, reason=attribute(run, launch, parity, repeat) + port)
+        return dataclasses.replace(parity, reason=attribute(run, launch, parity, repeat))
     diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
     bad = run.steps - 1 if parity.first_bad_step is None else parity.first_bad_step
     cause = diagnosis.diagnose(run, first, bad, initial_state(run, launch), functools.partial(_shorter, run, repeat))
