@@ -57,9 +57,9 @@ def fit(rows: Sequence[Measured]) -> dict[str, float]:
     def residuals(logarithms: Sequence[float]) -> list[float]:
         used = machines_with(dict(zip(names, map(math.exp, logarithms), strict=True)))
         compared = compare(rows, lambda row: used[row.is_one_node])
-        weights = (1.0 if each.row.is_one_node else CLUSTER_WEIGHT for each in compared)
+        weights = (1.0 if row.is_one_node else CLUSTER_WEIGHT for row in rows)
         return [
-            weight * math.log(each.predicted / each.row.seconds) for weight, each in zip(weights, compared, strict=True)
+            weight * math.log(each.predicted / each.measured) for weight, each in zip(weights, compared, strict=True)
         ]
 
     found = least_squares(
@@ -76,7 +76,7 @@ def told(name: str, found: Score) -> str:
     """One line about a score."""
     return (
         f"{name:24} {found.rows:4} rows: mean {found.mape:6.2%}, largest {found.max_error:6.1%}, {found.far} beyond 25 %, "
-        f"regret {found.regret:.2%} of {found.problems}"
+        f"regret {found.regret or 0.0:.2%} of {found.problems}"
     )
 
 
