@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from samestep.common.evidence.measured import read_rows
+from samestep.common.evidence.measured import Measured, read_rows
 from samestep.common.evidence.validation import (
     FAR,
     Compared,
@@ -15,6 +15,7 @@ from samestep.common.evidence.validation import (
     fitted_machine,
     score,
     suspected_cause,
+    unseen_family_machine,
     unseen_machine,
 )
 from samestep.experiments.formats import Case, Document
@@ -30,14 +31,14 @@ class Validation:
         split: Which rows the constants were fitted to, in sentences.
         compared: The rows.
         causes: What may have made the rows fast or slow that are far off, by their names.
-        fitted: The score with the constants that the rows themselves were fitted to; None where there are none.
+        others: Scores of the same rows with other constants, by what these have seen.
     """
 
     title: str
     split: str
     compared: Sequence[Compared]
     causes: Mapping[str, str]
-    fitted: Score | None = None
+    others: Mapping[str, Score] = dataclasses.field(default_factory=dict)
 
 
 def of_vtrain(rows: Path | None) -> Validation:
@@ -49,22 +50,29 @@ def of_vtrain(rows: Path | None) -> Validation:
     Raises:
         ConfigError: The file cannot be read or lacks columns.
     """
-    carried, measured = carried_rows(), list(carried_rows()) if rows is None else read_rows(rows)
-    seen = sum(row in carried for row in measured)
+    carried = carried_rows()
+    measured = carried if rows is None else read_rows(rows)
+    known = [row for row in measured if row in carried]
     compared = compare(measured, unseen_machine)
     split = (
-        f"The constants of {'a100-80gb' if rows else 'the machine'} were fitted to {len(carried)} carried rows. {seen} of these "
-        f"{len(measured)} rows are among them; each of those is predicted with constants of another fit, which left out all rows "
-        "of its hidden size. So no row is predicted with constants that have seen it."
+        f"Constants were fitted to the {len(carried)} rows that come with samestep. Of these {len(measured)} rows {len(known)} "
+        "are among them, and each of those is predicted with the constants of another fit, which left out all rows of its model: "
+        "no row is predicted with constants that have seen it"
     )
     causes = {
         each.name: suspected_cause(row, each, measured)
         for row, each in zip(measured, compared, strict=True)
         if abs(each.error) > FAR
     }
-    known = score(compare(measured, fitted_machine)) if seen else None
     title = "Iterations of GPT training on A100 that vTrain measured (arXiv 2312.12391)"
-    return Validation(title, split, compared, causes, known)
+    return Validation(title, split, compared, causes, _with_other_constants(known) if known else {})
+
+
+def _with_other_constants(rows: Sequence[Measured]) -> dict[str, Score]:
+    """How far carried rows are off with constants that have seen less, and with those that have seen them."""
+    unseen = by_group(compare(rows, unseen_family_machine))
+    families = {f"{name}, its hidden size left out": each for name, each in unseen.items() if "," in name}
+    return families | {"all, with the constants that were fitted to them": score(compare(rows, fitted_machine))}
 
 
 VALIDATIONS: Mapping[str, Callable[[Path | None], Validation]] = {"vtrain": of_vtrain}
@@ -83,7 +91,7 @@ def document(validation: Validation) -> Document:
     record = {
         **whole,
         "groups": groups,
-        "fitted": validation.fitted,
+        "with_other_constants": validation.others,
         "split": validation.split,
         "far_rows": far,
     }
@@ -122,9 +130,8 @@ def text(validation: Validation, width: int) -> str:
     headers = ["rows", "number", "mean error", "largest", f"beyond {FAR:.0%}", "regret"]
     groups = [_cells(name, found) for name, found in by_group(validation.compared).items()]
     groups.append(_cells("all", score(validation.compared)))
-    if validation.fitted:
-        groups.append(_cells("all, with constants fitted to them", validation.fitted))
-    parts = [fill(f"{validation.title}. {validation.split}", width), github(headers, groups, width)]
+    groups += [_cells(name, found) for name, found in validation.others.items()]
+    parts = [fill(f"{validation.title}. {validation.split}.", width), github(headers, groups, width)]
     far = [each for each in validation.compared if abs(each.error) > FAR]
     if far:
         listed = [
@@ -133,5 +140,8 @@ def text(validation: Validation, width: int) -> str:
             for each in sorted(far, key=lambda each: -abs(each.error))
         ]
         parts.append(f"Beyond {FAR:.0%}, with the suspected cause:\n{bullets(listed, width)}")
-    meaning = "regret: by how much the layout that is ranked first is slower than the fastest measured one, as the mean over model, GPUs and batch"
+    meaning = (
+        "regret: by how much the layout that is ranked first is slower than the fastest measured one, as the mean over model, "
+        "GPUs and batch"
+    )
     return "\n\n".join([*parts, bullets([meaning], width)])

@@ -1,7 +1,8 @@
 """How well the seconds of steps are predicted: by how much predictions are off, and what a choice by them costs.
 
-A row that constants were fitted to is predicted with others: those of a fit that left out every row of its hidden size
-(`left-out.toml`, which `python -m benchmarks.fit_machine` writes). So no row is judged by constants that have seen it.
+A row that constants were fitted to is predicted with others: those of a fit that left out every row of its model
+(`left-out.toml`, which `python -m benchmarks.fit_machine` writes). So no row is judged by constants that have seen it. A harder
+check leaves out all models of its hidden size.
 """
 
 import dataclasses
@@ -143,9 +144,13 @@ def _left_out() -> dict[str, dict[bool, Machine]]:
 
 
 def unseen_machine(row: Measured) -> Machine:
-    """The machine of a row, with constants that no row of its hidden size was fitted to, and never the row itself."""
-    models = _left_out()
-    return models[row.model][row.is_one_node] if row in carried_rows() else fitted_machine(row)
+    """The machine of a row, with constants that no row of its model was fitted to."""
+    return _left_out()[row.model][row.is_one_node] if row in carried_rows() else fitted_machine(row)
+
+
+def unseen_family_machine(row: Measured) -> Machine:
+    """The machine of a carried row, with constants that no row of its hidden size was fitted to."""
+    return _left_out()[row.family][row.is_one_node]
 
 
 @functools.cache
@@ -175,7 +180,8 @@ def suspected_cause(row: Measured, compared: Compared, rows: Sequence[Measured])
         return "measured faster than the host launches kernels in the other rows"
     if row.seconds > 1.2 * faster.seconds:
         why = "memory is nearly full" if faster.microbatch_size < row.microbatch_size else "the host fell behind"
-        return f"with micro-batches of {faster.microbatch_size} the same layout took {1 - faster.seconds / row.seconds:.0%} less: {why}"
+        less = 1 - faster.seconds / row.seconds
+        return f"with micro-batches of {faster.microbatch_size} the same layout took {less:.0%} less: {why}"
     return (
         "every micro-batch of this layout is slow, other layouts of the model are not: slow links or GPUs in these runs"
     )
