@@ -36,7 +36,7 @@ SHARED = (
     "head_seconds",
 )
 """The same on the server and on the cluster."""
-SCALE = 0.1
+SCALE = 0.07
 """The error beyond which a row counts less than by its square."""
 CLUSTER_WEIGHT = 8.0
 LARGEST_SHARE = 0.92

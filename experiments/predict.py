@@ -30,7 +30,7 @@ class _Command:
     validate: str | None = flag(
         None,
         "hold predictions against measurements that others published, and print the errors",
-        choices=("vtrain",),
+        choices=("vtrain", "torchtitan", "megatron", "llm-foundry"),
     )
     rows: str | None = flag(None, "with --validate vtrain: a CSV file with other rows of these columns")
     format: str = flag("github", "github is for people, the others are for programs", choices=FORMATS)
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     command = read_fields(_Command, given)
     form = command.format
     if command.validate is not None or command.rows is not None:
-        print(write(_validation(command, given), form))
+        print(write(_validation(cell, command, given), form))
         return 0
     from samestep.experiments.forecast import forecast  # here: --help does without
 
@@ -63,15 +63,15 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _validation(command: _Command, given: Mapping[str, Scalar]) -> Document:
+def _validation(cell: str | None, command: _Command, given: Mapping[str, Scalar]) -> Document:
     """Holds predictions against published measurements.
 
     Raises:
         ConfigError: Something else is asked for, too, or rows are given that nothing takes.
     """
-    for name in given:
-        if name not in flags(_Command) or name == "strategy":
-            raise ConfigError(f"--validate predicts what others measured; leave out {spell_flag(name)}.")
+    strangers = [spell_flag(name) for name in given if name not in flags(_Command)]
+    if strangers := [cell] * bool(cell) + strangers:
+        raise ConfigError(f"--validate predicts what others measured; leave out {strangers[0]}.")
     if command.validate is None or (command.rows is not None and command.validate != "vtrain"):
         raise ConfigError(f"--rows {command.rows} needs --validate vtrain.")
     from samestep.experiments.validate import VALIDATIONS, document  # here: --help does without

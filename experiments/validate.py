@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.evidence.measured import Measured, read_rows
+from samestep.common.evidence.published_rows import llm_foundry, megatron, torchtitan
 from samestep.common.evidence.validation import (
     FAR,
     Compared,
@@ -13,6 +14,7 @@ from samestep.common.evidence.validation import (
     carried_rows,
     compare,
     fitted_machine,
+    is_carried,
     score,
     suspected_cause,
     unseen_family_machine,
@@ -52,7 +54,7 @@ def of_vtrain(rows: Path | None) -> Validation:
     """
     carried = carried_rows()
     measured = carried if rows is None else read_rows(rows)
-    known = [row for row in measured if row in carried]
+    known = [row for row in measured if is_carried(row)]
     compared = compare(measured, unseen_machine)
     split = (
         f"Constants were fitted to the {len(carried)} rows that come with samestep. Of these {len(measured)} rows {len(known)} "
@@ -75,7 +77,17 @@ def _with_other_constants(rows: Sequence[Measured]) -> dict[str, Score]:
     return families | {"all, with the constants that were fitted to them": score(compare(rows, fitted_machine))}
 
 
-VALIDATIONS: Mapping[str, Callable[[Path | None], Validation]] = {"vtrain": of_vtrain}
+def _published(title: str, compared: Callable[[], list[Compared]]) -> Callable[[Path | None], Validation]:
+    """A validation against a table that nothing was fitted to."""
+    return lambda _: Validation(title, "No constant was fitted to any of them", compared(), {})
+
+
+VALIDATIONS: Mapping[str, Callable[[Path | None], Validation]] = {
+    "vtrain": of_vtrain,
+    "torchtitan": _published("Llama 3.1 on 8 to 512 H100, as torchtitan published it", torchtitan),
+    "llm-foundry": _published("MPT on 8 to 64 H100, as llm-foundry published it", llm_foundry),
+    "megatron": _published("Memory of GPT on H100, as Megatron-LM's tests expect it", megatron),
+}
 """What predictions are held against -> how. Only the first takes other rows."""
 
 

@@ -119,6 +119,16 @@ def carried_rows() -> tuple[Measured, ...]:
     return tuple(row for name in ("single_node.csv", "multi_node.csv") for row in read_rows(FOLDER / name))
 
 
+@functools.cache
+def _carried() -> frozenset[Measured]:
+    return frozenset(carried_rows())
+
+
+def is_carried(row: Measured) -> bool:
+    """Whether constants were fitted to a row."""
+    return row in _carried()
+
+
 def machines_with(constants: Mapping[str, float]) -> dict[bool, Machine]:
     """Whether a row is of the server -> its machine, with the constants of a fit.
 
@@ -145,7 +155,7 @@ def _left_out() -> dict[str, dict[bool, Machine]]:
 
 def unseen_machine(row: Measured) -> Machine:
     """The machine of a row, with constants that no row of its model was fitted to."""
-    return _left_out()[row.model][row.is_one_node] if row in carried_rows() else fitted_machine(row)
+    return _left_out()[row.model][row.is_one_node] if is_carried(row) else fitted_machine(row)
 
 
 def unseen_family_machine(row: Measured) -> Machine:
