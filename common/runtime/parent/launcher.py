@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
+from samestep.common.evidence.port.case import Case, Verdict
 from samestep.common.program import TrainState
 from samestep.common.request import Launch, RunConfig
 from samestep.common.run import as_config
@@ -18,7 +19,8 @@ from samestep.common.runtime.parent import verdict
 from samestep.common.runtime.parent.curves import Curve, read_curve
 from samestep.common.runtime.parent.describing import describe
 from samestep.common.runtime.parent.fork_client import ForkClient
-from samestep.common.runtime.parent.network import HOST, bypass_proxies, isolate
+from samestep.common.runtime.parent.network import Meeting, meet
+from samestep.common.runtime.parent.porting import port
 from samestep.common.runtime.parent.prepare import prepare
 from samestep.common.runtime.parent.watch import Progress, Watch
 from samestep.common.runtime.records import Measured, RunResult, adapter
@@ -135,18 +137,18 @@ class Launcher:
             SamestepError: A process failed; nothing is left running.
         """
         specs = run.strategy.topology(run)
-        shared = {LAUNCHED_AT: str(launched_at or time.time()), **bypass_proxies(), **(environment or {})}
         try:
             server = self._server(run.framework, run.threads)
-            meet = any(spec.environment for spec in specs)
-            private, ports = isolate(server, run.framework, len(specs)) if meet else (False, [])
+            alone = not any(spec.environment for spec in specs)
+            meeting = Meeting() if alone else meet(server, run.framework, len(specs), launch.bandwidth)
+            shared = {LAUNCHED_AT: str(launched_at or time.time()), **meeting.environment, **(environment or {})}
             independent = not run.strategy.synchronous(run.options)
             watch = Watch(directory, run.framework, launch.timeout_seconds, server, {}, progress, independent)
             try:
-                for spec in specs:
-                    own = shared | fill_in(spec, [(HOST, port) for port in ports])
+                for place, spec in enumerate(specs):
+                    own = shared | fill_in(spec, meeting.addresses)
                     log = directory / f"{spec.role}.log"
-                    watch.processes[server.start_worker(directory, log, own, private)] = spec
+                    watch.processes[server.start_worker(directory, log, own, place if meeting.private else None)] = spec
             except BaseException:
                 watch.stop()
                 raise
@@ -183,6 +185,18 @@ class Launcher:
         if isinstance(found := self._described[key], ConfigError):
             raise found
         return dataclasses.replace(config, described=found)
+
+    def port(self, config: RunConfig) -> tuple[Case, Verdict]:
+        """Runs both implementations of a user's model from the same weights and judges whether they are the same.
+
+        Args:
+            config: Names the model and the data, with a batch size and steps.
+
+        Raises:
+            SamestepError: A model cannot be built, or a parameter has no counterpart.
+        """
+        with self._scratch_directory() as folder:
+            return port(folder, config, self._server)
 
     def _server(self, framework: str, threads: int) -> ForkClient:
         key = (framework, threads)
