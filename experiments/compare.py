@@ -2,6 +2,7 @@
 
 import argparse
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from samestep.experiments.arguments import run_command
 from samestep.experiments.asked import SHARED, ComparisonConfig, describe, merge
 from samestep.experiments.formats import check_format, write
 from samestep.experiments.parser import ALLOW, Parser, add_flags, add_format
+from samestep.experiments.report import report_comparison
 
 _DESCRIPTION = """Train one workload under many strategies and print one table, with the oracle as its first row. Exit code, the
 first that applies: 130 after Ctrl-C; 143, 129 or 131 after SIGTERM, SIGHUP or SIGQUIT; 4 if a row is not the same step, or not
@@ -37,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     """
     given = vars(_parser().parse_args(arguments))
     form, wide, file, directory = (given.pop(name) for name in ("format", "wide", "file", "resume"))
-    allow, against = given.pop("allow"), given.pop("against")
+    allow, against, wants_page = given.pop("allow"), given.pop("against"), given.pop("report")
     check_format(form)
     allowed = check_allowed(name.strip() for text in allow for name in text.split(","))
     if given.pop("mesh") is not None:
@@ -59,6 +61,8 @@ def main(arguments: Sequence[str]) -> int:
         comparison = comparing.resume(Path(directory), given)
     comparison = comparison.conclude(allowed, earlier)
     print(write(comparison.document(_again(arguments, directory), wide), form), flush=True)
+    if wants_page:
+        print(f"Report: {report_comparison(comparison)}", file=None if form == "github" else sys.stderr, flush=True)
     if comparison.interrupt:
         raise comparison.interrupt
     comparison.require()
@@ -70,6 +74,7 @@ def _parser() -> Parser:
     parser.add_argument(
         "--wide", action="store_true", help="show every column, one line per row, even if wider than the screen"
     )
+    parser.add_argument("--report", action="store_true", help="also write report.html into the comparison's directory")
     add_format(parser)
     group = add_flags(parser, "comparison", ComparisonConfig)
     group.add_argument("--vary", action="append", default=[], metavar="NAME=VALUE,VALUE", help=_VARY)

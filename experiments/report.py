@@ -3,11 +3,15 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.evidence.confounds import check_allowed
 from samestep.experiments.arguments import run_command
 from samestep.experiments.parser import ALLOW, Parser
+
+if TYPE_CHECKING:
+    from samestep.experiments.comparison import Comparison
 
 FORMATS = ("html", "github", "csv", "json")
 _DESCRIPTION = """Write a report on runs and comparisons. The page is one file that needs no network: verdicts, a table to sort
@@ -61,6 +65,20 @@ def save(text: str, path: Path) -> None:
         raise ConfigError(
             f"-o {path} cannot be written ({error.strerror}); name a file in a directory that is there."
         ) from None
+
+
+def report_comparison(comparison: "Comparison") -> Path:
+    """Writes the page of a comparison into its directory, and returns the file.
+
+    Raises:
+        ConfigError: It cannot be written.
+    """
+    from samestep.experiments.page.loading import loaded_comparison
+    from samestep.experiments.page.page import page
+
+    path = (comparison.directory or Path()) / DEFAULT
+    save(page(loaded_comparison(comparison)), path)
+    return path
 
 
 def _parser() -> Parser:

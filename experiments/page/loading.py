@@ -80,6 +80,11 @@ def load(paths: Sequence[Path], allowed: frozenset[str] = frozenset()) -> Loaded
     return Loaded(tuple(groups), tuple(found.problems))
 
 
+def loaded_comparison(comparison: Comparison) -> Loaded:
+    """A comparison that was just run, for a report on it alone."""
+    return Loaded((_group(comparison.directory or Path(), comparison, 0),))
+
+
 def _count(groups: Sequence[Group]) -> int:
     return sum(len(group.entries) for group in groups)
 

@@ -1,5 +1,6 @@
 """One browser for all tests of the page."""
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -60,7 +61,21 @@ def report(directories: list[Path], tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 def opened(browser: "Browser", report: Path) -> Iterator[Opened]:
-    """Opens the page in a window of its own; a message of the console or a second request fails the test."""
+    """Opens the page in a window of its own."""
+    with _opening(browser, report) as open_page:
+        yield open_page
+
+
+@pytest.fixture(scope="module")
+def shown(browser: "Browser", report: Path) -> Iterator["Page"]:
+    """The page, for tests that change nothing on it."""
+    with _opening(browser, report) as open_page:
+        yield open_page()
+
+
+@contextlib.contextmanager
+def _opening(browser: "Browser", report: Path) -> Iterator[Opened]:
+    """What opens pages; a message of the console or a second request fails the test."""
     pages = []
     trouble: list[str] = []
 
