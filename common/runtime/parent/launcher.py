@@ -19,7 +19,7 @@ from samestep.common.runtime.parent import verdict
 from samestep.common.runtime.parent.curves import Curve, read_curve
 from samestep.common.runtime.parent.describing import describe
 from samestep.common.runtime.parent.fork_client import ForkClient
-from samestep.common.runtime.parent.network import HOST, bypass_proxies, isolate
+from samestep.common.runtime.parent.network import Meeting, meet
 from samestep.common.runtime.parent.porting import port
 from samestep.common.runtime.parent.prepare import prepare
 from samestep.common.runtime.parent.watch import Progress, Watch
@@ -137,18 +137,18 @@ class Launcher:
             SamestepError: A process failed; nothing is left running.
         """
         specs = run.strategy.topology(run)
-        shared = {LAUNCHED_AT: str(launched_at or time.time()), **bypass_proxies(), **(environment or {})}
         try:
             server = self._server(run.framework, run.threads)
-            meet = any(spec.environment for spec in specs)
-            private, ports = isolate(server, run.framework, len(specs)) if meet else (False, [])
+            alone = not any(spec.environment for spec in specs)
+            meeting = Meeting() if alone else meet(server, run.framework, len(specs), launch.bandwidth)
+            shared = {LAUNCHED_AT: str(launched_at or time.time()), **meeting.environment, **(environment or {})}
             independent = not run.strategy.synchronous(run.options)
             watch = Watch(directory, run.framework, launch.timeout_seconds, server, {}, progress, independent)
             try:
-                for spec in specs:
-                    own = shared | fill_in(spec, [(HOST, port) for port in ports])
+                for place, spec in enumerate(specs):
+                    own = shared | fill_in(spec, meeting.addresses)
                     log = directory / f"{spec.role}.log"
-                    watch.processes[server.start_worker(directory, log, own, private)] = spec
+                    watch.processes[server.start_worker(directory, log, own, place if meeting.private else None)] = spec
             except BaseException:
                 watch.stop()
                 raise
