@@ -167,6 +167,11 @@ class RunConfig:
     keep_state: bool = flag(
         False, "keep the final state (state.npz) for --start-from; otherwise it is removed unless the run missed parity"
     )
+    trace: bool = flag(
+        False,
+        "after everything that counts, record five more steps into trace.json of the run directory: what each device did when",
+    )
+    profile: bool = flag(False, "record these steps, and keep the framework's own profile of them as well")
     described: str | None = None
     options: dict[str, Scalar] = dataclasses.field(default_factory=dict)
     techniques: Techniques = Techniques()
@@ -189,6 +194,13 @@ class Launch:
     timeout_seconds: float
     parity: bool | None
     keep_state: bool
+    trace: bool
+    profile: bool
+
+    @property
+    def traces(self) -> bool:
+        """Whether steps are recorded."""
+        return self.trace or self.profile
 
     @property
     def needs_state(self) -> bool:

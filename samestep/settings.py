@@ -26,6 +26,8 @@ class CompareSettings(TypedDict, total=False):
     timeout_seconds: float
     parity: bool | None
     keep_state: bool
+    trace: bool
+    profile: bool
     accumulation_steps: int
     clip_norm: float | None
     learning_rate_schedule: str

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
-from samestep.experiments.page import anatomies, provenance, rows, verdicts
+from samestep.experiments.page import anatomies, provenance, rows, timelines, verdicts
 from samestep.experiments.page.loaded import Loaded
 from samestep.experiments.page.markup import element, html
 
@@ -31,6 +31,7 @@ SECTIONS: Sequence[Section] = (
     Section("verdict", "Verdict", verdicts.write),
     Section("rows", "Every row", rows.write),
     Section("anatomy", "What each row holds and sends", anatomies.write),
+    Section("timeline", "When each device did what", timelines.write),
     Section("provenance", "Where it comes from", provenance.write),
 )
 

@@ -95,7 +95,7 @@ class Launcher:
 
         def repeat(like: Run) -> tuple[list[float], TrainState]:
             with self._scratch_directory() as again:
-                open_run(again, as_config(like, launch))
+                open_run(again, as_config(like, _untraced(launch)))
                 self.execute(again, like, launch, environment={**(environment or {}), UNEVALUATED: "1"})
                 return read_losses(again), read_state(again)
 
@@ -209,9 +209,14 @@ class Launcher:
             if state is not None:
                 write_state(directory, state)
                 launch = dataclasses.replace(launch, start_from=str(directory))
-            open_run(directory, as_config(run, launch))
+            open_run(directory, as_config(run, _untraced(launch)))
             self.execute(directory, run, launch, environment={UNEVALUATED: "1"})
             return read_curve(directory)
+
+
+def _untraced(launch: Launch) -> Launch:
+    """Of what is run beside a run, nothing is recorded."""
+    return dataclasses.replace(launch, trace=False, profile=False)
 
 
 def _interrupted(directory: Path, interrupt: KeyboardInterrupt) -> WorkerFailed:
