@@ -59,7 +59,7 @@ class Recording:
 
 
 Record = Callable[[Callable[[], None], Sequence[str], Path | None], list[Activity]]
-"""Takes steps under the profiler of a framework, and reads what each device computed and sent: `tracing.record` of each
+"""Takes steps under the profiler of a framework, and reads what each device computed and sent: `profiling.record` of each
 mirror. Given are a function that takes the steps, the names of the devices, and the stem of the file to keep the profile in."""
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from samestep.torch_impl.exchanges import entering
+from samestep.torch_impl.profiling import named_pass
 from samestep.torch_impl.step import KEPT_STEPS
-from samestep.torch_impl.tracing import named_pass
 
 if TYPE_CHECKING:
     from torch.distributed.pipelining import PipelineStage

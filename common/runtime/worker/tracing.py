@@ -64,7 +64,7 @@ def trace(program: Program, run: Run, stream: Iterator[Batch], launch: Launch, f
         launch: Whether to keep the framework's own profile.
         file: The present process's.
     """
-    record: Record = importlib.import_module(f"{FRAMEWORKS[run.framework]}.tracing").record
+    record: Record = importlib.import_module(f"{FRAMEWORKS[run.framework]}.profiling").record
     steps: list[tuple[int, int]] = []
     gathered: list[Activity] = []
 
