@@ -17,7 +17,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	touch $(INSTALLED)
 
 run: setup
-	$(BIN)/python -m experiments.compare
+	$(BIN)/python -m experiments.compare --report
 
 # Two at a time: a test that waits for processes leaves its core to another.
 test: setup

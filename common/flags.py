@@ -67,22 +67,23 @@ def check_fields(values: object) -> None:
         _check_field(type(values), name, getattr(values, name))
 
 
-def _check_field(owner: type, name: str, value: object) -> None:
+def _check_field(owner: type, name: str, value: object, prefix: str = "--") -> None:
     about, kinds = flags(owner)[name].metadata, _kinds(owner, name)
+    spelled = prefix + spell_flag(name)[2:]
     if value is None and type(None) in kinds:
         return
     if isinstance(value, int) and not isinstance(value, bool) and float in kinds:
         value = float(value) if abs(value) < 2**63 else math.inf
     if type(value) not in kinds:
-        raise ConfigError(f"{spell_flag(name)} is {_quote(value)}; give {_WANTED[kinds[0]]}.")
+        raise ConfigError(f"{spelled} is {_quote(value)}; give {_WANTED[kinds[0]]}.")
     if about["choices"] and value not in about["choices"]:
         raise unknown(name.replace("_", " "), str(value), map(str, about["choices"]))
     if name in _PATHS and (value == "" or "\0" in str(value)):
-        raise ConfigError(f"{spell_flag(name)} is {'no path' if value else 'empty'}; name a path.")
+        raise ConfigError(f"{spelled} is {'no path' if value else 'empty'}; name a path.")
     if isinstance(value, int | float) and not _is_within(value, about):
         limits = [text.format(about[n]) for n, text in _LIMITS.items() if abs(about[n]) < math.inf]
         limits += [f", at most {about['most']}"] if about["most"] < value < math.inf else []
-        raise ConfigError(f"{spell_flag(name)} is {_quote(value)}; give {_WANTED[kinds[0]]}{''.join(limits)}.")
+        raise ConfigError(f"{spelled} is {_quote(value)}; give {_WANTED[kinds[0]]}{''.join(limits)}.")
 
 
 def _quote(value: object) -> str:
@@ -127,13 +128,14 @@ def split_spelling(text: str) -> tuple[str, dict[str, str]]:
     return name, fields
 
 
-def read_value(owner: type, field: str, text: str) -> Scalar:
+def read_value(owner: type, field: str, text: str, prefix: str = "--") -> Scalar:
     """Reads a value as the type that a dataclass declares for the field.
 
     Args:
         owner: A dataclass type; the field may be str, int, float or bool, or one of them or None.
         field: A field of it.
         text: What the user wrote.
+        prefix: What stands before the field's name where the user gives it.
 
     Raises:
         ConfigError: The text is not of that type.
@@ -144,7 +146,18 @@ def read_value(owner: type, field: str, text: str) -> Scalar:
             return {"true": True, "false": False}[text.lower()]
         return kind(text)
     except (ValueError, KeyError):
-        raise ConfigError(f"{spell_flag(field)} is '{text}'; give {_WANTED[kind]}.") from None
+        raise ConfigError(f"{prefix}{spell_flag(field)[2:]} is '{text}'; give {_WANTED[kind]}.") from None
+
+
+def read_field(owner: type, field: str, text: str, prefix: str = "--") -> Scalar:
+    """Reads and checks a value as `read_fields` does; the arguments are those of `read_value`.
+
+    Raises:
+        ConfigError: The value is not of its type, outside its bounds, or not among its choices.
+    """
+    value = read_value(owner, field, text, prefix)
+    _check_field(owner, field, value, prefix)
+    return value
 
 
 def read_fields(owner: type[Owner], values: Mapping[str, Scalar]) -> Owner:

@@ -1,7 +1,9 @@
 """What was asked: RunConfig, as text or JSON has it, before it is parsed."""
 
 import dataclasses
+import re
 
+from samestep.common.errors import ConfigError
 from samestep.common.flags import Scalar, flag
 
 FRAMEWORKS = {"numpy": "samestep.common.reference", "torch": "samestep.torch_impl", "tf": "samestep.tf_impl"}
@@ -27,7 +29,7 @@ MAX_FACTOR = 10**6
 """Of what multiplies gradients, so that a float32 holds the product."""
 OPTIMIZERS = ("sgd", "adamw")
 SCHEDULES = ("constant", "linear", "cosine")
-BATCH_NORMS = ("local", "frozen")
+BATCH_NORMS = ("local", "sync", "frozen")
 DTYPES = {"float32": 4, "float64": 8}
 """Dtype -> bytes of a number."""
 PRECISIONS = {"bf16": 2, "fp16": 2}
@@ -137,8 +139,8 @@ class RunConfig:
     )
     batch_norm: str = flag(
         "local",
-        "which statistics the batch normalisation of your own model takes: of each replica's own shard, as the frameworks do, "
-        "or the running ones, frozen",
+        "which statistics the batch normalisation of your own model takes: of each replica's own shard, as the frameworks do; "
+        "of the whole batch, where the replicas can exchange them; or the running ones, frozen",
         choices=BATCH_NORMS,
     )
     start_from: str | None = flag(
@@ -158,6 +160,12 @@ class RunConfig:
         "end a run that makes no progress for this long; its first step may take ten times as long",
         least=1,
         most=MAX_SECONDS,
+    )
+    bandwidth: str | None = flag(
+        None,
+        "give each process of the run a link of its own that carries so much in either direction, as in 200mbit or 10gbit "
+        "(default: the loopback)",
+        in_cell=True,
     )
     parity: bool | None = flag(
         None,
@@ -192,6 +200,7 @@ class Launch:
     start_from: str | None
     prepare: bool
     timeout_seconds: float
+    bandwidth: str | None
     parity: bool | None
     keep_state: bool
     trace: bool
@@ -203,6 +212,11 @@ class Launch:
         return self.trace or self.profile
 
     @property
+    def untraced(self) -> "Launch":
+        """The launch of what is run beside a run to judge it."""
+        return dataclasses.replace(self, trace=False, profile=False)
+
+    @property
     def needs_state(self) -> bool:
         """Whether the state that the run ends with is of any use: to be judged, or to be kept."""
         return self.keep_state or self.parity is not False
@@ -211,3 +225,25 @@ class Launch:
 def launch_of(config: RunConfig) -> Launch:
     """The part of a request that says how and where it is started."""
     return Launch(**{field.name: getattr(config, field.name) for field in dataclasses.fields(Launch)})
+
+
+_BITS = {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
+_LEAST_BITS, _MOST_BITS = 10**5, 10**11
+
+
+def read_bandwidth(text: str) -> int:
+    """Reads the bandwidth of a link, as in 200mbit.
+
+    Returns:
+        Bits per second.
+
+    Raises:
+        ConfigError: It is none, or none that a link can have.
+    """
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([kmg]bit)", text)
+    bits_per_second = round(float(found[1]) * _BITS[found[2]]) if found else 0
+    if not _LEAST_BITS <= bits_per_second <= _MOST_BITS:
+        raise ConfigError(
+            f"--bandwidth is {text!r}; give what each link carries, from 100kbit to 100gbit, as in 200mbit."
+        )
+    return bits_per_second

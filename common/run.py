@@ -6,7 +6,7 @@ from samestep.common.catalog import framework_info, read_options, strategy_info
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import check_fields, flags, spell_flag, spell_flags
 from samestep.common.mesh import Mesh
-from samestep.common.request import MAX_DEVICES, MAX_PREDICTED_DEVICES, Launch, RunConfig, Techniques
+from samestep.common.request import MAX_DEVICES, MAX_PREDICTED_DEVICES, Launch, RunConfig, Techniques, read_bandwidth
 from samestep.common.strategy import Run, StrategyInfo
 from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.optimizers import OptimizerSpec
@@ -58,6 +58,8 @@ def _read(config: RunConfig, most_devices: int) -> Run:
     """Fills in the defaults, and refuses what arithmetic alone can refuse."""
     check_fields(config)
     check_fields(config.techniques)
+    if config.bandwidth is not None:
+        read_bandwidth(config.bandwidth)
     if not isinstance(config.options, dict):
         raise ConfigError(f"options is {config.options!r}, not an object of names and values.")
     info = strategy_info(config.framework, config.strategy)
@@ -66,12 +68,14 @@ def _read(config: RunConfig, most_devices: int) -> Run:
             f"{config.framework}:{info.name} trains in {' or '.join(info.dtypes)}, not in {config.dtype}."
         )
     for technique, why in info.refuses.items():
-        if getattr(config.techniques, technique) != flags(Techniques)[technique].default:
+        field = flags(Techniques).get(technique)
+        if field is not None and getattr(config.techniques, technique) != field.default:
             name, flag = f"{config.framework}:{info.name}", spell_flag(technique)
             raise ConfigError(f"{name} does not take {flag}: {why}; leave out {flag}.")
     options = read_options(config.framework, info, config.options)
     mesh = _mesh(config, info, info.compiled_cores(options), most_devices)
     workload = resolve(config.workload, config.data) if config.model is None else own_workload(config)
+    _check_features(config, info, workload)
     _check_framework(config, workload)
     run = Run(
         **{name: getattr(config, name) for name in _SAME},
@@ -85,8 +89,20 @@ def _read(config: RunConfig, most_devices: int) -> Run:
     )
     run = dataclasses.replace(run, techniques=_scheduled(run))
     _check_batch(run)
+    if run.batch_norm == "sync" and run.accumulation_steps > 1:
+        raise ConfigError("--batch-norm sync sees one micro-batch at a time; leave out --accumulation-steps.")
     info.needs(run)
     return run
+
+
+def _check_features(config: RunConfig, info: StrategyInfo, workload: Workload) -> None:
+    """Refuses features of a model that the strategy cannot take."""
+    features = flags(workload.model)
+    for name, why in info.refuses.items():
+        if name in features and getattr(workload.model, name) != features[name].default:
+            raise ConfigError(
+                f"{config.framework}:{info.name} does not take +{name}=: {why}; leave it out, or choose another strategy."
+            )
 
 
 def as_config(run: Run, launch: Launch) -> RunConfig:

@@ -110,7 +110,7 @@ class Run(Generic[Options]):
         seed: Of the initial weights and of the order of the examples.
         threads: Per device.
         dropout: Whether the user's model has its dropout; None: as it was built.
-        batch_norm: "local" or "frozen", as in `RunConfig`.
+        batch_norm: "local", "sync" or "frozen", as in `RunConfig`.
         options: The strategy's own.
         techniques: How a step is taken, under any strategy.
         precision: A key of PRECISIONS, in which parameters, activations and gradients are kept; None: in the dtype.
@@ -195,7 +195,7 @@ class StrategyInfo:
         varies: Why the losses and weights of two runs of one command may differ in their bits under these options, on CPU
             cores; "" if they are equal.
         compiled_cores: The number of cores for which its file's `compile_step` only compiles a step; 0: it is run.
-        refuses: Technique -> why the strategy cannot take it.
+        refuses: Technique, or feature of a model -> why the strategy cannot take it.
         needs: Raises a ConfigError for a run that the strategy cannot train.
         available: Raises Unavailable for what this machine lacks for the run beside installed packages.
         textbook: Its places in the textbooks' ranking of its family, if there is one.

@@ -2,17 +2,19 @@
 
 import argparse
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.errors import ConfigError
-from samestep.common.evidence.confounds import CONFOUNDS, check_allowed
+from samestep.common.evidence.confounds import check_allowed
 from samestep.common.flags import flags
 from samestep.common.request import RunConfig, Techniques
 from samestep.experiments.arguments import run_command
 from samestep.experiments.asked import SHARED, ComparisonConfig, describe, merge
 from samestep.experiments.formats import check_format, write
-from samestep.experiments.parser import Parser, add_flags, add_format
+from samestep.experiments.parser import ALLOW, Parser, add_flags, add_format
+from samestep.experiments.report import report_comparison
 
 _DESCRIPTION = """Train one workload under many strategies and print one table, with the oracle as its first row. Exit code, the
 first that applies: 130 after Ctrl-C; 143, 129 or 131 after SIGTERM, SIGHUP or SIGQUIT; 4 if a row is not the same step, or not
@@ -21,7 +23,6 @@ given and no row was judged, or if --against had nothing to compare; 0 otherwise
 printed, and --resume goes on from there."""
 _AGAINST = """hold every row against the same row of an earlier comparison, of a run, or of a directory of runs: the losses of
 every step, the bytes, and with enough rounds the speed; the exit code is 4 if a step is not as it was"""
-_ALLOW = f"""rank rows by their speed in spite of these confounds; may be given several times: {", ".join(CONFOUNDS)}"""
 _VARY = """run each row with each value of an option, a technique, a size of the workload, or of devices, batch_size, optimizer,
 learning_rate, dtype, seed or threads, as in microbatches=2,4 or width=64,128; a row that does not have it, or sets it in its
 cell, stays one row; may be given several times; --devices 1,2,4 is short for --vary devices=1,2,4"""
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     """
     given = vars(_parser().parse_args(arguments))
     form, wide, file, directory = (given.pop(name) for name in ("format", "wide", "file", "resume"))
-    allow, against = given.pop("allow"), given.pop("against")
+    allow, against, wants_page = given.pop("allow"), given.pop("against"), given.pop("report")
     check_format(form)
     allowed = check_allowed(name.strip() for text in allow for name in text.split(","))
     if given.pop("mesh") is not None:
@@ -60,6 +61,8 @@ def main(arguments: Sequence[str]) -> int:
         comparison = comparing.resume(Path(directory), given)
     comparison = comparison.conclude(allowed, earlier)
     print(write(comparison.document(_again(arguments, directory), wide), form), flush=True)
+    if wants_page:
+        print(f"Report: {report_comparison(comparison)}", file=None if form == "github" else sys.stderr, flush=True)
     if comparison.interrupt:
         raise comparison.interrupt
     comparison.require()
@@ -71,6 +74,7 @@ def _parser() -> Parser:
     parser.add_argument(
         "--wide", action="store_true", help="show every column, one line per row, even if wider than the screen"
     )
+    parser.add_argument("--report", action="store_true", help="also write report.html into the comparison's directory")
     add_format(parser)
     group = add_flags(parser, "comparison", ComparisonConfig)
     group.add_argument("--vary", action="append", default=[], metavar="NAME=VALUE,VALUE", help=_VARY)
@@ -79,7 +83,7 @@ def _parser() -> Parser:
     )
     group.add_argument("--resume", metavar="DIRECTORY", help=_RESUME)
     group.add_argument("--against", metavar="DIRECTORY", help=_AGAINST)
-    group.add_argument("--allow", action="append", default=[], metavar="NAME,NAME", help=_ALLOW)
+    group.add_argument("--allow", action="append", default=[], metavar="NAME,NAME", help=ALLOW)
     add_flags(parser, "runs", RunConfig, [name for name in flags(RunConfig) if name not in (*SHARED, "out")])
     add_flags(parser, "techniques", Techniques)
     parser.add_argument("--mesh", help=argparse.SUPPRESS)

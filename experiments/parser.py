@@ -8,8 +8,12 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from samestep.common.errors import ConfigError
+from samestep.common.evidence.confounds import CONFOUNDS
 from samestep.common.flags import flags
 from samestep.experiments.formats import FORMATS
+
+ALLOW = f"rank rows by their speed in spite of these confounds; may be given several times: {', '.join(CONFOUNDS)}"
+"""The help of `--allow`."""
 
 
 class Parser(argparse.ArgumentParser):

@@ -3,10 +3,15 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError, unknown
+from samestep.common.evidence.confounds import check_allowed
 from samestep.experiments.arguments import run_command
-from samestep.experiments.parser import Parser
+from samestep.experiments.parser import ALLOW, Parser
+
+if TYPE_CHECKING:
+    from samestep.experiments.comparison import Comparison
 
 FORMATS = ("html", "github", "csv", "json")
 _DESCRIPTION = """Write a report on runs and comparisons. The page is one file that needs no network: verdicts, a table to sort
@@ -27,7 +32,8 @@ def main(arguments: Sequence[str]) -> int:
     from samestep.experiments.page.document import document  # here, like the next ones: --help imports no NumPy
     from samestep.experiments.page.loading import load
 
-    loaded = load([Path(path) for path in given.runs])
+    allowed = check_allowed(name.strip() for text in given.allow for name in text.split(","))
+    loaded = load([Path(path) for path in given.runs], allowed)
     for problem in loaded.problems:
         print(f"not reported: {problem.place}: {problem.message}", file=sys.stderr)
     out = given.output or (DEFAULT if given.format == "html" else None)
@@ -61,6 +67,20 @@ def save(text: str, path: Path) -> None:
         ) from None
 
 
+def report_comparison(comparison: "Comparison") -> Path:
+    """Writes the page of a comparison into its directory, and returns the file.
+
+    Raises:
+        ConfigError: It cannot be written.
+    """
+    from samestep.experiments.page.loading import loaded_comparison
+    from samestep.experiments.page.page import page
+
+    path = (comparison.directory or Path()) / DEFAULT
+    save(page(loaded_comparison(comparison)), path)
+    return path
+
+
 def _parser() -> Parser:
     parser = Parser(prog="samestep report", allow_abbrev=False, description=_DESCRIPTION)
     parser.add_argument(
@@ -69,6 +89,7 @@ def _parser() -> Parser:
     parser.add_argument(
         "-o", "--output", metavar="FILE", help=f"file to write (default: {DEFAULT}; other formats are printed)"
     )
+    parser.add_argument("--allow", action="append", default=[], metavar="NAME,NAME", help=ALLOW)
     text = f"one of {', '.join(FORMATS)}: html is a page, github is text for people, the others are for programs"
     parser.add_argument("--format", default="html", metavar="FORMAT", help=f"{text} (default: html)")
     return parser

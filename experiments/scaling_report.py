@@ -59,24 +59,25 @@ def write_scaling(found: Sequence[Scaling]) -> str:
         found: The rows that have.
     """
     return "\n\n".join(
-        _write([each for each in found if each.kind == kind], kind)
+        _write([each for each in found if each.kind == kind])
         for kind in EXPECTED
         if any(each.kind == kind for each in found)
     )
 
 
-def _write(found: Sequence[Scaling], kind: str) -> str:
+def _write(found: Sequence[Scaling]) -> str:
     lines = [(each, point) for each in found for point in each.points]
     shown = fit([column for column in COLUMNS if any(map(column.value, lines))], lines, screen_width())
     meanings = [f"{column.header}: {column.meaning}" for column in joined(shown) if column.meaning]
     table = github(*cells(shown, lines), screen_width())
     return "\n\n".join(
-        [fill(_title(found, kind), screen_width()), table, bullets([*meanings, *map(_fit, found)], screen_width())]
+        [fill(title_of(found), screen_width()), table, bullets([*meanings, *map(explain_fit, found)], screen_width())]
     )
 
 
-def _title(found: Sequence[Scaling], kind: str) -> str:
-    """What is scaled, and whether there are enough cores for it."""
+def title_of(found: Sequence[Scaling]) -> str:
+    """What is scaled, and whether there are enough cores for it; of rows that scale in one way."""
+    kind = found[0].kind
     what = {"strong": "the global batch stays the same", "weak": "the batch of each device stays the same"}
     short_of = sorted({(p.devices, p.cores) for each in found for p in each.points if "shared-cores" in p.confounds})
     shared = [f"{devices} devices share {count(cores, 'core')}" for devices, cores in short_of]
@@ -97,7 +98,7 @@ def _interval(point: Point) -> str:
     return f"[{spell_ratio(point.speedup.low)}..{spell_ratio(point.speedup.high)}]"
 
 
-def _fit(found: Scaling) -> str:
+def explain_fit(found: Scaling) -> str:
     """What stays serial, in a sentence."""
     if found.serial_share is None:
         return f"{found.cell}: too few numbers of devices to fit what stays serial"

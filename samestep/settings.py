@@ -24,6 +24,7 @@ class CompareSettings(TypedDict, total=False):
     out: str | None
     data: str | None
     timeout_seconds: float
+    bandwidth: str | None
     parity: bool | None
     keep_state: bool
     trace: bool

@@ -1,10 +1,11 @@
-"""A worker that evaluates on one batch of the held-out examples where ONE_BATCH asks for it.
+"""A worker that evaluates on one batch of the held-out examples where ONE_BATCH asks for it, and does many tasks.
 
 That shows that a strategy predicts as the oracle does; all of the examples often take longer than a test's few steps.
 """
 
 import dataclasses
 import os
+from pathlib import Path
 
 from samestep.common.program import Program
 from samestep.common.runtime.process_file import ProcessFile
@@ -13,6 +14,8 @@ from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import Split
 
 ONE_BATCH = "SAMESTEP_TEST_ONE_BATCH"
+WALK = "walk"
+"""The name of a file in a folder of tasks that one process does one after the other."""
 evaluate = loop.evaluate
 
 
@@ -27,4 +30,8 @@ def main(arguments: list[str]) -> int:
     """Does what every worker does."""
     if os.environ.get(ONE_BATCH):
         loop.evaluate = evaluate_one_batch
+    folder = Path(arguments[0])
+    if (folder / WALK).exists():
+        codes = [worker.main([str(task)]) for task in sorted(each.parent for each in folder.glob("*/*.json"))]
+        return max(codes)
     return worker.main(arguments)

@@ -3,9 +3,9 @@
 import functools
 
 from samestep.common.evidence.costs.data_parallel import replicated
+from samestep.common.evidence.costs.dtensor import dtensor, tpu
 from samestep.common.evidence.costs.one_process import central_storage, mirrored
 from samestep.common.evidence.costs.parameter_server import parameter_server
-from samestep.common.evidence.costs.tensor import dtensor, tpu
 from samestep.common.runtime.topology import chief_workers_and_servers, clients, one_process, workers
 from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo
 from samestep.tf_impl import needs, options

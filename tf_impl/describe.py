@@ -31,6 +31,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     model = load_model(source, "tf")
     if model.tf is None:
         raise ConfigError(f"--model {source} has no model for tf; add `tf=` to its samestep.Model.")
+    keras.utils.clear_session(free_memory=False)  # names are numbered from the start
     keras.utils.set_random_seed(seed % 2**32)  # NumPy's generators take no larger one
     keras.config.set_floatx("float64")
     inputs, targets = (as_inputs(array[:EXAMPLES]) for array in (split.train_inputs, split.train_targets))
@@ -45,6 +46,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         segments=(Segment("", 0, tuple(outputs.shape[1:]), tuple(params)),),
         batch_norms=tuple(layer.name for layer in built.layers(keras.layers.BatchNormalization)),
         randoms=_randoms(built, inputs),
+        layers=built.describe_layers(inputs),
     )
     write_found(folder, model, source, "tf", split, seed, found)
 

@@ -87,10 +87,14 @@ def _busiest(found: list[Copy]) -> list[Copy]:
     return max(by_device.values(), key=lambda copies: sum(copy.bytes for copy in copies), default=[])
 
 
-def whole_bytes(graph: tf.Graph) -> tuple[int, int]:
+def whole_bytes(graph: tf.Graph, sends_rows: bool) -> tuple[int, int]:
     """Adds up what the function of a worker reads from servers and sends them, rows of tables left out.
 
     Their sizes are in the graph with one server only; several take as many as the batch decides.
+
+    Args:
+        graph: Of the function.
+        sends_rows: Whether the gradient of a table has the rows that were read, not all of them.
 
     Returns:
         The bytes of full variables that it reads, and those of full gradients that it sends.
@@ -98,7 +102,7 @@ def whole_bytes(graph: tf.Graph) -> tuple[int, int]:
     found = copies(graph)
     rows = sum(copy.bytes for copy in found if copy.is_read and not copy.of_variable)
     sent = sum(copy.bytes for copy in found if not copy.source)
-    return sum(copy.bytes for copy in found if copy.of_variable), sent - rows
+    return sum(copy.bytes for copy in found if copy.of_variable), sent - (rows if sends_rows else 0)
 
 
 def copies(graph: tf.Graph) -> list[Copy]:

@@ -12,14 +12,16 @@ from samestep.common.evidence.costs.pipeline import mp, pp, rpc
 from samestep.common.evidence.costs.tensor import tp
 from samestep.common.evidence.costs.zero import fsdp, zero1, zero2
 from samestep.common.runtime.topology import one_process, ranks, ranks_and_server
-from samestep.common.strategy import Answer, Family, FrameworkInfo, Measure, StrategyInfo, Textbook
+from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo, Textbook
 from samestep.torch_impl import needs, options
+from samestep.torch_impl.families import ZERO
 
 GPUS = "several GPUs on one or more machines; CPU cores over gloo"
 SHARD_PER_RANK = Answer("yes", "one contiguous shard of the global batch per rank")
 WHOLE_BATCH = Answer("no", "the whole batch goes through every stage")
 WHOLE_MODEL = Answer("no", "every rank holds the whole model")
 EQUAL_STAGES = Answer("yes", "contiguous stages of layers, of about equal FLOPs")
+NO_CLIPPING = {"clip_norm": "no process sees the whole gradient"}
 in_one_process = functools.partial(StrategyInfo, topology=one_process, backend="memory")
 over_ranks = functools.partial(StrategyInfo, topology=ranks, backend="gloo", hardware=GPUS)
 data_parallel = functools.partial(over_ranks, data_split=SHARD_PER_RANK, model_split=WHOLE_MODEL, axes=("data",))
@@ -27,7 +29,7 @@ over_rpc = functools.partial(
     StrategyInfo,
     backend="tensorpipe",
     status="maintenance; upstream calls the RPC package stable and in maintenance mode",
-    refuses={"clip_norm": "no process sees the whole gradient"},
+    refuses=NO_CLIPPING,
 )
 OVERLAP_MEASURES = (
     Measure("communication_seconds", "s per step", "how long gradients were in flight"),
@@ -36,17 +38,6 @@ OVERLAP_MEASURES = (
 PIPELINE_MEASURES = (
     Measure("busy_seconds", "s per step", "median time in which this rank computed forward and backward"),
     Measure("idle_seconds", "s per step", "the rest of its step: waiting for others, sending, and overhead"),
-)
-
-ZERO = Family(
-    "ZeRO",
-    differs={
-        "speed": "on cores that the ranks share, speeds change places from run to run",
-        "memory": "fully_shard shards the parameters at rest under zero2 as well",
-        "peak": "on few devices a shard is large, and zero2 holds all parameters and one more block in its buffer",
-        "sent": "beside small tensors, the padding of uneven shards and the framing of messages count",
-    },
-    page="docs/pytorch.md#why-the-measured-order-differs-from-the-textbooks-order",
 )
 
 FRAMEWORK = FrameworkInfo(
@@ -99,7 +90,7 @@ FRAMEWORK = FrameworkInfo(
             emulation="threads; nn.DataParallel needs two GPUs",
             needs=needs.check_replicas,
             measures=(
-                Measure("master_share", "share of the step", "how long the master works alone while its replicas wait"),
+                Measure("master_share", "share of the step", "how long the master works while its replicas wait"),
             ),
         ),
         data_parallel(
@@ -211,6 +202,7 @@ FRAMEWORK = FrameworkInfo(
             axes=("pipe",),
             topology=ranks,
             cost=rpc,
+            refuses={**NO_CLIPPING, "tied": "each worker's gradients stay with it, and no call adds the two halves up"},
             reference="torch.distributed.rpc, torch.distributed.autograd, torch.distributed.optim.DistributedOptimizer",
             needs=needs.check_stages,
         ),
@@ -226,6 +218,7 @@ FRAMEWORK = FrameworkInfo(
             cost=rpc_parameter_server,
             reference="torch.distributed.rpc, rpc.functions.async_execution",
             twin="tf:parameter_server",
+            needs=needs.check_workers,
             options=options.ServerOptions,
             measures=(Measure("staleness", "updates", "mean age of the parameters to which gradients were applied"),),
             synchronous=lambda chosen: chosen.is_sync,

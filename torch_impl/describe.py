@@ -18,6 +18,7 @@ from samestep.torch_impl import weights
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.own import build_declared, find_segments
 from samestep.torch_impl.models.segmented import run_segments
+from samestep.torch_impl.tracing import describe_layers
 
 PLANS = ("column", "row")
 _SAME = 1e-9
@@ -55,6 +56,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
             name for name, each in module.named_modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)
         ),
         randoms=_randoms(module, inputs),
+        layers=describe_layers(module, inputs),
     )
     write_found(folder, model, source, "torch", split, seed, found)
 

@@ -2,9 +2,11 @@
 
 import math
 
+from samestep.common.batch_norm import refuse_sync
 from samestep.common.errors import ConfigError
 from samestep.common.strategy import Run
 from samestep.common.workload.models.own import OwnSpec
+from samestep.common.workload.models.spec import tied_segments
 from samestep.common.workload.pipeline import SCHEDULES
 from samestep.common.workload.split import even_split_table
 from samestep.torch_impl.options import PipelineOptions, TensorOptions
@@ -33,14 +35,11 @@ def check_stages(run: Run, stages_per_rank: int = 1) -> None:
             f"{run.name} splits a model by its segments, and {run.workload.name} has one; add `segments={{'torch': function}}` "
             f"to its samestep.Model, where function(model) returns the forward pass as functions by module path."
         )
-    users: dict[str, list[str]] = {}
-    for segment in segments:
-        for name in segment.parameters or ():
-            users.setdefault(name, []).append(segment.name)
-    if shared := next((name for name, names in users.items() if len(names) > 1), None):
+    for shared, users in tied_segments(model).items() if isinstance(model, OwnSpec) else ():
+        between = " and ".join(user.name for user in users)
         raise ConfigError(
-            f"{shared} is tied: the segments {' and '.join(users[shared])} both use it, and each rank of {run.name} would train "
-            f"a half of its own; untie it, or choose a row that keeps the model whole, as torch:fsdp."
+            f"{shared} is tied: the segments {between} both use it, and each rank of {run.name} would train a half of its own; "
+            f"untie it, or choose a row that keeps the model whole, as torch:fsdp."
         )
     num_stages = run.mesh.axis("pipe") * stages_per_rank
     if num_stages > len(segments):
@@ -59,6 +58,7 @@ def check_schedule(run: Run[PipelineOptions]) -> None:
     Raises:
         ConfigError: The micro-batches fit neither the batch nor the stages, or there are too many stages.
     """
+    refuse_sync(run, "its micro-batches go through the stages one after the other")
     name, microbatches = run.options.schedule, run.options.microbatches
     schedule, num_ranks = SCHEDULES[name], run.mesh.axis("pipe")
     check_stages(run, schedule.stages_per_rank)
@@ -83,12 +83,22 @@ def check_schedule(run: Run[PipelineOptions]) -> None:
         )
 
 
+def check_workers(run: Run) -> None:
+    """Refuses statistics of the whole batch.
+
+    Raises:
+        ConfigError: They are asked for.
+    """
+    refuse_sync(run, "its workers meet only at the server")
+
+
 def check_replicas(run: Run) -> None:
     """Refuses a user's model whose replicas would lose what they keep beside their parameters.
 
     Raises:
-        ConfigError: It has buffers.
+        ConfigError: It has buffers, or statistics of the whole batch are asked for.
     """
+    refuse_sync(run, "its replicas are threads, which exchange nothing in the forward pass")
     if isinstance(run.workload.model, OwnSpec) and (buffers := run.workload.model.described.buffers):
         raise ConfigError(
             f"{run.name} makes its replicas anew in every step, which loses the buffers of {run.workload.name} "
@@ -142,4 +152,10 @@ def check_three_dimensions(run: Run[PipelineOptions]) -> None:
         )
     check_schedule(run)
     check_tensor_plan(run)
+    stage_ranks = SCHEDULES[run.options.schedule].stage_ranks(run.mesh.axis("pipe"))
+    if len(stage_ranks) > 1 and stage_ranks[0] == stage_ranks[-1] and tied_segments(run.workload.model):
+        raise ConfigError(
+            f"--schedule {run.options.schedule} gives one rank the first and the last stage, which {run.name} distributes one by "
+            f"one: a parameter that is tied between them would be two; choose another --schedule, or torch:pp."
+        )
     even_split_table(run.workload.model, run.mesh.axis("tensor"))  # refuses unequal parts of a layer or a head

@@ -24,8 +24,10 @@ from torch.distributed.tensor.parallel import (
 
 from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import ModelSpec, layer, parameters_of
+from samestep.common.workload.models.transformer import LOGITS
 from samestep.common.workload.split import even_split_table
 from samestep.torch_impl.sharded import full_tensor
+from samestep.torch_impl.weights import keep_tied
 
 
 def split_by_tensor(
@@ -41,7 +43,8 @@ def split_by_tensor(
     """
     plan = {**_plan_pairs(spec, mesh.size()), **_plan_shared_inputs(spec), **(between_pairs or {})}
     paths = {path for path, module in model.named_modules() if not isinstance(module, nn.Identity)}
-    parallelize_module(model, mesh, {path: style for path, style in plan.items() if path in paths})
+    with keep_tied(model):
+        parallelize_module(model, mesh, {path: style for path, style in plan.items() if path in paths})
     for parameter in model.parameters():
         parameter.register_post_accumulate_grad_hook(_redistribute_gradient)
 
@@ -59,6 +62,8 @@ def _plan_pairs(spec: ModelSpec, num_parts: int) -> dict[str, ParallelStyle]:
     for name, axis in even_split_table(spec, num_parts).items():
         if params[name].role == "table":
             plan[_path(layer(name))] = RowwiseParallel(input_layouts=Replicate())
+            if params[name].tied:
+                plan[_path(LOGITS)] = ColwiseParallel(use_local_output=False)
         elif params[name].role == "kernel" and axis == 0:
             plan[_path(layer(name))] = RowwiseParallel()
         elif params[name].role == "kernel":  # the logits stay sharded, as the loss takes them

@@ -1,17 +1,22 @@
 """Neutral names and layouts <-> torch's parameters."""
 
+import contextlib
 import dataclasses
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import torch
 from torch import nn
 
+from samestep.common.workload.models.transformer import TOKENS
+from samestep.torch_impl.models.transformer import TiedLogits
 from samestep.torch_impl.sharded import copy_shard, local_part
 
 # Type of module -> its parameters: the neutral name, and how its axes are permuted from torch's layout to the neutral.
+# A name that starts with a slash is that of the whole model, whatever the module's own path.
 _NEUTRAL = {
+    TiedLogits: {"weight": (f"/{TOKENS}", (0, 1))},
     nn.Linear: {"weight": ("kernel", (1, 0)), "bias": ("bias", (0,))},
     nn.Conv2d: {"weight": ("kernel", (2, 3, 1, 0)), "bias": ("bias", (0,))},
     nn.Embedding: {"weight": ("table", (0, 1))},
@@ -57,7 +62,8 @@ def named_weights(*models: nn.Module) -> dict[str, Weight]:
             if parameter not in seen:
                 seen.add(parameter)
                 neutral, permutation = _to_neutral(module, name, parameter)
-                weights[f"{path.replace('.', '/')}/{neutral}".lstrip("/")] = Weight(parameter, permutation)
+                full = neutral if neutral.startswith("/") else f"{path.replace('.', '/')}/{neutral}"
+                weights[full.lstrip("/")] = Weight(parameter, permutation)
     return weights
 
 
@@ -79,6 +85,23 @@ def named_buffers(*models: nn.Module) -> dict[str, torch.Tensor]:
     return {name.replace(".", "/"): buffer for model in models for name, buffer in model.named_buffers()}
 
 
+@contextlib.contextmanager
+def keep_tied(model: nn.Module) -> Iterator[None]:
+    """Ties the parameters again that were tied when the context began.
+
+    What makes new parameters of a module's, as `to_empty` and `parallelize_module` do, makes two of a tied one (torch 2.13).
+
+    Args:
+        model: The model, which is changed in place.
+    """
+    first: dict[nn.Parameter, str] = {}
+    names = [(name, first.setdefault(p, name)) for name, p in model.named_parameters(remove_duplicate=False)]
+    yield
+    for path, name in ((path, name) for path, name in names if path != name):
+        owner, _, own = path.rpartition(".")
+        model.get_submodule(owner).register_parameter(own, model.get_parameter(name))
+
+
 def materialize(
     model: nn.Module, device: torch.device, params: Mapping[str, np.ndarray], buffers: Mapping[str, np.ndarray]
 ) -> None:
@@ -91,7 +114,8 @@ def materialize(
         buffers: The buffers by neutral name, if there are any.
     """
     if any(parameter.is_meta for parameter in model.parameters()):
-        model.to_empty(device=device)
+        with keep_tied(model):
+            model.to_empty(device=device)
     else:
         model.to(device)
     with torch.no_grad():

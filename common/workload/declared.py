@@ -49,6 +49,9 @@ class Model:
             order. A name is the path of the module whose parameters the function uses. By default the children of a
             sequential model.
         tensor_plan: For torch: path of a linear layer -> "column" or "row"; a path may have `*` for one part of it.
+        optimizer: Framework -> what makes its optimizer: for torch of the parameters, for TensorFlow of nothing. Ours,
+            unless given.
+        names: Torch's layer or parameter -> TensorFlow's, where samestep cannot match them.
     """
 
     torch: Builder | None = None
@@ -58,6 +61,8 @@ class Model:
     blocks: Sequence[str] | None = None
     segments: Mapping[str, Callable[..., Mapping[str, Callable[..., object]]]] | None = None
     tensor_plan: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    optimizer: Mapping[str, Callable[..., object]] | None = None
+    names: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def builder(self, framework: str) -> Builder | None:
         """How the model is built in a framework; None if the file does not say."""

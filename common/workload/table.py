@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from samestep.common.errors import ConfigError, unknown
-from samestep.common.flags import split_spelling
+from samestep.common.flags import Scalar, flags, read_field, split_spelling
 from samestep.common.workload.data.flights import FlightsSpec
 from samestep.common.workload.data.images import DigitsSpec, Mnist5kSpec
 from samestep.common.workload.data.prose import ProseSpec
@@ -81,8 +81,9 @@ def resolve(spelling: str, path: str | None = None) -> Workload:
     for field in fields:
         if field not in settable:
             raise unknown(f"field of {name}", field, settable)
-    sizes = {field: _size(field, text) for field, text in fields.items()}
-    model, data = _resized(data, sizes).fit(_resized(model, sizes))
+    features = {f: read_field(type(s), f, fields[f], "+") for s in (model, data) for f in flags(s) if f in fields}
+    sizes = {field: _size(field, text) for field, text in fields.items() if field not in features}
+    model, data = _resized(data, sizes | features).fit(_resized(model, sizes | features))
     roomy = [f.name for f in dataclasses.fields(model) if f.metadata.get("may_exceed_data")]  # pyrefly: ignore
     larger = {field: max(sizes[field], getattr(model, field)) for field in roomy if field in sizes}
     model = dataclasses.replace(model, **larger)  # pyrefly: ignore
@@ -97,7 +98,7 @@ def resolve(spelling: str, path: str | None = None) -> Workload:
 
 
 def size_names(spelling: str, path: str | None = None) -> list[str]:
-    """The sizes of a workload's model and data that can be set.
+    """The sizes and features of a workload's model and data that can be set.
 
     Args:
         spelling: As for `resolve`, like the next one.
@@ -153,7 +154,8 @@ def _for_targets(workload: Workload, model: ModelSpec) -> Workload:
 
 
 def _settable(spec: ModelSpec | DataSpec) -> list[str]:
-    return [field.name for field in dataclasses.fields(spec) if field.type is int]  # pyrefly: ignore
+    sizes = [field.name for field in dataclasses.fields(spec) if field.type is int]  # pyrefly: ignore
+    return [*sizes, *flags(spec)]
 
 
 def _size(field: str, text: str) -> int:
@@ -164,6 +166,6 @@ def _size(field: str, text: str) -> int:
     return size
 
 
-def _resized(spec: Spec, sizes: dict[str, int]) -> Spec:
-    own = {field: sizes[field] for field in _settable(spec) if field in sizes}
+def _resized(spec: Spec, values: Mapping[str, Scalar]) -> Spec:
+    own = {field: values[field] for field in _settable(spec) if field in values}
     return dataclasses.replace(spec, **own)  # pyrefly: ignore

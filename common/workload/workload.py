@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 
+from samestep.common.flags import flags
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import ModelSpec
 
@@ -45,4 +46,7 @@ def _described(spec: ModelSpec | DataSpec) -> list[object]:
     # What most arrays lack is left out: it came later, and digests are kept.
     fields = dataclasses.asdict(spec, dict_factory=lambda pairs: {k: v for k, v in pairs if v or k != "several"})  # pyrefly: ignore
     fields.pop("path", None)  # the user's file counts by its contents
+    for name, feature in flags(spec).items():  # one that is off leaves the digest of an older result as it is
+        if fields[name] == feature.default:
+            del fields[name]
     return [spec.name, fields]

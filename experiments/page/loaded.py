@@ -75,6 +75,21 @@ class Problem:
 
 
 @dataclasses.dataclass(frozen=True)
+class Facet:
+    """What one figure shows: rows of one group that train the same workload.
+
+    Attributes:
+        title: Of the figure.
+        workload: What is trained.
+        rows: With their results.
+    """
+
+    title: str
+    workload: str
+    rows: tuple[tuple[Entry, RunResult], ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Loaded:
     """Everything that a report is about.
 
@@ -96,8 +111,8 @@ class Loaded:
         """One of each row that has any."""
         return [entry.result for entry in self.entries if entry.result]
 
-    def facets(self) -> Iterator[tuple[str, Group, list[tuple[Entry, RunResult]]]]:
-        """What figures show apart: each group by its workloads, with its title and the rows that have a result."""
+    def facets(self) -> Iterator["Facet"]:
+        """What figures show apart: each group by its workloads, the rows that have a result."""
         for group in self.groups:
             kinds: dict[str, list[tuple[Entry, RunResult]]] = {}
             for entry in group.entries:
@@ -105,7 +120,7 @@ class Loaded:
                     trained = title(entry.result.workload, entry.result.config.data)
                     kinds.setdefault(trained, []).append((entry, entry.result))
             for trained, rows in kinds.items():
-                yield (f"{group.title}: {trained}" if kinds.keys() - {trained} else group.title), group, rows
+                yield Facet(f"{group.title}: {trained}" if len(kinds) > 1 else group.title, trained, tuple(rows))
 
 
 def make_group(name: str, comparison: Comparison, places: Mapping[str, Sequence[Path]], first: int) -> Group:

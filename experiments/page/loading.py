@@ -51,11 +51,12 @@ class _Found:
     problems: list[Problem] = dataclasses.field(default_factory=list)
 
 
-def load(paths: Sequence[Path]) -> Loaded:
+def load(paths: Sequence[Path], allowed: frozenset[str] = frozenset()) -> Loaded:
     """Reads runs and comparisons.
 
     Args:
         paths: Directories: of runs, of comparisons, or of several of them.
+        allowed: The confounds in spite of which rows are ranked.
 
     Raises:
         ConfigError: None of them holds a run that can be reported.
@@ -67,7 +68,7 @@ def load(paths: Sequence[Path]) -> Loaded:
     for directory in found.comparisons:
         try:
             damaged: list[tuple[Path, str]] = []
-            groups.append(_group(directory, stored.load(directory, damaged), _count(groups)))
+            groups.append(_group(directory, stored.load(directory, damaged).conclude(allowed), _count(groups)))
             found.problems += [Problem(*each) for each in damaged]
         except ConfigError as error:
             found.problems.append(Problem(directory, str(error)))
@@ -77,6 +78,11 @@ def load(paths: Sequence[Path]) -> Loaded:
         reasons = "; ".join(f"{problem.place}: {problem.message}" for problem in found.problems)
         raise ConfigError(f"there is nothing to report: {reasons}.")
     return Loaded(tuple(groups), tuple(found.problems))
+
+
+def loaded_comparison(comparison: Comparison) -> Loaded:
+    """A comparison that was just run, for a report on it alone."""
+    return Loaded((_group(comparison.directory or Path(), comparison, 0),))
 
 
 def _count(groups: Sequence[Group]) -> int:

@@ -75,6 +75,12 @@ def prose(text: str) -> list[Child]:
     return [code(part) if index % 2 else part for index, part in enumerate(parts)]
 
 
+def breakable(name: str) -> list[Child]:
+    """A cell, as in `torch:pp+schedule=1f1b`, that may be broken between its parts."""
+    first, *others = re.split(r"(?<=[:_])|(?=\+)", name)
+    return [first, *(part for other in others for part in (element("wbr"), other))]
+
+
 def more(summary: str, *children: Child, **attributes: object) -> Element:
     """What is shown on demand.
 

@@ -34,6 +34,16 @@
       mark.classList.toggle("dimmed", left.has(mark.dataset.row));
   }
 
+  // A row that is picked out of the curves of a figure.
+  function pick(button) {
+    const figure = button.closest("figure");
+    button.ariaPressed = button.ariaPressed !== "true";
+    const picked = new Set([...figure.querySelectorAll("[aria-pressed=true]")].map(each => each.dataset.pick));
+    figure.classList.toggle("picked", picked.size > 0);
+    for (const curve of figure.querySelectorAll(".curve")) curve.classList.toggle("on", picked.has(curve.dataset.row));
+  }
+
+  for (const button of document.querySelectorAll("[data-pick]")) button.addEventListener("click", () => pick(button));
   heads.forEach((head, column) => head.firstElementChild.addEventListener("click", () => sort(column)));
   document.getElementById("filter").addEventListener("input", event => filter(event.target.value));
 }

@@ -5,9 +5,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
-from samestep.experiments.page import anatomies, provenance, rows, timelines, verdicts
+from samestep.experiments.page import (
+    anatomies,
+    losses,
+    memory,
+    parity,
+    provenance,
+    rows,
+    scaling,
+    speed,
+    timelines,
+    verdicts,
+    wire,
+)
 from samestep.experiments.page.loaded import Loaded
 from samestep.experiments.page.markup import element, html
+from samestep.experiments.text import count
 
 _HERE = Path(__file__).parent
 
@@ -30,6 +43,12 @@ class Section:
 SECTIONS: Sequence[Section] = (
     Section("verdict", "Verdict", verdicts.write),
     Section("rows", "Every row", rows.write),
+    Section("parity", "Parity", parity.write),
+    Section("losses", "Losses", losses.write),
+    Section("speed", "Speed", speed.write),
+    Section("scaling", "Scaling", scaling.write),
+    Section("memory", "Memory", memory.write),
+    Section("wire", "On the wire", wire.write),
     Section("anatomy", "What each row holds and sends", anatomies.write),
     Section("timeline", "When each device did what", timelines.write),
     Section("provenance", "Where it comes from", provenance.write),
@@ -45,7 +64,8 @@ def page(loaded: Loaded) -> str:
     written = [(section, section.write(loaded)) for section in SECTIONS]
     there = [(section, content) for section, content in written if content is not None]
     links = [element("a", section.title, href=f"#{section.name}") for section, _ in there]
-    heading = element("header", element("h1", _title(loaded)), element("nav", *links, aria_label="Sections"))
+    nav = element("nav", *links, aria_label="Sections")
+    heading = element("header", element("p", "samestep report"), element("h1", _title(loaded)), _about(loaded), nav)
     whole = element(
         "html",
         element(
@@ -66,6 +86,14 @@ def page(loaded: Loaded) -> str:
 def _title(loaded: Loaded) -> str:
     first, *others = (group.title for group in loaded.groups)
     return first + (f" and {len(others)} more" if others else "")
+
+
+def _about(loaded: Loaded) -> Element:
+    """How much the report is about."""
+    trained = list(dict.fromkeys(facet.workload for facet in loaded.facets()))
+    runs = sum(len(entry.row.results) for entry in loaded.entries)
+    named = f" of {', '.join(trained[:4])}" + (f" and {len(trained) - 4} more" if trained[4:] else "")
+    return element("p", f"{count(len(loaded.entries), 'row')}, {count(runs, 'finished run')}{named if trained else ''}")
 
 
 def _section(section: Section, content: Element) -> Element:

@@ -2,10 +2,11 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from xml.etree.ElementTree import Element
 
 from samestep.experiments import tables
+from samestep.experiments.comparison import Comparison
 from samestep.experiments.compiled import compiled
 from samestep.experiments.lint import explain_confounds, find_stops
 from samestep.experiments.page.loaded import Group, Loaded
@@ -82,20 +83,38 @@ def _group(group: Group) -> Element:
         )
     emulated = dict.fromkeys((f"{r.framework}:{r.strategy}", r.emulation) for r in results if r.emulation)
     parts += _list(explain_emulation(*each) for each in emulated)
-    if results and found.repeats == 1 and max(len(rounds) for rounds in found.rounds.values()) == 1:
-        parts.append(element("p", "Each row was measured once, so no speed is ranked.", class_="note"))
-    parts += _list(_lines(unseparated(found.speeds, found.reference)))
-    parts += _list(_lines(explain_confounds(found.rounds, found.reference, found.allowed)))
     parts += _list(explain_rows(found.rows))
+    parts += [element("p", said)] if (said := _speeds(found)) else []
+    parts += _list(_lines(unseparated(found.speeds, found.reference)))
+    if why := _lines(explain_confounds(found.rounds, found.reference, found.allowed)):
+        parts.append(more("Which rows are not ranked by speed, and why", *_list(why)))
     if book := _lines(ranking(list(found.rounds.values()), find_stops(found.allowed))):
         parts.append(more("What the textbooks say, and what was measured", *_list(book)))
     parts += [element("pre", compiled(results))] if compiled(results) else []
     return element("div", *parts, class_="group")
 
 
-def _list(lines: Sequence[str]) -> list[Child]:
-    items = [element("li", *prose(line.removeprefix("* "))) for line in lines]
-    return [element("ul", *items, class_="notes")] if items else []
+def _speeds(found: Comparison) -> str:
+    """How many rows were separated from the reference row, in a sentence."""
+    if not found.results or max(map(len, found.rounds.values())) == 1:
+        return "Each row was measured once, so no speed is ranked." if found.results else ""
+    verdicts = Counter(
+        "not ranked" if speed.confounds else speed.against.verdict or "not judged"
+        for speed in found.speeds.values()
+        if speed.confounds or speed.against
+    )
+    if not verdicts:
+        return ""
+    told = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.most_common())
+    return f"Speed against {found.reference}: {told}."
+
+
+def _list(lines: Iterable[str]) -> list[Child]:
+    """Lines as a list; one that ends with a colon stands above it."""
+    lines = list(lines)
+    heads = [element("p", *prose(line)) for line in lines[:1] if line.endswith(":")]
+    items = [element("li", *prose(line.removeprefix("* "))) for line in lines[len(heads) :]]
+    return [*heads, element("ul", *items, class_="notes")] if items else []
 
 
 def _lines(text: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import tensorflow as tf
 
 from samestep.common.errors import ConfigError
 from samestep.common.workload.declared import Model, call_user, load_model
+from samestep.common.workload.models.layer import Layer
 from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import ArraySpec
 from samestep.tf_impl.models.inputs import Inputs
@@ -66,12 +68,32 @@ class OwnModel:
         flat = self._model._flatten_layers() if self._is_keras else ()
         return [layer for layer in flat if isinstance(layer, kinds)]
 
+    def trainable(self) -> list[Any]:
+        """The variables of `params`, as an optimizer of Keras takes them."""
+        return list(self._model.trainable_variables)
+
+    def recording(self) -> AbstractContextManager[Any]:
+        """Records the calls of the model's layers, see `tracing.Recorder`."""
+        from samestep.tf_impl import tracing  # here: it imports Keras
+
+        return tracing.recording(self._model)
+
+    def describe_layers(self, x: Inputs) -> tuple[Layer, ...]:
+        """The layers that hold parameters, in the order in which some inputs reach them."""
+        from samestep.tf_impl import tracing  # here: it imports Keras
+
+        with self.recording() as recorder:
+            self.predict(x)
+        names = {id(variable): name for name, variable in {**self.params, **self.buffers}.items()}
+        return tracing.find_layers(self._model, recorder.started, names)
+
     def switch_layers(self, dropout: bool | None, batch_norm: str) -> None:
         """Switches layers off whose effect depends on how the batch is split.
 
         Args:
             dropout: False switches every dropout off.
-            batch_norm: "frozen" makes batch normalisations use and keep their running statistics.
+            batch_norm: "frozen" makes batch normalisations use and keep their running statistics; "sync" makes them take
+                those of all replicas.
         """
         from keras import layers  # here: our own models do without it
 
@@ -79,6 +101,8 @@ class OwnModel:
             each.rate = 0.0
         for each in self.layers(layers.BatchNormalization) if batch_norm == "frozen" else ():
             each.call = functools.partial(_evaluated, each.call)
+        for each in self.layers(layers.BatchNormalization) if batch_norm == "sync" else ():
+            each.synchronized = True
 
     def _outputs(self, outputs: object) -> tf.Tensor:
         if tf.is_tensor(outputs):

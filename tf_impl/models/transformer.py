@@ -8,7 +8,7 @@ import math
 import tensorflow as tf
 
 from samestep.common.workload.models.transformer import TransformerSpec
-from samestep.tf_impl.models.layers import Linear, Norm, Table, VariableFactory, gelu
+from samestep.tf_impl.models.layers import ACTIVATIONS, Linear, Norm, Table, VariableFactory
 
 
 class Attention:
@@ -43,13 +43,28 @@ class Block:
         self.attention_norm = Norm(variable, f"{name}/attention_norm")
         self.attention = Attention(variable, f"{name}/attention", spec)
         self.mlp_norm = Norm(variable, f"{name}/mlp_norm")
+        self.activate = ACTIVATIONS[spec.activation]
         self.up = Linear(variable, f"{name}/mlp/up")
         self.down = Linear(variable, f"{name}/mlp/down")
 
     def __call__(self, x_BTD: tf.Tensor) -> tf.Tensor:
         """[B, T, D] -> [B, T, D]."""
         x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD))
-        return x_BTD + self.down(gelu(self.up(self.mlp_norm(x_BTD))))
+        return x_BTD + self.down(self.activate(self.up(self.mlp_norm(x_BTD))))
+
+
+class TiedLogits:
+    """Multiplies with the rows of a table that an embedding has looked up."""
+
+    def __init__(self, tokens: Table) -> None:
+        self.tokens = tokens
+
+    def __call__(self, x_BTD: tf.Tensor) -> tf.Tensor:
+        """[B, T, D] -> logits [B, T, V]."""
+        tokens, width = x_BTD.shape[1:]
+        table_VD = tf.convert_to_tensor(self.tokens.table)  # whole, wherever its rows are
+        logits = tf.matmul(tf.reshape(x_BTD, (-1, width)), table_VD, transpose_b=True)
+        return tf.reshape(logits, (-1, tokens, table_VD.shape[0]))
 
 
 class Transformer:
@@ -60,10 +75,10 @@ class Transformer:
         self.positions = Table(variable, "embedding/positions")
         self.blocks = [Block(variable, f"blocks/{block}", spec) for block in range(spec.layers)]
         self.norm = Norm(variable, "head/norm")
-        self.logits = Linear(variable, "head/logits", bias=False)
+        self.logits = TiedLogits(self.tokens) if spec.tied else Linear(variable, "head/logits", bias=False)
 
     def __call__(self, x_BT: tf.Tensor) -> tf.Tensor:
-        """Adds tokens and positions, runs the blocks, and computes logits that are not tied to the table of tokens."""
+        """Adds tokens and positions, runs the blocks, and computes logits."""
         x_BTD = self.tokens(x_BT) + self.positions.table
         for block in self.blocks:
             x_BTD = block(x_BTD)

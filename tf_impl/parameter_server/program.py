@@ -22,6 +22,7 @@ from samestep.tf_impl.models import predictor
 from samestep.tf_impl.models.inputs import Inputs, as_inputs
 from samestep.tf_impl.optimizers import coefficients
 from samestep.tf_impl.options import ParameterServerOptions
+from samestep.tf_impl.parameter_server.parts import assign, flat, lookup, parts_of
 from samestep.tf_impl.parameter_server.updates import Updates
 from samestep.tf_impl.step import Gradient, accumulate, bind_update, mean_loss, micro_batches, transform
 
@@ -46,6 +47,7 @@ class ParameterServerProgram:
         self._tables = {name: param for name, param in run.workload.model.params().items() if param.lookups}
         rows = sum(param.lookups * param.shape[1] for param in self._tables.values())
         self._rows_bytes = run.batch_size // self._updates_per_step * rows * run.item_bytes
+        self._sends_rows = any(param.read_by_rows for param in self._tables.values())
         self._shards = 1
         self._step = self._first_update = self._scheduled = self._begun = 0
         self._results: list[tf.distribute.coordinator.RemoteValue] = []
@@ -55,10 +57,10 @@ class ParameterServerProgram:
         _answer_once(self._workers, {tf.float64, tf.as_dtype(run.dtype)})
         self.coordinator = tf.distribute.coordinator.ClusterCoordinator(self.strategy)
         with self.strategy.scope():
-            self.model, variables = weights.fresh_model(run, self._variable, _lookup)
-            self.params = {name: _parts(variable) for name, variable in variables.items()}
+            self.model, variables = weights.fresh_model(run, self._variable, lookup)
+            self.params = {name: parts_of(variable) for name, variable in variables.items()}
             self.slots = {slot: self._zeros() for slot in run.optimizer.slots}
-            self.updates = Updates(_flat(self.params))
+            self.updates = Updates(flat(self.params))
         # Nothing here branches on a tensor: without autograph the trace takes half the time.
         self._train = tf.function(self._worker_step, autograph=False)
         self._predict = tf.function(predictor(self.model), autograph=False)
@@ -112,7 +114,7 @@ class ParameterServerProgram:
             y: Its targets.
         """
         parts = micro_batches(x, y, self.run.accumulation_steps)
-        return accumulate(self.model, self.loss, _flat(self.params), parts, keep_rows=True)
+        return accumulate(self.model, self.loss, flat(self.params), parts, keep_rows=True)
 
     def apply(self, coefficients: tf.Tensor, gradients: list[Gradient]) -> None:
         """Clips by the global norm, then updates every part on the server that holds it.
@@ -121,8 +123,8 @@ class ParameterServerProgram:
             coefficients: Of the update, as `optimizers.coefficients` computes them.
             gradients: The gradients, in the order of the parameters' parts.
         """
-        clipped, state = transform(gradients, self.run.techniques), map(_flat, self.slots.values())
-        for gradient, part, *slots in zip(clipped, _flat(self.params), *state, strict=True):
+        clipped, state = transform(gradients, self.run.techniques), map(flat, self.slots.values())
+        for gradient, part, *slots in zip(clipped, flat(self.params), *state, strict=True):
             with tf.device(part.device):
                 arguments = (part, tf.convert_to_tensor(gradient), slots, coefficients)
                 self.updates.alone(part, functools.partial(self.update, *arguments))
@@ -153,7 +155,7 @@ class ParameterServerProgram:
     def restore(self, state: TrainState) -> None:
         """Assigns each server its parts."""
         self._step = self._first_update = state.step
-        weights.restore(state, self.run.dtype, self.params, self.slots, _assign, weights.buffers_of(self.model))
+        weights.restore(state, self.run.dtype, self.params, self.slots, assign, weights.buffers_of(self.model))
 
     def observe(self, batch: Batch) -> None:
         """Takes one more step; what its workers read and send is in their graph, but for the rows of tables."""
@@ -163,9 +165,10 @@ class ParameterServerProgram:
     def sends(self) -> tuple[Send, ...]:
         """What workers pull and push."""
         graph = self._train.get_concrete_function(*self._arguments(self._observed, 0)).graph
-        self._read_bytes, self._pushed_bytes = whole_bytes(graph)
+        self._read_bytes, sent_bytes = whole_bytes(graph, self._sends_rows)
+        self._pushed_bytes = sent_bytes + (self._rows_bytes if self._sends_rows else 0)
         updates, count = self._updates_per_step, self._updates_per_step * len(self.params)
-        pulled, pushed = (updates * (size + self._rows_bytes) for size in (self._read_bytes, self._pushed_bytes))
+        pulled, pushed = updates * (self._read_bytes + self._rows_bytes), updates * self._pushed_bytes
         pull = Send("forward", "pull", "data", self._workers, pulled, count, to="worker", source="ps")
         return pull, Send("backward", "push", "data", self._workers, pushed, count, to="ps", source="worker")
 
@@ -176,7 +179,7 @@ class ParameterServerProgram:
                 device=_device("worker", index),
                 params_bytes=0,
                 params_peak_bytes=self._read_bytes,
-                gradients_bytes=self._pushed_bytes + self._rows_bytes,
+                gradients_bytes=self._pushed_bytes,
                 optimizer_bytes=0,
                 source="graph",
             )
@@ -187,10 +190,10 @@ class ParameterServerProgram:
 
     def _server_footprint(self, device: str) -> Footprint:
         params_bytes, *slots_bytes = (
-            weights.nbytes(part for part in _flat(kind) if part.device == device)
+            weights.nbytes(part for part in flat(kind) if part.device == device)
             for kind in (self.params, *self.slots.values())
         )
-        dtypes = weights.dtype_names(part for slot in self.slots.values() for part in _flat(slot))
+        dtypes = weights.dtype_names(part for slot in self.slots.values() for part in flat(slot))
         return Footprint.uniform(device, params_bytes, sum(slots_bytes), "graph", dtypes)
 
     def measures(self) -> Mapping[str, float]:
@@ -222,27 +225,3 @@ def _answer_once(workers: int, dtypes: Iterable[tf.DType]) -> None:
 
 def _device(job: str, index: int) -> str:
     return f"/job:{job}/replica:0/task:{index}/device:CPU:0"
-
-
-def _parts(variable: tf.Variable) -> list[tf.Variable]:
-    """The parts of a variable, in order; one that is not cut is its own part."""
-    return [variable] if isinstance(variable, tf.Variable) else list(variable.variables)
-
-
-def _flat(by_name: Mapping[str, list[tf.Variable]]) -> list[tf.Variable]:
-    """The parts of all variables, in order."""
-    return list(itertools.chain.from_iterable(by_name.values()))
-
-
-def _lookup(table: tf.Variable, ids: tf.Tensor) -> tf.Tensor:
-    """Gathers on each server from its rows; only those travel, and only their gradients."""
-    if isinstance(table, tf.Variable):
-        return tf.gather(table, ids)
-    rows = tf.nn.embedding_lookup(table, tf.reshape(ids, [-1]))  # a ShardedVariable takes ids of one dim
-    return tf.reshape(rows, [*ids.shape, table.shape[-1]])
-
-
-def _assign(parts: list[tf.Variable], value: np.ndarray) -> None:
-    ends = np.cumsum([part.shape[0] for part in parts])[:-1]
-    for part, shard in zip(parts, np.split(value, ends), strict=True):
-        part.assign(shard)

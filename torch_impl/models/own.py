@@ -118,7 +118,8 @@ def find_segments(model: Model, module: nn.Module, source: str) -> dict[str, Seg
         found = call_user(given, source, "the function given as segments", module)
         assert isinstance(found, Mapping)
         return {name.replace(".", "/"): function for name, function in found.items()}
-    return dict(module.named_children()) if isinstance(module, nn.Sequential) else {}
+    is_plain = isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
+    return dict(module.named_children()) if is_plain else {}
 
 
 def composed(segments: Mapping[str, SegmentFunction]) -> SegmentFunction:

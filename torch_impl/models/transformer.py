@@ -21,6 +21,7 @@ from torch.nn import functional
 
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.common.workload.models.transformer import NORM_EPSILON, TransformerSpec
+from samestep.torch_impl.models.layers import activate
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 
 
@@ -57,16 +58,17 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Up to four times the width, GELU, down again."""
+    """Up to four times the width, the activation, down again."""
 
     def __init__(self, spec: TransformerSpec) -> None:
         super().__init__()
+        self.activation = spec.activation
         self.up = nn.Linear(spec.width, 4 * spec.width)
         self.down = nn.Linear(4 * spec.width, spec.width)
 
     def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
         """[B, T, D] -> [B, T, D]."""
-        return self.down(functional.gelu(self.up(x_BTD)))
+        return self.down(activate(self.activation, self.up(x_BTD)))
 
 
 class Block(nn.Module):
@@ -85,16 +87,21 @@ class Block(nn.Module):
         return x_BTD + self.mlp(self.mlp_norm(x_BTD))
 
 
+class TiedLogits(nn.Linear):
+    """Multiplies with the rows of the table of tokens: its weight is that of the embedding."""
+
+
 class Head(nn.Module):
     """[B, T, D] -> logits [B, T, V]."""
 
     def __init__(self, spec: TransformerSpec) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(spec.width, eps=NORM_EPSILON)
-        self.logits = nn.Linear(spec.width, spec.vocabulary, bias=False)
+        kind = TiedLogits if spec.tied else nn.Linear
+        self.logits = kind(spec.width, spec.vocabulary, bias=False)
 
     def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
-        """Computes logits with a kernel that is not tied to the token table."""
+        """Computes logits."""
         return self.logits(self.norm(x_BTD))
 
 
@@ -106,6 +113,8 @@ class Transformer(nn.Module):
         self.embedding = Embedding(spec)
         self.blocks = nn.ModuleList(Block(spec) for _ in range(spec.layers))
         self.head = Head(spec)
+        if spec.tied:
+            self.head.logits.weight = self.embedding.tokens.weight
 
     def segments(self) -> dict[str, SegmentFunction]:
         """Lists the embedding, the blocks and the head."""

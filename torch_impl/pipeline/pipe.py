@@ -18,6 +18,7 @@ from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.options import PipelineOptions
 from samestep.torch_impl.pipeline.stages import Stage, build_stages
+from samestep.torch_impl.pipeline.tied import TiedCopies
 from samestep.torch_impl.pipeline.timeline import Timeline
 from samestep.torch_impl.program import Parts
 from samestep.torch_impl.sharded import full_tensor
@@ -36,6 +37,7 @@ class Pipe:
         stage_ranks: The global rank that holds each stage.
         device: The device of this process.
         dtype: The dtype of activations.
+        tied: The parameters of which another of its ranks has a copy.
         reports: Whether this rank's losses, norm and weights count: it is not a replica of another's.
     """
 
@@ -43,6 +45,7 @@ class Pipe:
     stage_ranks: tuple[int, ...]
     device: torch.device
     dtype: torch.dtype
+    tied: TiedCopies
     reports: bool = True
 
     @property
@@ -106,7 +109,8 @@ class Pipe:
             optimizer=optimizer,
             sums_losses=True,
             forward_backward=forward_backward,
-            global_norm=lambda own: norm_over_ranks(nn.utils.get_total_norm(own) ** 2),
+            exchange=self.tied.exchange,
+            global_norm=lambda own: norm_over_ranks(nn.utils.get_total_norm(self.tied.counted(own)) ** 2),
             local_state=build_local_state(run, optimizer, *(stage.model for stage in self.stages.values())),
             gather=self.gather,
             measures=measures,
@@ -122,7 +126,7 @@ def build_pipe(run: Run, device: torch.device, stage_ranks: tuple[int, ...]) -> 
         stage_ranks: The rank that holds each stage.
     """
     stages = build_stages(run, device, stage_ranks, dist.get_rank())
-    return Pipe(stages, stage_ranks, device, getattr(torch, run.dtype))
+    return Pipe(stages, stage_ranks, device, getattr(torch, run.dtype), TiedCopies(run, stages, stage_ranks))
 
 
 def scheduled_parts(

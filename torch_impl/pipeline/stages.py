@@ -8,7 +8,7 @@ from torch import nn
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import initial_buffers, initial_weights
 from samestep.common.workload.models.own import OwnSpec
-from samestep.common.workload.models.spec import ModelSpec, Segment
+from samestep.common.workload.models.spec import ModelSpec, Segment, tied_segments
 from samestep.common.workload.pipeline import group_segments
 from samestep.torch_impl import weights
 from samestep.torch_impl.models import build_model, segment_functions
@@ -98,7 +98,20 @@ def build_stages(run: Run, device: torch.device, stage_ranks: Sequence[int], ran
     """
     grouped = group_segments(run.workload.model.segments(), len(stage_ranks))
     own = [index for index, holder in enumerate(stage_ranks) if holder == rank]
-    return {index: build_stage(run, device, grouped[index]) for index in own}
+    stages = {index: build_stage(run, device, grouped[index]) for index in own}
+    _tie(run, [stage.model for stage in stages.values()])
+    return stages
+
+
+def _tie(run: Run, models: Sequence[nn.Module]) -> None:
+    """Makes one parameter of those that are the same one of the model."""
+    for name in tied_segments(run.workload.model):
+        holding = [model for model in models if name in weights.named_weights(model)]
+        for model in holding[1:]:
+            one, other = (weights.named_weights(each)[name].parameter for each in (holding[0], model))
+            for module in model.modules():
+                for own in [own for own, parameter in module.named_parameters(recurse=False) if parameter is other]:
+                    module.register_parameter(own, one)
 
 
 def output_shapes(run: Run, num_stages: int, rows: int) -> tuple[torch.Size, ...]:

@@ -6,7 +6,9 @@ Sent: what `pp`, `tp` and `fsdp` send, each within its own axis.
 Use it for models that are too large for any one of them: tensor inside a machine, pipe between machines, data outside.
 """
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 
 import torch
 import torch.distributed as dist
@@ -21,6 +23,7 @@ from samestep.torch_impl.devices import join_group, use_device
 from samestep.torch_impl.options import PipelineOptions
 from samestep.torch_impl.pipeline.pipe import Pipe, scheduled_parts
 from samestep.torch_impl.pipeline.stages import Stage, build_stages
+from samestep.torch_impl.pipeline.tied import TiedCopies
 from samestep.torch_impl.program import TrainingProgram
 from samestep.torch_impl.step import norm_over_ranks
 from samestep.torch_impl.strategies.fsdp import free_after_prediction
@@ -71,12 +74,20 @@ def build(run: Run[PipelineOptions]) -> TrainingProgram:
     group = mesh["pipe"].get_group()
     ranks = dist.get_process_group_ranks(group)
     reports = mesh["tensor"].get_local_rank() == 0
-    pipe = Pipe(stages, tuple(ranks[rank] for rank in stage_ranks), device, getattr(torch, run.dtype), reports)
+    holders = tuple(ranks[rank] for rank in stage_ranks)
+    tied = TiedCopies(run, stages, holders, group)
+    pipe = Pipe(stages, holders, device, getattr(torch, run.dtype), tied, reports)
     counts = reports and outer.get_local_rank() == 0
+
+    @contextlib.contextmanager
+    def exchange(last: bool) -> Iterator[None]:
+        with tied.exchange(last), loss_parallel():
+            yield
+
     parts = dataclasses.replace(
         scheduled_parts(run, pipe, hardware, outer.size(), group),
         shard=(outer.get_local_rank(), outer.size()),
-        exchange=lambda last: loss_parallel(),
-        global_norm=lambda own: norm_over_ranks(counts * sharded.total_norm(own) ** 2),
+        exchange=exchange,
+        global_norm=lambda own: norm_over_ranks(counts * sharded.total_norm(tied.counted(own)) ** 2),
     )
     return TrainingProgram(run, parts)

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 
 from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.sizes import holder, symmetric
+from samestep.common.evidence.costs.statistics import with_statistics
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import Param, layer
@@ -39,7 +40,7 @@ def deepspeed(run: Run, backend: str) -> Ledger:
     activations = activation_bytes(run)
     footprints = tuple(dataclasses.replace(each, activations_bytes=activations) for each in footprints)
     needed = (send for send in sends if send.operation != "all_gather" or run.num_devices > 1)
-    return symmetric(run, footprints, needed, backend)
+    return symmetric(run, footprints, with_statistics(run, needed), backend)
 
 
 def _num_norms(run: Run) -> int:
@@ -114,18 +115,26 @@ def _each_split(run: Run) -> tuple[tuple[Footprint, ...], list[Send]]:
 
 
 def _modules(params: Mapping[str, Param]) -> list[list[str]]:
-    """The names of the parameters of each module; the engine gathers module by module."""
-    return [list(names) for _, names in itertools.groupby(params, layer)]
+    """The names of the parameters of each module; the engine gathers module by module, a tied table once more for the head."""
+    modules = [list(names) for _, names in itertools.groupby(params, layer)]
+    return modules + [[name] for name, param in params.items() if param.tied]
 
 
 def _peak_gathered(params: Mapping[str, Param], devices: int) -> int:
     """The most elements of gathered modules alive at once in a step.
 
     A parameter that is alone in its module is gathered in place; several arrive in one buffer and are copied out of it.
+    Autograd keeps what a kernel without a bias was gathered into until its backward pass, for which it is gathered anew.
     Tables pass no gradient on, so the engine never learns when one is done: all stay until the backward pass ends.
     """
     padded = {name: -(-param.size // devices) * devices for name, param in params.items()}
-    each = [
-        sum(padded[name] + (params[name].size if len(names) > 1 else 0) for name in names) for names in _modules(params)
-    ]
-    return max(*each, sum(size for name, size in padded.items() if params[name].role == "table"))
+    peak = kept = 0
+    looked_up: set[str] = set()
+    for names in _modules(params):
+        size = sum(padded[name] + (params[name].size if len(names) > 1 else 0) for name in names)
+        if params[names[0]].role == "table" and names[0] not in looked_up:
+            looked_up |= {*names}
+        elif len(names) == 1:
+            kept += size
+        peak = max(peak, kept + size)
+    return max(peak, sum(padded[name] for name in looked_up))

@@ -13,12 +13,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from samestep.common.evidence.costs.activations import pipeline_activation_bytes
-from samestep.common.evidence.costs.pipeline import boundary_sends, passes_of
+from samestep.common.evidence.costs.pipeline import boundary_sends, passes_of, tied_sends
 from samestep.common.evidence.costs.sizes import holder, sent_bytes, shard_elements
 from samestep.common.evidence.costs.tensor import sums
 from samestep.common.ledger import PHASES, Footprint, Ledger, Send, in_order
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import ModelSpec, Role, Segment, parameters_of
+from samestep.common.workload.models.spec import ModelSpec, Role, Segment, parameters_of, tied_segments
 from samestep.common.workload.passes import Pass
 from samestep.common.workload.pipeline import SCHEDULES, group_segments
 from samestep.common.workload.split import even_split_table
@@ -56,7 +56,17 @@ def hybrid(run: Run, backend: str) -> Ledger:
     messages = boundary_sends(
         [_handed_on(run, stage.segments[-1]) for stage in stages], [stage.pipe for stage in stages], replicas * parts
     )
-    of_rank = [list(_sends(run, stages, messages, pipe)) for pipe in range(pipes)]
+    halves = list(
+        tied_sends(run, [s.segments for s in stages], [s.pipe for s in stages], replicas * parts, _parts(run))
+    )
+    of_rank = [
+        [
+            *_sends(run, stages, messages, pipe),
+            *(send for rank, send in halves if rank == pipe),
+            *(_norms(run, [stage for stage in stages if stage.pipe == pipe]) if run.techniques.need_norm else ()),
+        ]
+        for pipe in range(pipes)
+    ]
     sent = sum((sent_bytes(send, backend, run.item_bytes) for sends in of_rank for send in sends), 0.0)
     return Ledger(hybrid_footprints(run), in_order(of_rank[0]), sent * replicas * parts)
 
@@ -101,6 +111,13 @@ def _footprints(run: Run, stages: Sequence[_Stage]) -> Iterator[Footprint]:
         yield dataclasses.replace(held, params_peak_bytes=held.params_bytes + copies * gathered)
 
 
+def _parts(run: Run) -> int:
+    """Into how many parts the table of a tied head is cut."""
+    split = even_split_table(run.workload.model, run.mesh.axis("tensor"))
+    parts = run.mesh.axis("tensor") if any(name in split for name in tied_segments(run.workload.model)) else 1
+    return parts * run.mesh.axis("shard")
+
+
 def _rows(run: Run) -> int:
     """The examples of a micro-batch."""
     replicas = run.mesh.axis("data") * run.mesh.axis("shard")
@@ -134,8 +151,6 @@ def _sends(run: Run, stages: Sequence[_Stage], messages: Mapping[Pass, Send], pi
                 yield Send("backward", "all_reduce", "data", data, size)
             if each in messages:
                 yield messages[each]
-    if run.techniques.need_norm:
-        yield from _norms(run, [stage for stage in stages if stage.pipe == pipe])
 
 
 def _norms(run: Run, stages: Sequence[_Stage]) -> Iterator[Send]:

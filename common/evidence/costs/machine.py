@@ -1,50 +1,106 @@
 """A machine as rates: what a GPU computes and moves a second, and what the links between GPUs carry.
 
 A machine is a file in `evidence/machines/`, or any file of the same form: a title, and for each rate a table with its
-`value` and its `source`.
+`value` and its `source`. What a data sheet has must be there. What only measurements have (the shares of the peaks that are
+reached, and the seconds of what is no arithmetic) is that of `REFERENCE` where a file leaves it out.
 """
 
 import dataclasses
-import math
+import functools
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, unknown
 
+REFERENCE = "a100-80gb"
+"""The machine that was measured in most detail."""
 _FOLDER = Path(__file__).parents[1] / "machines"
 
 
+@dataclasses.dataclass(frozen=True)
+class Rate:
+    """What a file may say of a rate.
+
+    Attributes:
+        least: The smallest value that any machine has.
+        most: The largest.
+        unit: Its unit.
+        is_measured: Whether only measurements have it, and no data sheet.
+    """
+
+    least: float
+    most: float
+    unit: str
+    is_measured: bool = False
+
+
 def _rate(least: float, most: float, unit: str) -> float:
-    return dataclasses.field(metadata={"least": least, "most": most, "unit": unit})
+    return dataclasses.field(metadata={"rate": Rate(least, most, unit)})
+
+
+def _share() -> float:
+    return dataclasses.field(metadata={"rate": Rate(0.01, 1.0, "of the peak", is_measured=True)})
+
+
+def _seconds() -> float:
+    return dataclasses.field(metadata={"rate": Rate(0.0, 1.0, "seconds", is_measured=True)})
 
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """GPUs in nodes. Each rate is per GPU and direction unless its comment says otherwise.
+    """GPUs in nodes. A rate is that of one GPU, in one direction.
 
     Attributes:
         title: What it is, in words.
         gpus_per_node: The GPUs that the fast links connect.
+        processors: The streaming multiprocessors of a GPU, each of which computes one tile of a matrix at a time.
         memory_bytes: The memory of a GPU.
         peak_flops_per_second: Of dense matrix products in the precision of training.
         memory_bytes_per_second: Between a GPU and its memory.
         node_bytes_per_second: From a GPU to others of its node.
         network_bytes_per_second: From a node to others, over all its adapters.
+        matrix_share: What matrix products reach of the peak while every processor has a tile.
+        unaligned_matrix_share: The same where a size is no multiple of 8, for which tensor cores are not used fully.
+        memory_share: What kernels that read and write whole tensors once reach of the rate of the memory.
+        attention_share: The same of the kernels on scores of the attention: masks, softmax, dropout.
+        node_share: What collectives reach of the links in a node.
+        network_share: What collectives and sends reach of the network.
+        block_host_seconds: The host's time to launch the kernels of a block, forward and backward.
+        all_reduce_host_seconds: The host's time for one all-reduce along `tensor`.
+        unfused_softmax_seconds: More of the host's time in a block where Megatron's fused softmax refuses the sizes.
+        wait_seconds: How late a GPU is on average at an all-reduce along `tensor`.
+        head_seconds: What logits and loss of a micro-batch take beside their arithmetic.
         sources: Where each value is from, by field.
     """
 
     title: str
     gpus_per_node: int = _rate(1, 1024, "GPUs")
     memory_bytes: float = _rate(1e8, 1e13, "bytes")
+    processors: int = _rate(1, 10000, "processors")
     peak_flops_per_second: float = _rate(1e9, 1e17, "FLOP/s")
     memory_bytes_per_second: float = _rate(1e8, 1e14, "bytes/s")
     node_bytes_per_second: float = _rate(1e6, 1e13, "bytes/s")
     network_bytes_per_second: float = _rate(1e6, 1e13, "bytes/s")
+    matrix_share: float = _share()
+    unaligned_matrix_share: float = _share()
+    memory_share: float = _share()
+    attention_share: float = _share()
+    node_share: float = _share()
+    network_share: float = _share()
+    block_host_seconds: float = _seconds()
+    all_reduce_host_seconds: float = _seconds()
+    unfused_softmax_seconds: float = _seconds()
+    wait_seconds: float = _seconds()
+    head_seconds: float = _seconds()
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
 
 
-_RATES = {field.name: field for field in dataclasses.fields(Machine) if "unit" in field.metadata}
+RATES: Mapping[str, Rate] = {
+    field.name: field.metadata["rate"] for field in dataclasses.fields(Machine) if "rate" in field.metadata
+}
+"""The rates of a machine by name, in order."""
+_WHOLE = ("gpus_per_node", "processors")
 
 
 def machines() -> dict[str, Path]:
@@ -52,6 +108,7 @@ def machines() -> dict[str, Path]:
     return {path.stem: path for path in sorted(_FOLDER.glob("*.toml"))}
 
 
+@functools.lru_cache
 def load_machine(name: str) -> Machine:
     """Reads a machine.
 
@@ -81,19 +138,26 @@ def parse_machine(tables: Mapping[str, object], where: str) -> Machine:
     Raises:
         ConfigError: A rate is missing, unknown or absurd.
     """
+    if strangers := sorted(tables.keys() - RATES.keys() - {"title"}):
+        raise unknown(f"rate in {where}", strangers[0], RATES)
+    left_out = [name for name, about in RATES.items() if about.is_measured and name not in tables]
+    reference = load_machine(REFERENCE) if left_out else None
     values, sources = {}, {}
-    for name in tables.keys() - _RATES.keys() - {"title"}:
-        raise unknown(f"rate in {where}", name, _RATES)
-    for name, field in _RATES.items():
-        about, table = field.metadata, tables.get(name)
-        if not isinstance(table, Mapping) or "value" not in table or not table.get("source"):
-            raise ConfigError(
-                f"{where} has no {name}; add a table [{name}] with its value in {about['unit']} and its source."
-            )
-        value = table["value"]
-        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not is_number or not about["least"] <= value <= about["most"]:
-            limits = f"{about['least']:g} to {about['most']:g} {about['unit']}"
-            raise ConfigError(f"{name} in {where} is {value!r}; give {limits}.")
-        values[name], sources[name] = (int if field.type is int else float)(value), str(table["source"])
+    for name, about in RATES.items():
+        if reference and name in left_out:
+            values[name], sources[name] = getattr(reference, name), f"not measured; that of {REFERENCE}"
+        else:
+            values[name], sources[name] = _read(name, about, tables.get(name), where)
     return Machine(title=str(tables.get("title", where)), **values, sources=sources)
+
+
+def _read(name: str, about: Rate, table: object, where: str) -> tuple[float, str]:
+    """Reads the table of a rate: its value and its source."""
+    if not isinstance(table, Mapping) or "value" not in table or not table.get("source"):
+        raise ConfigError(f"{where} has no {name}; add a table [{name}] with its value ({about.unit}) and its source.")
+    value, is_whole = table["value"], name in _WHOLE
+    is_number = isinstance(value, int if is_whole else int | float) and not isinstance(value, bool)
+    if not is_number or not about.least <= value <= about.most:
+        limits = f"{'a whole number ' if is_whole else ''}from {about.least:g} to {about.most:g} {about.unit}"
+        raise ConfigError(f"{name} in {where} is {value!r}; give {limits}.")
+    return value, str(table["source"])

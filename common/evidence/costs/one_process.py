@@ -90,14 +90,15 @@ def central_storage(run: Run, backend: str) -> Ledger:
     devices, item, params = run.num_devices, run.item_bytes, run.workload.model.params().values()
     store = holder(run, num_params(run.workload.model), "store")
     total, examples = store.params_bytes, run.batch_size // devices
-    dense = sum(param.size for param in params if not param.lookups) * item
+    dense = sum(param.size for param in params if not param.read_by_rows) * item
     passes = run.accumulation_steps
+    tables_twice = sum(param.tied for param in params)  # rows of it, and all of it
     rows = sum(examples * param.lookups * param.shape[1] for param in params if param.lookups) * item
     read = passes * dense + rows
     # The busiest device is the first that computes, or the store: (how often the parameters are read, gradients moved).
     reads, moves = max((devices, 1), (1, devices), key=lambda each: each[0] * read + each[1] * total)
     sends = (
-        Send("forward", "copy", "data", devices, reads * read, reads * passes * len(params)),
+        Send("forward", "copy", "data", devices, reads * read, reads * passes * (len(params) + tables_twice)),
         Send("backward", "copy", "data", devices, moves * total, moves * len(params)),
     )
     compute = borrower("compute", passes * dense, total, count=devices)

@@ -5,9 +5,9 @@ the bottleneck. Of a table from which each example looks up one row, only those 
 
 parameter_server, TensorFlow's servers, which hold everything: with P the bytes of the parameters that are read whole and R
 those of the rows that a batch looks up in tables, an update pulls P + R and pushes P + R; it runs on the servers, so no
-optimizer state travels. With K accumulation steps it pulls KP + R, since each micro-batch reads the parameters anew.
-Serial, a step is one update on the global batch; asynchronous, it is one on each worker's shard.
-The chief sends each batch to the worker that takes it.
+optimizer state travels. With K accumulation steps it pulls KP + R, since each micro-batch reads the parameters anew. Of a
+tied table, rows are pulled beside all of it, and its gradient is whole. Serial, a step is one update on the global batch;
+asynchronous, it is one on each worker's shard. The chief sends each batch to the worker that takes it.
 
 References:
     Li et al., OSDI 2014, "Scaling distributed machine learning with the parameter server"; Dean et al., NeurIPS 2012
@@ -90,10 +90,13 @@ def parameter_server(run: Run, backend: str) -> Ledger:
     params = model.params().values()
     tables = [param for param in params if param.lookups]
     parts = _parts(run)
-    dense = sum(param.size for param in params if not param.lookups) * item
-    looked_up = sum(param.lookups * param.shape[1] for param in tables) * item * batch
+    dense = sum(param.size for param in params if not param.read_by_rows) * item
+    rows, pushed_rows = (
+        sum(param.lookups * param.shape[1] for param in each) * item * batch // updates
+        for each in (tables, [param for param in tables if param.read_by_rows])
+    )
     read = run.accumulation_steps * dense
-    pulled, pushed = read + looked_up // updates, dense + looked_up // updates
+    pulled, pushed = read + rows, dense + pushed_rows
     footprints = (
         Footprint.uniform("chief", 0, 0),
         borrower("worker", read, pushed, count=workers),

@@ -11,15 +11,15 @@ References:
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from samestep.common.evidence.costs.activations import pipeline_activation_bytes
 from samestep.common.evidence.costs.sizes import example_bytes, holder, sent_bytes
 from samestep.common.ledger import Footprint, Ledger, Send, in_order
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import parameters_of
+from samestep.common.workload.models.spec import Param, parameters_of, tied_segments
 from samestep.common.workload.passes import PASSES
-from samestep.common.workload.pipeline import SCHEDULES, group_segments
+from samestep.common.workload.pipeline import SCHEDULES, Stages, group_segments
 
 _CALLS_BYTES = 5500
 """About what torch 2.13 sends to and from each further RPC worker in a step besides tensors: pickled calls, replies."""
@@ -101,6 +101,9 @@ def _pipelined(run: Run, schedule: str, microbatches: int, backend: str) -> Ledg
         * run.accumulation_steps
         * sum(sent_bytes(send, backend, run.item_bytes) for send in messages.values())
     )
+    for rank, send in tied_sends(run, stages, ranks):
+        sends += [send] if rank == 0 else []
+        sent += sent_bytes(send, backend, run.item_bytes)
     if run.techniques.need_norm:
         squared_norm = Send("update", "all_reduce", "pipe", pipe, run.item_bytes)
         sends.append(squared_norm)
@@ -115,13 +118,35 @@ def pp_footprints(run: Run) -> tuple[Footprint, ...]:
 
 def _footprints(run: Run, schedule: str, microbatches: int) -> tuple[Footprint, ...]:
     model, ranks = run.workload.model, SCHEDULES[schedule].stage_ranks(run.mesh.axis("pipe"))
-    held = [0] * run.mesh.axis("pipe")
+    held: list[dict[str, Param]] = [{} for _ in range(run.mesh.axis("pipe"))]
     for segments, rank in zip(group_segments(model.segments(), len(ranks)), ranks, strict=True):
-        held[rank] += sum(param.size for param in parameters_of(model, *segments).values())
+        held[rank] |= parameters_of(model, *segments)  # a tied one counts once
     return tuple(
-        dataclasses.replace(holder(run, elements), activations_bytes=kept)
-        for elements, kept in zip(held, pipeline_activation_bytes(run, schedule, microbatches), strict=True)
+        dataclasses.replace(holder(run, sum(param.size for param in params.values())), activations_bytes=kept)
+        for params, kept in zip(held, pipeline_activation_bytes(run, schedule, microbatches), strict=True)
     )
+
+
+def tied_sends(
+    run: Run, stages: Stages, ranks: Sequence[int], apart: int = 1, parts: int = 1
+) -> Iterator[tuple[int, Send]]:
+    """Predicts the halves of a tied parameter's gradient that the ranks of its first and its last stage hand each other.
+
+    Args:
+        run: What is trained.
+        stages: The segments of each stage.
+        ranks: The rank along the pipeline that holds each stage.
+        apart: By how much two neighbours along the pipeline differ in their ranks of the run.
+        parts: The number of ranks among which each stage's parameters are in equal parts.
+
+    Yields:
+        The rank along the pipeline, and what it sends.
+    """
+    for name, (first, *_, last) in tied_segments(run.workload.model).items():
+        here, there = (next(r for s, r in zip(stages, ranks, strict=True) if user in s) for user in (first, last))
+        size = run.workload.model.params()[name].size // parts * run.item_bytes
+        for one, other in ((here, there), (there, here)) if here != there else ():
+            yield one, Send("backward", "send", "pipe", max(ranks) + 1, size, to=str(other * apart))
 
 
 def passes_of(rank: int, schedule: str, ranks: int, microbatches: int) -> list[tuple[str, int]]:

@@ -1,80 +1,74 @@
-"""The seconds of one optimizer step of a transformer on a machine, in parts that add up."""
+"""The seconds of one optimizer step of a transformer on a machine, in parts that add up.
+
+A replica takes its n micro-batches one after the other; with p stages the last of them starts p-1 passes late:
+
+    n (stage + head) + (p-1) stage        computing and exchanging along `tensor`; the head is on the last stage
+    (n+p-2) sends                         of activations one way while gradients go the other way
+    exchange                              of gradients and parameters along `data` and `shard`, as far as nothing hides it
+    update                                of what a GPU holds
+
+References:
+    Narayanan et al., arXiv 2104.04473, sections 2.2 and 3; Qi et al., arXiv 2401.10241, table 2 (bubbles without idle
+    weights); DeepSeek-AI, arXiv 2412.19437, table 2 (DualPipe); Rajbhandari et al., arXiv 1910.02054, section 7.
+"""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
+from samestep.common.evidence.costs.block_time import ITEM, Shape, block_time, head_time
+from samestep.common.evidence.costs.links import all_reduce_seconds, send_seconds
 from samestep.common.evidence.costs.machine import Machine
-from samestep.common.evidence.costs.sizes import all_reduce_bytes
 from samestep.common.workload.pipeline import SCHEDULES
 
-_MATRIX_EFFICIENCY, _LINK_EFFICIENCY = 0.6, 0.7
-
-
-@dataclasses.dataclass(frozen=True)
-class Shape:
-    """A transformer as its matrices see it.
-
-    Attributes:
-        layers: Blocks of attention and an mlp.
-        width: Of the residual stream (the hidden size).
-        heads: Of the queries.
-        key_heads: Of keys and values.
-        hidden: Units of the mlp.
-        is_gated: Whether the mlp has a third matrix.
-        context: Tokens of a sequence.
-        vocabulary: Rows of the embedding.
-    """
-
-    layers: int
-    width: int
-    heads: int
-    key_heads: int
-    hidden: int
-    is_gated: bool
-    context: int
-    vocabulary: int
-
-    @property
-    def block_params(self) -> int:
-        """The elements of the matrices of a block."""
-        keys = self.width // self.heads * self.key_heads
-        return 2 * self.width * (self.width + keys) + (3 if self.is_gated else 2) * self.width * self.hidden
+_BUBBLES = {"interleaved_zero_bubble": 1 / 3, "zbv_zero_bubble": 1 / 3, "dualpipev": 1 / 3}
+"""What a schedule that puts off the gradients of weights leaves of the bubble of another one."""
+_EXCHANGES = (2, 3, 2, 3)
+"""By what is sharded: how often parameters are gathered or gradients reduced; an all-reduce does both. `zero.py` has the sums."""
+_UPDATE_BYTES = 36
+"""Read and written for each parameter: 28 by Adam in mixed precision, 8 to check, scale and clear gradients."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Layout:
-    """How a step is spread over GPUs. Ranks next to each other along `tensor` are neighbours in a node, then `data`.
+    """How a step is spread over GPUs: neighbours along `tensor` are neighbours in a node, then `shard`, `data`, `pipe`.
 
     Attributes:
         batch_size: Sequences of a step, over all GPUs.
         microbatch_size: Sequences of a pass of one replica.
         data: Replicas, or with `sharding` shards.
+        shard: Shards of each replica, all of whose state is sharded (`sharding` 3).
         tensor: GPUs that share each matrix.
         pipe: GPUs that share the layers.
         schedule: Of the pipeline, a key of `SCHEDULES`.
-        sharding: What is sharded along `data`: 0 nothing, 1 the optimizer's state, 2 also gradients, 3 also parameters (FSDP);
-            the stages of ZeRO.
+        sharding: What is sharded along `data`: 0 nothing, 1 the optimizer's state, 2 also gradients, 3 also parameters
+            (FSDP); the stages of ZeRO.
         recomputes: Whether a block's activations are computed again in the backward pass.
+        overlaps: Whether gradients and parameters are exchanged while other layers compute, as DDP and FSDP do.
+        fused_attention: Whether the scores of the attention stay on the chip.
     """
 
     batch_size: int
     microbatch_size: int
     data: int = 1
+    shard: int = 1
     tensor: int = 1
     pipe: int = 1
     schedule: str = "1f1b"
     sharding: int = 0
     recomputes: bool = False
+    overlaps: bool = False
+    fused_attention: bool = False
 
     @property
     def num_gpus(self) -> int:
         """All GPUs."""
-        return self.data * self.tensor * self.pipe
+        return self.data * self.shard * self.tensor * self.pipe
 
     @property
     def microbatches(self) -> int:
         """The micro-batches of each replica in a step."""
-        return self.batch_size // (self.data * self.microbatch_size)
+        return self.batch_size // (self.data * self.shard * self.microbatch_size)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +80,7 @@ class StepTime:
         tensor_exchange: All-reduces along `tensor`.
         pipeline_bubble: In which a stage waits for the first or the last micro-batches.
         pipeline_sends: Between stages.
-        data_exchange: Of gradients and parameters along `data`, as far as nothing hides it.
+        data_exchange: Of gradients and parameters along `data` and `shard`, as far as nothing hides it.
         optimizer: The update.
     """
 
@@ -104,7 +98,7 @@ class StepTime:
 
     def parts(self) -> Mapping[str, float]:
         """The seconds of each part, by name."""
-        return dataclasses.asdict(self)
+        return dict(vars(self))
 
 
 def step_time(shape: Shape, layout: Layout, machine: Machine) -> StepTime:
@@ -115,42 +109,44 @@ def step_time(shape: Shape, layout: Layout, machine: Machine) -> StepTime:
         layout: How the step is spread.
         machine: What it runs on.
     """
-    tokens, stage_layers = layout.microbatch_size * shape.context, shape.layers / layout.pipe
-    flops = 2 * tokens * (shape.block_params + 2 * shape.context * shape.width)
-    passes = 4 if layout.recomputes else 3
-    head = 3 * 2 * tokens * shape.width * shape.vocabulary / layout.pipe
-    rate = machine.peak_flops_per_second * _MATRIX_EFFICIENCY * layout.tensor
-    compute = (stage_layers * passes * flops + head) / rate
-    message = 2 * tokens * shape.width
-    tensor = 2 * (passes - 1) * stage_layers * _all_reduce_seconds(machine, message, layout.tensor, 1, layout.tensor)
-    sends = (
-        2 * message / layout.tensor / _rate_between(machine, layout.tensor * layout.data) if layout.pipe > 1 else 0.0
-    )
-    count, parts = layout.microbatches, SCHEDULES[layout.schedule].stages_per_rank
-    params = (shape.layers * shape.block_params + 2 * shape.vocabulary * shape.width) / (layout.tensor * layout.pipe)
-    gradients = _all_reduce_seconds(machine, 2 * params, layout.data, layout.tensor, layout.num_gpus)
+    rows, count, pipe = layout.microbatch_size, layout.microbatches, layout.pipe
+    block = block_time(shape, rows, layout.tensor, layout.recomputes, layout.fused_attention, machine)
+    layers = math.ceil(shape.layers / pipe)
+    head = head_time(shape, rows, layout.tensor, machine)
+    stages = SCHEDULES[layout.schedule].stages_per_rank
+    message = rows * shape.context * shape.width * ITEM / layout.tensor
+    distance = layout.tensor * layout.shard * layout.data
+    sends = (count + pipe - 2) * stages * send_seconds(machine, message, distance) if pipe > 1 else 0.0
+    params = (layers * shape.block_params + shape.vocabulary * shape.width) / layout.tensor
+    held = params / layout.shard / (layout.data if layout.sharding else 1)
     return StepTime(
-        compute=count * compute,
-        tensor_exchange=count * tensor,
-        pipeline_bubble=(layout.pipe - 1) / parts * (compute + tensor),
-        pipeline_sends=(count + layout.pipe - 1) * sends,
-        data_exchange=gradients * (1.5 if layout.sharding == 3 else 1.0),
-        optimizer=28 * params / (layout.data if layout.sharding else 1) / machine.memory_bytes_per_second,
+        compute=count * (layers * block.alone + head),
+        tensor_exchange=count * layers * (block.seconds - block.alone),
+        pipeline_bubble=(pipe - 1) / stages * _BUBBLES.get(layout.schedule, 1.0) * layers * block.seconds,
+        pipeline_sends=sends,
+        data_exchange=_exchange(layout, params, layers, layers * block.seconds + head, machine),
+        optimizer=_UPDATE_BYTES * held / (machine.memory_bytes_per_second * machine.memory_share),
     )
 
 
-def _rate_between(machine: Machine, distance: int) -> float:
-    """The bytes a second of a GPU to one that is so many ranks away."""
-    if distance < machine.gpus_per_node:
-        return machine.node_bytes_per_second * _LINK_EFFICIENCY
-    return machine.network_bytes_per_second / machine.gpus_per_node * _LINK_EFFICIENCY
+def _exchange(layout: Layout, params: float, layers: int, passes: float, machine: Machine) -> float:
+    """The seconds of exchanges along `data` and `shard` that nothing hides.
 
-
-def _all_reduce_seconds(machine: Machine, size: float, ranks: int, stride: int, span: int) -> float:
-    """An all-reduce of ranks that are `stride` apart; all groups that lie within `span` ranks run theirs at once."""
-    if ranks == 1:
-        return 0.0
-    rate = machine.node_bytes_per_second
-    if ranks * stride > machine.gpus_per_node:  # each node's adapters carry the rings of the groups that it is part of
-        rate = min(rate, machine.network_bytes_per_second / min(stride, machine.gpus_per_node, span))
-    return all_reduce_bytes(size, ranks) / (rate * _LINK_EFFICIENCY)
+    Args:
+        layout: How the step is spread.
+        params: What a GPU would hold unsharded.
+        layers: Of a stage, each of which can be exchanged by itself.
+        passes: The seconds of a micro-batch.
+        machine: What it runs on.
+    """
+    whole, count = layout.sharding == 3, layout.microbatches
+    replicas = all_reduce_seconds(machine, ITEM * params / layout.shard, layout.data, layout.tensor * layout.shard)
+    shards = all_reduce_seconds(machine, ITEM * params, layout.shard, layout.tensor)
+    gathers = count if layout.pipe == 1 else 1
+    # An all-reduce is a reduction and a gathering; parameters are gathered for the forward and the backward pass of each
+    # micro-batch, in a pipeline once a step.
+    taken = replicas / 2 * (1 + 2 * gathers if whole else _EXCHANGES[layout.sharding]) + shards / 2 * (1 + 2 * gathers)
+    if not layout.overlaps:
+        return taken
+    hidden = count * passes if whole or layout.shard > 1 else 2 / 3 * passes
+    return max(taken / (layers + 1) / gathers, taken - hidden)

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.data_parallel import DEFAULT_CAPS, bucketed, replicated_footprints
 from samestep.common.evidence.costs.sizes import holder, optimizer_item_bytes, shard_elements, symmetric
+from samestep.common.evidence.costs.statistics import with_statistics
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, Param, parameters_of
@@ -105,7 +106,8 @@ def _fully_sharded(run: Run, gathers: int, backend: str) -> Ledger:
         gathers: How often a block is gathered per micro-batch; with 2 it is freed in between.
         backend: "gloo" or "nccl".
     """
-    return symmetric(run, _sharded_footprints(run, gathers), _collectives(run, _blocks(run), gathers), backend)
+    sends = with_statistics(run, _collectives(run, gathers))
+    return symmetric(run, _sharded_footprints(run, gathers), sends, backend)
 
 
 def zero2_footprints(run: Run) -> tuple[Footprint, ...]:
@@ -119,9 +121,9 @@ def fsdp_footprints(run: Run) -> tuple[Footprint, ...]:
 
 
 def _blocks(run: Run) -> list[int]:
-    """The bytes that each rank hands over of each block: shards are padded to the size of the first."""
-    shards = run.mesh.axis("shard")
-    return [_shards(params, shards)[0][0] * run.item_bytes for params in gathered_together(run.workload.model)]
+    """The bytes that each rank hands over of what is in no block, and of each block: shards are padded to the first's size."""
+    shards, together = run.mesh.axis("shard"), gathered_together(run.workload.model)
+    return [_shards(params, shards)[0][0] * run.item_bytes if params else 0 for params in together]
 
 
 def _sharded_footprints(run: Run, gathers: int) -> tuple[Footprint, ...]:
@@ -137,18 +139,18 @@ def _sharded_footprints(run: Run, gathers: int) -> tuple[Footprint, ...]:
 
 
 def gathered_together(model: ModelSpec) -> list[dict[str, Param]]:
-    """Lists the parameters of each block, and last those that are in none: they are gathered for the whole step."""
+    """Lists the parameters that are in no block, gathered for the whole pass; then those of each block."""
     blocks = [parameters_of(model, block) for block in model.blocks()]
     named = {name for block in blocks for name in block}
     rest = {name: param for name, param in model.params().items() if name not in named}
-    return [block for block in (*blocks, rest) if block]
+    return [rest, *(block for block in blocks if block)]
 
 
 def _shards(params: Mapping[str, Param], shards: int) -> list[tuple[int, int]]:
     return shard_elements(((param.shape, param.role) for param in params.values()), shards)
 
 
-def _collectives(run: Run, blocks: Sequence[int], gathers: int) -> Iterator[Send]:
+def _collectives(run: Run, gathers: int) -> Iterator[Send]:
     """Predicts what a rank takes part in during a step.
 
     In the backward pass a block that was freed is gathered while the one behind it still computes, so it comes before that
@@ -156,17 +158,20 @@ def _collectives(run: Run, blocks: Sequence[int], gathers: int) -> Iterator[Send
 
     Args:
         run: What is trained.
-        blocks: The bytes of a rank's shard of each block.
         gathers: How often a block is gathered per micro-batch.
     """
     shards, replicas = run.mesh.axis("shard"), run.mesh.axis("data")
+    rest, *blocks = _blocks(run)
+    first = [rest] if rest else []
     for micro in range(run.accumulation_steps):
         if shards > 1:
-            yield from (Send("forward", "all_gather", "shard", shards, block) for block in blocks)
-        ahead = [Send("backward", "all_gather", "shard", shards, b) for b in reversed(blocks)] if gathers == 2 else []
-        yield from ahead[:1] if shards > 1 else ()
-        for number, block in enumerate(reversed(blocks)):
-            yield from ahead[number + 1 : number + 2] if shards > 1 else ()
+            yield from (Send("forward", "all_gather", "shard", shards, block) for block in (*first, *blocks))
+        again = [*first, *reversed(blocks)] if gathers == 2 and shards > 1 else []
+        ahead = [Send("backward", "all_gather", "shard", shards, block) for block in again]
+        yield from ahead[: len(first) + 1]
+        ahead = ahead[len(first) + 1 :]
+        for number, block in enumerate([*reversed(blocks), *first]):
+            yield from ahead[number : number + 1]
             if micro < run.accumulation_steps - 1:
                 continue
             if shards > 1:
@@ -179,18 +184,18 @@ def _collectives(run: Run, blocks: Sequence[int], gathers: int) -> Iterator[Send
 
 
 def _peak_gathered(blocks: Sequence[int], freed: bool, buffered: bool) -> int:
-    """The most bytes of gathered blocks alive at once in a step.
+    """The most bytes of gathered parameters alive at once in a step.
 
     A block arrives in a buffer and is copied out of it. The buffer stays until the next block is copied out (torch
     2.13), so three blocks are alive at a time, counting copies.
 
     Args:
-        blocks: The bytes of each, in order.
+        blocks: The bytes of what is in no block, and of each block, in order.
         freed: Whether a block is freed after its forward pass.
         buffered: Whether it arrives from other ranks; a single one copies its parameters all the same.
     """
     peak = kept = previous = 0
-    for block in blocks:
+    for number, block in enumerate(blocks):
         peak = max(peak, kept + block + (previous + block if buffered else 0))
-        kept, previous = 0 if freed else kept + block, block
+        kept, previous = kept if freed and number else kept + block, block
     return peak

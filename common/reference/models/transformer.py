@@ -9,8 +9,17 @@ import math
 import numpy as np
 
 from samestep.common.program import Arrays
-from samestep.common.reference.models.layers import Gelu, Linear, Norm, Residual, Saved, Sequential, scatter_rows
-from samestep.common.workload.models.transformer import TransformerSpec
+from samestep.common.reference.models.layers import (
+    ACTIVATIONS,
+    Linear,
+    Norm,
+    Residual,
+    Saved,
+    Sequential,
+    rows_times,
+    scatter_rows,
+)
+from samestep.common.workload.models.transformer import TOKENS, TransformerSpec
 
 
 @dataclasses.dataclass
@@ -26,7 +35,8 @@ class Embedding:
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
         """Ids have no gradient; rows looked up twice add up."""
         rows = len(params[f"{self.name}/tokens/table"])
-        gradients[f"{self.name}/tokens/table"] = scatter_rows(saved.ravel(), dy.reshape(-1, dy.shape[-1]), rows)
+        looked_up = scatter_rows(saved.ravel(), dy.reshape(-1, dy.shape[-1]), rows)
+        gradients[f"{self.name}/tokens/table"] = gradients.get(f"{self.name}/tokens/table", 0.0) + looked_up
         gradients[f"{self.name}/positions/table"] = dy.sum(axis=0)
         return dy
 
@@ -79,24 +89,41 @@ class Attention:
         return x_BHTK.transpose(0, 2, 1, 3).reshape(batch, tokens, -1)
 
 
-def Block(name: str, heads: int) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
+def Block(name: str, spec: TransformerSpec) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
     """X + attention(norm(x)), then x + mlp(norm(x)).
 
     Args:
         name: The path of the block's parameters.
-        heads: The number of attention heads.
+        spec: The spec of the model.
     """
-    attention = Sequential([Norm(f"{name}/attention_norm"), Attention(f"{name}/attention", heads)])
-    mlp = Sequential([Norm(f"{name}/mlp_norm"), Linear(f"{name}/mlp/up"), Gelu(), Linear(f"{name}/mlp/down")])
+    activation, down = ACTIVATIONS[spec.activation](), Linear(f"{name}/mlp/down")
+    attention = Sequential([Norm(f"{name}/attention_norm"), Attention(f"{name}/attention", spec.heads)])
+    mlp = Sequential([Norm(f"{name}/mlp_norm"), Linear(f"{name}/mlp/up"), activation, down])
     return Sequential([Residual(attention), Residual(mlp)])
 
 
-def Head() -> Sequential:  # noqa: N802 (a class in the other two mirrors)
+@dataclasses.dataclass
+class TiedLogits:
+    """Multiplies with the rows of a table that an embedding has looked up."""
+
+    table: str
+
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
+        """[B, T, D] -> logits [B, T, V]."""
+        return rows_times(x, params[self.table].T), x
+
+    def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+        """The first half of the table's gradient; the embedding adds the other one."""
+        gradients[self.table] = dy.reshape(-1, dy.shape[-1]).T @ saved.reshape(-1, saved.shape[-1])
+        return rows_times(dy, params[self.table])
+
+
+def Head(spec: TransformerSpec) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
     """[B, T, D] -> logits [B, T, V]."""
-    return Sequential([Norm("head/norm"), Linear("head/logits", bias=False)])
+    return Sequential([Norm("head/norm"), TiedLogits(TOKENS) if spec.tied else Linear("head/logits", bias=False)])
 
 
 def Transformer(spec: TransformerSpec) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
     """Ids [B, T] -> logits [B, T, V]."""
-    blocks = [Block(f"blocks/{block}", spec.heads) for block in range(spec.layers)]
-    return Sequential([Embedding("embedding"), *blocks, Head()])
+    blocks = [Block(f"blocks/{block}", spec) for block in range(spec.layers)]
+    return Sequential([Embedding("embedding"), *blocks, Head(spec)])

@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, WorkerFailed
@@ -12,15 +12,20 @@ from samestep.common.runtime.parent.fork_client import ForkClient
 from samestep.common.workload.declared import split_source
 
 _POLL_SECONDS = 0.5
+LOG = "describe.log"
 
 
-def describe(config: RunConfig, scratch: Path, server: Callable[[str, int], ForkClient]) -> str:
+Servers = Callable[[str, int], ForkClient]
+"""(framework, threads) -> the fork server of a framework."""
+
+
+def describe(config: RunConfig, scratch: Path, server: Servers) -> str:
     """Describes a model in the framework of a request.
 
     Args:
         config: Names the model, the data and the seed.
         scratch: Where the description may go.
-        server: (framework, threads) -> the fork server of a framework.
+        server: Finds the fork server.
 
     Returns:
         The folder of the description.
@@ -29,27 +34,59 @@ def describe(config: RunConfig, scratch: Path, server: Callable[[str, int], Fork
         ConfigError: The file, the model or the data are not what they have to be.
         WorkerFailed: The worker died, or took too long.
     """
+    directory = Path(tempfile.mkdtemp(dir=scratch, prefix="model-"))
+    ask_description(directory, config)
+    run_tasks({directory: config.framework}, config, server)
+    return str(directory)
+
+
+def ask_description(directory: Path, config: RunConfig) -> None:
+    """Writes what asks a worker for a description.
+
+    Args:
+        directory: Where the description will be.
+        config: Names the model, the data and the seed.
+
+    Raises:
+        ConfigError: The model or the data are not named.
+    """
     if config.data is None:
         raise ConfigError(f"--model {config.model} needs data; add --data ARRAYS.npz or --data FILE.py:FUNCTION.")
     path, name = split_source(str(config.model))
-    directory = Path(tempfile.mkdtemp(dir=scratch, prefix="model-"))
     asked = {
         "framework": config.framework,
         "model": f"{path.resolve()}:{name}",
         "data": config.data,
         "seed": config.seed,
     }
+    directory.mkdir(exist_ok=True)
     write_json(directory / DESCRIBE, asked)
-    client, log = server(config.framework, config.threads), directory / "describe.log"
-    client.wait_ready()
-    code = _end(client, client.start_worker(directory, log, {}, False), config.timeout_seconds)
-    if code:
-        _, left = read_error(directory) or ("", None)
-        words = log.read_text(errors="replace").strip().splitlines()[-1:]
-        raise left or WorkerFailed(
-            f"the process that describes {config.model} ended with code {code}: {''.join(words)}"
-        )
-    return str(directory)
+
+
+def run_tasks(tasks: Mapping[Path, str], config: RunConfig, server: Servers) -> None:
+    """Has workers do what directories ask for, side by side.
+
+    Args:
+        tasks: Directory -> framework.
+        config: Names the model, for messages, and the threads.
+        server: Finds the fork servers.
+
+    Raises:
+        SamestepError: The first error among them.
+    """
+    clients = {framework: server(framework, config.threads) for framework in tasks.values()}
+    started = {}
+    for directory, framework in tasks.items():
+        clients[framework].wait_ready()
+        started[directory] = clients[framework].start_worker(directory, directory / LOG, {}, None)
+    for directory, worker in started.items():
+        code = _end(clients[tasks[directory]], worker, config.timeout_seconds)
+        if code:
+            _, left = read_error(directory) or ("", None)
+            words = (directory / LOG).read_text(errors="replace").strip().splitlines()[-1:]
+            raise left or WorkerFailed(
+                f"the process that builds {config.model} ended with code {code}: {''.join(words)}"
+            )
 
 
 def _end(client: ForkClient, worker: int, timeout_seconds: float) -> int:

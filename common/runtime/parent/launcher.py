@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
+from samestep.common.evidence.port.case import Case, Verdict
 from samestep.common.program import TrainState
 from samestep.common.request import Launch, RunConfig
 from samestep.common.run import as_config
@@ -18,7 +19,8 @@ from samestep.common.runtime.parent import verdict
 from samestep.common.runtime.parent.curves import Curve, read_curve
 from samestep.common.runtime.parent.describing import describe
 from samestep.common.runtime.parent.fork_client import ForkClient
-from samestep.common.runtime.parent.network import HOST, bypass_proxies, isolate
+from samestep.common.runtime.parent.network import Meeting, meet
+from samestep.common.runtime.parent.porting import port
 from samestep.common.runtime.parent.prepare import prepare
 from samestep.common.runtime.parent.watch import Progress, Watch
 from samestep.common.runtime.records import Measured, RunResult, adapter
@@ -95,7 +97,7 @@ class Launcher:
 
         def repeat(like: Run) -> tuple[list[float], TrainState]:
             with self._scratch_directory() as again:
-                open_run(again, as_config(like, _untraced(launch)))
+                open_run(again, as_config(like, launch.untraced))
                 self.execute(again, like, launch, environment={**(environment or {}), UNEVALUATED: "1"})
                 return read_losses(again), read_state(again)
 
@@ -135,18 +137,18 @@ class Launcher:
             SamestepError: A process failed; nothing is left running.
         """
         specs = run.strategy.topology(run)
-        shared = {LAUNCHED_AT: str(launched_at or time.time()), **bypass_proxies(), **(environment or {})}
         try:
             server = self._server(run.framework, run.threads)
-            meet = any(spec.environment for spec in specs)
-            private, ports = isolate(server, run.framework, len(specs)) if meet else (False, [])
+            alone = not any(spec.environment for spec in specs)
+            meeting = Meeting() if alone else meet(server, run.framework, len(specs), launch.bandwidth)
+            shared = {LAUNCHED_AT: str(launched_at or time.time()), **meeting.environment, **(environment or {})}
             independent = not run.strategy.synchronous(run.options)
             watch = Watch(directory, run.framework, launch.timeout_seconds, server, {}, progress, independent)
             try:
-                for spec in specs:
-                    own = shared | fill_in(spec, [(HOST, port) for port in ports])
+                for place, spec in enumerate(specs):
+                    own = shared | fill_in(spec, meeting.addresses)
                     log = directory / f"{spec.role}.log"
-                    watch.processes[server.start_worker(directory, log, own, private)] = spec
+                    watch.processes[server.start_worker(directory, log, own, place if meeting.private else None)] = spec
             except BaseException:
                 watch.stop()
                 raise
@@ -184,6 +186,18 @@ class Launcher:
             raise found
         return dataclasses.replace(config, described=found)
 
+    def port(self, config: RunConfig) -> tuple[Case, Verdict]:
+        """Runs both implementations of a user's model from the same weights and judges whether they are the same.
+
+        Args:
+            config: Names the model and the data, with a batch size and steps.
+
+        Raises:
+            SamestepError: A model cannot be built, or a parameter has no counterpart.
+        """
+        with self._scratch_directory() as folder:
+            return port(folder, config, self._server)
+
     def _server(self, framework: str, threads: int) -> ForkClient:
         key = (framework, threads)
         if key not in self._servers or not self._servers[key].alive:
@@ -209,14 +223,9 @@ class Launcher:
             if state is not None:
                 write_state(directory, state)
                 launch = dataclasses.replace(launch, start_from=str(directory))
-            open_run(directory, as_config(run, _untraced(launch)))
+            open_run(directory, as_config(run, launch.untraced))
             self.execute(directory, run, launch, environment={UNEVALUATED: "1"})
             return read_curve(directory)
-
-
-def _untraced(launch: Launch) -> Launch:
-    """Of what is run beside a run, nothing is recorded."""
-    return dataclasses.replace(launch, trace=False, profile=False)
 
 
 def _interrupted(directory: Path, interrupt: KeyboardInterrupt) -> WorkerFailed:

@@ -16,11 +16,12 @@ def reference_of(run: Run) -> Run:
 
     What distinguishes two of them decides the reference's numbers.
     """
-    framework, strategy, techniques = "numpy", "oracle", run.techniques
+    framework, strategy, techniques, batch_norm = "numpy", "oracle", run.techniques, run.batch_norm
     if isinstance(run.workload.model, OwnSpec):
         framework = run.workload.model.described.framework
         strategy = ONE_DEVICE[framework]
         techniques = dataclasses.replace(techniques, accumulation_steps=1)  # a normalisation sees the whole batch
+        batch_norm = "local" if batch_norm == "sync" else batch_norm  # one device has all of it
     return dataclasses.replace(
         run,
         framework=framework,
@@ -30,4 +31,5 @@ def reference_of(run: Run) -> Run:
         threads=1,
         options=NoOptions(),
         techniques=techniques,
+        batch_norm=batch_norm,
     )

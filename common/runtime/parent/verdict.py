@@ -16,6 +16,7 @@ from samestep.common.runtime.parent.attribution import Repeat, attribute
 from samestep.common.runtime.parent.curves import Curve, Oracle, curve_folder, keep_curve, reach_curve, read_curve
 from samestep.common.runtime.parent.merge import merge
 from samestep.common.runtime.parent.reference import reference_of
+from samestep.common.runtime.parent.rounding import excuse
 from samestep.common.runtime.parent.tracing import write_trace
 from samestep.common.runtime.process_file import DONE, read_life, read_measured
 from samestep.common.runtime.records import Measured, RunResult
@@ -105,6 +106,9 @@ def _judge(
     parity = judge(reference_of(run).name, run.dtype, first, losses, curve.losses[:count], reached, wanted)
     if parity.passed or repeat is None:
         return parity
+    excused = excuse(run, parity, curve.losses[:count], initial_state(run, launch), repeat)
+    if excused.passed:
+        return excused
     if isinstance(run.workload.model, OwnSpec):
         return dataclasses.replace(parity, reason=attribute(run, launch, parity, repeat))
     diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")

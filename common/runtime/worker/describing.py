@@ -1,15 +1,17 @@
-"""The process that describes the user's model: it alone imports the file before there is a run."""
+"""The process that describes or traces the user's model: it alone imports the file before there is a run."""
 
 import importlib
 import os
 from pathlib import Path
 
 import numpy as np
+import pydantic
 
 from samestep.common.errors import ConfigError
 from samestep.common.files import read_json
 from samestep.common.request import FRAMEWORKS
 from samestep.common.runtime.directory import DESCRIBE
+from samestep.common.workload import trace
 from samestep.common.workload.data.as_given import flattened, read_as_given
 from samestep.common.workload.data.dataset import ARRAYS, Split
 from samestep.common.workload.declared import import_file, own_lines
@@ -17,8 +19,34 @@ from samestep.common.workload.models.own import DATA
 
 
 def is_asked(directory: Path) -> bool:
-    """Whether a directory asks for a description, and is not a run's."""
-    return os.path.exists(directory / DESCRIBE)
+    """Whether a directory asks for a description or a trace, and is not a run's."""
+    return any(os.path.exists(directory / name) for name in (DESCRIBE, trace.ASKED))
+
+
+def answer(directory: Path) -> None:
+    """Makes what a directory asks for.
+
+    Raises:
+        ConfigError: The file, the model or the data are not what they have to be.
+    """
+    if os.path.exists(directory / DESCRIBE):
+        describe(directory)
+    else:
+        trace_model(directory)
+
+
+def trace_model(directory: Path) -> None:
+    """Traces the model that a directory asks for.
+
+    Args:
+        directory: Holds the request and the weights; the trace goes into it.
+
+    Raises:
+        ConfigError: The user's code fails.
+    """
+    asked = pydantic.TypeAdapter(trace.Asked).validate_python(read_json(directory / trace.ASKED))
+    split = read_data(directory, asked.data, asked.framework)
+    importlib.import_module(f"{FRAMEWORKS[asked.framework]}.port").trace(directory, asked, split)
 
 
 def describe(directory: Path) -> None:

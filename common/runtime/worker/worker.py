@@ -28,7 +28,7 @@ from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.stack_dumps import enable_stack_dumps
 from samestep.common.runtime.topology import LAUNCHED_AT, TIMEOUT, own_index, read_whole
 from samestep.common.runtime.worker.compiling import compile_and_measure
-from samestep.common.runtime.worker.describing import describe, is_asked
+from samestep.common.runtime.worker.describing import answer, is_asked
 from samestep.common.runtime.worker.loop import train_and_measure
 from samestep.common.runtime.worker.memory import is_shortage, shortage
 from samestep.common.runtime.worker.usage import serve
@@ -58,7 +58,7 @@ def main(arguments: list[str], finish: Finish | None = None) -> int:
     role, run = "worker", None
     try:
         if arguments and is_asked(Path(arguments[0])):
-            describe(Path(arguments[0]))
+            answer(Path(arguments[0]))
             return 0
         directory = _run_directory(arguments)
         run, launch = read_run(directory)

@@ -17,6 +17,7 @@ from samestep.common.workload.declared import (
     Model,
     call_metric,
 )
+from samestep.common.workload.models.layer import Layer
 from samestep.common.workload.models.own import Description, write_description
 from samestep.common.workload.models.spec import ArraySpec, Param, Role, Segment
 
@@ -44,6 +45,7 @@ class Found:
         blocks: Likewise.
         batch_norms: Likewise.
         randoms: Likewise.
+        layers: Likewise.
     """
 
     outputs: np.ndarray
@@ -55,6 +57,7 @@ class Found:
     blocks: tuple[Segment, ...] = ()
     batch_norms: tuple[str, ...] = ()
     randoms: tuple[str, ...] = ()
+    layers: tuple[Layer, ...] = ()
 
 
 def write_found(folder: Path, model: Model, source: str, framework: str, split: Split, seed: int, found: Found) -> None:
@@ -90,6 +93,8 @@ def write_found(folder: Path, model: Model, source: str, framework: str, split: 
         whole_buffers=tuple(name for name, value in found.buffers.items() if value.dtype.kind != "f"),
         batch_norms=found.batch_norms,
         randoms=found.randoms,
+        layers=found.layers,
+        names=dict(model.names),
         seed=seed,
     )
     initial = {f"params/{name}": _rounded(value) for name, value in found.params.items()}

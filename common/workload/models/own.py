@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from samestep.common.errors import ConfigError
 from samestep.common.files import Unreadable, read_arrays, read_json
+from samestep.common.workload.models.layer import Layer
 from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class Description:
         whole_buffers: The buffers that hold whole numbers.
         batch_norms: The layers that normalise over the batch.
         randoms: The layers that draw random numbers in training.
+        layers: Those that hold parameters, in the order of execution.
+        names: Torch's layer or parameter -> TensorFlow's, where the user says so.
         seed: Under which the initial weights were drawn.
     """
 
@@ -59,6 +62,8 @@ class Description:
     whole_buffers: tuple[str, ...] = ()
     batch_norms: tuple[str, ...] = ()
     randoms: tuple[str, ...] = ()
+    layers: tuple[Layer, ...] = ()
+    names: dict[str, str] = dataclasses.field(default_factory=dict)
     seed: int = 0
 
     @property

@@ -6,6 +6,7 @@ import math
 from typing import ClassVar, Literal, Protocol, Self
 
 Role = Literal["kernel", "bias", "table", "scale"]
+ACTIVATIONS, POOLINGS = ("gelu", "relu"), ("average", "max")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Param:
         lookups: How many of its rows one example looks up by id; 0: every example reads all of it.
         groups: Along `split`, how many groups of indices stay together (attention heads); 0: each index stands alone.
         shares_input: Whether its layer reads what an earlier layer reads, so that one gradient serves both.
+        tied: Of a table: whether a later layer multiplies with all of it, as with a kernel.
     """
 
     shape: tuple[int, ...]
@@ -33,6 +35,12 @@ class Param:
     lookups: int = 0
     groups: int = 0
     shares_input: bool = False
+    tied: bool = False
+
+    @property
+    def read_by_rows(self) -> bool:
+        """Whether a step reads only the rows that are looked up."""
+        return self.lookups > 0 and not self.tied
 
     @property
     def size(self) -> int:
@@ -196,6 +204,15 @@ def parameters_of(model: ModelSpec, *segments: Segment) -> dict[str, Param]:
         else:
             found |= {name: model.params()[name] for name in segment.parameters}
     return found
+
+
+def tied_segments(model: ModelSpec) -> dict[str, list[Segment]]:
+    """The parameters that several segments use, with those segments in order."""
+    users: dict[str, list[Segment]] = {}
+    for segment in model.segments():
+        for name in parameters_of(model, segment):
+            users.setdefault(name, []).append(segment)
+    return {name: segments for name, segments in users.items() if len(segments) > 1}
 
 
 @functools.lru_cache(maxsize=8)

@@ -1,4 +1,4 @@
-"""A pre-LN causal transformer: learned positions, separate q, k and v, exact GELU, untied head.
+"""A pre-LN causal transformer: learned positions, separate q, k and v, exact GELU; the head is tied if asked for.
 
 The key projection has no bias: its true gradient is zero (softmax does not see a constant added to every score), and
 Adam would amplify the rounding noise that stands in its place.
@@ -10,9 +10,14 @@ import math
 from typing import ClassVar
 
 from samestep.common.errors import ConfigError
-from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment, linear, norm
+from samestep.common.flags import flag
+from samestep.common.workload.models.spec import ACTIVATIONS, ArraySpec, DataSizes, Param, Segment, linear, norm
 
 NORM_EPSILON = 1e-5
+TOKENS = "embedding/tokens/table"
+"""The table of tokens, which a tied head reads as well."""
+LOGITS = "head/logits"
+"""The last layer."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +32,8 @@ class TransformerSpec:
     width: int = 96
     context: int = 64
     vocabulary: int = dataclasses.field(default=256, metadata={"may_exceed_data": True})
+    tied: bool = flag(False, "the head multiplies with the table of tokens instead of a kernel of its own")
+    activation: str = flag("gelu", "what is applied between two layers; relu has a kink", choices=ACTIVATIONS)
 
     def __post_init__(self) -> None:
         if self.heads > self.width:
@@ -46,7 +53,7 @@ class TransformerSpec:
         width = self.width
         residual = 1 / math.sqrt(2 * self.layers)
         table = {
-            "embedding/tokens/table": Param((self.vocabulary, width), "table", std=0.1, split=0, lookups=self.context),
+            TOKENS: Param((self.vocabulary, width), "table", std=0.1, split=0, lookups=self.context, tied=self.tied),
             "embedding/positions/table": Param((self.context, width), "table", std=0.1),
         }
         for block in range(self.layers):
@@ -61,7 +68,8 @@ class TransformerSpec:
             table |= linear(f"{path}/mlp/up", width, 4 * width, "column")
             table |= linear(f"{path}/mlp/down", 4 * width, width, "row", gain=residual)
         table |= norm("head/norm", width)
-        table |= linear("head/logits", width, self.vocabulary, "column", bias=False)
+        if not self.tied:
+            table |= linear(LOGITS, width, self.vocabulary, "column", bias=False)
         return table
 
     def segments(self) -> tuple[Segment, ...]:
@@ -75,12 +83,15 @@ class TransformerSpec:
         return (
             Segment("embedding", tokens * width, (tokens, width)),
             *(Segment(f"blocks/{i}", block, (tokens, width)) for i in range(self.layers)),
-            Segment("head", 2 * tokens * width * self.vocabulary, (tokens, self.vocabulary)),
+            Segment("head", 2 * tokens * width * self.vocabulary, (tokens, self.vocabulary), self._of_tied_head()),
         )
 
+    def _of_tied_head(self) -> tuple[str, ...] | None:
+        return (*norm("head/norm", self.width), TOKENS) if self.tied else None
+
     def blocks(self) -> tuple[Segment, ...]:
-        """Lists the segments."""
-        return self.segments()
+        """Lists the segments; without those that share the tied table, which is there for the whole step."""
+        return self.segments()[1:-1] if self.tied else self.segments()
 
     def inputs(self) -> ArraySpec:
         """One sequence of token ids."""

@@ -1,14 +1,14 @@
 """Machine files: what they must say, and what is refused."""
 
-import dataclasses
 import tomllib
 
 import pytest
 
 from samestep.common.errors import ConfigError
-from samestep.common.evidence.costs.machine import Machine, load_machine, machines, parse_machine
+from samestep.common.evidence.costs.machine import RATES, REFERENCE, load_machine, machines, parse_machine
 
-RATES = [field.name for field in dataclasses.fields(Machine) if "unit" in field.metadata]
+GIVEN = [name for name, rate in RATES.items() if not rate.is_measured]
+MEASURED = [name for name, rate in RATES.items() if rate.is_measured]
 
 
 @pytest.mark.parametrize("name", machines())
@@ -22,15 +22,29 @@ def tables() -> dict[str, object]:
     return tomllib.loads(machines()["a100-80gb"].read_text())
 
 
-@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("rate", GIVEN)
 def test_a_missing_rate_is_named(rate: str) -> None:
     left = {name: value for name, value in tables().items() if name != rate}
     with pytest.raises(ConfigError, match=rf"mine\.toml has no {rate}"):
         parse_machine(left, "mine.toml")
 
 
+def test_what_was_not_measured_is_the_references() -> None:
+    left = {name: value for name, value in tables().items() if name not in MEASURED}
+    machine, reference = parse_machine(left, "mine.toml"), load_machine(REFERENCE)
+    for name in MEASURED:
+        assert getattr(machine, name) == getattr(reference, name)
+        assert machine.sources[name] == f"not measured; that of {REFERENCE}"
+
+
+@pytest.mark.parametrize("rate", [name for name in MEASURED if name.endswith("share")])
+def test_no_share_is_above_the_peak(rate: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{rate} in mine\.toml is 1\.01; give from 0\.01 to 1 of the peak"):
+        parse_machine(tables() | {rate: {"value": 1.01, "source": "a guess"}}, "mine.toml")
+
+
 @pytest.mark.parametrize("rate", RATES)
-@pytest.mark.parametrize("value", [0, -1, 1e30, float("nan"), "fast", True])
+@pytest.mark.parametrize("value", [-1, 1e30, float("nan"), "fast", True])
 def test_an_absurd_rate_is_named(rate: str, value: object) -> None:
     with pytest.raises(ConfigError, match=rf"{rate} in mine\.toml is .*; give .* to "):
         parse_machine(tables() | {rate: {"value": value, "source": "a guess"}}, "mine.toml")

@@ -1,15 +1,31 @@
-"""The cost model of a step's seconds: laws that hold on any machine."""
+"""The cost model of a step's seconds: laws that hold on any machine, and bytes that are those of the ledgers."""
 
 import dataclasses
+import itertools
 
 import pytest
 
+from samestep.common.evidence.costs.block_time import Shape
+from samestep.common.evidence.costs.links import all_reduce_seconds, last_of, send_seconds
 from samestep.common.evidence.costs.machine import load_machine
-from samestep.common.evidence.costs.step_time import Layout, Shape, step_time
+from samestep.common.evidence.costs.sizes import all_reduce_bytes
+from samestep.common.evidence.costs.step_time import Layout, step_time
+from samestep.common.request import RunConfig
+from samestep.common.run import parse_prediction
 
 A100 = load_machine("a100-80gb")
 GPT = Shape(24, 2048, 16, 16, 8192, False, 1024, 51200)
 LAYOUT = Layout(batch_size=64, microbatch_size=2, data=2, tensor=2, pipe=2, recomputes=True)
+IDEAL = dataclasses.replace(
+    A100,
+    **{name: 1.0 for name in vars(A100) if name.endswith("share")},
+    **{name: 0.0 for name in vars(A100) if name.endswith("_seconds")},
+)
+"""A machine that reaches every peak and launches in no time."""
+
+
+def with_layout(**changes: object) -> Layout:
+    return dataclasses.replace(LAYOUT, **changes)
 
 
 def test_one_gpu_only_computes_and_updates() -> None:
@@ -17,13 +33,84 @@ def test_one_gpu_only_computes_and_updates() -> None:
     assert {name for name, seconds in parts.items() if seconds} == {"compute", "optimizer"}
 
 
-def test_no_machine_computes_faster_than_its_peak() -> None:
-    flops = 6 * 64 * GPT.context * GPT.layers * GPT.block_params
-    layout = dataclasses.replace(LAYOUT, recomputes=False)
-    assert step_time(GPT, layout, A100).total > flops / (8 * A100.peak_flops_per_second)
+@pytest.mark.parametrize(("recomputes", "passes"), [(False, 3), (True, 4)])
+def test_no_layout_beats_the_peak(recomputes: bool, passes: int) -> None:
+    """Not even on a machine that wastes nothing."""
+    flops = 2 * passes * 64 * GPT.context * GPT.layers * GPT.block_params
+    for data, tensor, pipe in itertools.product((1, 2, 4), (1, 2, 8), (1, 2, 4)):
+        layout = with_layout(data=data, tensor=tensor, pipe=pipe, recomputes=recomputes, fused_attention=True)
+        assert step_time(GPT, layout, IDEAL).total > flops / (layout.num_gpus * A100.peak_flops_per_second)
 
 
 @pytest.mark.parametrize("rate", ["peak_flops_per_second", "node_bytes_per_second", "memory_bytes_per_second"])
 def test_a_faster_machine_is_faster(rate: str) -> None:
     faster = dataclasses.replace(A100, **{rate: 2 * getattr(A100, rate)})
-    assert step_time(GPT, LAYOUT, faster).total < step_time(GPT, LAYOUT, A100).total
+    layout = with_layout(microbatch_size=8)
+    assert step_time(GPT, layout, faster).total < step_time(GPT, layout, A100).total
+
+
+def test_a_faster_network_matters_only_across_nodes() -> None:
+    faster = dataclasses.replace(A100, network_bytes_per_second=2 * A100.network_bytes_per_second)
+    assert step_time(GPT, LAYOUT, faster) == step_time(GPT, LAYOUT, A100)
+    wider = with_layout(data=16)
+    assert step_time(GPT, wider, faster).data_exchange < step_time(GPT, wider, A100).data_exchange
+
+
+def test_a_tenth_of_the_work_is_bound_by_the_host() -> None:
+    small, tiny = (dataclasses.replace(GPT, width=width, hidden=4 * width, vocabulary=8) for width in (256, 128))
+    layout = Layout(batch_size=1, microbatch_size=1)
+    seconds = [step_time(shape, layout, A100).compute for shape in (small, tiny)]
+    assert seconds[0] == pytest.approx(seconds[1], rel=0.01)
+    assert seconds[0] == pytest.approx(24 * A100.block_host_seconds + A100.head_seconds, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "schedule", ["gpipe", "1f1b", "interleaved_1f1b", "interleaved_zero_bubble", "zbv_zero_bubble"]
+)
+def test_the_bubble_is_that_of_the_schedule(schedule: str) -> None:
+    plain, other = (step_time(GPT, with_layout(schedule=name), A100) for name in ("1f1b", schedule))
+    shares = {"interleaved_1f1b": 1 / 2, "interleaved_zero_bubble": 1 / 6, "zbv_zero_bubble": 1 / 6}
+    assert other.pipeline_bubble == pytest.approx(plain.pipeline_bubble * shares.get(schedule, 1.0))
+    assert other.compute == plain.compute
+
+
+def test_of_one_gpipe_the_bubble_is_the_textbooks() -> None:
+    """(p-1)/(m+p-1) of the step, of a model that is nothing but blocks."""
+    blocks = dataclasses.replace(GPT, vocabulary=8)
+    machine = dataclasses.replace(A100, head_seconds=0.0, node_bytes_per_second=1e12, node_share=1.0)
+    layout = Layout(batch_size=32, microbatch_size=4, pipe=4)
+    time = step_time(blocks, layout, machine)
+    assert time.pipeline_bubble / (time.compute + time.pipeline_bubble) == pytest.approx(3 / 11, rel=0.01)
+
+
+def test_what_overlaps_costs_less_and_never_nothing() -> None:
+    for sharding in range(4):
+        apart = step_time(GPT, with_layout(data=4, pipe=1, sharding=sharding), A100)
+        together = step_time(GPT, with_layout(data=4, pipe=1, sharding=sharding, overlaps=True), A100)
+        assert 0 < together.data_exchange < apart.data_exchange
+
+
+def test_shards_of_all_replicas_are_full_sharding() -> None:
+    alone = with_layout(pipe=1, tensor=1, data=1, shard=8, sharding=3)
+    full = with_layout(pipe=1, tensor=1, data=8, shard=1, sharding=3)
+    assert step_time(GPT, alone, A100).total == pytest.approx(step_time(GPT, full, A100).total)
+
+
+def test_links() -> None:
+    assert all_reduce_seconds(A100, 1e9, 8) == pytest.approx(all_reduce_bytes(1e9, 8) / 240e9)
+    assert all_reduce_seconds(A100, 1e9, 16) == pytest.approx(all_reduce_bytes(1e9, 16) / 90e9)
+    assert all_reduce_seconds(A100, 1e9, 8, stride=8) == pytest.approx(all_reduce_bytes(1e9, 8) / 90e9 * 8)
+    assert send_seconds(A100, 1e9, 1) == pytest.approx(1e9 / 240e9)
+    assert send_seconds(A100, 1e9, 8) == pytest.approx(8e9 / 90e9)
+    assert last_of(4) == pytest.approx(1 + 1 / 2 + 1 / 3 + 1 / 4)
+
+
+def test_the_bytes_along_data_are_the_ledgers() -> None:
+    """DDP's gradients of 7.5 billion parameters, at a rate that makes bytes of seconds."""
+    run = parse_prediction(
+        RunConfig(framework="torch", strategy="ddp", workload="megatron-7.5b", mesh="data=8", batch_size=64), "bf16"
+    )
+    sent = run.strategy.cost(run, "nccl").sent_bytes_per_step / 8
+    shape = Shape(36, 4096, 32, 32, 4 * 4096, False, 2048, 51200)
+    time = step_time(shape, Layout(batch_size=64, microbatch_size=8, data=8), A100)
+    assert time.data_exchange * A100.node_bytes_per_second * A100.node_share == pytest.approx(sent, rel=0.005)

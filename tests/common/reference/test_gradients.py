@@ -41,6 +41,7 @@ transformers = st.builds(
     layers=st.integers(1, 2),
     context=st.integers(1, 4),
     vocabulary=st.integers(2, 7),
+    tied=st.booleans(),
 )
 rankers = st.builds(
     RankerSpec,
@@ -53,6 +54,7 @@ SMALL = [
     MlpSpec(features=3, width=5, layers=3, outputs=3),
     CnnSpec(image=(4, 8, 2), filters=2, hidden=4, outputs=3),
     TransformerSpec(layers=2, heads=2, width=8, context=3, vocabulary=5),
+    TransformerSpec(layers=1, heads=2, width=8, context=3, vocabulary=5, tied=True),
     RankerSpec((3, 2), 4, embedding=2, hidden=4),
     MlpSpec(features=3, width=5, layers=3, outputs=2, loss="mean_squared_error"),
 ]

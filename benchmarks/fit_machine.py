@@ -1,0 +1,124 @@
+"""Fits the constants of a machine file to measured iterations: `python -m benchmarks.fit_machine` prints and writes them.
+
+Eight constants, each with one effect, are fitted to the 973 rows of `evidence/vtrain` at once: the sum of soft-L1 losses of the
+logarithms of predicted over measured, in which rows on many nodes count eight times, since there are few. Then they are fitted
+again and again without the rows of one hidden size. These constants go into `left-out.toml`, with which
+`samestep predict --validate vtrain` predicts rows that nothing was fitted to.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from scipy.optimize import least_squares
+
+from samestep.common.evidence.costs.machine import load_machine, machines
+from samestep.common.evidence.measured import Measured
+from samestep.common.evidence.validation import (
+    CLUSTER,
+    LEFT_OUT,
+    SERVER,
+    WAITS,
+    Score,
+    carried_rows,
+    compare,
+    machines_with,
+    score,
+)
+
+SHARED = (
+    "matrix_share",
+    "unaligned_matrix_share",
+    "attention_share",
+    "block_host_seconds",
+    "unfused_softmax_seconds",
+    "head_seconds",
+)
+"""The same on the server and on the cluster."""
+SCALE = 0.1
+"""The error beyond which a row counts less than by its square."""
+CLUSTER_WEIGHT = 8.0
+LARGEST_SHARE = 0.92
+"""No kernel is known to reach more."""
+
+
+def fit(rows: Sequence[Measured]) -> dict[str, float]:
+    """Fits the constants to rows; the waits on the server and on the cluster by the names in `WAITS`.
+
+    Args:
+        rows: What was measured.
+    """
+    cluster, server = load_machine(CLUSTER), load_machine(SERVER)
+    names = (*SHARED, *WAITS.values())
+    start = [getattr(cluster, name) for name in SHARED] + [server.wait_seconds, cluster.wait_seconds]
+    most = [LARGEST_SHARE if name.endswith("share") else 1.0 for name in names]
+
+    def residuals(logarithms: Sequence[float]) -> list[float]:
+        used = machines_with(dict(zip(names, map(math.exp, logarithms), strict=True)))
+        compared = compare(rows, lambda row: used[row.is_one_node])
+        weights = (1.0 if each.row.is_one_node else CLUSTER_WEIGHT for each in compared)
+        return [
+            weight * math.log(each.predicted / each.row.seconds) for weight, each in zip(weights, compared, strict=True)
+        ]
+
+    found = least_squares(
+        residuals,
+        [math.log(value) for value in start],
+        bounds=([math.log(1e-9)] * len(names), [math.log(value) for value in most]),
+        loss="soft_l1",
+        f_scale=SCALE,
+    )
+    return {name: float(f"{math.exp(value):.4g}") for name, value in zip(names, found.x, strict=True)}
+
+
+def told(name: str, found: Score) -> str:
+    """One line about a score."""
+    return (
+        f"{name:24} {found.rows:4} rows: mean {found.mape:6.2%}, largest {found.max_error:6.1%}, {found.far} beyond 25 %, "
+        f"regret {found.regret:.2%} of {found.problems}"
+    )
+
+
+def write_constants(path: Path, constants: Mapping[str, float]) -> None:
+    """Replaces the values of a machine file.
+
+    Args:
+        path: Of the file.
+        constants: By rate; each has its table already.
+    """
+    text = path.read_text()
+    for name, value in constants.items():
+        text, count = re.subn(rf"(?<=\n\[{name}\]\nvalue = )\S+", f"{value:g}", text)
+        assert count == 1, name
+    path.write_text(text)
+
+
+def main() -> None:
+    """Fits to all rows and to all but those of each hidden size, prints how well, and writes the files."""
+    rows = carried_rows()
+    lines = [
+        "# The constants of fits that left out the rows of a hidden size; written by `python -m benchmarks.fit_machine`."
+    ]
+    for model in dict.fromkeys(row.model for row in rows):
+        constants = fit([row for row in rows if row.model != model])
+        used = machines_with(constants)
+        left_out = compare([row for row in rows if row.model == model], lambda row, of=used: of[row.is_one_node])
+        print(told(f"without {model}", score(left_out)))
+        lines += [f'\n["{model}"]', *(f"{name} = {value:g}" for name, value in constants.items())]
+    LEFT_OUT.write_text("\n".join(lines) + "\n")
+    constants = fit(rows)
+    of_all = machines_with(constants)
+    for name, is_server in ((SERVER, True), (CLUSTER, False)):
+        found = compare([row for row in rows if row.is_one_node is is_server], lambda row: of_all[row.is_one_node])
+        print(told(f"all, {name}", score(found)))
+    print("\n".join(f"{name} = {value:g}" for name, value in constants.items()))
+    files = machines()
+    write_constants(
+        files[CLUSTER], {name: constants[name] for name in SHARED} | {"wait_seconds": constants[WAITS[False]]}
+    )
+    write_constants(files[SERVER], {"wait_seconds": constants[WAITS[True]]})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""The seconds that the blocks and the head of a transformer take on one GPU, for one micro-batch, forward and backward.
+
+A block is a queue of kernels. It takes as long as the slower of two: the host, which launches them, and the GPU, which
+
+    multiplies matrices in tiles, all processors at once: a last round with few tiles takes as long as a full one
+    moves the numbers between them through its memory: each kernel reads and writes whole tensors
+    waits, at each all-reduce along `tensor`, for the last GPU of the group, then for the bytes
+
+Numbers have two bytes. Scores of the attention pass through the memory, as they do without a fused attention; Megatron's fused
+softmax takes only multiples of four heads x sequences.
+
+References:
+    Williams et al. 2009 (roofline); NVIDIA, "Matrix Multiplication Background", 2023 (tiles and waves); Shoeybi et al., arXiv
+    1909.08053 (two all-reduces forward, two backward); Korthikanti et al., arXiv 2205.05198 (what a block computes and keeps).
+"""
+
+import dataclasses
+import functools
+import math
+
+from samestep.common.evidence.costs.links import all_reduce_seconds, last_of
+from samestep.common.evidence.costs.machine import Machine
+
+ITEM = 2
+"""The bytes of a number."""
+_TILE, _SMALL_TILE = 128 * 256, 128 * 128
+_SMALL_TILE_COST = 1.2
+"""What a number of a matrix takes in small tiles, as a multiple of what it takes in large ones."""
+_REPLICATED = (5, 8)
+"""Norms and residuals, forward and backward: numbers read and written for each of the stream, on every rank along `tensor`."""
+_SCORES = (4.5, 5.5)
+"""Mask, softmax and dropout, forward and backward: the same for each score."""
+_LOGIT_BYTES = 20
+"""The loss: bytes read and written for each logit, in four-byte numbers."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """A transformer as its matrices see it.
+
+    Attributes:
+        layers: Blocks of attention and an mlp.
+        width: Of the residual stream (the hidden size).
+        heads: Of the queries.
+        key_heads: Of keys and values.
+        hidden: Units of the mlp.
+        is_gated: Whether the mlp has a third matrix.
+        context: Tokens of a sequence.
+        vocabulary: Rows of the embedding, as they are in memory: padded or not.
+    """
+
+    layers: int
+    width: int
+    heads: int
+    key_heads: int
+    hidden: int
+    is_gated: bool
+    context: int
+    vocabulary: int
+
+    @property
+    def key_width(self) -> int:
+        """The width of keys, and of values."""
+        return self.width // self.heads * self.key_heads
+
+    @property
+    def up_width(self) -> int:
+        """The outputs of the first layer of the mlp."""
+        return (2 if self.is_gated else 1) * self.hidden
+
+    @property
+    def block_params(self) -> int:
+        """The elements of the matrices of a block."""
+        return 2 * self.width * (self.width + self.key_width) + self.width * (self.up_width + self.hidden)
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """What a block takes of one micro-batch, forward and backward.
+
+    Attributes:
+        alone: Seconds as if nothing were exchanged.
+        seconds: Seconds with the all-reduces along `tensor`.
+    """
+
+    alone: float
+    seconds: float
+
+
+@functools.lru_cache(maxsize=4096)  # layouts of the same parts along `tensor` have the same blocks
+def block_time(
+    shape: Shape, rows: int, tensor: int, recomputes: bool, fused_attention: bool, machine: Machine
+) -> Block:
+    """Predicts a block.
+
+    Args:
+        shape: Of the model.
+        rows: Sequences of the micro-batch.
+        tensor: GPUs that share each matrix.
+        recomputes: Whether the forward pass is computed again in the backward pass.
+        fused_attention: Whether scores stay on the chip.
+        machine: What it runs on.
+    """
+    forwards, exchanges = (2, 6) if recomputes else (1, 4)
+    attention = _fused_attention if fused_attention else _attention
+    gpu = _matrices(shape, rows * shape.context, tensor, forwards, machine)
+    gpu += _between(shape, rows * shape.context, tensor, forwards, machine)
+    gpu += attention(shape, rows * shape.heads / tensor, forwards, machine)
+    host = machine.block_host_seconds * (2 + forwards) / 3
+    if not fused_attention and rows * shape.heads // tensor % 4:
+        host += machine.unfused_softmax_seconds
+    if tensor == 1:
+        return Block(max(host, gpu), max(host, gpu))
+    message = rows * shape.context * shape.width * ITEM
+    wait = machine.wait_seconds * last_of(tensor) + all_reduce_seconds(machine, message, tensor)
+    exchanged = max(host + exchanges * machine.all_reduce_host_seconds, gpu + exchanges * wait)
+    return Block(max(host, gpu), exchanged)
+
+
+def head_time(shape: Shape, rows: int, tensor: int, machine: Machine) -> float:
+    """Predicts logits and loss of a micro-batch, forward and backward.
+
+    Args:
+        shape: Of the model.
+        rows: Sequences of the micro-batch.
+        tensor: GPUs that share the vocabulary.
+        machine: What it runs on.
+    """
+    tokens, columns = rows * shape.context, shape.vocabulary / tensor
+    share = machine.matrix_share if columns % 8 == 0 else machine.unaligned_matrix_share
+    flops = 3 * 2 * tokens * shape.width * columns
+    moved = _LOGIT_BYTES * tokens * columns
+    return flops / (machine.peak_flops_per_second * share) + _memory(machine, moved) + machine.head_seconds
+
+
+def _memory(machine: Machine, moved: float) -> float:
+    return moved / (machine.memory_bytes_per_second * machine.memory_share)
+
+
+def _matrices(shape: Shape, tokens: int, tensor: int, forwards: int, machine: Machine) -> float:
+    """The four products of a block with weights; each has one like it for its inputs' gradient, one for its weights'."""
+    width, seconds = shape.width, 0.0
+    for inputs, outputs in (
+        (width, (width + 2 * shape.key_width) / tensor),
+        (width / tensor, width),
+        (width, shape.up_width / tensor),
+        (shape.hidden / tensor, width),
+    ):
+        rounds = forwards * _rounds(tokens, outputs, machine) * inputs
+        rounds += _rounds(tokens, inputs, machine) * outputs + _rounds(inputs, outputs, machine) * tokens
+        seconds += rounds
+    return seconds * 2 / (machine.peak_flops_per_second * machine.matrix_share)
+
+
+def _rounds(rows: float, columns: float, machine: Machine) -> float:
+    """The numbers of a matrix that would take as long if every processor were busy, in the better of two sizes of tiles."""
+    large, small = machine.processors * _TILE, machine.processors * _SMALL_TILE
+    numbers = rows * columns
+    return min(math.ceil(numbers / large) * large, math.ceil(numbers / small) * small * _SMALL_TILE_COST)
+
+
+def _between(shape: Shape, tokens: int, tensor: int, forwards: int, machine: Machine) -> float:
+    """What lies between matrices: norms and residuals on every rank, the activation of the mlp in parts."""
+    ahead, back = _REPLICATED
+    ahead_split = (shape.up_width + shape.hidden) / shape.width
+    back_split = (2 * shape.up_width + shape.hidden) / shape.width + 3
+    numbers = forwards * (ahead + ahead_split / tensor) + back + back_split / tensor
+    return _memory(machine, numbers * tokens * shape.width * ITEM)
+
+
+def _attention(shape: Shape, matrices: float, forwards: int, machine: Machine) -> float:
+    """The attention with all scores in memory, of so many heads x sequences: two products forward, four backward.
+
+    A product either computes or writes its scores, whichever is slower.
+    """
+    scores = matrices * shape.context**2
+    rate = machine.memory_bytes_per_second * machine.attention_share
+    flops = 2 * scores * (shape.width // shape.heads)
+    product = max(flops / (machine.peak_flops_per_second * machine.matrix_share), scores * ITEM / rate)
+    moved = (forwards * _SCORES[0] + _SCORES[1]) * scores * ITEM
+    return (2 * forwards + 4) * product + moved / rate
+
+
+def _fused_attention(shape: Shape, matrices: float, forwards: int, machine: Machine) -> float:
+    """The attention without scores in memory: only what the mask leaves, two products forward and five backward."""
+    flops = matrices * shape.context**2 * (shape.width // shape.heads)
+    return (2 * forwards + 5) * flops / (machine.peak_flops_per_second * machine.matrix_share)

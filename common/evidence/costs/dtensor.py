@@ -1,0 +1,139 @@
+"""TensorFlow's models split inside their layers: DTensor on a mesh data x tensor, and the cores of a TPU.
+
+dtensor: a mesh data x tensor, with the batch along data. With D x T devices, B/D a device's examples and item the bytes of
+a number, one device's exchanges, all of them all-reduces where the devices are CPUs:
+
+    along tensor   each pair of a layer split by column and one split by row: its output forwards, its input's gradient
+                   backwards, B/D x positions x width each; the split tables and the split logits are made whole
+    along data     all gradients in one, the split tables' whole; and the targets, by which the loss looks up
+
+DTensor packs several tensors into one all-reduce of a multiple of 1024 elements, also those of micro-batches, none of which
+waits for another.
+
+tpu: XLA alone decides what moves along the axis tensor, so no exchange is predicted.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+from samestep.common.evidence.costs.data_parallel import replicated
+from samestep.common.evidence.costs.sizes import ID_BYTES, all_reduce_bytes, holder
+from samestep.common.evidence.costs.tensor import tensor_elements
+from samestep.common.ledger import Ledger, Send, in_order
+from samestep.common.mesh import Mesh
+from samestep.common.strategy import Run
+from samestep.common.workload.models.spec import num_positions
+from samestep.common.workload.split import even_split_table
+
+_PACKED = 1024
+
+
+def dtensor(run: Run, backend: str) -> Ledger:
+    """Predicts what a step costs on a mesh data x tensor.
+
+    Args:
+        run: What is trained; its option `clients` is the number of processes.
+        backend: "grpc", which only what leaves a process takes.
+
+    Returns:
+        The footprint of all devices, and the all-reduces that a device takes part in.
+    """
+    mesh, model = run.mesh, run.workload.model
+    split = even_split_table(model, mesh.axis("tensor")) if mesh.axis("tensor") > 1 else {}
+    footprint = holder(run, tensor_elements(model, mesh.axis("tensor")), count=mesh.size)
+    gathered = _packed([model.params()[name].size for name in split if model.params()[name].lookups]) * run.item_bytes
+    footprint = dataclasses.replace(footprint, params_peak_bytes=footprint.params_bytes + gathered)
+    forward, backward = _along_tensor(run, split) if mesh.axis("tensor") > 1 else ([], [])
+    gradients, targets = _along_data(run, split) if mesh.axis("data") > 1 else ([], [])
+    # DTensor packs what it sums for the update last; the targets wait for nothing.
+    told = [("data", "backward", targets), ("tensor", "forward", forward), ("tensor", "backward", backward)]
+    told.append(("data", "backward", gradients))
+    sends = [
+        Send(phase, "all_reduce", mesh.only_axis, mesh.axis(axis), size)
+        for axis, phase, sizes in told
+        for size in sizes
+    ]
+    sent = sum(_leaving(mesh, axis, sum(sizes), run.options.clients) for axis, _, sizes in told)
+    return Ledger((footprint,), in_order(sends), sent)
+
+
+def _packed(sizes: list[int]) -> int:
+    return math.ceil(sum(sizes) / _PACKED) * _PACKED if len(sizes) > 1 else sum(sizes)
+
+
+def _along_tensor(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[int]]:
+    """Predicts the bytes of each all-reduce along tensor, forward and backward."""
+    params = run.workload.model.params()
+    passes = run.accumulation_steps
+    rows = run.batch_size // run.mesh.axis("data") // passes * num_positions(run.workload.model)
+    tables = [params[name].size for name in split if params[name].lookups]
+    forward, backward = [_packed(tables)] if tables else [], []
+    inside = ""
+    for index, (name, param) in enumerate(params.items()):
+        if param.role != "kernel" or name not in split:
+            continue
+        if split[name] == 0:
+            forward.append(_packed([rows * param.shape[1]] * passes))
+            inside = ""
+        elif not inside:
+            inside = name
+            if index:  # what the first layer takes is data, and has no gradient
+                backward.append(_packed([rows * param.shape[0]] * passes))
+    for param in (params[name] for name in split if params[name].tied):  # the head's kernel as well, split by column
+        forward.append(_packed([rows * param.shape[0]] * passes))
+        backward.append(_packed([rows * param.shape[1]] * passes))
+    if inside:  # the last layer is split by column
+        forward.append(_packed([rows * params[inside].shape[1]] * passes))
+    return [size * run.item_bytes for size in forward], [size * run.item_bytes for size in reversed(backward)]
+
+
+def _along_data(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[int]]:
+    """Predicts the bytes of each all-reduce along data, of gradients and of targets."""
+    model, parts = run.workload.model, run.mesh.axis("tensor")
+    passes, gradients = run.accumulation_steps, []
+    for name, param in model.params().items():
+        is_split_table = name in split and param.lookups > 0  # summed whole, for each micro-batch
+        gradients += [param.size // (parts if name in split and not is_split_table else 1)]
+        gradients += [param.size] * (passes - 1) * is_split_table
+        gradients += [param.size // parts] * passes * (param.tied and is_split_table)  # the head's half
+    looked_up = run.batch_size * math.prod(model.targets().shape) // passes
+    targets = [_packed([looked_up] * passes) * ID_BYTES] if model.loss == "cross_entropy" else []
+    return [_packed([*gradients, 1]) * run.item_bytes], targets  # and the loss
+
+
+def _leaving(mesh: Mesh, axis: str, size: int, clients: int) -> float:
+    """What leaves a process: the edges of every ring that join devices of two processes.
+
+    Args:
+        mesh: The devices.
+        axis: The axis along which the rings lie.
+        size: The bytes of the all-reduces.
+        clients: The number of processes.
+    """
+    ring, stride = mesh.axis(axis), 1 if axis == "tensor" else mesh.axis("tensor")
+    per_client = mesh.size // clients
+    period = math.lcm(ring * stride, per_client)  # after which rings and processes begin together again
+    crossing = 0
+    for device in range(period if per_client % (ring * stride) else 0):
+        place = device // stride % ring
+        neighbour = device + ((place + 1) % ring - place) * stride
+        crossing += device // per_client != neighbour // per_client
+    return mesh.size // period * crossing * all_reduce_bytes(size, ring)
+
+
+def tpu(run: Run, backend: str) -> Ledger:
+    """Every core holds the model, or along tensor its shard of each parameter that the split table cuts.
+
+    Args:
+        run: What is trained or compiled.
+        backend: The backend, as for `replicated`.
+
+    Returns:
+        The footprint of all cores; exchanges only without the axis tensor.
+    """
+    parts = run.mesh.axis("tensor")
+    footprints = (holder(run, tensor_elements(run.workload.model, parts), count=run.num_devices),)
+    if parts > 1:
+        return Ledger(footprints, (), 0.0)
+    return dataclasses.replace(replicated(run, backend), footprints=footprints)  # XLA decides what it keeps

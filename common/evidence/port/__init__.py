@@ -1,0 +1,1 @@
+"""Two implementations of one model, held against each other layer by layer."""

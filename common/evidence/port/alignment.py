@@ -1,0 +1,249 @@
+"""Which call of a torch model is which call of a TensorFlow model, and their arrays in one layout."""
+
+import dataclasses
+import difflib
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from samestep.common.evidence.port.families import OTHER, SPATIAL, WITHOUT_PARAMETERS, family_of
+from samestep.common.workload.matching import Matching
+from samestep.common.workload.trace import Call, Trace
+
+Both = tuple[np.ndarray, np.ndarray]
+"""Torch's array in TensorFlow's layout, and TensorFlow's."""
+Sides = tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
+"""Arrays by role or name, torch's and TensorFlow's."""
+_IN_PIECES = ("split", "packed")
+"""Changes between one call on one side and three on the other."""
+OUTPUTS = "outputs"
+"""The kind of the last call of an alignment: what the model returns."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Aligned:
+    """A call of each model that compute the same.
+
+    Attributes:
+        torch: Torch's call.
+        tf: TensorFlow's.
+        family: What they are.
+        inputs: What both were given first; None if it cannot be compared.
+        output: What both made.
+        evaluated: The same in evaluation, if known.
+        gradient: Of the loss by the output, if known.
+        params: Of each side, by role, in the neutral layout.
+        buffers: Likewise.
+    """
+
+    torch: Call
+    tf: Call
+    family: str
+    inputs: Both | None
+    output: Both
+    evaluated: Both | None = None
+    gradient: Both | None = None
+    params: Sides = ({}, {})
+    buffers: Sides = ({}, {})
+
+    @property
+    def names(self) -> str:
+        """Both layers, as messages have them."""
+        return f"torch `{self.torch.name}`, tf `{self.tf.name}`"
+
+
+def align(matching: Matching, torch: Trace, tf: Trace, weights: Sides) -> list[Aligned]:
+    """Aligns the calls of two models by the parameters that their layers hold; between these, by family and order.
+
+    Args:
+        matching: Of the parameters.
+        torch: Torch's trace.
+        tf: TensorFlow's.
+        weights: What both started from, parameters and buffers by neutral name.
+
+    Returns:
+        In torch's order; the last one is what the models return.
+    """
+    anchors = _anchors(matching, torch.calls, tf.calls)
+    held = _held(matching, weights)
+    pairs = {*anchors, *_between(anchors, torch.calls, tf.calls)}
+    placed = [(i, _aligned(torch.calls[i], tf.calls[j], held)) for i, j in pairs]
+    placed += _joined(matching, torch.calls, tf.calls)
+    return [*(layer for _, layer in sorted(placed, key=lambda each: each[0])), _returned(torch, tf)]
+
+
+def _joined(matching: Matching, torch: Sequence[Call], tf: Sequence[Call]) -> Iterator[tuple[int, Aligned]]:
+    """Projections that one side computes as one and the other as three, the three put together; with torch's place."""
+    for pair in matching.pairs:
+        if pair.change not in _IN_PIECES or len(pair.torch[0].shape) < 2:
+            continue
+        sides = [
+            [place for held in side for place in _places(calls).get(re.split("[./][^./]*$", held.native)[0], [])]
+            for side, calls in ((pair.torch, torch), (pair.tf, tf))
+        ]
+        if sorted(map(len, sides)) != [1, 3]:
+            continue  # inside of an attention that is recorded as one, or called more than once
+        one, other = ([calls[place] for place in side] for side, calls in zip(sides, (torch, tf), strict=True))
+        yield max(sides[0]), Aligned(_join(one), _join(other), "linear", None, (_join(one).output, _join(other).output))
+
+
+def _join(calls: Sequence[Call]) -> Call:
+    if len(calls) == 1:
+        return calls[0]
+    name = ", ".join(call.name for call in calls)
+    return dataclasses.replace(calls[-1], name=name, output=np.concatenate([call.output for call in calls], axis=-1))
+
+
+def _anchors(matching: Matching, torch: Sequence[Call], tf: Sequence[Call]) -> list[tuple[int, int]]:
+    """The calls of matched layers: the n-th of one is the n-th of the other."""
+    theirs: dict[str, str] = {}
+    ours: dict[str, str] = {}
+    places = [_places(calls) for calls in (torch, tf)]
+    for one, other in (pair.layers for pair in matching.pairs if pair.change not in _IN_PIECES):
+        if one.call in places[0] and other.call in places[1]:
+            theirs[one.call], ours[other.call] = other.call, one.call  # of several, the last computes the result
+    found = []
+    for name, other in theirs.items():
+        if ours[other] == name:
+            found += zip(places[0][name], places[1][other], strict=False)
+    return sorted(found)
+
+
+def _places(calls: Sequence[Call]) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = {}
+    for number, call in enumerate(calls):
+        places.setdefault(call.name, []).append(number)
+    return places
+
+
+def _between(
+    anchors: Sequence[tuple[int, int]], torch: Sequence[Call], tf: Sequence[Call]
+) -> Iterator[tuple[int, int]]:
+    """The calls between two anchors, aligned by family."""
+    rising = [(-1, -1)]
+    for i, j in anchors:
+        if j > rising[-1][1]:
+            rising.append((i, j))
+    taken = ({i for i, _ in anchors}, {j for _, j in anchors})
+    for (i, j), (end_i, end_j) in itertools.pairwise([*rising, (len(torch), len(tf))]):
+        own = [k for k in range(i + 1, end_i) if k not in taken[0]]
+        other = [k for k in range(j + 1, end_j) if k not in taken[1]]
+        kinds = [family(torch[k]) for k in own], [family(tf[k]) for k in other]
+        blocks = difflib.SequenceMatcher(None, *kinds, autojunk=False).get_matching_blocks()
+        for start, start_other, size in blocks:
+            for k in range(size):
+                if kinds[0][start + k] in WITHOUT_PARAMETERS:
+                    yield own[start + k], other[start_other + k]
+
+
+def _held(matching: Matching, weights: Sides) -> dict[tuple[str, str], tuple[dict[str, np.ndarray], ...]]:
+    """(side, call) -> parameters and buffers by role."""
+    held: dict[tuple[str, str], tuple[dict[str, np.ndarray], ...]] = {}
+    for both in matching.layers:
+        for side, layer, values in zip(("torch", "tf"), both, weights, strict=True):
+            params, buffers = held.setdefault((side, layer.call), ({}, {}))
+            prefix = "" if layer.call == layer.name else f"{re.split('[./]', layer.name)[-1]}/"
+            params |= {prefix + role: values[each.neutral] for role, each in layer.params.items()}
+            buffers |= {role: values[each.neutral] for role, each in layer.buffers.items()}
+    return held
+
+
+def _aligned(one: Call, other: Call, held: Mapping[tuple[str, str], tuple[dict[str, np.ndarray], ...]]) -> Aligned:
+    kind = family(one) if family(one) != OTHER else family(other)
+    axes = _axes(kind, one, other)
+    nothing: tuple[dict[str, np.ndarray], ...] = ({}, {})
+    sides = [held.get(("torch", one.name), nothing), held.get(("tf", other.name), nothing)]
+    inputs = None
+    same = OTHER in (family(one), family(other)) or family(one) == family(other)
+    if one.inputs and other.inputs and same:  # attention as one layer gets other inputs than its last projection
+        given = _turned(one.inputs[0], axes), other.inputs[0]
+        if given[0].shape != given[1].shape:
+            given = like(one.inputs[0], other.inputs[0]), other.inputs[0]
+        inputs = given if given[0].shape == given[1].shape else None
+    return Aligned(
+        torch=one,
+        tf=other,
+        family=kind,
+        inputs=inputs,
+        output=_squeezed(_turned(one.output, axes), other.output),
+        evaluated=_both(one.evaluated, other.evaluated, axes),
+        gradient=_both(one.gradient, other.gradient, axes),
+        params=(sides[0][0], sides[1][0]),
+        buffers=(sides[0][1], sides[1][1]),
+    )
+
+
+def _both(one: np.ndarray | None, other: np.ndarray | None, axes: tuple[int, ...]) -> Both | None:
+    if one is None or other is None:
+        return None
+    return _squeezed(_turned(one, axes), other)
+
+
+def _squeezed(one: np.ndarray, other: np.ndarray) -> Both:
+    """Torch keeps the dims of space that it pools away, as ones."""
+    is_same = one.shape != other.shape and one.squeeze().shape == other.squeeze().shape
+    return (one.reshape(other.shape) if is_same else one), other
+
+
+def _returned(torch: Trace, tf: Trace) -> Aligned:
+    calls = [
+        Call(name="the outputs", kind=OUTPUTS, settings={}, inputs=(), output=each.outputs, evaluated=each.evaluated)
+        for each in (torch, tf)
+    ]
+    return Aligned(calls[0], calls[1], OUTPUTS, None, (torch.outputs, tf.outputs), (torch.evaluated, tf.evaluated))
+
+
+def family(call: Call) -> str:
+    """What a call is, whatever its framework calls it; a function that a layer applies at its end is an activation."""
+    return "activation" if call.settings.get("is_activation") else family_of(call.kind)
+
+
+# --- layouts ----------------------------------------------------------------------------------------------------------
+
+
+def _axes(family: str, one: Call, other: Call) -> tuple[int, ...]:
+    """How the axes of torch's results are permuted to TensorFlow's."""
+    dims = one.output.ndim
+    first = tuple(range(dims))
+    last = (0, *range(2, dims), 1) if dims > 2 else first
+    if family in SPATIAL and dims > 2:
+        return first if other.settings.get("data_format") == "channels_first" else last
+    choices = [first, last, *([(1, 0, *first[2:])] if dims > 2 else [])]
+    fitting = [axes for axes in choices if one.output.transpose(axes).shape == other.output.shape]
+    return min(fitting or [first], key=lambda axes: apart(one.output.transpose(axes), other.output))
+
+
+def _turned(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    return array.transpose(axes) if array.ndim == len(axes) else array
+
+
+def like(array: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Torch's array in the layout that makes it most like TensorFlow's.
+
+    Args:
+        array: Torch's.
+        other: TensorFlow's.
+    """
+    dims = array.ndim
+    choices = [array] if dims < 3 else [array, np.moveaxis(array, 1, -1), array.swapaxes(0, 1)]
+    fitting = [each for each in choices if each.shape == other.shape]
+    return min(fitting, key=lambda each: apart(each, other), default=array)
+
+
+def apart(one: np.ndarray, other: np.ndarray) -> float:
+    """The largest deviation of two arrays, relative to their largest element; infinite where shapes or numbers are off.
+
+    Args:
+        one: An array.
+        other: Another one.
+    """
+    if one.shape != other.shape:
+        return np.inf
+    if not one.size or np.array_equal(one, other):
+        return 0.0
+    scale = max(np.abs(one).max(), np.abs(other).max())
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = float(np.abs(one.astype(np.float64) - other).max() / scale)
+    return found if np.isfinite(found) else np.inf

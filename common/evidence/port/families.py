@@ -1,0 +1,45 @@
+"""What a layer is, whatever its framework calls it."""
+
+FAMILIES = {
+    "linear": ("Linear", "NonDynamicallyQuantizableLinear", "Dense", "EinsumDense"),
+    "convolution": (
+        *(f"Conv{n}{d}" for n in (1, 2, 3) for d in ("d", "D")),
+        *(f"ConvTranspose{n}d" for n in (1, 2, 3)),
+        *(f"Conv{n}DTranspose" for n in (1, 2, 3)),
+        *("DepthwiseConv1D", "DepthwiseConv2D", "SeparableConv1D", "SeparableConv2D"),
+    ),
+    "normalisation": (
+        *("LayerNorm", "LayerNormalization", "layer_norm", "GroupNorm", "GroupNormalization"),
+        *("RMSNorm", "RMSNormalization", "BatchNormalization", *(f"BatchNorm{n}d" for n in (1, 2, 3))),
+    ),
+    "activation": (
+        *("ReLU", "relu", "GELU", "gelu", "SiLU", "silu", "swish", "Tanh", "tanh", "Sigmoid", "sigmoid"),
+        *("Softmax", "softmax", "LeakyReLU", "leaky_relu", "ELU", "elu", "Softplus", "softplus", "ReLU6", "relu6"),
+        *("Mish", "mish", "Hardswish", "hard_swish", "SELU", "selu", "PReLU"),
+    ),
+    "pooling": tuple(
+        name
+        for n in (1, 2, 3)
+        for name in (
+            *(f"MaxPool{n}d", f"MaxPooling{n}D", f"max_pool{n}d", f"AvgPool{n}d", f"AveragePooling{n}D"),
+            *(f"avg_pool{n}d", f"AdaptiveAvgPool{n}d", f"GlobalAveragePooling{n}D", f"AdaptiveMaxPool{n}d"),
+            f"GlobalMaxPooling{n}D",
+        )
+    ),
+    "embedding": ("Embedding",),
+    "attention": ("MultiheadAttention", "MultiHeadAttention", "GroupQueryAttention", "attention"),
+    "recurrent": ("LSTM", "GRU", "RNN", "SimpleRNN", "Bidirectional"),
+    "flatten": ("Flatten", "flatten", "Reshape"),
+    "dropout": ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "SpatialDropout1D", "SpatialDropout2D", "Identity"),
+}
+OTHER = "other"
+WITHOUT_PARAMETERS = ("activation", "normalisation", "pooling", "attention", "flatten", "dropout")
+"""Families whose layers may hold no parameters, so that only their order tells which is which."""
+SPATIAL = ("convolution", "pooling")
+"""Families whose arrays have their channels second in torch and last in Keras."""
+_BY_KIND = {kind: family for family, kinds in FAMILIES.items() for kind in kinds}
+
+
+def family_of(kind: str) -> str:
+    """The family of a class of layers or of a function; "other" is what the user wrote."""
+    return _BY_KIND.get(kind, OTHER)

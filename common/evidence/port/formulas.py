@@ -1,0 +1,177 @@
+"""What layers compute, in NumPy and in TensorFlow's layout, with everything that ports get wrong as an argument.
+
+Channels are last, a kernel is [inputs, outputs], a filter [*space, inputs, outputs]. These recognise what a framework did;
+nothing trains with them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from scipy import special
+
+Pads = Sequence[tuple[int, int]]
+"""Before and after, for each dim of space."""
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    """Softmax over the last axis."""
+    return special.softmax(x, axis=-1)
+
+
+def _leaky(slope: float) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda x: np.where(x > 0, x, slope * x)
+
+
+ACTIVATIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
+    "none": lambda x: x,
+    "relu": lambda x: np.maximum(x, 0),
+    "exact gelu": lambda x: 0.5 * x * (1 + special.erf(x / np.sqrt(2))),
+    "gelu by tanh": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+    "gelu by sigmoid": lambda x: x * special.expit(1.702 * x),
+    "silu": lambda x: x * special.expit(x),
+    "tanh": np.tanh,
+    "sigmoid": special.expit,
+    "softmax": softmax,
+    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
+    "softplus": lambda x: np.logaddexp(x, 0),
+    "leaky relu of slope 0.01": _leaky(0.01),
+    "leaky relu of slope 0.2": _leaky(0.2),
+    "leaky relu of slope 0.3": _leaky(0.3),
+    "relu6": lambda x: np.clip(x, 0, 6),
+    "hard swish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
+}
+"""By what a message calls them."""
+
+
+def pad(x: np.ndarray, pads: Pads, value: float = 0.0) -> np.ndarray:
+    """Pads the dims of space of [batch, *space, channels].
+
+    Args:
+        x: The array.
+        pads: Before and after, for each dim of space.
+        value: What is put there.
+    """
+    return np.pad(x, [(0, 0), *pads, (0, 0)], constant_values=value)
+
+
+def windows(x: np.ndarray, size: Sequence[int], strides: Sequence[int], dilation: Sequence[int]) -> np.ndarray:
+    """Cuts windows out of [batch, *space, channels]: [batch, *positions, channels, *size].
+
+    Args:
+        x: The array, padded.
+        size: Of a window.
+        strides: From one to the next.
+        dilation: Between two elements of one.
+    """
+    reach = [(n - 1) * d + 1 for n, d in zip(size, dilation, strict=True)]
+    cut = sliding_window_view(x, reach, axis=tuple(range(1, 1 + len(reach))))
+    cut = cut[(slice(None), *(slice(None, None, s) for s in strides))]
+    return cut[(..., *(slice(None, None, d) for d in dilation))]
+
+
+def convolve(
+    x: np.ndarray,
+    kernel: np.ndarray,
+    strides: Sequence[int],
+    pads: Pads,
+    dilation: Sequence[int],
+    groups: int = 1,
+) -> np.ndarray:
+    """Cross-correlates [batch, *space, inputs] with a filter.
+
+    Args:
+        x: The inputs.
+        kernel: [*size, inputs / groups, outputs].
+        strides: For each dim of space.
+        pads: Likewise.
+        dilation: Likewise.
+        groups: Into how many groups the channels are split.
+    """
+    size = kernel.shape[:-2]
+    cut = windows(pad(x, pads), size, strides, dilation)
+    axis = 1 + len(size)
+    parts = np.split(cut, groups, axis=axis)
+    filters = np.split(kernel, groups, axis=-1)
+    space = list(range(axis + 1, axis + 1 + len(size)))
+    made = [
+        np.tensordot(part, each, axes=([*space, axis], [*range(len(size)), len(size)]))
+        for part, each in zip(parts, filters, strict=True)
+    ]
+    return np.concatenate(made, axis=-1)
+
+
+def same_pads(space: Sequence[int], reach: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
+    """TensorFlow's SAME: as many positions as size / stride, rounded up; what is uneven goes behind.
+
+    Args:
+        space: The size of the inputs along each dim.
+        reach: Of a window, with its dilation.
+        strides: From one window to the next.
+    """
+    total = [max((-(-n // s) - 1) * s + r - n, 0) for n, r, s in zip(space, reach, strides, strict=True)]
+    return [(each // 2, each - each // 2) for each in total]
+
+
+def normalise(
+    x: np.ndarray,
+    mean: np.ndarray,
+    variance: np.ndarray,
+    epsilon: float,
+    scale: np.ndarray | float,
+    bias: np.ndarray | float,
+) -> np.ndarray:
+    """Computes (x - mean) / sqrt(variance + epsilon) * scale + bias.
+
+    Args:
+        x: The inputs.
+        mean: Broadcast to them.
+        variance: Likewise.
+        epsilon: Added to the variance.
+        scale: Of each channel.
+        bias: Of each channel.
+    """
+    return (x - mean) / np.sqrt(variance + epsilon) * scale + bias
+
+
+def attend(query: np.ndarray, key: np.ndarray, value: np.ndarray, scale: float, ahead: int | None) -> np.ndarray:
+    """Attention of [batch, time, heads, size].
+
+    Args:
+        query: The queries.
+        key: The keys.
+        value: The values.
+        scale: Multiplies the products.
+        ahead: A position sees up to so many positions ahead: 0 is causal, None sees all.
+    """
+    scores = np.einsum("bqhd,bkhd->bhqk", query, key) * scale
+    if ahead is not None:
+        rows, columns = np.indices(scores.shape[-2:])
+        hidden = columns > rows + ahead
+        hidden &= ~hidden.all(axis=-1, keepdims=True)  # a row that sees nothing is uniform, or not a number
+        scores = np.where(hidden, -np.inf, scores)
+    return np.einsum("bhqk,bkhd->bqhd", softmax(scores), value)
+
+
+def lstm(
+    x: np.ndarray, kernel: np.ndarray, recurrent: np.ndarray, bias: np.ndarray, order: Sequence[int]
+) -> np.ndarray:
+    """The outputs [batch, time, units] of an LSTM that starts from zero.
+
+    Args:
+        x: Inputs [batch, time, inputs].
+        kernel: [inputs, 4 units].
+        recurrent: [units, 4 units].
+        bias: [4 units].
+        order: Where input, forget, new and output gate are among the four.
+    """
+    units = recurrent.shape[0]
+    h = c = np.zeros((len(x), units))
+    outputs = []
+    for t in range(x.shape[1]):
+        parts = np.split(x[:, t] @ kernel + h @ recurrent + bias, 4, axis=-1)
+        i, f, g, o = (parts[place] for place in order)
+        c = special.expit(f) * c + special.expit(i) * np.tanh(g)
+        h = special.expit(o) * np.tanh(c)
+        outputs.append(h)
+    return np.stack(outputs, axis=1)

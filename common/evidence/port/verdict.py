@@ -1,0 +1,175 @@
+"""Whether two implementations are the same model, and if not, which layer differs first and why."""
+
+import dataclasses
+
+import numpy as np
+
+from samestep.common.evidence.port import updates
+from samestep.common.evidence.port.alignment import apart
+from samestep.common.evidence.port.case import (
+    CONSTANTS,
+    CURVE_BOUND,
+    DIFFERENT,
+    GROWTH,
+    LAYER_BOUND,
+    SAME,
+    Case,
+    Verdict,
+    differ,
+    different,
+    off,
+)
+from samestep.common.evidence.port.forward import go_forward
+from samestep.common.evidence.port.running import explain_buffers, notes
+from samestep.common.evidence.port.words import percent
+from samestep.common.workload.pairing import Pair
+from samestep.common.workload.trace import NUDGE
+
+
+def judge_port(case: Case) -> Verdict:
+    """Finds the first difference: forward, loss, evaluation, backward, buffers, update, curve.
+
+    Args:
+        case: Both implementations.
+    """
+    found, constants, bound = go_forward(case)
+    for check in (_loss, _evaluation, _backward, _buffers, _update, _curve):
+        found = found or check(case, bound)
+    found_notes = notes(case.layers, case.torch.buffers, case.tf.buffers, case.matching)
+    if found is not None:
+        return dataclasses.replace(found, notes=found_notes)
+    steps = (
+        f", {len(case.torch.losses)} steps within {_curve_words(case, bool(constants))}" if case.torch.losses else ""
+    )
+    if not constants:
+        return Verdict(
+            kind=SAME, sentence=f"the same model: every layer within {LAYER_BOUND:.0e}{steps}", notes=found_notes
+        )
+    names = ", ".join(dict.fromkeys(f"`{layer.tf.name}`" for layer in constants))
+    deviation = max(off(layer) for layer in constants)
+    return Verdict(
+        kind=CONSTANTS,
+        sentence=f"the same model up to float32 constants in {names} ({deviation:.0e}){steps}",
+        torch=constants[0].torch.name,
+        tf=constants[0].tf.name,
+        deviation=deviation,
+        notes=found_notes,
+    )
+
+
+def reach(case: Case, verdict: Verdict) -> int:
+    """How many layers agree before the first difference.
+
+    Args:
+        case: Both implementations.
+        verdict: Of these.
+    """
+    names = [layer.torch.name for layer in case.layers]
+    is_forward = verdict.kind == DIFFERENT and verdict.phase == "forward"
+    return names.index(verdict.torch) if is_forward and verdict.torch in names else len(names)
+
+
+def _curve_words(case: Case, has_constants: bool) -> str:
+    worst = _worst_step(case)
+    return (
+        f"{CURVE_BOUND:.0e}"
+        if worst <= CURVE_BOUND
+        else f"{worst:.0e}" + ("" if has_constants else ", rounding amplified")
+    )
+
+
+# --- after the forward pass -------------------------------------------------------------------------------------------
+
+
+def _loss(case: Case, bound: float) -> Verdict | None:
+    one, other = case.torch.loss, case.tf.loss
+    deviation = abs(one - other) / max(abs(one), abs(other), 1e-300)
+    if deviation <= max(bound, LAYER_BOUND):
+        return None
+    cause = updates.explain_loss(one, other, case.torch.outputs)
+    return Verdict(
+        kind=DIFFERENT,
+        sentence=f"first difference: the loss of equal outputs is {one:.9g} in torch and {other:.9g} in TensorFlow"
+        + (f": {cause}" if cause else ""),
+        phase="loss",
+        deviation=deviation,
+        cause=cause,
+    )
+
+
+def _evaluation(case: Case, bound: float) -> Verdict | None:
+    for layer in case.layers:
+        if layer.evaluated is not None and (deviation := apart(*layer.evaluated)) > bound:
+            seen = f"in evaluation {differ('outputs', layer.evaluated)}, in training they agree"
+            return different("evaluation", layer, deviation, seen, updates.explain_evaluation(layer))
+    return None
+
+
+def _backward(case: Case, bound: float) -> Verdict | None:
+    """Goes back from the last layer: the first parameter whose gradient differs, or the layer above it."""
+    largest = max(float(np.abs(g).max(initial=0.0)) for g in case.torch.gradients.values())
+    flows = [layer for layer in case.layers if layer.gradient is not None]
+    scale = max((float(np.abs(layer.gradient[0]).max()) for layer in flows), default=0.0)  # type: ignore[index]
+    apart_flows = [layer for layer in flows if updates.deviation(layer.gradient, scale) > bound]  # type: ignore[arg-type]
+    for pair in reversed(case.matching.pairs):
+        both = updates.gradients(pair, case.torch.gradients, case.tf.gradients)
+        deviation = max((updates.deviation(each, largest) for each in both), default=0.0)
+        if deviation <= bound:
+            continue
+        cause = updates.explain_gradient(pair, both)
+        if apart_flows and not cause:
+            seen = f"outputs agree, {differ('their gradients', apart_flows[-1].gradient)}"  # type: ignore[arg-type]
+            return different("backward", apart_flows[-1], updates.deviation(apart_flows[-1].gradient, scale), seen, "")  # type: ignore[arg-type]
+        return _of_pair("backward", pair, deviation, f"its gradients differ by {percent(deviation)}", cause)
+    return None
+
+
+def _of_pair(phase: str, pair: Pair, deviation: float, seen: str, cause: str) -> Verdict:
+    names = f"torch `{pair.torch[0].native}`, tf `{pair.tf[0].native}`"
+    return Verdict(
+        kind=DIFFERENT,
+        sentence=f"first difference: {names}: {seen}" + (f": {cause}" if cause else ""),
+        phase=phase,
+        torch=pair.layers[0].name,
+        tf=pair.layers[1].name,
+        deviation=deviation,
+        cause=cause,
+    )
+
+
+def _buffers(case: Case, bound: float) -> Verdict | None:
+    for layer in case.layers:
+        if cause := explain_buffers(layer, case.torch.buffers, case.tf.buffers, case.matching):
+            return different("buffers", layer, 1.0, "the running statistics differ after one step", cause)
+    return None
+
+
+def _update(case: Case, bound: float) -> Verdict | None:
+    found = updates.compare_updates(case.matching, case.weights, (case.torch, case.tf), bound)
+    if found is None:
+        return None
+    pair, deviation, cause = found
+    return _of_pair(
+        "update", pair, deviation, f"its gradients agree, the first step differs by {percent(deviation)}", cause
+    )
+
+
+def _worst_step(case: Case) -> float:
+    losses = zip(case.torch.losses, case.tf.losses, strict=True)
+    return max((abs(one - other) / max(abs(one), 1e-300) for one, other in losses), default=0.0)
+
+
+def _curve(case: Case, bound: float) -> Verdict | None:
+    """The first loss that rounding, as the steps amplify it, does not explain."""
+    start = max(apart(*layer.output) for layer in case.layers)
+    growth = 1.0
+    for number, (one, other) in enumerate(zip(case.torch.losses, case.tf.losses, strict=True)):
+        if case.torch.nudged:
+            growth = max(growth, abs(case.torch.nudged[number] - one) / max(abs(one), 1e-300) / NUDGE)
+        deviation = abs(one - other) / max(abs(one), 1e-300)
+        if not deviation <= max(CURVE_BOUND, GROWTH * growth * max(start, 1e-15)):
+            said = (
+                f"the first step agrees, the loss of step {number} is {one:.9g} in torch and {other:.9g} in TensorFlow"
+            )
+            return Verdict(kind=DIFFERENT, sentence=f"first difference: {said}", phase="curve", deviation=deviation)
+    return None

@@ -1,0 +1,91 @@
+"""How a cause is said: from the settings in which two implementations differ."""
+
+import math
+from collections.abc import Callable, Mapping
+
+from samestep.common.evidence.port.identify import Settings
+
+Say = Callable[[object, object], str]
+_GELUS = {"exact gelu": "exact GELU", "gelu by tanh": "GELU by tanh", "gelu by sigmoid": "GELU by sigmoid"}
+
+
+def _missing(what: str, one: object, other: object) -> str:
+    return f"{what} is left out in {'TensorFlow' if one else 'torch'}"
+
+
+def _activation(one: object, other: object) -> str:
+    if one in _GELUS and other in _GELUS:
+        return f"torch computes {_GELUS[str(one)]}, TensorFlow {_GELUS[str(other)]}"
+    if "none" in (one, other):
+        name, where = (one, "TensorFlow") if other == "none" else (other, "torch")
+        return f"the activation ({name}) is left out in {where}"
+    return f"torch's activation is {one}, TensorFlow's {other}"
+
+
+def _padding(one: object, other: object) -> str:
+    ours, theirs = (each[0] if len(set(each)) == 1 else each for each in (one, other))  # type: ignore[arg-type,var-annotated]
+    name = "TensorFlow's SAME" if theirs != (0, 0) else "TensorFlow's VALID"
+    return f"{name} pads {theirs}, torch pads {ours}"
+
+
+def _ahead(one: object, other: object) -> str:
+    said = {None: "sees all", 0: "sees itself and what came before", 1: "sees one ahead", -1: "does not see itself"}
+    off = "causal mask off by one: " if isinstance(one, int) and isinstance(other, int) else "the masks differ: "
+    return f"{off}in torch a position {said[one]}, in TensorFlow it {said[other]}"  # type: ignore[index]
+
+
+def _rounding(one: object, other: object) -> str:
+    return f"torch rounds the number of windows {one}, TensorFlow {other}"
+
+
+_SAY: Mapping[str, Say] = {
+    "statistics": lambda one, other: f"torch normalises by {one}, TensorFlow by {other}",
+    "epsilon": lambda one, other: f"torch's epsilon is {one:g}, TensorFlow's {other:g}",
+    "bias": lambda one, other: _missing("the bias", one, other),
+    "kernel": lambda one, other: (
+        f"the square kernel is transposed in {'TensorFlow' if other == 'transposed' else 'torch'}"
+    ),
+    "activation": _activation,
+    "rounding": _rounding,
+    "padding": _padding,
+    "pools": lambda one, other: f"torch takes the {one} of a window, TensorFlow the {other}",
+    "window": lambda one, other: f"torch's window is {one}, TensorFlow's {other}",
+    "stride": lambda one, other: f"torch's stride is {one}, TensorFlow's {other}",
+    "dilation": lambda one, other: f"torch's dilation is {one}, TensorFlow's {other}",
+    "heads": lambda one, other: f"torch has {one} heads, TensorFlow {other}",
+    "scale": lambda one, other: f"torch scales the attention by {one}, TensorFlow by {other}",
+    "ahead": _ahead,
+    "gates": lambda one, other: f"torch's gates are in the order {one}, TensorFlow's in {other}",
+    "biases": lambda one, other: f"torch adds {_which(one)}, TensorFlow {_which(other)}",
+    "order": lambda one, other: f"torch flattens {one}, TensorFlow {other}",
+    "factor": lambda one, other: f"torch multiplies by {one:.6g}, TensorFlow by {other:.6g}",
+    "plus": lambda one, other: f"torch adds {one or 'nothing'}, TensorFlow {other or 'nothing'}",
+}
+"""Setting -> what is said where the two sides differ in it, in this order."""
+_IMPLIED = {"rounding": ("padding",), "statistics": ("epsilon",)}
+"""Setting -> those that follow from it."""
+
+
+def _which(biases: object) -> str:
+    return {"both": "both biases", "the first": "one bias", "none": "no bias"}[str(biases)]
+
+
+def say(one: Settings, other: Settings) -> str:
+    """The cause, from the settings of torch and of TensorFlow.
+
+    Args:
+        one: Torch's.
+        other: TensorFlow's.
+    """
+    differing = [name for name in _SAY if one.get(name) != other.get(name)]
+    implied = {each for name in differing for each in _IMPLIED.get(name, ())}
+    return "; ".join(_SAY[name](one.get(name), other.get(name)) for name in differing if name not in implied)
+
+
+def percent(ratio: float) -> str:
+    """A deviation as people say it: 12 %, 3.4e-06."""
+    if not math.isfinite(ratio):
+        return "not finite"
+    if ratio >= 1:
+        return f"{100 * ratio:.0f} %" if ratio < 10 else f"{ratio:.3g} times"
+    return f"{100 * ratio:.2g} %" if ratio >= 1e-3 else f"{ratio:.1e}"

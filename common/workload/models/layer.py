@@ -1,0 +1,50 @@
+"""The layers of a user's model that hold parameters, in the order in which the forward pass reaches them.
+
+Two frameworks' layers are matched by these (`workload/matching.py`), so roles and layouts are neutral here.
+"""
+
+import dataclasses
+
+WEIGHT_ROLES = ("kernel", "table", "scale", "value", "recurrent")
+"""The roles that decide whether two layers can be the same; biases and statistics come along."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """A parameter or a buffer of a layer.
+
+    Attributes:
+        neutral: Its neutral name.
+        native: Its name in the framework.
+        shape: Its shape in the framework.
+        permutation: Of the framework's axes, to the neutral layout.
+    """
+
+    neutral: str
+    native: str
+    shape: tuple[int, ...]
+    permutation: tuple[int, ...]
+
+    @property
+    def neutral_shape(self) -> tuple[int, ...]:
+        """The shape in the neutral layout."""
+        return tuple(self.shape[axis] for axis in self.permutation)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Layer:
+    """A layer that holds parameters.
+
+    Attributes:
+        name: Its path in the model.
+        kind: The name of its class.
+        call: The path of the module whose calls are recorded for it: its own, or that of the attention around it.
+        params: By role: kernel, bias, table, scale, recurrent, second_bias, or value for one that nobody knows.
+        buffers: By role: running_mean, running_var.
+    """
+
+    name: str
+    kind: str
+    call: str
+    params: dict[str, Held]
+    buffers: dict[str, Held] = dataclasses.field(default_factory=dict)

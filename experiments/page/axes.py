@@ -1,0 +1,121 @@
+"""Scales: where on an axis a value is, in percent, so that a figure fits any width; and the round values beside it."""
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from samestep.experiments.text import UNITS, common_unit, short
+
+_MOST_TICKS = 6
+_MOST_RATIO = 8.0
+"""Between the largest and the smallest value of a linear axis."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    """A scale.
+
+    Attributes:
+        low: The value at its start.
+        high: The value at its end.
+        spell: Writes a value.
+        is_log: Whether equal distances are equal ratios.
+        at: Where its ticks are; at round values, unless given.
+    """
+
+    low: float
+    high: float
+    spell: Callable[[float], str]
+    is_log: bool = False
+    at: tuple[float, ...] = ()
+
+    def place(self, value: float) -> float:
+        """Where a value is, in percent."""
+        (found,) = self.places([value])
+        return round(found, 3)
+
+    def places(self, values: Iterable[float]) -> list[float]:
+        """Where values are, in percent."""
+        if self.is_log:
+            start, factor = math.log(self.low), 100 / (math.log(self.high) - math.log(self.low))
+            return [factor * (math.log(max(value, self.low)) - start) for value in values]
+        start, factor = self.low, 100 / (self.high - self.low)
+        return [factor * (value - start) for value in values]
+
+    @property
+    def ticks(self) -> list[float]:
+        """Values along it."""
+        if self.at:
+            return list(self.at)
+        if self.is_log:
+            first, last = math.floor(math.log10(self.low) + 1e-9), math.ceil(math.log10(self.high) - 1e-9)
+            step = -(-(last - first) // _MOST_TICKS) or 1
+            digits = (1, 2, 5) if last - first <= 2 else (1,)
+            found = [digit * 10.0**power for power in range(first, last + 1, step) for digit in digits]
+        else:
+            step = _round_step((self.high - self.low) / _MOST_TICKS)
+            found = [step * number for number in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
+        return [tick for tick in found if self.low <= tick * (1 + 1e-9) and tick <= self.high * (1 + 1e-9)]
+
+
+def linear(values: Iterable[float], spell: Callable[[float], str], from_zero: bool = True) -> Axis:
+    """An axis on which equal distances are equal differences.
+
+    Args:
+        values: What it has to show.
+        spell: Writes a value.
+        from_zero: Whether it starts at zero, as bars must.
+    """
+    values = [value for value in values if math.isfinite(value)] or [0.0]
+    low, high = (0.0 if from_zero else min(values)), max(values)
+    if high <= low:
+        high = low + (abs(low) or 1.0)
+    margin = 0.02 * (high - low)
+    return Axis(low if from_zero else low - margin, high + margin, spell)
+
+
+def logarithmic(values: Iterable[float], spell: Callable[[float], str]) -> Axis:
+    """An axis of whole decades.
+
+    Args:
+        values: What it has to show; what is not above zero is left out.
+        spell: Writes a value.
+    """
+    values = [value for value in values if value > 0 and math.isfinite(value)] or [1.0]
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    return Axis(10.0**low, 10.0 ** max(high, low + 1), spell, is_log=True)
+
+
+def fitting(values: Sequence[float], spell: Callable[[float], str]) -> Axis:
+    """A linear axis from zero, or a logarithmic one if that would crowd the small values.
+
+    Args:
+        values: What it has to show.
+        spell: Writes a value.
+    """
+    positive = [value for value in values if value > 0]
+    is_wide = bool(positive) and max(positive) > _MOST_RATIO * min(positive)
+    if not is_wide:
+        return linear(values, spell)
+    return Axis(min(positive) / 1.3, max(positive) * 1.3, spell, is_log=True)
+
+
+def in_bytes(values: Sequence[float]) -> tuple[Axis, str]:
+    """An axis of bytes from zero, and its unit."""
+    unit = common_unit(values)
+    scale = 1024 ** UNITS.index(unit)
+    whole = linear([value / scale for value in values], spell_tick)
+    at = tuple(tick * scale for tick in whole.ticks)
+    return Axis(whole.low * scale, whole.high * scale, lambda value: spell_tick(value / scale), at=at), unit
+
+
+def spell_tick(value: float) -> str:
+    """A round number: 0, 0.5, 20, 1k, 2.5M."""
+    return re.sub(r"\.?0+(?=\D?$)", "", short(value)) if "." in short(value) else short(value)
+
+
+def _round_step(step: float) -> float:
+    """The next 1, 2 or 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(step))
+    return next(digit * power for digit in (1, 2, 5, 10) if digit * power >= step * (1 - 1e-9))

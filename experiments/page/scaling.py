@@ -1,0 +1,84 @@
+"""How speed grows with the number of devices, beside what textbooks and a straight line say."""
+
+import math
+from collections.abc import Sequence
+from xml.etree.ElementTree import Element
+
+from samestep.experiments.page.axes import Axis
+from samestep.experiments.page.curves import curve, dot, panel
+from samestep.experiments.page.loaded import Group, Loaded
+from samestep.experiments.page.markup import Child, element, table
+from samestep.experiments.page.plots import FRAMEWORKS, figure, key, meaning
+from samestep.experiments.scaling import Point, Scaling
+from samestep.experiments.scaling_report import COLUMNS, explain_fit, title_of
+from samestep.experiments.speeds import spell_ratio
+from samestep.experiments.text import joined
+
+
+def write(loaded: Loaded) -> Element | None:
+    """Makes the section."""
+    parts: list[Child] = []
+    for group in loaded.groups:
+        scaling = group.comparison.scaling
+        for kind in dict.fromkeys(each.kind for each in scaling):
+            parts.append(_kind(group, [each for each in scaling if each.kind == kind]))
+    return element("div", *parts) if parts else None
+
+
+def _kind(group: Group, found: Sequence[Scaling]) -> Element:
+    """Rows that scale in one way: their curves, and their numbers."""
+    lines = [(each, point) for each in found for point in each.points]
+    shown = joined([column for column in COLUMNS if any(map(column.value, lines))])
+    numbers = table([column.header for column in shown], ([column.value(line) for column in shown] for line in lines))
+    whole = element("div", numbers, class_="scroll", tabindex="0", role="region", aria_label="Scaling in numbers")
+    notes = [f"{column.header}: {column.meaning}" for column in shown if column.meaning] + list(map(explain_fit, found))
+    below = [whole, element("ul", *(element("li", note) for note in notes), class_="notes")]
+    about = meaning(title_of(found))
+    drawn = [each for each in found if any(point.speedup for point in each.points)]
+    if not drawn:
+        return element(
+            "div",
+            element("h3", group.title),
+            about,
+            element("p", "No speed-up may be told here, so there is no curve.", class_="note"),
+            *below,
+        )
+    swatches = key(*FRAMEWORKS[:2], ("ideal", "twice the devices, twice the speed"))
+    names = ", ".join(each.cell for each in drawn)
+    return figure(f"Speed-up by the number of devices of {names}.", group.title, about, swatches, _panel(drawn), *below)
+
+
+def _panel(found: Sequence[Scaling]) -> Element:
+    points = [(each, point, point.speedup.ratio if point.speedup else 1.0) for each in found for point in each.points]
+    points = [(each, point, ratio) for each, point, ratio in points if point.speedup or point is each.points[0]]
+    counts = sorted({point.devices for _, point, _ in points})
+    across = Axis(counts[0] / 1.15, counts[-1] * 1.15, lambda v: f"{v:.0f}", is_log=True, at=tuple(map(float, counts)))
+    ends = [end for _, point, ratio in points for end in _ends(point, ratio)]
+    up = _powers_of_two([*ends, counts[-1] / counts[0]])
+    curves = [curve(across, up, [(counts[0], 1.0), (counts[-1], counts[-1] / counts[0])], "ideal", "ideal")]
+    dots = []
+    for each in found:
+        own = [(point, ratio) for row, point, ratio in points if row is each]
+        kind = each.cell.partition(":")[0]
+        curves.append(curve(across, up, [(point.devices, ratio) for point, ratio in own], kind, each.cell))
+        for point, ratio in own:
+            low, high = _ends(point, ratio)
+            curves.append(
+                curve(across, up, [(point.devices, low), (point.devices, high)], f"{kind} interval", "95 % interval")
+            )
+            dots.append(dot(across, up, (point.devices, ratio), kind, data_cell=each.cell, data_value=ratio))
+        last, ratio = own[-1]
+        dots.append(dot(across, up, (last.devices, ratio), f"end {kind}", said=each.cell))
+    return panel(across, up, ("devices", "speed-up, logarithmic"), "Speed-up by devices.", curves, dots=dots)
+
+
+def _ends(point: Point, ratio: float) -> tuple[float, float]:
+    """The 95 % confidence interval of a speed-up; the point alone if it has none."""
+    speedup = point.speedup
+    return (speedup.low or ratio, speedup.high or ratio) if speedup else (ratio, ratio)
+
+
+def _powers_of_two(values: Sequence[float]) -> Axis:
+    low, high = min(values) / 1.1, max(values) * 1.1
+    powers = range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)
+    return Axis(low, high, spell_ratio, is_log=True, at=tuple(2.0**power for power in powers))

@@ -1,0 +1,70 @@
+"""How fast rows are, with intervals: what is not separated is not ranked."""
+
+from xml.etree.ElementTree import Element
+
+from samestep.common.evidence.comparison import NOT_SEPARATED
+from samestep.common.runtime.records import RunResult
+from samestep.experiments.page.axes import Axis, fitting, spell_tick
+from samestep.experiments.page.loaded import Entry, Facet, Loaded
+from samestep.experiments.page.markup import Child, element
+from samestep.experiments.page.plots import FRAMEWORKS, Line, figure, for_facets, key, lines, mark, meaning
+from samestep.experiments.speeds import Speed
+from samestep.experiments.text import short
+
+_MEANING = (
+    "The dot is the median. A bar is the 95 % prediction interval: where the median of a later comparison with as "
+    "many rounds lies. A dashed line is of a single run, from its slowest window to its fastest; another run may "
+    "lie outside. Do not read off the bars whether two rows differ: the verdict compares them within each round. In"
+    " parentheses stands what differs beside the strategy, so that the row is not ranked."
+)
+
+
+def write(loaded: Loaded) -> Element | None:
+    """Makes the section."""
+    return for_facets(loaded, _figure, meaning(_MEANING), key(*FRAMEWORKS))
+
+
+def _figure(facet: Facet) -> Element | None:
+    timed = [(entry, result, entry.speed) for entry, result in facet.rows if entry.speed and entry.speed.prediction]
+    if not timed:
+        return None
+    axis = fitting([value for row in timed for value in _values(*row[1:])], spell_tick)
+    timed.sort(key=lambda row: -row[2].prediction.median)  # pyrefly: ignore
+    drawn = [Line(entry, _marks(axis, entry, result, speed), _said(result, speed)) for entry, result, speed in timed]
+    fastest = timed[0][0].name
+    alt = f"Examples per second of {len(timed)} rows, {facet.title}; {fastest} has the largest median."
+    unit = "examples per second" + (", logarithmic" if axis.is_log else "")
+    return figure(alt, facet.title, lines(axis, unit, drawn), class_="speed")
+
+
+def _values(result: RunResult, speed: Speed) -> list[float]:
+    """Everything that the line of a row shows."""
+    found = speed.prediction
+    ends = [*_ends(result, speed), found.median if found else None]
+    return [value for value in ends if value is not None]
+
+
+def _ends(result: RunResult, speed: Speed) -> tuple[float | None, float | None]:
+    """The interval; of one round, the slowest and the fastest window."""
+    if speed.prediction and speed.prediction.low is not None:
+        return speed.prediction.low, speed.prediction.high
+    windows = result.examples_per_second
+    return (windows.slowest_window, windows.fastest_window) if windows else (None, None)
+
+
+def _marks(axis: Axis, entry: Entry, result: RunResult, speed: Speed) -> list[Element]:
+    assert speed.prediction is not None
+    low, high = _ends(result, speed)
+    kind = "interval" if speed.prediction.low is not None else "spread"
+    ends = [mark(f"{kind} {entry.framework}", axis, low, high, data_low=low, data_high=high)] if low and high else []
+    return [*ends, mark(f"dot {entry.framework}", axis, speed.prediction.median, data_value=speed.prediction.median)]
+
+
+def _said(result: RunResult, speed: Speed) -> list[Child]:
+    """The numbers, and the verdict against the reference."""
+    assert speed.prediction is not None
+    number = short(speed.prediction.median)
+    low, high = _ends(result, speed)
+    span = f" [{short(low)}..{short(high)}]" if low and high else ""
+    kind = "quiet" if speed.verdict == NOT_SEPARATED or speed.confounds else "plain"
+    return [element("b", number), element("small", span), element("span", speed.verdict, class_=f"against {kind}")]

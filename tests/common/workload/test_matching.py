@@ -1,0 +1,170 @@
+"""Which parameter of torch is which of TensorFlow, without either framework."""
+
+import numpy as np
+import pytest
+
+from samestep.common.errors import ConfigError
+from samestep.common.workload.matching import Matching, match
+from samestep.common.workload.models.layer import Held, Layer
+
+LINEAR = (1, 0)
+
+
+def held(name: str, shape: tuple[int, ...], permutation: tuple[int, ...] | None = None) -> Held:
+    return Held(name.replace(".", "/"), name, shape, permutation or tuple(range(len(shape))))
+
+
+def linear(name: str, inputs: int, outputs: int, bias: bool = True) -> Layer:
+    params = {"kernel": held(f"{name}.weight", (outputs, inputs), LINEAR)}
+    params |= {"bias": held(f"{name}.bias", (outputs,))} if bias else {}
+    return Layer(name=name, kind="Linear", call=name, params=params)
+
+
+def dense(name: str, inputs: int, outputs: int, bias: bool = True) -> Layer:
+    params = {"kernel": held(f"{name}/kernel", (inputs, outputs))}
+    params |= {"bias": held(f"{name}/bias", (outputs,))} if bias else {}
+    return Layer(name=name, kind="Dense", call=name, params=params)
+
+
+def raw(name: str, shape: tuple[int, ...], framework: str) -> Layer:
+    permutation = tuple(reversed(range(len(shape)))) if framework == "torch" else None
+    return Layer(name=name, kind="Parameter", call=name, params={"value": held(name, shape, permutation)})
+
+
+def recurrent(kind: str, framework: str) -> Layer:
+    gates = {"LSTM": 4, "GRU": 3}[kind]
+    if framework == "torch":
+        params = {
+            "kernel": held("rnn.weight_ih_l0", (gates * 5, 2), LINEAR),
+            "recurrent": held("rnn.weight_hh_l0", (gates * 5, 5), LINEAR),
+            "bias": held("rnn.bias_ih_l0", (gates * 5,)),
+            "second_bias": held("rnn.bias_hh_l0", (gates * 5,)),
+        }
+        return Layer(name="rnn.l0", kind=kind, call="rnn", params=params)
+    shapes = {"kernel": (2, gates * 5), "recurrent": (5, gates * 5)}
+    shapes["bias"] = (2, gates * 5) if kind == "GRU" else (gates * 5,)
+    params = {role: held(f"rnn/cell/{role}", shape) for role, shape in shapes.items()}
+    return Layer(name="rnn/cell", kind=f"{kind}Cell", call="rnn", params=params)
+
+
+def table(matching: Matching) -> list[tuple[str, str, str]]:
+    return [
+        (", ".join(one.native for one in pair.torch), ", ".join(one.native for one in pair.tf), pair.permutation)
+        for pair in matching.pairs
+    ]
+
+
+def neutral(layers: list[Layer]) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return {h.neutral: rng.normal(size=h.neutral_shape) for layer in layers for h in layer.params.values()}
+
+
+def test_layers_of_one_shape_are_matched_in_the_order_of_execution() -> None:
+    found = match([linear("0", 4, 4), linear("2", 4, 4)], [dense("dense", 4, 4), dense("dense_1", 4, 4)])
+    assert table(found) == [
+        ("0.weight", "dense/kernel", "transposed"),
+        ("0.bias", "dense/bias", ""),
+        ("2.weight", "dense_1/kernel", "transposed"),
+        ("2.bias", "dense_1/bias", ""),
+    ]
+
+
+def test_names_that_somebody_chose_come_before_the_order() -> None:
+    ours = [linear("blocks.0.key", 4, 4, False), linear("blocks.0.query", 4, 4, False)]
+    theirs = [dense("block_0/query", 4, 4, False), dense("block_0/key", 4, 4, False)]
+    assert table(match(ours, theirs)) == [
+        ("blocks.0.key.weight", "block_0/key/kernel", "transposed"),
+        ("blocks.0.query.weight", "block_0/query/kernel", "transposed"),
+    ]
+
+
+def test_a_branch_that_runs_earlier_is_found_by_its_shape() -> None:
+    ours = [linear("a", 4, 8), linear("b", 8, 8), linear("short", 4, 6)]
+    theirs = [dense("dense", 4, 6), dense("dense_1", 4, 8), dense("dense_2", 8, 8)]
+    assert [pair[:2] for pair in table(match(ours, theirs)) if "kernel" in pair[1]] == [
+        ("a.weight", "dense_1/kernel"),
+        ("b.weight", "dense_2/kernel"),
+        ("short.weight", "dense/kernel"),
+    ]
+
+
+def test_packed_projections_are_split() -> None:
+    ours = [linear("packed", 6, 18), linear("out", 6, 6)]
+    theirs = [dense(name, 6, 6) for name in ("query", "key", "value", "proj")]
+    found = match(ours, theirs)
+    assert table(found)[:2] == [
+        ("packed.weight", "query/kernel, key/kernel, value/kernel", "transposed, split in 3"),
+        ("packed.bias", "query/bias, key/bias, value/bias", "split in 3"),
+    ]
+    values = neutral(ours)
+    made = found.to_tf(values)
+    assert np.array_equal(made["key/kernel"], values["packed/weight"][:, 6:12])
+    assert np.array_equal(made["proj/kernel"], values["out/weight"])
+    back = match(
+        [linear(name, 6, 6) for name in ("query", "key", "value", "proj")], [dense("d", 6, 18), dense("o", 6, 6)]
+    )
+    assert table(back)[0] == ("query.weight, key.weight, value.weight", "d/kernel", "transposed, packed")
+
+
+def test_heads_are_reshaped() -> None:
+    head = Layer(name="query", kind="EinsumDense", call="mha", params={"kernel": held("query/kernel", (6, 2, 3))})
+    ours = [linear("q", 6, 6, False)]
+    found = match(ours, [head])
+    assert table(found) == [("q.weight", "query/kernel", "transposed, reshaped")]
+    assert found.to_tf(neutral(ours))["query/kernel"].shape == (6, 2, 3)
+
+
+def test_depthwise_filters_are_reshaped() -> None:
+    conv = Layer(name="c", kind="Conv2d", call="c", params={"kernel": held("c.weight", (6, 1, 3, 3), (2, 3, 1, 0))})
+    depthwise = Layer(name="d", kind="DepthwiseConv2D", call="d", params={"kernel": held("d/kernel", (3, 3, 3, 2))})
+    values = neutral([conv])
+    made = match([conv], [depthwise]).to_tf(values)["d/kernel"]
+    assert np.array_equal(made[..., 1, 0], values["c/weight"][..., 0, 2])  # torch's outputs 2 and 3 are of channel 1
+
+
+def test_the_two_biases_of_an_lstm_are_summed() -> None:
+    ours = [recurrent("LSTM", "torch")]
+    found = match(ours, [recurrent("LSTM", "tf")])
+    assert [row[2] for row in table(found)] == ["transposed", "transposed", "summed"]
+    values = neutral(ours)
+    assert np.array_equal(found.to_tf(values)["rnn/cell/bias"], values["rnn/bias_ih_l0"] + values["rnn/bias_hh_l0"])
+
+
+def test_the_gates_of_a_gru_are_reordered() -> None:
+    ours = [recurrent("GRU", "torch")]
+    found = match(ours, [recurrent("GRU", "tf")])
+    made, values = found.to_tf(neutral(ours)), neutral(ours)
+    assert np.array_equal(made["rnn/cell/kernel"][:, :5], values["rnn/weight_ih_l0"][:, 5:10])
+    assert np.array_equal(made["rnn/cell/bias"][1, :5], values["rnn/bias_hh_l0"][5:10])
+
+
+def test_a_square_kernel_of_nobody_knows_what_is_ambiguous() -> None:
+    found = match([raw("mix", (4, 4), "torch")], [raw("layer/mix", (4, 4), "tf")])
+    (pair,) = found.pairs
+    assert pair.is_ambiguous and pair.permutation == "as it is"
+    values = {"mix": np.arange(16.0).reshape(4, 4)}  # in the neutral layout, torch's own is transposed
+    assert np.array_equal(found.to_tf(values)["layer/mix"], values["mix"].T)
+    assert np.array_equal(found.flipped(pair).to_tf(values)["layer/mix"], values["mix"])
+    assert not match([raw("mix", (4, 3), "torch")], [raw("layer/mix", (3, 4), "tf")]).pairs[0].is_ambiguous
+    assert not match([linear("0", 4, 4)], [dense("dense", 4, 4)]).pairs[0].is_ambiguous
+
+
+def test_a_missing_bias_is_noted() -> None:
+    found = match([linear("0", 4, 3), linear("1", 3, 3)], [dense("dense", 4, 3), dense("dense_1", 3, 3, False)])
+    assert [held.native for held, *_ in found.only_torch] == ["1.bias"]
+    assert found.only_tf == ()
+
+
+def test_both_sides_of_what_is_left_are_listed() -> None:
+    with pytest.raises(ConfigError, match=r"torch has 0.weight \[3, 4\], 0.bias \[3\]; tf has dense/kernel \[4, 2\]"):
+        match([linear("0", 4, 3)], [dense("dense", 4, 2)])
+
+
+def test_names_decide() -> None:
+    ours, theirs = [linear("a", 4, 4), linear("b", 4, 4)], [dense("c", 4, 4), dense("d", 4, 4)]
+    assert table(match(ours, theirs, {"a": "d"}))[0][:2] == ("a.weight", "d/kernel")
+    assert table(match(ours, theirs, {"a.weight": "d/kernel"}))[0][:2] == ("a.weight", "d/kernel")
+    with pytest.raises(ConfigError, match="unknown parameter of tf 'e'"):
+        match(ours, theirs, {"a": "e"})
+    with pytest.raises(ConfigError, match=r"names has 'a': 'c/bias', but \[\[4, 4\], \[4\]\] does not become"):
+        match(ours, theirs, {"a": "c/bias"})

@@ -1,0 +1,125 @@
+"""`samestep port`: right ports pass, wrong ones are named by their layer and their cause."""
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from samestep.common.errors import ConfigError
+from samestep.common.evidence.port.case import CONSTANTS, DIFFERENT, SAME, Verdict
+from samestep.common.evidence.port.verdict import judge_port
+from samestep.common.request import RunConfig
+from samestep.common.runtime.parent import porting
+from samestep.common.runtime.parent.describing import run_tasks
+from samestep.common.runtime.parent.launcher import Launcher
+from samestep.experiments.formats import write
+from samestep.experiments.port import main
+from samestep.experiments.port_report import port_document
+from tests.one_batch_worker import WALK
+from tests.own import ports
+
+pytestmark = [pytest.mark.torch, pytest.mark.tf]
+ZOO = Path(__file__).parents[1] / "own" / "ports.py"
+DECIDED = "raw_turned"
+"""Has a square kernel that only running it decides."""
+
+
+def request(name: str, steps: int) -> RunConfig:
+    model, data = f"{ZOO}:M_{name.replace(' ', '_')}", f"{ZOO}:data_{ports.OF[name]}"
+    return RunConfig(model=model, data=data, batch_size=16, steps=steps, timeout_seconds=600)
+
+
+def walk(launcher: Launcher, folder: Path, names: Iterable[str], steps: int) -> dict[str, Verdict]:
+    """Ports many models with two processes of each framework in all: one that describes them, one that traces them."""
+    configs = {name: request(name, steps) for name in names}
+    tasks: dict[Path, str] = {}
+    for name, config in configs.items():
+        tasks |= porting.ask_descriptions(made(folder / "described" / name), config)
+    do(launcher, folder / "describe", tasks)
+    tasks, matchings = {}, {}
+    for name, config in configs.items():
+        asked, matchings[name] = porting.ask_traces(folder / "described" / name, config)
+        tasks |= asked
+    do(launcher, folder / "trace", tasks)
+    cases = {name: porting.read_case(folder / "described" / name, matching) for name, matching in matchings.items()}
+    return {name: judge_port(case) for name, case in cases.items()}
+
+
+def made(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
+
+
+def do(launcher: Launcher, folder: Path, tasks: dict[Path, str]) -> None:
+    walks = {side: made(folder / side) for side in porting.SIDES}
+    for task, side in tasks.items():
+        (walks[side] / f"{task.parent.name}-{task.name}").symlink_to(task)
+        (walks[side] / WALK).touch()
+    run_tasks({path: side for side, path in walks.items()}, request("mlp", 0), launcher._server)
+
+
+def check(verdicts: dict[str, Verdict]) -> None:
+    wrong = {}
+    for name, found in verdicts.items():
+        expected = (DIFFERENT, *ports.WRONG[name][1:]) if name in ports.WRONG else ()
+        kind = expected[0] if expected else CONSTANTS if name in ports.ROUNDED else SAME
+        is_right = found.kind == kind
+        if expected:
+            is_right &= (found.torch, found.tf) == expected[1:3] and expected[3] in found.cause
+        if not is_right:
+            wrong[name] = found.sentence
+    assert wrong == {}
+
+
+FEW = ("mlp", "batch_norm", "unpacked_gpt", "gru", "whole_gpt", "gelu_tanh", "flattened", *ports.WRONG)
+
+
+@pytest.mark.timeout(300)
+def test_wrong_ports_are_told_from_right_ones(launcher: Launcher, tmp_path: Path) -> None:
+    assert len(ports.WRONG) >= 18
+    check(walk(launcher, tmp_path, FEW, steps=0))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_all_ports(launcher: Launcher, tmp_path: Path) -> None:
+    """No false alarm on right ports of different models, with the curve of 100 steps."""
+    assert len(ports.RIGHT) + len(ports.ROUNDED) >= 20 and len(ports.ROUNDED) >= 5
+    check(walk(launcher, tmp_path, set(ports.MODELS) - {DECIDED}, steps=100))
+
+
+@pytest.mark.timeout(300)
+def test_a_square_kernel_is_decided_by_running_it_both_ways(launcher: Launcher) -> None:
+    case, verdict = launcher.port(request(DECIDED, 100))
+    assert verdict.sentence == "the same model: every layer within 1e-12, 100 steps within 1e-10"
+    assert case.matching.pairs[0].permutation == "transposed"
+    text = write(port_document(case, verdict), "github")
+    assert "| 0.mix    | square/mix   | [6, 6] | transposed  |" in text
+    record = json.loads(write(port_document(case, verdict), "json"))
+    assert record["verdict"]["kind"] == SAME and len(record["losses"]["torch"]) == 100
+    assert record["layers"][0]["torch"] == "0" and record["layers"][0]["outputs"] <= 1e-12
+
+
+def test_what_has_no_counterpart_is_listed(launcher: Launcher, tmp_path: Path) -> None:
+    net = tmp_path / "net.py"
+    net.write_text(
+        "import samestep\n"
+        "def torch():\n"
+        "    from torch import nn\n"
+        "    return nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))\n"
+        "def tf():\n"
+        "    import keras\n"
+        "    return keras.Sequential([keras.Input((6,)), keras.layers.Dense(4), keras.layers.Dense(3)])\n"
+        "model = samestep.Model(torch=torch, tf=tf)\n"
+    )
+    with pytest.raises(ConfigError, match=r"torch has 0.weight \[5, 6\].*; tf has .*dense/kernel \[6, 4\]"):
+        launcher.port(dataclasses.replace(request("mlp", 0), model=str(net)))
+
+
+def test_what_is_missing_is_said() -> None:
+    with pytest.raises(ConfigError, match=r"needs --model FILE\.py, with a torch model and a tf model in it"):
+        main([])
+    with pytest.raises(ConfigError, match="--strategy"):
+        main(["--strategy", "ddp"])

@@ -1,0 +1,89 @@
+"""Run directories that are made up, with everything on them that a page can show."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from samestep.common.errors import Unavailable, WorkerFailed
+from samestep.common.evidence.parity import deviation
+from samestep.common.runtime.directory import open_run, write_error, write_json
+from samestep.common.runtime.records import RunResult
+from samestep.experiments.stored import run_directory
+from tests.experiments.comparisons import keep
+from tests.results import made
+
+RATES = {"torch:ddp": 1000.0, "torch:fsdp": 1400.0, "tf:mirrored": 1010.0, "torch:dp": 300.0, "torch:c10d": 900.0}
+NOISE = (0.97, 1.04, 1.0, 1.02, 0.98)
+MARKUP = "rank-1 died: <script>alert('log')</script> <b>bold</b> & \x1b[31m\x00 'quoted' \"twice\""
+"""What the log of a process may hold."""
+
+
+def trained(cell: str, rate: float, wrong_from: int | None = None) -> RunResult:
+    """A result with losses, their deviations and a speed of its own.
+
+    Args:
+        cell: As in `torch:ddp`.
+        rate: Examples per second.
+        wrong_from: The step from which on its losses are not the reference's; None if it takes the same step.
+    """
+    result = made(cell, rate=(rate, 0.9 * rate, 1.2 * rate))
+    if result.framework == "numpy":
+        return result
+    seed = sum(map(ord, cell))
+    noise = [2e-7 * math.sin(seed + 7 * step) ** 2 * (step % 5 > 0) for step in range(len(result.losses))]
+    noise = [0.02 if wrong_from is not None and step >= wrong_from else each for step, each in enumerate(noise)]
+    losses = tuple(loss * (1 + each) for loss, each in zip(result.losses, noise, strict=True))
+    pairs = zip(losses, result.losses, strict=True)
+    deviations = tuple(deviation(loss, wanted, result.dtype) for loss, wanted in pairs)
+    parity = dataclasses.replace(
+        result.parity,
+        deviations=deviations,
+        max_relative_loss=max(deviations),
+        passed=wrong_from is None,
+        first_bad_step=wrong_from,
+        reason="" if wrong_from is None else f"step {wrong_from}: every gradient is 2.000 x the oracle's",
+    )
+    return dataclasses.replace(result, losses=losses, parity=parity)
+
+
+def comparison(directory: Path) -> Path:
+    """A comparison of five rounds: rows that are faster, slower, not separated, emulated, wrong, failed and unavailable."""
+    rows: dict[str, Sequence[RunResult]] = {"numpy:oracle": [trained("numpy:oracle", 5000.0)]}
+    for cell, rate in RATES.items():
+        wrong = 12 if cell == "torch:c10d" else None
+        noise = NOISE if wrong is None else NOISE[:1]
+        shift = 2 * len(cell)
+        rates = [rate * noise[(number + shift) % len(noise)] for number in range(len(noise))]
+        rows[cell] = [trained(cell, each, wrong) for each in rates]
+    keep(directory, rows, strategies=[*RATES, "tf:dtensor", "tf:parameter_server"], reference="torch:ddp")
+    for cell, error in (
+        ("tf:dtensor", WorkerFailed(MARKUP)),
+        ("tf:parameter_server", Unavailable("it is not installed")),
+    ):
+        run = open_run(run_directory(directory, cell, 1), made(cell).config)
+        write_error(run, "rank-1", error)
+    return directory
+
+
+def scaling(directory: Path) -> Path:
+    """A comparison of one, two and four devices, on as many cores."""
+    rows: dict[str, Sequence[RunResult]] = {"numpy:oracle": [trained("numpy:oracle", 5000.0)]}
+    for strategy, growth in (("torch:ddp", 1.8), ("tf:mirrored", 1.5)):
+        for power, devices in enumerate((1, 2, 4)):
+            noise = (*NOISE[power:], *NOISE[:power])
+            rates = [1000.0 * growth**power * each for each in noise]
+            results = [trained(strategy, rate) for rate in rates]
+            config = dataclasses.replace(results[0].config, devices=devices, mesh=f"data={devices}")
+            rows[f"{strategy}+devices={devices}"] = [
+                dataclasses.replace(result, config=config, mesh=config.mesh, cores=4) for result in results
+            ]
+    return keep(directory, rows)
+
+
+def single(directory: Path, result: RunResult) -> Path:
+    """One run on its own."""
+    run = open_run(directory, result.config)
+    write_json(run / "result.json", result)
+    (run / "error.json").unlink()
+    return run

@@ -1,0 +1,129 @@
+"""Features of our models under every implementation of a step: the oracle's step, at the predicted cost."""
+
+import dataclasses
+import itertools
+from pathlib import Path
+
+import pytest
+
+from samestep.common.catalog import catalogue
+from samestep.common.errors import ConfigError
+from samestep.common.flags import flags
+from samestep.common.request import RunConfig
+from samestep.common.run import parse
+from samestep.common.strategy import StrategyInfo
+from samestep.common.workload.table import WORKLOADS
+from samestep.experiments.arguments import apply_cell
+from tests.cells import SIZED, every_row
+from tests.conftest import RunCell
+from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
+
+FEATURES = {
+    "tied": f"{SIZED['transformer']}+tied=true",
+    "activation": f"{SIZED['mlp']}+activation=relu",
+    "pooling": f"{SIZED['cnn']}+activation=relu+pooling=max",
+}
+"""Feature -> a workload that has it."""
+STEPS = (
+    *("torch:single", "torch:c10d", "torch:dp", "torch:ddp", "torch:zero1", "torch:zero2", "torch:fsdp", "torch:mp"),
+    *(f"torch:deepspeed+zero_stage={stage}" for stage in (1, 2, 3)),
+    *("torch:pp", "torch:pp+schedule=zbv_zero_bubble", "torch:pp+schedule=1f1b+devices=4", "torch:tp", "torch:rpc"),
+    *("torch:tp+sequence_parallel=true", "torch:rpc_parameter_server", "torch:fsdp+mesh=data=2,shard=2"),
+    *(f"torch:hybrid+mesh=pipe=2,{axis}=2" for axis in ("data", "shard", "tensor")),
+    *("tf:single", "tf:mirrored", "tf:multi_worker_mirrored", "tf:central_storage", "tf:tpu", "tf:parameter_server"),
+    *("tf:parameter_server+parameter_servers=2", "tf:dtensor", "tf:dtensor+mesh=tensor=2"),
+    "tf:dtensor+mesh=data=2,tensor=2",
+)
+"""Every row, and the options that make its step another one."""
+FAST = {
+    ("tied", cell)
+    for cell in (
+        *("torch:fsdp", "torch:pp+clip_norm=0.1", "torch:pp+schedule=zbv_zero_bubble", "torch:tp+clip_norm=0.1"),
+        *("torch:hybrid+mesh=pipe=2,tensor=2+clip_norm=0.1", "torch:deepspeed+zero_stage=3", "torch:dp"),
+        *("torch:rpc_parameter_server", "tf:central_storage", "tf:dtensor+mesh=data=2,tensor=2", "tf:parameter_server"),
+    )
+} | {
+    *(("activation", cell) for cell in ("torch:pp+schedule=zbv_zero_bubble", "torch:tp", "tf:mirrored")),
+    *(("pooling", cell) for cell in ("torch:ddp", "torch:pp", "tf:mirrored", "tf:dtensor+mesh=data=2,tensor=2")),
+}
+
+
+def refused(feature: str, cell: str) -> str:
+    """Why a cell cannot take a feature; "" if it can."""
+    try:
+        parse(apply_cell(_sized(cell), RunConfig(workload=FEATURES[feature], batch_size=48)))
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def _sized(cell: str) -> str:
+    """A cell on two devices, unless it says how many or has but one."""
+    row = next(row for framework, row in catalogue() if cell.partition("+")[0] == f"{framework}:{row.name}")
+    return cell if "devices=" in cell or "mesh=" in cell or not row.axes else f"{cell}+devices=2"
+
+
+CASES = sorted({*itertools.product(FEATURES, STEPS), *FAST})
+
+
+@pytest.mark.parametrize(
+    ("feature", "cell"),
+    [
+        pytest.param(
+            *case,
+            id="-".join(case),
+            marks=[getattr(pytest.mark, case[1].partition(":")[0]), *([] if case in FAST else [pytest.mark.slow])],
+        )
+        for case in CASES
+    ],
+)
+def test_a_feature_takes_the_same_step_at_the_predicted_cost(run_cell: RunCell, feature: str, cell: str) -> None:
+    if why := refused(feature, cell):
+        pytest.skip(why)
+    dtype = "float32" if "deepspeed" in cell else "float64"
+    result = run_cell(_sized(cell), FEATURES[feature], dtype=dtype, steps=6)
+    assert result.parity.passed, result.parity.reason
+    sends_what_was_predicted(result)
+    keeps_what_was_predicted(result)
+    for row, predicted in zip(result.processes, result.predicted.devices(), strict=True):
+        for name in ("params_bytes", "params_peak_bytes", "gradients_bytes", "optimizer_bytes"):
+            assert getattr(row, name) == getattr(predicted, name), name
+
+
+def test_every_row_is_among_the_steps() -> None:
+    assert {cell.partition("+")[0] for cell in STEPS} == {f"{framework}:{row.name}" for framework, row in every_row()}
+
+
+@pytest.mark.parametrize(
+    ("feature", "cell"), [pytest.param(*each, id="-".join(each)) for each in itertools.product(FEATURES, STEPS)]
+)
+def test_a_feature_is_taken_or_refused_with_the_reason(feature: str, cell: str) -> None:
+    info = next(row for framework, row in catalogue() if cell.partition("+")[0] == f"{framework}:{row.name}")
+    why = refused(feature, cell)
+    assert bool(why) == (feature in info.refuses)
+    if why:
+        assert f"does not take +{feature}=: {info.refuses[feature]}" in why
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=f"{f}:{row.name}") for f, row in every_row()])
+def test_what_a_row_refuses_is_a_technique_or_a_feature(row: StrategyInfo) -> None:
+    features = {name for workload in WORKLOADS.values() for name in flags(workload.model)}
+    assert {*row.refuses} <= features | {*flags(RunConfig().techniques)}
+
+
+@pytest.mark.torch
+def test_a_tied_run_moves_between_a_pipeline_and_others(run_cell: RunCell, tmp_path: Path) -> None:
+    shared = {"dtype": "float64", "keep_state": True}
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    run_cell("torch:pp+devices=2", FEATURES["tied"], steps=3, out=first, **shared)
+    run_cell("torch:tp+devices=2", FEATURES["tied"], steps=6, out=second, start_from=first, **shared)
+    result = run_cell("torch:pp+devices=2", FEATURES["tied"], steps=9, start_from=second, **shared)
+    assert result.parity.passed, result.parity.reason
+
+
+def test_a_hybrid_never_unties() -> None:
+    config = RunConfig(workload=FEATURES["tied"], batch_size=48)
+    cell = "torch:hybrid+schedule=zbv_zero_bubble+mesh=pipe=2,tensor=2"
+    with pytest.raises(ConfigError, match="tied between them would be two; choose another --schedule, or torch:pp"):
+        parse(apply_cell(cell, config))
+    assert parse(apply_cell(cell, dataclasses.replace(config, workload=SIZED["transformer"])))

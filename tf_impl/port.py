@@ -1,0 +1,141 @@
+"""Traces the user's TensorFlow model on one batch: every layer, the gradients, one step, and a curve of losses."""
+
+import itertools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from samestep.common.batch import batches
+from samestep.common.workload.data.dataset import Split
+from samestep.common.workload.declared import Model, call_user, load_model
+from samestep.common.workload.models.describing import EXAMPLES, OWN_LOSS
+from samestep.common.workload.trace import Asked, Call, Trace, read_weights, write_trace
+from samestep.tf_impl import tracing
+from samestep.tf_impl.models.inputs import Inputs, as_inputs
+from samestep.tf_impl.models.losses import LOSSES, Loss
+from samestep.tf_impl.models.own import OwnModel
+from samestep.tf_impl.optimizers import UPDATES, coefficients
+
+Gradients = list[tf.Tensor]
+Update = Callable[[Gradients, tf.Tensor], None]
+"""(gradients, coefficients of the step): changes the parameters."""
+
+
+def trace(folder: Path, asked: Asked, split: Split) -> None:
+    """Traces a model.
+
+    Args:
+        folder: Holds the weights; the trace goes into it.
+        asked: What to trace.
+        split: The data.
+    """
+    model = load_model(asked.model, "tf")
+    keras.utils.clear_session(free_memory=False)  # names are numbered from the start
+    keras.utils.set_random_seed(asked.seed % 2**32)
+    keras.config.set_floatx("float64")
+    built = OwnModel(model, asked.model, as_inputs(split.train_inputs[:EXAMPLES]))
+    built.switch_layers(False, "local")
+    loss, params = _mean_loss(model, asked), list(built.params.values())
+    first = next(batches(split.train_inputs, split.train_targets, asked.batch_size, asked.seed))
+    x, y = map(as_inputs, first.rows(0, 1))
+    _start(built, folder)
+    with built.recording() as evaluated:
+        outputs_evaluated = built.predict(x)
+    with built.recording() as trained, tf.GradientTape() as tape:
+        outputs = built(x)
+        value = loss(outputs, y)
+    sources = [*params, *(call.output for call in trained.calls)]
+    found = tape.gradient(value, sources)
+    gradients = [_dense(gradient, source) for gradient, source in zip(found, params, strict=False)]
+    _updates(model, asked, built)(gradients, coefficients(asked.optimizer, 1))
+    write_trace(
+        folder,
+        Trace(
+            calls=tuple(_calls(trained.calls, evaluated.calls, found[len(params) :])),
+            outputs=outputs.numpy(),
+            evaluated=outputs_evaluated.numpy(),
+            loss=float(value),
+            gradients={name: gradient.numpy() for name, gradient in zip(built.params, gradients, strict=True)},
+            buffers={name: variable.numpy() for name, variable in built.buffers.items()},
+            stepped={name: variable.numpy() for name, variable in built.params.items()},
+            losses=_curve(model, asked, built, folder, loss, split) if asked.steps else (),
+        ),
+    )
+
+
+def _start(built: OwnModel, folder: Path) -> None:
+    for variables, values in zip((built.params, built.buffers), read_weights(folder), strict=True):
+        for name, value in values.items():
+            variables[name].assign(value)
+
+
+def _dense(gradient: tf.Tensor | tf.IndexedSlices | None, source: tf.Variable) -> tf.Tensor:
+    return tf.zeros_like(source) if gradient is None else tf.convert_to_tensor(gradient)
+
+
+def _curve(model: Model, asked: Asked, built: OwnModel, folder: Path, loss: Loss, split: Split) -> tuple[float, ...]:
+    _start(built, folder)
+    params, update = list(built.params.values()), _updates(model, asked, built)
+
+    def step(x: Inputs, y: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            value = loss(built(x), y)
+        found = tape.gradient(value, params)
+        update([_dense(gradient, source) for gradient, source in zip(found, params, strict=True)], coefficients)
+        return value
+
+    traced, losses = tf.function(step, autograph=False), []
+    examples = batches(split.train_inputs, split.train_targets, asked.batch_size, asked.seed)
+    for number, batch in enumerate(itertools.islice(examples, asked.steps), 1):
+        losses.append(traced(*map(as_inputs, batch.rows(0, 1)), coefficients(asked.optimizer, number)))
+    return tuple(float(value) for value in losses)
+
+
+def _updates(model: Model, asked: Asked, built: OwnModel) -> Update:
+    """The user's optimizer, or ours, with its state as at the start."""
+    if model.optimizer is not None and "tf" in model.optimizer:
+        own: Any = call_user(model.optimizer["tf"], asked.model, "the function given as optimizer")
+        variables = built.trainable()
+        own.build(variables)
+        return lambda gradients, coefficients: own.apply(gradients, variables)
+    spec, params = asked.optimizer, list(built.params.values())
+    slots = [[tf.Variable(tf.zeros_like(v)) for _ in spec.slots] for v in params]
+
+    def update(gradients: Gradients, coefficients: tf.Tensor) -> None:
+        for variable, gradient, held in zip(params, gradients, slots, strict=True):
+            UPDATES[spec.name](spec, variable, gradient, held, coefficients)
+
+    return update
+
+
+def _mean_loss(model: Model, asked: Asked) -> Loss:
+    if asked.loss != OWN_LOSS:
+        return lambda outputs, targets: LOSSES[asked.loss](outputs, targets) / targets.shape.num_elements()
+    assert isinstance(model.loss, Mapping)
+    function = model.loss["tf"]
+
+    def own(outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+        losses = call_user(function, asked.model, "the loss", outputs, targets)
+        return tf.reduce_sum(losses) / targets.shape.num_elements()
+
+    return own
+
+
+def _calls(trained: list[tracing.Call], evaluated: list[tracing.Call], gradients: list[tf.Tensor | None]) -> list[Call]:
+    are_same = [call.name for call in trained] == [call.name for call in evaluated]
+    return [
+        Call(
+            name=call.name,
+            kind=call.kind,
+            settings=call.settings,
+            inputs=tuple(each.numpy() for each in call.inputs),
+            output=call.output.numpy(),
+            evaluated=evaluated[number].output.numpy() if are_same else None,
+            gradient=None if gradient is None else np.asarray(tf.convert_to_tensor(gradient)),
+        )
+        for number, (call, gradient) in enumerate(zip(trained, gradients, strict=True))
+    ]

@@ -1,0 +1,77 @@
+"""A parameter that two stages of a pipeline use: each has a copy, of whose gradient each sees one half.
+
+The ranks of the two stages hand each other their halves once a step, and both add them up in the same order. From then on
+the copies take the same updates, and stay the same bits.
+
+References:
+    Shoeybi et al., arXiv 1909.08053, and Megatron-LM's embedding group, which all-reduces the same halves.
+"""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from samestep.common.strategy import Run
+from samestep.common.workload.models.spec import tied_segments
+from samestep.common.workload.pipeline import group_segments
+from samestep.torch_impl.exchanges import RECORDER
+from samestep.torch_impl.pipeline.stages import Stage
+from samestep.torch_impl.sharded import local_part
+from samestep.torch_impl.weights import named_weights
+
+
+class TiedCopies:
+    """The parameters of this rank of which another rank has a copy."""
+
+    def __init__(
+        self,
+        run: Run,
+        stages: Mapping[int, Stage],
+        stage_ranks: Sequence[int],
+        group: dist.ProcessGroup | None = None,
+    ) -> None:
+        """Finds them.
+
+        Args:
+            run: What is trained.
+            stages: What this rank holds, by index.
+            stage_ranks: The global rank that holds each stage.
+            group: The ranks of the pipeline; all there are, unless given.
+        """
+        self._group = group
+        grouped = group_segments(run.workload.model.segments(), len(stage_ranks))
+        self._stages = stages
+        self._others: dict[str, tuple[int, int, bool]] = {}
+        for name, (first, *_, last) in tied_segments(run.workload.model).items():
+            here, there = (next(i for i, segments in enumerate(grouped) if user in segments) for user in (first, last))
+            if stage_ranks[here] == stage_ranks[there]:
+                continue
+            if here in stages:
+                self._others[name] = here, stage_ranks[there], True
+            elif there in stages:
+                self._others[name] = there, stage_ranks[here], False
+
+    def _parameter(self, name: str) -> nn.Parameter:
+        """The parameter as it is now: what shards a stage makes new ones."""
+        return named_weights(self._stages[self._others[name][0]].model)[name].parameter
+
+    def counted(self, gradients: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Leaves out the gradients that count on another rank, where the norm of all is taken."""
+        second = {id(self._parameter(name).grad) for name, (_, _, is_first) in self._others.items() if not is_first}
+        return [gradient for gradient in gradients if id(gradient) not in second]
+
+    @contextlib.contextmanager
+    def exchange(self, last: bool) -> Iterator[None]:
+        """Makes the context of a micro-batch's passes, after the last of which the halves are summed."""
+        yield
+        for name, (_, rank, is_first) in self._others.items() if last else ():
+            own = local_part(self._parameter(name).grad)
+            other = torch.empty_like(own)
+            RECORDER.phase = "backward"
+            both = ((dist.isend, own), (dist.irecv, other))
+            for work in dist.batch_isend_irecv([dist.P2POp(*each, rank, self._group) for each in both]):
+                work.wait()
+            own.copy_(own + other if is_first else other + own)

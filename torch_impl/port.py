@@ -1,0 +1,152 @@
+"""Traces the user's torch model on one batch: every layer, the gradients, one step, and a curve of losses."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from samestep.common.batch import batches
+from samestep.common.workload.data.dataset import Split
+from samestep.common.workload.declared import Model, call_user, load_model
+from samestep.common.workload.models.describing import OWN_LOSS
+from samestep.common.workload.trace import NUDGE, Asked, Call, Trace, read_weights, write_trace
+from samestep.torch_impl import tracing, weights
+from samestep.torch_impl.models.inputs import Inputs, as_inputs
+from samestep.torch_impl.models.losses import LOSSES, Loss
+from samestep.torch_impl.models.own import build_declared, switch_layers
+from samestep.torch_impl.optimizers import build_optimizer
+
+
+class _Traced:
+    """A model that starts again and again from the same weights."""
+
+    def __init__(self, folder: Path, asked: Asked, split: Split) -> None:
+        self._model, self._asked, self._split = load_model(asked.model, "torch"), asked, split
+        torch.manual_seed(asked.seed)
+        self.module = build_declared(self._model, asked.model).double()
+        switch_layers(self.module, False, "local")
+        self._params, self._buffers = read_weights(folder)
+        self.loss = _mean_loss(self._model, asked)
+
+    def start(self, factor: float = 0.0) -> torch.optim.Optimizer:
+        """Puts the weights back, each moved by a factor; returns a new optimizer."""
+        nudge = np.random.default_rng(self._asked.seed)
+        params = {n: v * (1 + factor * nudge.normal(size=v.shape)) if factor else v for n, v in self._params.items()}
+        weights.materialize(self.module, torch.device("cpu"), params, self._buffers)
+        self.module.train()
+        return _optimizer(self._model, self._asked)([p for p in self.module.parameters() if p.requires_grad])
+
+    def batches(self) -> Iterator[tuple[Inputs, torch.Tensor]]:
+        """The batches of the curve."""
+        inputs, targets = self._split.train_inputs, self._split.train_targets
+        for batch in batches(inputs, targets, self._asked.batch_size, self._asked.seed):
+            x, y = batch.rows(0, 1)
+            yield as_inputs(x), torch.from_numpy(y)
+
+    def curve(self, factor: float = 0.0) -> tuple[float, ...]:
+        """Trains from the weights, each moved by a factor."""
+        update = self.start(factor)
+        taken = itertools.islice(self.batches(), self._asked.steps)
+        return tuple(float(_step(self.module, update, self.loss, x, y)) for x, y in taken)
+
+
+def trace(folder: Path, asked: Asked, split: Split) -> None:
+    """Traces a model.
+
+    Args:
+        folder: Holds the weights; the trace goes into it.
+        asked: What to trace.
+        split: The data.
+    """
+    traced = _Traced(folder, asked, split)
+    module, (x, y) = traced.module, next(traced.batches())
+    traced.start()
+    evaluated, evaluated_calls = _evaluate(module, x)
+    update = traced.start()
+    update.zero_grad()
+    with tracing.recording(module) as recorder:
+        outputs = module(x)
+    value = traced.loss(outputs, y)
+    value.backward()
+    named = weights.named_weights(module)
+    gradients = {name: _gradient(weight) for name, weight in named.items()}
+    update.step()
+    found = Trace(
+        calls=tuple(_calls(recorder.calls, evaluated_calls)),
+        outputs=outputs.detach().numpy(),
+        evaluated=evaluated,
+        loss=float(value),
+        gradients=gradients,
+        buffers={name: buffer.numpy().copy() for name, buffer in weights.named_buffers(module).items()},
+        stepped={name: weight.to_neutral(weight.parameter) for name, weight in named.items()},
+        losses=(),
+    )
+    write_trace(folder, dataclasses.replace(found, losses=traced.curve(), nudged=traced.curve(NUDGE)))
+
+
+def _mean_loss(model: Model, asked: Asked) -> Loss:
+    if asked.loss != OWN_LOSS:
+        return lambda outputs, targets: LOSSES[asked.loss](outputs, targets) / targets.numel()
+    assert isinstance(model.loss, Mapping)
+    function = model.loss["torch"]
+
+    def own(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        losses = call_user(function, asked.model, "the loss", outputs, targets)
+        assert isinstance(losses, torch.Tensor)
+        return losses.sum() / targets.numel()
+
+    return own
+
+
+def _optimizer(model: Model, asked: Asked) -> Callable[[list[nn.Parameter]], torch.optim.Optimizer]:
+    given = model.optimizer
+    if given is None or "torch" not in given:
+        return lambda parameters: build_optimizer(asked.optimizer, parameters)
+
+    def own(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+        made = call_user(given["torch"], asked.model, "the function given as optimizer", parameters)
+        assert isinstance(made, torch.optim.Optimizer)
+        return made
+
+    return own
+
+
+def _step(module: nn.Module, update: torch.optim.Optimizer, loss: Loss, x: Inputs, y: torch.Tensor) -> torch.Tensor:
+    update.zero_grad()
+    value = loss(module(x), y)
+    value.backward()
+    update.step()
+    return value.detach()
+
+
+def _gradient(weight: weights.Weight) -> np.ndarray:
+    gradient = weight.parameter.grad
+    return weight.to_neutral(torch.zeros_like(weight.parameter) if gradient is None else gradient)
+
+
+def _evaluate(module: nn.Module, x: Inputs) -> tuple[np.ndarray, list[tracing.Call]]:
+    """The outputs in evaluation; with gradients on, since some layers take another path without."""
+    module.eval()
+    with tracing.recording(module) as recorder:
+        outputs = module(x)
+    return outputs.detach().numpy(), recorder.calls
+
+
+def _calls(trained: list[tracing.Call], evaluated: list[tracing.Call]) -> list[Call]:
+    are_same = [call.name for call in trained] == [call.name for call in evaluated]
+    return [
+        Call(
+            name=call.name,
+            kind=call.kind,
+            settings=call.settings,
+            inputs=tuple(each.numpy() for each in call.inputs),
+            output=call.output.numpy(),
+            evaluated=evaluated[number].output.numpy() if are_same else None,
+            gradient=None if call.gradient is None else call.gradient.numpy(),
+        )
+        for number, call in enumerate(trained)
+    ]
