@@ -14,6 +14,7 @@ from samestep.experiments.page import (
     rows,
     scaling,
     speed,
+    timelines,
     verdicts,
     wire,
 )
@@ -52,6 +53,7 @@ SECTIONS: Sequence[Section] = (
     Section("memory", "Memory", memory.write),
     Section("wire", "On the wire", wire.write),
     Section("anatomy", "What each row holds and sends", anatomies.write),
+    Section("timeline", "When each device did what", timelines.write),
     Section("provenance", "Where it comes from", provenance.write),
 )
 
