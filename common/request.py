@@ -1,7 +1,9 @@
 """What was asked: RunConfig, as text or JSON has it, before it is parsed."""
 
 import dataclasses
+import re
 
+from samestep.common.errors import ConfigError
 from samestep.common.flags import Scalar, flag
 
 FRAMEWORKS = {"numpy": "samestep.common.reference", "torch": "samestep.torch_impl", "tf": "samestep.tf_impl"}
@@ -27,7 +29,7 @@ MAX_FACTOR = 10**6
 """Of what multiplies gradients, so that a float32 holds the product."""
 OPTIMIZERS = ("sgd", "adamw")
 SCHEDULES = ("constant", "linear", "cosine")
-BATCH_NORMS = ("local", "frozen")
+BATCH_NORMS = ("local", "sync", "frozen")
 DTYPES = {"float32": 4, "float64": 8}
 """Dtype -> bytes of a number."""
 PRECISIONS = {"bf16": 2, "fp16": 2}
@@ -155,8 +157,8 @@ class RunConfig:
     )
     batch_norm: str = flag(
         "local",
-        "which statistics the batch normalisation of your own model takes: of each replica's own shard, as the frameworks do, "
-        "or the running ones, frozen",
+        "which statistics the batch normalisation of your own model takes: of each replica's own shard, as the frameworks do; "
+        "of the whole batch, where the replicas can exchange them; or the running ones, frozen",
         choices=BATCH_NORMS,
     )
     start_from: str | None = flag(
@@ -177,6 +179,12 @@ class RunConfig:
         least=1,
         most=MAX_SECONDS,
     )
+    bandwidth: str | None = flag(
+        None,
+        "give each process of the run a link of its own that carries so much in either direction, as in 200mbit or 10gbit "
+        "(default: the loopback)",
+        in_cell=True,
+    )
     parity: bool | None = flag(
         None,
         "compare every step with the NumPy oracle, however long the oracle takes; --no-parity compares none (default: at "
@@ -185,6 +193,11 @@ class RunConfig:
     keep_state: bool = flag(
         False, "keep the final state (state.npz) for --start-from; otherwise it is removed unless the run missed parity"
     )
+    trace: bool = flag(
+        False,
+        "after everything that counts, record five more steps into trace.json of the run directory: what each device did when",
+    )
+    profile: bool = flag(False, "record these steps, and keep the framework's own profile of them as well")
     described: str | None = None
     options: dict[str, Scalar] = dataclasses.field(default_factory=dict)
     techniques: Techniques = Techniques()
@@ -205,8 +218,21 @@ class Launch:
     start_from: str | None
     prepare: bool
     timeout_seconds: float
+    bandwidth: str | None
     parity: bool | None
     keep_state: bool
+    trace: bool
+    profile: bool
+
+    @property
+    def traces(self) -> bool:
+        """Whether steps are recorded."""
+        return self.trace or self.profile
+
+    @property
+    def untraced(self) -> "Launch":
+        """The launch of what is run beside a run to judge it."""
+        return dataclasses.replace(self, trace=False, profile=False)
 
     @property
     def needs_state(self) -> bool:
@@ -217,3 +243,25 @@ class Launch:
 def launch_of(config: RunConfig) -> Launch:
     """The part of a request that says how and where it is started."""
     return Launch(**{field.name: getattr(config, field.name) for field in dataclasses.fields(Launch)})
+
+
+_BITS = {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
+_LEAST_BITS, _MOST_BITS = 10**5, 10**11
+
+
+def read_bandwidth(text: str) -> int:
+    """Reads the bandwidth of a link, as in 200mbit.
+
+    Returns:
+        Bits per second.
+
+    Raises:
+        ConfigError: It is none, or none that a link can have.
+    """
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([kmg]bit)", text)
+    bits_per_second = round(float(found[1]) * _BITS[found[2]]) if found else 0
+    if not _LEAST_BITS <= bits_per_second <= _MOST_BITS:
+        raise ConfigError(
+            f"--bandwidth is {text!r}; give what each link carries, from 100kbit to 100gbit, as in 200mbit."
+        )
+    return bits_per_second

@@ -6,7 +6,7 @@ from samestep.common.catalog import framework_info, read_options, strategy_info
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import check_fields, flags, spell_flag, spell_flags
 from samestep.common.mesh import Mesh
-from samestep.common.request import MAX_DEVICES, MAX_PREDICTED_DEVICES, Launch, RunConfig, Techniques
+from samestep.common.request import MAX_DEVICES, MAX_PREDICTED_DEVICES, Launch, RunConfig, Techniques, read_bandwidth
 from samestep.common.strategy import Run, StrategyInfo
 from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.optimizers import OptimizerSpec
@@ -58,6 +58,8 @@ def _read(config: RunConfig, most_devices: int) -> Run:
     """Fills in the defaults, and refuses what arithmetic alone can refuse."""
     check_fields(config)
     check_fields(config.techniques)
+    if config.bandwidth is not None:
+        read_bandwidth(config.bandwidth)
     if not isinstance(config.options, dict):
         raise ConfigError(f"options is {config.options!r}, not an object of names and values.")
     info = strategy_info(config.framework, config.strategy)
@@ -88,6 +90,8 @@ def _read(config: RunConfig, most_devices: int) -> Run:
     run = dataclasses.replace(run, techniques=_scheduled(run))
     _check_batch(run)
     _check_recomputation(run)
+    if run.batch_norm == "sync" and run.accumulation_steps > 1:
+        raise ConfigError("--batch-norm sync sees one micro-batch at a time; leave out --accumulation-steps.")
     info.needs(run)
     return run
 
@@ -109,6 +113,7 @@ def as_config(run: Run, launch: Launch) -> RunConfig:
         run: A checked request.
         launch: How it is started.
     """
+    described = {"described": run.workload.model.path} if isinstance(run.workload.model, OwnSpec) else {}
     return RunConfig(
         **{name: getattr(run, name) for name in (*_SAME, "batch_size", "steps")},
         strategy=run.strategy.name,
@@ -118,7 +123,7 @@ def as_config(run: Run, launch: Launch) -> RunConfig:
         optimizer=run.optimizer.name,
         learning_rate=run.optimizer.learning_rate,
         options=dataclasses.asdict(run.options),
-        **dataclasses.asdict(launch),
+        **dataclasses.asdict(launch) | described,
     )
 
 

@@ -110,7 +110,7 @@ class Run(Generic[Options]):
         seed: Of the initial weights and of the order of the examples.
         threads: Per device.
         dropout: Whether the user's model has its dropout; None: as it was built.
-        batch_norm: "local" or "frozen", as in `RunConfig`.
+        batch_norm: "local", "sync" or "frozen", as in `RunConfig`.
         options: The strategy's own.
         techniques: How a step is taken, under any strategy.
         precision: A key of PRECISIONS, in which parameters, activations and gradients are kept; None: in the dtype.

@@ -1,7 +1,7 @@
 """Layouts ranked by predicted time, and what of the machine or the request would change the first of them."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from samestep.common.errors import ConfigError
 from samestep.common.evidence.costs.machine import Machine
@@ -9,7 +9,7 @@ from samestep.common.evidence.costs.step_time import StepTime
 from samestep.common.mesh import Mesh
 from samestep.common.request import MAX_PREDICTED_DEVICES
 from samestep.common.strategy import Run
-from samestep.experiments.candidates import Candidate, Search, search
+from samestep.experiments.candidates import Candidate, Search, search, worth_timing
 from samestep.experiments.step_times import seconds_of
 from samestep.experiments.text import count
 
@@ -84,7 +84,11 @@ class Advice:
         return [each for name, each in found.items() if name not in names]
 
 
-def advise(base: Run, machine: Machine, nodes: int, keep: Mesh | None = None) -> Advice:
+Timer = Callable[[Candidate, Machine], StepTime]
+"""Predicts the seconds of a candidate on a machine."""
+
+
+def advise(base: Run, machine: Machine, nodes: int, keep: Mesh | None = None, timer: Timer = seconds_of) -> Advice:
     """Ranks the layouts of a model on a machine.
 
     Args:
@@ -92,6 +96,7 @@ def advise(base: Run, machine: Machine, nodes: int, keep: Mesh | None = None) ->
         machine: What it runs on.
         nodes: How many; all their devices are used.
         keep: Mesh axes whose sizes are not to be searched.
+        timer: Predicts the seconds of each layout.
 
     Raises:
         ConfigError: The devices do not give the mesh, or no layout has room.
@@ -105,46 +110,48 @@ def advise(base: Run, machine: Machine, nodes: int, keep: Mesh | None = None) ->
     found = search(base, devices, machine.memory_bytes, kept)
     if not found.fitting:
         raise _fits_nowhere(base, machine, nodes, kept, found)
-    ranked = _rank(found.fitting, machine)
-    changes = tuple(_changes(base, machine, nodes, kept, ranked))
-    return Advice(base, machine, nodes, tuple(ranked), found, changes)
+    ranking = _Ranking(base, nodes, kept, timer)
+    ranked = ranking.of(found.fitting, machine)
+    return Advice(base, machine, nodes, tuple(ranked), found, tuple(ranking.changes(ranked, found, machine)))
 
 
-def _rank(candidates: Sequence[Candidate], machine: Machine) -> list[Timed]:
-    """The fastest first; of equally fast ones that which needs least memory."""
-    timed = [Timed(each, seconds_of(each, machine)) for each in candidates]
-    return sorted(timed, key=lambda each: (each.time.total, each.candidate.needed_bytes))
+@dataclasses.dataclass(frozen=True)
+class _Ranking:
+    """What stays the same while the machine and the batch change."""
 
+    base: Run
+    nodes: int
+    keep: Mapping[str, int]
+    timer: Timer
 
-def _changes(base: Run, machine: Machine, nodes: int, keep: Mapping[str, int], ranked: Sequence[Timed]) -> list[Change]:
-    """Ranks again with slower links, less memory and a larger batch."""
-    candidates = [each.candidate for each in ranked]
-    found = [_with_slower_links(ranked[0], candidates, machine, rate, where) for rate, where in _links(machine, nodes)]
-    memory = machine.memory_bytes / LESS_MEMORY
-    what = f"with 1/{LESS_MEMORY} of the memory"
-    found.append(_change(what, ranked[0], [each for each in ranked if each.candidate.needed_bytes <= memory]))
-    larger = dataclasses.replace(base, batch_size=LARGER_BATCH * base.batch_size)
-    again = _rank(search(larger, nodes * machine.gpus_per_node, machine.memory_bytes, keep).fitting, machine)
-    return [*found, _change(f"with a batch of {larger.batch_size:,}", ranked[0], again)]
+    def of(self, candidates: Iterable[Candidate], machine: Machine) -> list[Timed]:
+        """The fastest first; of equally fast ones that which needs least memory."""
+        timed = [Timed(each, self.timer(each, machine)) for each in worth_timing(candidates)]
+        return sorted(timed, key=lambda each: (each.time.total, each.candidate.needed_bytes))
 
+    def changes(self, ranked: Sequence[Timed], found: Search, machine: Machine) -> Iterator[Change]:
+        """Ranks again with slower links, less memory and a larger batch."""
+        if self.nodes > 1:
+            yield self._with_slower_links(ranked, machine, "network_bytes_per_second", "between nodes")
+        if machine.gpus_per_node > 1:
+            yield self._with_slower_links(ranked, machine, "node_bytes_per_second", "inside a node")
+        memory = machine.memory_bytes / LESS_MEMORY
+        fitting = [each for each in found.fitting if each.needed_bytes <= memory]
+        yield _change(f"with 1/{LESS_MEMORY} of the memory", ranked[0], self.of(fitting, machine))
+        larger = dataclasses.replace(self.base, batch_size=LARGER_BATCH * self.base.batch_size)
+        more = search(larger, self.nodes * machine.gpus_per_node, machine.memory_bytes, self.keep)
+        yield _change(f"with a batch of {larger.batch_size:,}", ranked[0], self.of(more.fitting, machine))
 
-def _links(machine: Machine, nodes: int) -> Mapping[str, str]:
-    """The rates of links that layouts use, and where the links are."""
-    links = {"network_bytes_per_second": "between nodes"} if nodes > 1 else {}
-    return (links | {"node_bytes_per_second": "inside a node"} if machine.gpus_per_node > 1 else links).items()
-
-
-def _with_slower_links(
-    first: Timed, candidates: Sequence[Candidate], machine: Machine, rate: str, where: str
-) -> Change:
-    """The change under the least slowdown that puts another layout first, or else the largest that is tried."""
-    change = Change("", first, first)
-    for times in SLOWER:
-        slower = dataclasses.replace(machine, **{rate: getattr(machine, rate) / times})
-        change = _change(f"with links {where} {times} times slower", first, _rank(candidates, slower))
-        if change.first and change.first.layout != first.layout:
-            break
-    return change
+    def _with_slower_links(self, ranked: Sequence[Timed], machine: Machine, rate: str, where: str) -> Change:
+        """The change under the least slowdown that puts another layout first, or else the largest that is tried."""
+        candidates, first = [each.candidate for each in ranked], ranked[0]
+        change = Change("", first, first)
+        for times in SLOWER:
+            slower = dataclasses.replace(machine, **{rate: getattr(machine, rate) / times})
+            change = _change(f"with links {where} {times} times slower", first, self.of(candidates, slower))
+            if change.first and change.first.layout != first.layout:
+                break
+        return change
 
 
 def _change(what: str, first: Timed, ranked: Sequence[Timed]) -> Change:

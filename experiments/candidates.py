@@ -6,16 +6,20 @@ can run, which takes as long and keeps more; and of a mesh every micro-batch abo
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from samestep.common.catalog import strategy_info
 from samestep.common.errors import ConfigError
 from samestep.common.evidence.costs.activations import activation_bytes, pipeline_activation_bytes
+from samestep.common.evidence.costs.core_time import Taken
 from samestep.common.evidence.costs.footprints import FOOTPRINTS
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.workload.pipeline import SCHEDULES
 from samestep.experiments.prediction import needed_bytes
+
+MOST_MICROBATCHES = 32
+"""For each rank of a pipeline: then the bubble takes less than 1/32 of what the step computes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,10 +37,15 @@ class Row:
     sharding: int = 0
 
 
-WHOLE = (Row("ddp"), Row("zero1", sharding=1), Row("zero2", "shard", 2), Row("fsdp", "shard", 3))
+FULLY = Row("fsdp", "shard", 3)
+WHOLE = (Row("ddp"), Row("zero1", sharding=1), Row("zero2", "shard", 2), FULLY)
 """Rows that leave layers whole."""
 SPLIT = (Row("hybrid"), Row("hybrid", "shard", 2))
 """Rows that split the model, beside a batch that is split."""
+ALONE = (Row("pp"), Row("tp"))
+"""Rows that split the model, and nothing else: by layers, or inside them."""
+ONE = Row("single")
+"""The row of one device."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +71,7 @@ class Candidate:
     @property
     def cell(self) -> str:
         """What `samestep predict` takes, but for recomputation."""
-        given = dataclasses.asdict(self.run.options) if _is_staged(self.run) else {}
+        given = dataclasses.asdict(self.run.options) if Taken.is_staged(self.run) else {}
         given |= {"accumulation_steps": self.run.accumulation_steps} if self.run.accumulation_steps > 1 else {}
         return "+".join([self.run.name, *(f"{n}={v}" for n, v in given.items()), f"mesh={self.run.mesh}"])
 
@@ -106,6 +115,23 @@ def search(base: Run, num_devices: int, memory: float, keep: Mapping[str, int]) 
     return found
 
 
+def worth_timing(candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+    """Leaves out micro-batches that cannot win, of candidates that differ in nothing else.
+
+    Without a pipeline the largest wins, since smaller ones compute no faster. With one, smaller ones shorten the bubble, until
+    there are so many of them that little of it is left.
+    """
+    groups: dict[tuple[object, ...], list[Candidate]] = {}
+    for each in candidates:
+        schedule = each.run.options.schedule if Taken.is_staged(each.run) else ""
+        groups.setdefault((each.row, each.run.mesh, schedule, each.recomputes), []).append(each)
+    for (_, mesh, _, _), group in groups.items():
+        *smaller, largest = sorted(group, key=lambda each: each.microbatch_size)
+        most = MOST_MICROBATCHES * mesh.axis("pipe") if mesh.axis("pipe") > 1 else 0
+        yield from (each for each in smaller if each.run.options.microbatches <= most) if most else ()
+        yield largest
+
+
 def divisors(number: int) -> list[int]:
     """What divides a number, in ascending order."""
     small = [count for count in range(1, math.isqrt(number) + 1) if number % count == 0]
@@ -121,14 +147,17 @@ def _meshes(base: Run, num_devices: int) -> Iterator[tuple[Row, Mesh]]:
             axes = [(name, size) for name, size in (("pipe", pipe), ("tensor", tensor)) if size > 1]
             for row in _rows(pipe, tensor, replicas):
                 yield row, Mesh(tuple([(row.axis, replicas), *axes] if replicas > 1 or not axes else axes))
+    for shards in divisors(num_devices)[1:-1]:  # HSDP
+        yield FULLY, Mesh((("data", num_devices // shards), ("shard", shards)))
 
 
 def _rows(pipe: int, tensor: int, replicas: int) -> Sequence[Row]:
     if pipe == tensor == 1:
-        return WHOLE if replicas > 1 else (Row("single"),)
+        return WHOLE if replicas > 1 else (ONE,)
     if replicas > 1:
         return SPLIT
-    return (Row("hybrid" if pipe > 1 and tensor > 1 else "pp" if pipe > 1 else "tp"),)
+    by_layers, inside = ALONE
+    return (SPLIT[0] if pipe > 1 and tensor > 1 else by_layers if pipe > 1 else inside,)
 
 
 def _try_mesh(found: Search, base: Run, row: Row, mesh: Mesh, memory: float) -> None:
@@ -139,12 +168,12 @@ def _try_mesh(found: Search, base: Run, row: Row, mesh: Mesh, memory: float) -> 
     """
     info = strategy_info("torch", row.strategy)
     run = dataclasses.replace(base, strategy=info, mesh=mesh, options=info.options())
-    replicas = mesh.axis(row.axis)
+    replicas = mesh.axis("data") * mesh.axis("shard")
     if base.batch_size % replicas:
         raise ConfigError(f"global batch {base.batch_size:,} does not divide among {replicas:,} replicas")
     rows = base.batch_size // replicas
     held: dict[int, list[int]] = {}
-    for schedule in ("1f1b", "gpipe", "interleaved_1f1b") if _is_staged(run) else ("",):
+    for schedule in ("1f1b", "gpipe", "interleaved_1f1b") if Taken.is_staged(run) else ("",):
         runs = list(_with_microbatches(run, rows, schedule))
         if not runs:
             continue
@@ -164,12 +193,8 @@ def _try_mesh(found: Search, base: Run, row: Row, mesh: Mesh, memory: float) -> 
                 break
 
 
-def _is_staged(run: Run) -> bool:
-    return "schedule" in {field.name for field in dataclasses.fields(run.strategy.options)}
-
-
 def _microbatches(run: Run) -> int:
-    return run.options.microbatches if _is_staged(run) else run.accumulation_steps
+    return run.options.microbatches if Taken.is_staged(run) else run.accumulation_steps
 
 
 def _with_microbatches(run: Run, rows: int, schedule: str) -> Iterator[Run]:
@@ -200,7 +225,7 @@ def _held_bytes(run: Run) -> list[int]:
 
 def _with_room(run: Run, row: Row, microbatch_size: int, recomputes: bool, held: Sequence[int]) -> Candidate:
     """The candidate with what it needs."""
-    if _is_staged(run):
+    if Taken.is_staged(run):
         options = run.options
         kept = pipeline_activation_bytes(run, options.schedule, options.microbatches, recomputes)
     else:

@@ -112,6 +112,7 @@ def _facts(result: RunResult) -> dict[str, dict[str, str]]:
         "data": result.dataset_sha256[:_DIGITS],
         "parameters": "" if recorded.num_parameters is None else f"{recorded.num_parameters:,}",
         "threads": str(config.threads),
+        "bandwidth": result.config.bandwidth or "loopback",
         "cores": _compute(result),
     }
     drawn = {"drawn": recorded.order_sha256[:_DIGITS]} if recorded.order_sha256 else {}

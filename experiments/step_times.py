@@ -1,15 +1,17 @@
 """The seconds of a candidate: which model of time a workload takes, and how a run is spelled in it."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from samestep.common.errors import ConfigError
+from samestep.common.evidence.costs.core_time import Cores, Taken, core_time
 from samestep.common.evidence.costs.machine import Machine
+from samestep.common.evidence.costs.sizes import MESSAGES
 from samestep.common.evidence.costs.step_time import Layout, Shape, StepTime, step_time
 from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.common.workload.models.transformer import TransformerSpec
-from samestep.experiments.candidates import Candidate
+from samestep.experiments.candidates import WHOLE, Candidate
 
 PARTS = {
     "compute": "computing",
@@ -20,6 +22,12 @@ PARTS = {
     "optimizer": "the update",
 }
 """The parts of a step, in words."""
+ASSUMED_EFFICIENCY = 0.4
+"""Of a model that is no transformer: the share of the peak that its products reach. Nothing measured says so."""
+ASSUMED_LATENCY_SECONDS = 2e-5
+"""Of the same: what a collective takes however few bytes it has."""
+ELEMENT_ACCESSES = 5
+"""Of the same: how often an element that a layer keeps is read or written, in both passes."""
 WORK = ("compute", "optimizer")
 """What a device does itself; during the other parts it waits."""
 
@@ -62,25 +70,39 @@ def seconds_of(candidate: Candidate, machine: Machine) -> StepTime:
     Args:
         candidate: What is timed.
         machine: What it runs on.
-
-    Raises:
-        ConfigError: Nothing says how long such a model takes.
     """
+    if (shape := SHAPES.get(candidate.run.workload.model.name)) is None:
+        return _of_any_model(candidate, machine)
     run, mesh = candidate.run, candidate.run.mesh
-    staged = mesh.axis("pipe") > 1
+    staged, is_hsdp = mesh.axis("pipe") > 1, mesh.axis("shard") > 1 and mesh.axis("data") > 1
     layout = Layout(
         batch_size=run.batch_size,
         microbatch_size=candidate.microbatch_size,
-        data=mesh.axis(candidate.row.axis),
+        data=mesh.axis("data") if is_hsdp else mesh.axis(candidate.row.axis),
+        shard=mesh.axis("shard") if is_hsdp else 1,
         tensor=mesh.axis("tensor"),
         pipe=mesh.axis("pipe"),
         schedule=run.options.schedule if staged else "1f1b",
-        sharding=candidate.row.sharding,
+        sharding=0 if is_hsdp else candidate.row.sharding,
         recomputes=candidate.recomputes,
+        overlaps=candidate.row in WHOLE,
+        fused_attention=True,
     )
-    if (shape := SHAPES.get(run.workload.model.name)) is None:
-        raise ConfigError(
-            f"{run.workload.name} is no transformer, and nothing says how long another model takes; choose one of ours, as in "
-            "synthetic-gpt+layers=12+width=768, or a published model."
-        )
     return step_time(shape(run.workload.model), layout, machine)
+
+
+def _of_any_model(candidate: Candidate, machine: Machine) -> StepTime:
+    """A model that is no transformer: from its FLOPs, what its layers keep and its ledger, at assumed shares of the rates."""
+    run = candidate.run
+    link = machine.node_bytes_per_second
+    if run.num_devices > machine.gpus_per_node:  # a ring passes each node's adapters once
+        link = min(link, machine.network_bytes_per_second)
+    cores = Cores(
+        matmul={1: ASSUMED_EFFICIENCY * machine.peak_flops_per_second},
+        element_seconds=ELEMENT_ACCESSES * run.item_bytes / machine.memory_bytes_per_second,
+        latency_seconds=dict.fromkeys(MESSAGES, ASSUMED_LATENCY_SECONDS),
+        exchange_bytes_per_second=dict.fromkeys(MESSAGES, link),
+        overhead_seconds={},
+    )
+    taken = Taken.by(run, candidate.recomputes)
+    return core_time(run, "nccl", taken, dataclasses.replace(machine, node_bytes_per_second=link), cores)

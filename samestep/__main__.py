@@ -14,6 +14,7 @@ COMMANDS = {
     "port": "say whether your torch model and your Keras model are the same, and which layer differs first",
     "advise": "rank the layouts of a model on a machine that need not be here",
     "report": "write a page, or tables, about runs and comparisons",
+    "calibrate": "measure this machine for `advise --machine here`",
     "strategies": "print the catalogue of strategies, or one strategy in full",
     "clean": "show what samestep keeps on this disk, and remove what you name",
     "worker": "run one process of a run that `run --prepare` wrote",

@@ -24,8 +24,11 @@ class CompareSettings(TypedDict, total=False):
     out: str | None
     data: str | None
     timeout_seconds: float
+    bandwidth: str | None
     parity: bool | None
     keep_state: bool
+    trace: bool
+    profile: bool
     accumulation_steps: int
     clip_norm: float | None
     learning_rate_schedule: str

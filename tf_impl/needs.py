@@ -1,5 +1,6 @@
 """What TensorFlow's rows refuse before anything starts. Imports no framework."""
 
+from samestep.common.batch_norm import refuse_sync
 from samestep.common.errors import ConfigError
 from samestep.common.strategy import Run
 from samestep.common.workload.models.own import OwnSpec
@@ -36,6 +37,7 @@ def check_central(run: Run) -> None:
     Raises:
         ConfigError: The user's model keeps running statistics.
     """
+    refuse_sync(run, "its replicas may not write the running statistics, of which there is one copy")
     if isinstance(model := run.workload.model, OwnSpec) and model.described.batch_norms and run.batch_norm == "local":
         raise ConfigError(
             f"{run.name} has one copy of each variable, and its replicas may not write the running statistics of "
@@ -66,8 +68,10 @@ def check_servers(run: Run[ParameterServerOptions]) -> None:
     """Refuses servers that would hold nothing: tables are cut by rows, every other parameter is on one server.
 
     Raises:
-        ConfigError: There are more servers than that makes parts.
+        ConfigError: There are more servers than that makes parts, or workers should exchange statistics.
     """
+    if not run.options.is_serial:
+        refuse_sync(run, "its workers wait for nobody")
     params = run.workload.model.params().values()
     most = max([len(params), *(param.shape[0] for param in params if param.lookups)])
     if run.options.parameter_servers > most:
@@ -83,6 +87,7 @@ def check_cores(run: Run[TpuOptions]) -> None:
     Raises:
         ConfigError: It cannot.
     """
+    refuse_sync(run, "XLA compiles each replica alone")
     cores, tensor = run.options.compiled_cores, run.mesh.axis("tensor")
     given = f"--tpu-topology {run.options.tpu_topology}"
     if not cores and tensor > 1:

@@ -93,7 +93,7 @@ FRAMEWORK = FrameworkInfo(
             refuses={**NO_SWITCH, "recompute": ON_THREADS, "compile": ON_THREADS},
             needs=needs.check_replicas,
             measures=(
-                Measure("master_share", "share of the step", "how long the master works alone while its replicas wait"),
+                Measure("master_share", "share of the step", "how long the master works while its replicas wait"),
             ),
         ),
         data_parallel(
@@ -224,6 +224,7 @@ FRAMEWORK = FrameworkInfo(
             cost=rpc_parameter_server,
             reference="torch.distributed.rpc, rpc.functions.async_execution",
             twin="tf:parameter_server",
+            needs=needs.check_workers,
             options=options.ServerOptions,
             measures=(Measure("staleness", "updates", "mean age of the parameters to which gradients were applied"),),
             synchronous=lambda chosen: chosen.is_sync,

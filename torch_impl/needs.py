@@ -2,6 +2,7 @@
 
 import math
 
+from samestep.common.batch_norm import refuse_sync
 from samestep.common.errors import ConfigError
 from samestep.common.strategy import Run
 from samestep.common.workload.models.own import OwnSpec
@@ -57,6 +58,7 @@ def check_schedule(run: Run[PipelineOptions]) -> None:
     Raises:
         ConfigError: The micro-batches fit neither the batch nor the stages, or there are too many stages.
     """
+    refuse_sync(run, "its micro-batches go through the stages one after the other")
     name, microbatches = run.options.schedule, run.options.microbatches
     schedule, num_ranks = SCHEDULES[name], run.mesh.axis("pipe")
     check_stages(run, schedule.stages_per_rank)
@@ -93,12 +95,22 @@ def check_buckets(run: Run[DdpOptions]) -> None:
         )
 
 
+def check_workers(run: Run) -> None:
+    """Refuses statistics of the whole batch.
+
+    Raises:
+        ConfigError: They are asked for.
+    """
+    refuse_sync(run, "its workers meet only at the server")
+
+
 def check_replicas(run: Run) -> None:
     """Refuses a user's model whose replicas would lose what they keep beside their parameters.
 
     Raises:
-        ConfigError: It has buffers.
+        ConfigError: It has buffers, or statistics of the whole batch are asked for.
     """
+    refuse_sync(run, "its replicas are threads, which exchange nothing in the forward pass")
     if isinstance(run.workload.model, OwnSpec) and (buffers := run.workload.model.described.buffers):
         raise ConfigError(
             f"{run.name} makes its replicas anew in every step, which loses the buffers of {run.workload.name} "

@@ -23,6 +23,7 @@ from samestep.torch_impl.local_state import build_local_state
 from samestep.torch_impl.models import build_model
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.own import switch_layers
+from samestep.torch_impl.models.synchronized import synchronize
 from samestep.torch_impl.optimizers import build_optimizer, set_rate
 from samestep.torch_impl.sharded import full_tensor
 from samestep.torch_impl.step import Loss, accumulate, mean_loss, transform
@@ -46,6 +47,8 @@ def build_fresh_model(
     with torch.device(device if isinstance(spec, OwnSpec) else "meta"):
         model = build_model(spec).to(getattr(torch, run.dtype))
     switch_layers(model, run.dropout, run.batch_norm)
+    if run.batch_norm == "sync" and run.mesh.axis("data") * run.mesh.axis("shard") > 1:
+        model = synchronize(model, device)
     recompute(run, model)
     distribute(model)
     weights.materialize(model, device, initial_weights(spec, run.seed), initial_buffers(spec))

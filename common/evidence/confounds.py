@@ -29,6 +29,7 @@ CONFOUNDS: Mapping[str, str] = {
     "workload": "another workload, by name and digest, whose data and number of parameters are the same",
     "techniques": "accumulation, clipping and what else may be done to a step",
     "threads": "threads per device",
+    "bandwidth": "what the link of each process carries (--bandwidth)",
     "cores": "the cores, and the accelerators if there are any",
     "versions": "Python, NumPy, samestep and its commit, and the packages that both runs use",
     "machine": "host, system, CPU and memory",

@@ -1,7 +1,7 @@
 """What a launcher and its fork servers say to each other: one JSON object a line, in both directions.
 
-launcher: {"network": true}   server: {"network": ""}   (or why there is none)
-launcher: {"start": 1, "directory": DIR, "log": FILE, "environment": {...}, "private": true}
+launcher: {"network": 0, "bits_per_second": 0}   server: {"network": ""}   (or why there is none)
+launcher: {"start": 1, "directory": DIR, "log": FILE, "environment": {...}, "place": 0}
 server: {"started": 1, "pid": 4711}
 launcher: {"signal": 1, "number": 15}
 server: {"ended": 1, "code": 0}   (-9: by signal 9)
@@ -13,17 +13,18 @@ from typing import TypedDict
 class Command(TypedDict, total=False):
     """What a server is told.
 
-    To make a private network, in place of the last one; to start worker `start`, `private` in that network; or to send
-    signal `number` to worker `signal`.
+    To make a private network, in place of the last one, with a link for each of `network` workers if there are any; to
+    start worker `start` at a place in that network, or outside; or to send signal `number` to worker `signal`.
     """
 
-    network: bool
+    network: int
+    bits_per_second: int
 
     start: int
     directory: str
     log: str
     environment: dict[str, str]
-    private: bool
+    place: int | None
     signal: int
     number: int
 

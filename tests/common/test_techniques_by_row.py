@@ -59,5 +59,5 @@ def test_techniques_do_not_exclude_each_other(framework: str, row: StrategyInfo)
 
 
 def test_a_model_of_two_segments_has_nothing_to_recompute() -> None:
-    with pytest.raises(ConfigError, match="inner segments of a model again, and digits-mlp.* has none"):
+    with pytest.raises(ConfigError, match=r"inner segments of a model again, and digits-mlp.* has none"):
         parse(RunConfig(workload="digits-mlp+layers=2", techniques=Techniques(recompute=True)))

@@ -11,15 +11,22 @@ import pytest
 
 from samestep.common.catalog import strategy_info
 from samestep.common.errors import ConfigError
+from samestep.common.evidence.costs.core_time import Cores
 from samestep.common.evidence.costs.machine import Machine, load_machine
+from samestep.common.evidence.costs.sizes import MESSAGES
+from samestep.common.flags import Scalar
 from samestep.common.mesh import Mesh
 from samestep.common.request import RunConfig
 from samestep.common.run import parse_prediction
 from samestep.common.strategy import Run
+from samestep.common.workload.models.spec import num_params
 from samestep.experiments import advise as command
 from samestep.experiments.advice import SLOWER, Advice, advise
 from samestep.experiments.advice_text import document, report
-from samestep.experiments.candidates import SPLIT, WHOLE, Candidate, search
+from samestep.experiments.arguments import read_request
+from samestep.experiments.candidates import MOST_MICROBATCHES, SPLIT, WHOLE, Candidate, search, worth_timing
+from samestep.experiments.here import Here, load_here, make_here, path, store
+from samestep.experiments.local_times import seconds_here
 from samestep.experiments.prediction import needed_bytes
 from samestep.experiments.step_times import seconds_of
 
@@ -122,6 +129,87 @@ def test_a_settled_mesh_is_kept() -> None:
     assert {each.candidate.run.mesh.axis("tensor") for each in found.ranked} == {2}
 
 
+def test_only_micro_batches_that_can_win_are_timed() -> None:
+    """The best of those that are left out gains the rest of the bubble at most."""
+    machine = small_machine(1e12)
+    everything = search(base(batch_size=384), 8, machine.memory_bytes, {}).fitting
+    kept = list(worth_timing(everything))
+    assert len(kept) < len(everything)
+    fastest = min(seconds_of(each, machine).total for each in everything)
+    best = min(seconds_of(each, machine).total for each in kept)
+    assert best <= (1 + 1 / MOST_MICROBATCHES) * fastest
+
+
+# --- this machine -----------------------------------------------------------------------------------------------------
+
+CORES = Cores(
+    matmul={16: 1e9, 64: 1e10, 256: 2e10},
+    element_seconds=1e-8,
+    latency_seconds=dict.fromkeys(MESSAGES, 1e-4),
+    exchange_bytes_per_second=dict.fromkeys(MESSAGES, 1e9),
+    overhead_seconds={"torch:ddp": (1e-3, 1e-4), "torch:fsdp": (1e-3, 1e-3)},
+)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    found = make_here(CORES, 4, 8e9, 3e9)
+    store(found)
+    return found
+
+
+def run_here(cell: str, **given: Scalar) -> Run:
+    return parse_prediction(read_request(cell, {"workload": "digits-mlp", "devices": 2, **given}))
+
+
+def test_the_file_of_this_machine_is_read_as_it_was_written(here: Here) -> None:
+    assert load_here() == here
+
+
+def test_figures_of_another_processor_are_not_read(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("samestep.experiments.here.key", lambda: "another processor")
+    assert load_here() is None
+
+
+def test_a_damaged_file_of_this_machine(here: Here) -> None:
+    path().write_text(path().read_text().replace("element_seconds", "element_second"))
+    with pytest.raises(ConfigError, match=r"is damaged.*samestep calibrate"):
+        load_here()
+
+
+def test_the_seconds_of_a_step_on_cores_by_hand(here: Here) -> None:
+    """64 examples a rank through 4 layers of 64 to 128 units: matrices, elements, overhead, all-reduce, update."""
+    found = seconds_here(run_here("torch:ddp"), here)
+    flops = [2 * 64 * size for size in (64 * 128, 128 * 128, 128 * 128, 128 * 10)]
+    sizes = [(each / 2) ** (1 / 3) for each in flops]
+    rates = [
+        1e10 + (size - 64) / (256 - 64) * 1e10 if size > 64 else 1e9 + (size - 16) / (64 - 16) * 9e9 for size in sizes
+    ]
+    kept = 64 * (128 + 128 + 128 + 128 + 128 + 128)
+    seconds = sum(3 * each / rate for each, rate in zip(flops, rates, strict=True)) + kept * 1e-8
+    assert found.compute == pytest.approx(1e-3 + 4 * 1e-4 + seconds)
+    params = 4 * num_params(run_here("torch:ddp").workload.model)
+    assert found.data_exchange == pytest.approx(1e-4 + params / 1e9)
+    assert found.optimizer == pytest.approx(5 * params / 3e9)
+
+
+@pytest.mark.parametrize("cell", ["torch:fsdp+accumulation_steps=8", "torch:pp+schedule=1f1b+microbatches=16"])
+def test_exchanges_of_many_microbatches_are_those_of_the_whole_ledger(cell: str, here: Here) -> None:
+    run = run_here(cell, batch_size=128)
+    ledger = run.strategy.cost(run, "gloo")
+    sends = {"all_gather": 1.0, "all_reduce": 2 / 2, "reduce_scatter": 2 / 2, "send": 1.0}
+    whole = sum(send.count * 1e-4 + sends[send.operation] * send.bytes / 1e9 for send in ledger.sends)
+    found = seconds_here(run, here)
+    assert found.data_exchange + found.pipeline_sends == pytest.approx(whole)
+
+
+def test_advice_for_this_machine_names_what_it_was_measured_on(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--machine", "here", "--workload", "digits-mlp"]) == 0
+    told = capsys.readouterr().out
+    assert "First is torch:" in told and here.key in " ".join(told.split())
+
+
 # --- what is printed --------------------------------------------------------------------------------------------------
 
 
@@ -185,7 +273,8 @@ def test_4096_devices() -> None:
         ("--workload gpt3-175b --nodes 1 --format pdf", ["unknown format 'pdf'"]),
         ("--workload gpt3-175b --precision fp8", ["unknown precision 'fp8'"]),
         ("--workload gpt3-175b --depth 3", ["--depth"]),
-        ("--workload digits-mlp", ["no transformer"]),
+        ("--machine here --nodes 2", ["one node", "leave out"]),
+        ("--machine here --precision bf16", ["float32", "leave out --precision"]),
     ],
 )
 def test_one_line_for_what_is_impossible(line: str, words: list[str]) -> None:

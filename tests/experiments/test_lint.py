@@ -61,6 +61,7 @@ PLANTED: dict[str, tuple[Callable[[], RunResult], str]] = {
     "workload": (lambda: replaced(workload_digest="cd" * 32, workload="other"), " and cdcdcdcd)"),
     "techniques": (lambda: asked(techniques=Techniques(clip_norm=1.0)), "techniques (clip_norm None and 1.0)"),
     "threads": (lambda: asked(devices=1, mesh="shard=1", threads=2), "threads (1 and 2)"),
+    "bandwidth": (lambda: asked(bandwidth="200mbit"), "bandwidth (loopback and 200mbit)"),
     "cores": (lambda: replaced(cores=3), "cores (2 and 3)"),
     "versions": (lambda: replaced(versions=FAIR.versions | {"torch": "2.12.0"}), " and 2.12.0)"),
     "machine": (lambda: replaced(machine=MACHINE | {"cpu": "Xeon"}), "machine (CPU EPYC and Xeon)"),

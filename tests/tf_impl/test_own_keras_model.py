@@ -40,6 +40,11 @@ def test_inputs_of_several_arrays(run_cell: RunCell) -> None:
     assert result.parity.passed, result.parity.reason
 
 
+def test_statistics_of_the_whole_batch_make_it_the_same_function(run_cell: RunCell) -> None:
+    result = run_cell("tf:mirrored", "digits-mlp", devices=2, dtype="float64", batch_norm="sync", **own("NORMED"))
+    assert result.parity.passed, result.parity.reason
+
+
 def test_running_statistics_are_state(run_cell: RunCell, tmp_path: Path) -> None:
     """A run that continues another one takes the same steps as one that was not interrupted."""
     fields = {"keep_state": True, "parity": False, **own("NORMED")}
@@ -69,5 +74,19 @@ def test_running_statistics_are_state(run_cell: RunCell, tmp_path: Path) -> None
 )
 def test_a_row_that_cannot_take_the_model_says_why(launcher: Launcher, cell: str, model: str, reason: str) -> None:
     config = launcher.describe(apply_cell(cell, RunConfig(devices=2, **own(model))))
+    with pytest.raises(ConfigError, match=reason):
+        parse(config)
+
+
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [
+        ("tf:tpu", "XLA compiles each replica alone"),
+        ("tf:central_storage", "of which there is one copy"),
+        ("tf:parameter_server+consistency=async", "its workers wait for nobody"),
+    ],
+)
+def test_statistics_of_the_whole_batch_are_refused_with_the_reason(launcher: Launcher, cell: str, reason: str) -> None:
+    config = launcher.describe(apply_cell(cell, RunConfig(devices=2, batch_norm="sync", **own("NORMED"))))
     with pytest.raises(ConfigError, match=reason):
         parse(config)

@@ -145,6 +145,14 @@ def test_micro_batches_have_local_statistics_as_well(run_cell: RunCell) -> None:
     assert "the local statistics of 5 BatchNorm layers" in result.parity.reason
 
 
+@pytest.mark.parametrize("cell", ["ddp", "c10d+ring=true", "zero2", "deepspeed", "rpc"])
+def test_statistics_of_the_whole_batch_make_it_the_same_function(run_cell: RunCell, cell: str) -> None:
+    """Where ranks share the batch they exchange the statistics, as predicted."""
+    dtype = "float32" if cell == "deepspeed" else "float64"
+    result = run_cell(f"torch:{cell}", "digits-mlp", devices=2, dtype=dtype, batch_norm="sync", **own("RESNET"))
+    check(result, cell)
+
+
 @pytest.mark.parametrize("strategy", ["ddp", "zero1"])
 def test_the_buffers_that_ddp_broadcasts_are_predicted(run_cell: RunCell, strategy: str) -> None:
     fields = {"devices": 2, "dtype": "float64", "batch_norm": "frozen", **own("RESNET")}
@@ -264,6 +272,20 @@ def test_targets_out_of_range(launcher: Launcher, tmp_path: Path) -> None:
         "model = samestep.Model(torch=lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 5)))"
     )
     assert "train_targets goes up to 9" in told(launcher, "torch:ddp", model=str(net), data=f"{ZOO}:images")
+
+
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [
+        ("torch:pp", "its micro-batches go through the stages one after the other"),
+        ("torch:hybrid", "its micro-batches go through the stages one after the other"),
+        ("torch:dp", "its replicas are threads, which exchange nothing in the forward pass"),
+        ("torch:rpc_parameter_server", "its workers meet only at the server"),
+        ("torch:ddp+accumulation_steps=2", "--batch-norm sync sees one micro-batch at a time"),
+    ],
+)
+def test_statistics_of_the_whole_batch_are_refused_with_the_reason(launcher: Launcher, cell: str, reason: str) -> None:
+    assert reason in told(launcher, cell, batch_norm="sync", **own("RESNET"))
 
 
 def test_segments_that_are_not_the_model(launcher: Launcher, tmp_path: Path) -> None:

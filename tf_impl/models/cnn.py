@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from samestep.common.workload.models.cnn import CnnSpec
-from samestep.tf_impl.models.layers import Convolution, Linear, VariableFactory, average_pool, gelu
+from samestep.tf_impl.models.layers import ACTIVATIONS, POOLINGS, Convolution, Linear, VariableFactory
 from samestep.tf_impl.models.segmented import SegmentFunction, run_segments
 
 
@@ -12,6 +12,7 @@ class BabyCNN:
 
     def __init__(self, spec: CnnSpec, variable: VariableFactory) -> None:
         self.image = spec.image
+        self.activate, self.pool = ACTIVATIONS[spec.activation], POOLINGS[spec.pooling]
         self.blocks = [Convolution(variable, f"blocks/{block}") for block in range(2)]
         self.hidden = Linear(variable, "hidden")
         self.output = Linear(variable, "output")
@@ -21,12 +22,12 @@ class BabyCNN:
         return {
             "blocks/0": lambda x: self._block(0, tf.reshape(x, (-1, *self.image))),
             "blocks/1": lambda x: self._flat(self._block(1, x)),
-            "hidden": lambda x: gelu(self.hidden(x)),
+            "hidden": lambda x: self.activate(self.hidden(x)),
             "output": self.output,
         }
 
     def _block(self, i: int, x: tf.Tensor) -> tf.Tensor:
-        return average_pool(gelu(self.blocks[i](x)))
+        return self.pool(self.activate(self.blocks[i](x)))
 
     def _flat(self, x: tf.Tensor) -> tf.Tensor:
         return tf.reshape(x, (-1, x.shape[1] * x.shape[2] * x.shape[3]))

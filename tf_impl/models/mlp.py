@@ -5,7 +5,7 @@ import functools
 import tensorflow as tf
 
 from samestep.common.workload.models.mlp import MlpSpec
-from samestep.tf_impl.models.layers import Linear, VariableFactory, gelu
+from samestep.tf_impl.models.layers import ACTIVATIONS, Linear, VariableFactory
 from samestep.tf_impl.models.segmented import SegmentFunction, run_segments
 
 
@@ -13,7 +13,7 @@ class Mlp:
     """[batch, ...] -> [batch, outputs]."""
 
     def __init__(self, spec: MlpSpec, variable: VariableFactory) -> None:
-        self.features = spec.features
+        self.features, self.activate = spec.features, ACTIVATIONS[spec.activation]
         self.layers = [Linear(variable, f"layers/{layer}") for layer in range(spec.layers)]
 
     def segments(self) -> dict[str, SegmentFunction]:
@@ -22,7 +22,7 @@ class Mlp:
 
     def _layer(self, i: int, x: tf.Tensor) -> tf.Tensor:
         x = self.layers[i](x)
-        return gelu(x) if i + 1 < len(self.layers) else x
+        return self.activate(x) if i + 1 < len(self.layers) else x
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         """Flattens its input, then runs all segments in order."""

@@ -92,7 +92,8 @@ class OwnModel:
 
         Args:
             dropout: False switches every dropout off.
-            batch_norm: "frozen" makes batch normalisations use and keep their running statistics.
+            batch_norm: "frozen" makes batch normalisations use and keep their running statistics; "sync" makes them take
+                those of all replicas.
         """
         from keras import layers  # here: our own models do without it
 
@@ -100,6 +101,8 @@ class OwnModel:
             each.rate = 0.0
         for each in self.layers(layers.BatchNormalization) if batch_norm == "frozen" else ():
             each.call = functools.partial(_evaluated, each.call)
+        for each in self.layers(layers.BatchNormalization) if batch_norm == "sync" else ():
+            each.synchronized = True
 
     def _outputs(self, outputs: object) -> tf.Tensor:
         if tf.is_tensor(outputs):

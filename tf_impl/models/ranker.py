@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from samestep.common.workload.models.ranker import RankerSpec
-from samestep.tf_impl.models.layers import Linear, Table, VariableFactory, gelu
+from samestep.tf_impl.models.layers import ACTIVATIONS, Linear, Table, VariableFactory
 from samestep.tf_impl.models.segmented import SegmentFunction, run_segments
 
 
@@ -11,6 +11,7 @@ class Ranker:
     """Ids [batch, tables] -> logits [batch]."""
 
     def __init__(self, spec: RankerSpec, variable: VariableFactory) -> None:
+        self.activate = ACTIVATIONS[spec.activation]
         self.tables = [Table(variable, f"tables/{i}") for i in range(len(spec.rows()))]
         self.hidden = [Linear(variable, f"hidden/{i}") for i in range(2)]
         self.output = Linear(variable, "output")
@@ -19,8 +20,8 @@ class Ranker:
         """Looks up and concatenates, then runs the layers above, one segment per layer."""
         return {
             "tables": self._rows,
-            "hidden/0": lambda x: gelu(self.hidden[0](x)),
-            "hidden/1": lambda x: gelu(self.hidden[1](x)),
+            "hidden/0": lambda x: self.activate(self.hidden[0](x)),
+            "hidden/1": lambda x: self.activate(self.hidden[1](x)),
             "output": lambda x: tf.squeeze(self.output(x), axis=1),
         }
 

@@ -22,7 +22,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from samestep.common.evidence.costs import kept_tf, kept_torch
-from samestep.common.evidence.costs.kept import BEHIND, LOSS, Kept, KeptBySegment
+from samestep.common.evidence.costs.kept import AHEAD, BEHIND, LOSS, Kept, KeptBySegment
 from samestep.common.strategy import Run
 from samestep.common.workload.in_flight import Counts, Peaks, in_flight
 from samestep.common.workload.models.decoder import DecoderSpec
@@ -73,6 +73,8 @@ def activation_bytes(
     passes, together = run.accumulation_steps, 1 if framework.in_order else run.accumulation_steps
     rows = run.batch_size // (mesh.axis("data") * mesh.axis("shard") * passes)
     whole = _kept(run.framework, model, run.item_bytes)
+    if recomputes and any(name.endswith(AHEAD) for name in whole):
+        return None
     kept = _inputs_only(run.framework, model, run.item_bytes) if recomputes else whole
 
     def add_up(names: Iterable[str], kept: Mapping[str, Kept] = kept) -> tuple[int, int]:
@@ -84,8 +86,11 @@ def activation_bytes(
 
     sizes, segments, again = [], model.segments(), 0
     counted = 2 if microbatches == 1 else 1  # the targets stay while any micro-batch needs its part of them
+    here = {segment for stage in stages for segment in stage}
     for stage in stages or (segments,):
         *names, last = [name for segment in stage for name in (segment.name, f"{segment.name}{BEHIND}")]
+        if (place := segments.index(stage[0])) == 0 or segments[place - 1] not in here:
+            names = [f"{stage[0].name}{AHEAD}", *names]
         behind = [last, *([LOSS] if segments[-1] in stage else [])]
         sizes.append((*add_up([*names, *behind]), *add_up(names)))
         reached = 0

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.sizes import ID_BYTES, holder, symmetric
+from samestep.common.evidence.costs.statistics import with_statistics
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.own import OwnSpec
@@ -44,7 +45,7 @@ def _summed(run: Run, pieces: Sequence[int], backend: str) -> Ledger:
     sends = [
         Send("backward", "all_reduce", run.mesh.only_axis, devices, elements * run.item_bytes) for elements in pieces
     ]
-    return symmetric(run, replicated_footprints(run), sends, backend)
+    return symmetric(run, replicated_footprints(run), with_statistics(run, sends), backend)
 
 
 def replicated_footprints(run: Run) -> tuple[Footprint, ...]:
@@ -117,4 +118,4 @@ def c10d(run: Run, backend: str) -> Ledger:
         return ledger
     chunk = -(-num_params(run.workload.model) // devices) * run.item_bytes
     messages = [Send("backward", "send", "data", devices, chunk, to="1")] * (2 * (devices - 1))
-    return symmetric(run, ledger.footprints, messages, backend)
+    return symmetric(run, ledger.footprints, with_statistics(run, messages), backend)

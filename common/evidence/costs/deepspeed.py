@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 
 from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.sizes import holder, symmetric
+from samestep.common.evidence.costs.statistics import with_statistics
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import Param, layer
@@ -39,7 +40,7 @@ def deepspeed(run: Run, backend: str) -> Ledger:
     activations = activation_bytes(run)
     footprints = tuple(dataclasses.replace(each, activations_bytes=activations) for each in footprints)
     needed = (send for send in sends if send.operation != "all_gather" or run.num_devices > 1)
-    return symmetric(run, footprints, needed, backend)
+    return symmetric(run, footprints, with_statistics(run, needed), backend)
 
 
 def _num_norms(run: Run) -> int:

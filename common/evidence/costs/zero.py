@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.data_parallel import DEFAULT_CAPS, bucketed, replicated_footprints
 from samestep.common.evidence.costs.sizes import holder, optimizer_item_bytes, shard_elements, symmetric
+from samestep.common.evidence.costs.statistics import with_statistics
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, Param, parameters_of
@@ -105,7 +106,8 @@ def _fully_sharded(run: Run, gathers: int, backend: str) -> Ledger:
         gathers: How often a block is gathered per micro-batch; with 2 it is freed in between.
         backend: "gloo" or "nccl".
     """
-    return symmetric(run, _sharded_footprints(run, gathers), _collectives(run, gathers), backend)
+    sends = with_statistics(run, _collectives(run, gathers))
+    return symmetric(run, _sharded_footprints(run, gathers), sends, backend)
 
 
 def zero2_footprints(run: Run) -> tuple[Footprint, ...]:

@@ -78,7 +78,7 @@ def run_tasks(tasks: Mapping[Path, str], config: RunConfig, server: Servers) -> 
     started = {}
     for directory, framework in tasks.items():
         clients[framework].wait_ready()
-        started[directory] = clients[framework].start_worker(directory, directory / LOG, {}, False)
+        started[directory] = clients[framework].start_worker(directory, directory / LOG, {}, None)
     for directory, worker in started.items():
         code = _end(clients[tasks[directory]], worker, config.timeout_seconds)
         if code:

@@ -74,24 +74,28 @@ class ForkClient:
             self._wait_for("ready", f"importing {self._framework}")
             self._ready = True
 
-    def make_network(self) -> str:
+    def make_network(self, linked: int = 0, bits_per_second: int = 0) -> str:
         """Makes a private network, in place of the last one, for the workers of a run.
+
+        Args:
+            linked: How many workers get a network each, with a link to the others; 0: all share one.
+            bits_per_second: What each link carries in either direction.
 
         Returns:
             Why this machine allows none, or "": the workers will then be alone with each other.
         """
         self.wait_ready()
-        self._send({"network": True})
+        self._send({"network": linked, "bits_per_second": bits_per_second})
         return self._wait_for("network", "making a private network")["network"]
 
-    def start_worker(self, directory: Path, log: Path, environment: Mapping[str, str], private: bool) -> int:
+    def start_worker(self, directory: Path, log: Path, environment: Mapping[str, str], place: int | None) -> int:
         """Forks a worker.
 
         Args:
             directory: Of the run.
             log: Where its output goes.
             environment: Added to the server's.
-            private: Whether it enters the private network that was last made, if there is one.
+            place: Its place in the private network that was last made; None: it stays outside.
 
         Returns:
             Its number, by which `poll` reports its end.
@@ -104,7 +108,7 @@ class ForkClient:
                 "directory": str(directory.absolute()),  # the server may have been started elsewhere
                 "log": str(log.absolute()),
                 "environment": dict(environment),
-                "private": private,
+                "place": place,
             }
         )
         return self._count

@@ -16,11 +16,10 @@ import selectors
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
 
 from samestep.common.runtime.fork_protocol import Answer, Command
 from samestep.common.runtime.imports import import_framework
-from samestep.common.runtime.worker.private_network import NetworkMaker, enter_network
+from samestep.common.runtime.worker.private_network import Network, NetworkMaker, enter_network
 
 _PR_SET_PDEATHSIG = 1
 
@@ -34,7 +33,7 @@ class ForkServer:
         os.dup2(2, 1)  # whatever a library prints goes to the log
         self._worker = importlib.import_module(worker)
         self._pids: dict[int, int] = {}
-        self._network: Sequence[int] = ()
+        self._network = Network([])
         self._libc = ctypes.CDLL(None)
         self._wakeup, write = os.pipe()
         os.set_blocking(self._wakeup, False)
@@ -72,17 +71,16 @@ class ForkServer:
             self._pids[command["start"]] = pid
             self._answer({"started": command["start"], "pid": pid})
         elif "network" in command:
-            self._answer({"network": self._renew_network()})
+            self._answer({"network": self._renew_network(command["network"], command["bits_per_second"])})
         elif command["signal"] in self._pids:  # not yet reaped, so that the pid is still its own
             os.kill(self._pids[command["signal"]], command["number"])
 
-    def _renew_network(self) -> str:
+    def _renew_network(self, linked: int, bits_per_second: int) -> str:
         """Makes a private network in the place of the last run's; returns why there is none, or ""."""
-        for descriptor in self._network:
-            os.close(descriptor)
-        self._network = ()
+        self._network.close()
+        self._network = Network([])
         try:
-            self._network = self._maker.make()
+            self._network = self._maker.make(linked, bits_per_second)
         except OSError as error:
             return str(error)
         return ""
@@ -106,8 +104,8 @@ class ForkServer:
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(log, 1)
             os.dup2(log, 2)
-            if command["private"]:
-                enter_network(self._network)
+            if command["place"] is not None:
+                enter_network(self._network.entry(command["place"]))
             os.environ.update(command["environment"])
             code = self._worker.main([command["directory"]])
         except BaseException:

@@ -1,5 +1,7 @@
 """A private network for the processes of one run: a Linux network namespace with a loopback and nothing else.
 
+Or one namespace for each of them, with a link of a chosen bandwidth to the others.
+
 The servers inside a framework ask nobody who they are, and some of them listen on every address of the machine. In a
 namespace of the run's own, only the run's processes can connect to them.
 
@@ -14,12 +16,38 @@ import socket
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
+
+from samestep.common.runtime.links import MAX_LINKED
+from samestep.common.runtime.worker import links
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 0x1
 _CAPABILITY_VERSION_3 = 0x20080522
 _libc = ctypes.CDLL(None, use_errno=True)
+_REQUEST = struct.Struct("iq")
+
+
+class Network(NamedTuple):
+    """A network that was made. It lasts as long as one of its descriptors, or a process in it.
+
+    Attributes:
+        entries: For each process the descriptors of the namespaces to enter, in this order; one entry for all processes if
+            they share a network.
+        switch: The descriptor of the network that links the others, if any does.
+    """
+
+    entries: Sequence[Sequence[int]]
+    switch: Sequence[int] = ()
+
+    def entry(self, place: int) -> Sequence[int]:
+        """The namespaces to enter for the process at a place of the topology."""
+        return self.entries[place if len(self.entries) > 1 else 0]
+
+    def close(self) -> None:
+        """Closes every descriptor."""
+        for descriptor in {descriptor for entry in (*self.entries, self.switch) for descriptor in entry}:
+            os.close(descriptor)
 
 
 class NetworkMaker:
@@ -33,28 +61,32 @@ class NetworkMaker:
             _answer_requests(answering)
         answering.close()
 
-    def make(self) -> Sequence[int]:
+    def make(self, linked: int = 0, bits_per_second: int = 0) -> Network:
         """Makes a private network.
 
-        Returns:
-            Descriptors of the namespaces to enter, in this order. The network lasts as long as one of them, or a process
-            in it.
+        Args:
+            linked: How many processes get a network each, at most `MAX_LINKED`; 0: all share one.
+            bits_per_second: What the link of each carries in either direction.
 
         Raises:
             OSError: The kernel or the container forbids it.
         """
-        self._asking.send(b"?")
-        said, namespaces, _, _ = socket.recv_fds(self._asking, 4096, 2)
-        if not namespaces:
+        self._asking.send(_REQUEST.pack(linked, bits_per_second))
+        said, descriptors, _, _ = socket.recv_fds(self._asking, 4096, MAX_LINKED + 2)
+        if not descriptors:
             raise OSError(said.decode() or "the process that makes it died")
-        return namespaces
+        if not linked:
+            return Network([descriptors])
+        switch, *own = descriptors[len(descriptors) - linked - 1 :]
+        user = descriptors[: len(descriptors) - linked - 1]
+        return Network([[*user, network] for network in own], [switch])
 
 
 def enter_network(namespaces: Sequence[int]) -> None:
     """Moves the present process, which has one thread, into a private network.
 
     Args:
-        namespaces: From `NetworkMaker.make`.
+        namespaces: From `Network.entry`.
     """
     for descriptor in namespaces:
         _call(_libc.setns, descriptor, 0)
@@ -67,15 +99,19 @@ def _answer_requests(answering: socket.socket) -> NoReturn:
     try:
         os.closerange(0, 2)  # the pipes of a fork server
         namespaces = ["net"]
-        while answering.recv(1):
+        while request := answering.recv(_REQUEST.size):
+            descriptors: list[int] = []
             try:
+                linked, bits_per_second = _REQUEST.unpack(request)
                 namespaces = _leave_network(namespaces)
-                descriptors = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in namespaces]
+                descriptors += [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in namespaces]
+                if linked:
+                    descriptors += links.connect(linked, bits_per_second, _enter_new_network)
                 socket.send_fds(answering, [b"made"], descriptors)
-                for descriptor in descriptors:
-                    os.close(descriptor)
             except OSError as error:
                 answering.send((error.strerror or str(error)).encode())
+            for descriptor in descriptors:
+                os.close(descriptor)
     finally:
         os._exit(0)
 
@@ -90,16 +126,25 @@ def _leave_network(namespaces: list[str]) -> list[str]:
         The names of those to enter from now on.
     """
     try:
-        _call(_libc.unshare, _CLONE_NEWNET)
+        _enter_new_network()
     except PermissionError:  # in a user namespace, where files keep their owner, everybody may
         uid, gid = os.geteuid(), os.getegid()
         _call(_libc.unshare, _CLONE_NEWUSER | _CLONE_NEWNET)
         for name, line in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
             Path("/proc/self", name).write_text(line)
         namespaces = ["user", "net"]
+        _raise_loopback()
+    return namespaces
+
+
+def _enter_new_network() -> None:
+    _call(_libc.unshare, _CLONE_NEWNET)
+    _raise_loopback()
+
+
+def _raise_loopback() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as inside:
         fcntl.ioctl(inside, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", _IFF_UP))
-    return namespaces
 
 
 def _call(function: Callable[..., int], *arguments: object) -> None:

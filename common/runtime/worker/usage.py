@@ -11,9 +11,11 @@ import resource
 import secrets
 import socket
 import struct
+import tempfile
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from samestep.common.runtime.links import DEVICE
 from samestep.common.runtime.process_file import ProcessFile, read_life
 from samestep.common.runtime.worker.wire import tcp_bytes
 
@@ -45,7 +47,7 @@ def serve(file: ProcessFile, beat_seconds: float) -> NoReturn:
         beat_seconds: How often it shows that it is alive.
     """
     with socket.socket(socket.AF_UNIX) as listening:
-        file.endpoint = f"samestep-{secrets.token_hex(16)}"
+        file.endpoint = _endpoint()
         listening.bind(_address(file.endpoint))
         listening.listen()
         listening.settimeout(beat_seconds)
@@ -88,9 +90,16 @@ def ask(directory: Path, role: str) -> Counters | None:
         return None
 
 
+def _endpoint() -> str:
+    """A new name. Where each process has a network of its own, it is a path: other names are known in one network only."""
+    name = f"samestep-{secrets.token_hex(16)}"
+    linked = DEVICE in (device for _, device in socket.if_nameindex())
+    return str(Path(tempfile.gettempdir(), name)) if linked else name
+
+
 def _address(endpoint: str) -> str:
-    """In Linux's abstract namespace, which a leading zero byte selects: nothing is left in the run directory."""
-    return f"\0{endpoint}"
+    """A path; or a name in Linux's abstract namespace, which a leading zero byte selects and which leaves no file."""
+    return endpoint if os.path.isabs(endpoint) else f"\0{endpoint}"
 
 
 def _uid_of(asking: socket.socket) -> int:

@@ -46,9 +46,9 @@ def test_a_private_network_needs_no_loopback_of_this_machine(monkeypatch: pytest
             return ""
 
     monkeypatch.setattr(network, "HOST", "192.0.2.1")
-    private, ports = network.isolate(Allows(), "torch", 3)
-    assert private
-    assert len(set(ports)) == 3
+    meeting = network.isolate(Allows(), "torch", 3)
+    assert meeting.private
+    assert len({port for _, port in meeting.addresses}) == 3
 
 
 def limits(soft: int, hard: int) -> str:

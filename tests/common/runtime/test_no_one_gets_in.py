@@ -143,7 +143,7 @@ def test_a_proxy_is_not_asked(run_cell: RunCell) -> None:
 def test_other_hosts_keep_what_was_said_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "example.org")
     monkeypatch.delenv("NO_PROXY", raising=False)
-    assert bypass_proxies() == {"no_proxy": "example.org,127.0.0.1", "NO_PROXY": "127.0.0.1"}
+    assert bypass_proxies(["127.0.0.1", "127.0.0.1"]) == {"no_proxy": "example.org,127.0.0.1", "NO_PROXY": "127.0.0.1"}
 
 
 # --- files, and what is sent ------------------------------------------------------------------------------------------

@@ -2,15 +2,19 @@
 
 import errno
 import os
+import shutil
 import socket
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from samestep.common.runtime.links import address
 from samestep.common.runtime.parent.fork_client import ForkClient
 from samestep.common.runtime.parent.launcher import WORKER
-from samestep.common.runtime.worker.private_network import NetworkMaker, enter_network
+from samestep.common.runtime.worker.links import PROGRAMS
+from samestep.common.runtime.worker.private_network import Network, NetworkMaker, enter_network
 from tests.children import become_nobody, in_child
 from tests.seccomp import forbid_namespaces
 
@@ -50,7 +54,7 @@ def test_peers_connect_and_nobody_else_does(as_user: Callable[[], None]) -> None
         network, other = maker.make(), maker.make()
         listening, told = os.pipe(), os.pipe()
         if (server := os.fork()) == 0:
-            enter_network(network)
+            enter_network(network.entry(0))
             inside = socket.create_server(("", 0))  # on every address, as TensorFlow does
             os.close(told[1])
             os.write(listening[1], str(inside.getsockname()[1]).encode())
@@ -58,8 +62,8 @@ def test_peers_connect_and_nobody_else_does(as_user: Callable[[], None]) -> None
             os._exit(0)
         port = int(os.read(listening[0], 16))
 
-        def from_within(entered: Sequence[int]) -> bool:
-            enter_network(entered)
+        def from_within(entered: Network) -> bool:
+            enter_network(entered.entry(0))
             return can_connect(port)
 
         found = [in_child(lambda: from_within(network)), in_child(lambda: from_within(other)), can_connect(port)]
@@ -80,7 +84,7 @@ def test_it_has_nothing_but_a_loopback_and_grants_nothing(as_user: Callable[[], 
         as_user()
         before = capabilities()
         path = tmp_path / "mine"
-        enter_network(NetworkMaker().make())
+        enter_network(NetworkMaker().make().entry(0))
         path.touch()
         return [
             [name for _, name in socket.if_nameindex()],
@@ -105,3 +109,43 @@ def test_where_it_is_forbidden_the_fork_server_says_why(tmp_path: Path) -> None:
             server.close()
 
     assert in_child(ask) == "Operation not permitted"
+
+
+def test_each_process_has_a_link_that_carries_so_much(as_user: Callable[[], None]) -> None:
+    """What takes 0.27 s on the link takes no less, and goes through."""
+    mbit, sent = 8, 300_000
+
+    def send() -> float:
+        as_user()
+        network = NetworkMaker().make(2, mbit * 10**6)
+        ready, told = os.pipe()
+        if (server := os.fork()) == 0:
+            enter_network(network.entry(1))
+            listening = socket.create_server((address(1), 7000))
+            listening.settimeout(20)
+            os.write(told, b".")
+            with listening.accept()[0] as accepted:
+                while accepted.recv(2**16):
+                    pass
+                os._exit(0)
+
+        def transmit() -> float:
+            enter_network(network.entry(0))
+            with socket.socket() as connection:  # as nobody, Python cannot import what it needs to look names up
+                connection.connect((address(1), 7000))
+                start = time.perf_counter()
+                connection.sendall(bytes(sent))
+                connection.shutdown(socket.SHUT_WR)
+                connection.recv(1)  # until the other has everything, and closes
+                return time.perf_counter() - start
+
+        os.read(ready, 1)
+        seconds = in_child(transmit)
+        os.waitpid(server, 0)
+        return float(str(seconds))
+
+    if shutil.which("ip", path=PROGRAMS) is None or shutil.which("tc", path=PROGRAMS) is None:
+        pytest.skip("this machine has no ip and tc (package iproute2)")
+    seconds = float(str(in_child(send)))
+    ideal = (sent - 2**15) * 8 / (mbit * 10**6)  # the bucket is full at first
+    assert ideal < seconds

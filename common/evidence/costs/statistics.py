@@ -1,0 +1,46 @@
+"""What batch normalisations exchange that take the statistics of the whole batch (`--batch-norm sync`).
+
+Of each channel, torch's ranks sum the mean and then the variance in the forward pass, and their two gradients in the backward
+pass. Keras sums the values, their squares and their number at once, and two gradients.
+
+References:
+    torch_impl/models/synchronized.py; `_compute_moments_sync` in keras/src/backend/tensorflow/nn.py of Keras 3.15.
+"""
+
+import math
+from collections.abc import Iterable
+
+from samestep.common.ledger import Send
+from samestep.common.strategy import Run
+from samestep.common.workload.models.own import Description, OwnSpec
+
+_SUMS = {"torch": {"forward": 2, "backward": 2}, "tf": {"forward": 3, "backward": 2}}
+"""Framework -> how many sums a layer takes in each phase."""
+
+
+def with_statistics(run: Run, sends: Iterable[Send]) -> list[Send]:
+    """Adds the sums of the user's batch normalisations to what a strategy sends.
+
+    Args:
+        run: What is trained.
+        sends: In order.
+    """
+    sends, model = list(sends), run.workload.model
+    if run.batch_norm != "sync" or run.num_devices == 1 or not isinstance(model, OwnSpec):
+        return sends
+    sizes = [_channels(model.described, layer) * run.item_bytes for layer in model.described.batch_norms]
+    summed = [
+        Send(phase, "all_reduce", run.mesh.only_axis, run.num_devices, size * count, count)
+        for phase, ordered in (("forward", sizes), ("backward", sizes[::-1]))
+        for size, count in ((size, _SUMS[run.framework][phase]) for size in ordered)
+    ]
+    first = next((index for index, send in enumerate(sends) if send.phase != "forward"), len(sends))
+    return [*sends[:first], *summed, *sends[first:]]
+
+
+def _channels(described: Description, layer: str) -> int:
+    """The channels of a layer: what it keeps or trains has one number of each."""
+    prefix = f"{layer.replace('.', '/')}/"
+    kept = [shape for name, shape in described.buffers.items() if name.startswith(prefix) and shape]
+    trained = [param.shape for name, param in described.params.items() if name.startswith(prefix)]
+    return math.prod(next(iter([*kept, *trained]), (0,)))

@@ -1,0 +1,11 @@
+"""What a parent and its workers know of the links between processes; `worker/links.py` makes them."""
+
+DEVICE = "cable"
+"""The network device of each process."""
+MAX_LINKED = 250
+"""Processes. A message carries at most 253 descriptors (SCM_MAX_FD)."""
+
+
+def address(place: int) -> str:
+    """The address of the process at a place of the topology."""
+    return f"10.77.{(place + 1) // 256}.{(place + 1) % 256}"

@@ -1,0 +1,191 @@
+"""Measures what the cores of this machine compute and exchange: `samestep calibrate`, which `advise --machine here` reads."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+from samestep.common.catalog import require
+from samestep.common.errors import WorkerFailed
+from samestep.common.flags import Scalar
+from samestep.experiments.arguments import read_request, run_command
+from samestep.experiments.formats import Case, Document, check_format, write
+from samestep.experiments.parser import Parser, add_format
+from samestep.experiments.text import fill, github, screen_width, short
+
+if TYPE_CHECKING:
+    from samestep.experiments.here import Here  # --help needs no NumPy
+
+RANKS = 2
+LAYERS = (2, 8)
+"""Of the tiny models that show the overhead."""
+STEPS = 60
+TIMEOUT_SECONDS = 300
+_ABOUT = (
+    "Measure the cores of this machine, in less than a minute when it is idle: the rate of matrix products by size, the rate of "
+    "the memory, what two processes exchange over gloo, and what a step of each strategy of torch takes beside arithmetic."
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measures, stores the file of this machine and prints what it has; returns 0.
+
+    Raises:
+        Unavailable: torch is not installed.
+        WorkerFailed: A process that measures died.
+    """
+    parser = Parser(prog="samestep calibrate", description=_ABOUT, allow_abbrev=False)
+    add_format(parser)
+    form = parser.parse_args(arguments).format
+    check_format(form)
+    require("torch")
+    start = time.monotonic()
+    here = calibrate()
+    from samestep.experiments.here import store
+
+    print(write(_document(here, str(store(here)), time.monotonic() - start), form))
+    return 0
+
+
+class _Rates(TypedDict):
+    """What `torch_impl.rates` prints."""
+
+    matmul: list[tuple[int, float]]
+    element_seconds: float
+    memory_bytes_per_second: float
+    exchanges: dict[str, tuple[float, float]]
+
+
+def calibrate() -> "Here":
+    """Measures this machine.
+
+    Raises:
+        WorkerFailed: A process that measures died.
+    """
+    from samestep.common.evidence.costs.core_time import Cores
+    from samestep.common.files import memory_bytes
+    from samestep.experiments.here import make_here
+
+    found = _measure_rates()
+    exchanges = found["exchanges"]
+    cores = Cores(
+        matmul=dict(found["matmul"]),
+        element_seconds=found["element_seconds"],
+        latency_seconds={name: latency for name, (latency, _) in exchanges.items()},
+        exchange_bytes_per_second={name: rate for name, (_, rate) in exchanges.items()},
+        overhead_seconds={},
+    )
+    here = make_here(cores, len(os.sched_getaffinity(0)), memory_bytes(), found["memory_bytes_per_second"])
+    return dataclasses.replace(here, cores=dataclasses.replace(cores, overhead_seconds=_measure_overhead(here)))
+
+
+def _measure_rates() -> _Rates:
+    """Has two processes measure, each on a core where there are two."""
+    with tempfile.TemporaryDirectory(prefix="samestep-") as scratch:
+        line = [sys.executable, "-W", "ignore", "-m", "samestep.torch_impl.rates"]
+        store, allowed = str(Path(scratch) / "store"), sorted(os.sched_getaffinity(0))
+        started = []
+        for rank in range(RANKS):
+            core = allowed[rank % len(allowed)]
+            process = subprocess.Popen(
+                [*line, str(rank), store], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+            os.sched_setaffinity(process.pid, {core})
+            started.append(process)
+        try:
+            told = [process.communicate(timeout=TIMEOUT_SECONDS) for process in started]
+        except subprocess.TimeoutExpired:
+            raise WorkerFailed(
+                f"measuring took more than {TIMEOUT_SECONDS} s; repeat it when the machine is idle."
+            ) from None
+        finally:
+            for process in started:
+                process.kill()
+    for process, (_, errors) in zip(started, told, strict=True):
+        if process.returncode:
+            last = (errors.strip().splitlines() or ["it wrote nothing"])[-1]
+            raise WorkerFailed(f"a process that measures ended with exit code {process.returncode}: {last}")
+    return json.loads(told[0][0])
+
+
+def _measure_overhead(here: "Here") -> Mapping[str, tuple[float, float]]:
+    """Trains tiny models under each row; what arithmetic and bytes do not explain is overhead, of a step and of a pass."""
+    from samestep.common.request import launch_of
+    from samestep.common.run import parse
+    from samestep.common.runtime.parent.launcher import Launcher
+    from samestep.experiments.candidates import ALONE, ONE, SPLIT, WHOLE
+    from samestep.experiments.local_times import passes, seconds_here
+
+    found = {}
+    with Launcher() as launcher, tempfile.TemporaryDirectory(prefix="samestep-") as scratch:
+        launcher.warm(["torch"])
+        for row in dict.fromkeys(row.strategy for row in (ONE, *WHOLE, *SPLIT, *ALONE)):
+            points = []
+            for layers in LAYERS:
+                config = read_request(*_tiny(row, layers, str(Path(scratch) / f"{row}-{layers}")))
+                run = parse(config)
+                speed = launcher.run(run, launch_of(config)).examples_per_second
+                assert speed is not None
+                points.append((passes(run), run.batch_size / speed.median - seconds_here(run, here).total))
+            (few, less), (many, more) = points
+            each = max(0.0, (more - less) / (many - few))
+            found[f"torch:{row}"] = (max(0.0, less - few * each), each)
+    return found
+
+
+def _tiny(row: str, layers: int, out: str) -> tuple[str, dict[str, Scalar]]:
+    """The cell and the rest of the request of a model that takes no time to compute."""
+    given: dict[str, Scalar] = {
+        "workload": f"synthetic-mlp+features=8+width=8+outputs=4+layers={layers}",
+        "batch_size": 8,
+        "steps": STEPS,
+    }
+    given |= {"parity": False, "out": out}
+    if row in ("pp", "hybrid"):
+        return f"torch:{row}+schedule=1f1b+microbatches=2+mesh=pipe={RANKS}", given
+    return f"torch:{row}", given | ({} if row == "single" else {"devices": RANKS})
+
+
+def _document(here: "Here", path: str, seconds: float) -> Document:
+    cores = here.cores
+    rows = [
+        *(
+            {"quantity": f"matrix product of {size}", "value": rate, "unit": "FLOP/s"}
+            for size, rate in cores.matmul.items()
+        ),
+        {"quantity": "elementwise operation and gradient", "value": 1 / cores.element_seconds, "unit": "elements/s"},
+        {"quantity": "memory", "value": here.machine.memory_bytes_per_second, "unit": "bytes/s"},
+        *({"quantity": f"small {n}", "value": t, "unit": "s"} for n, t in cores.latency_seconds.items()),
+        *(
+            {"quantity": f"large {n}", "value": r, "unit": "bytes/s"}
+            for n, r in cores.exchange_bytes_per_second.items()
+        ),
+        *({"quantity": f"{n}, a step", "value": t[0], "unit": "s"} for n, t in cores.overhead_seconds.items()),
+        *(
+            {"quantity": f"{n}, a layer and micro-batch", "value": t[1], "unit": "s"}
+            for n, t in cores.overhead_seconds.items()
+        ),
+    ]
+
+    def text() -> str:
+        cells = [[str(row["quantity"]), _shown(row["value"], row["unit"])] for row in rows]
+        line = f"Measured in {seconds:.0f} s on {here.key}: {path}. `samestep advise --machine here` reads it."
+        return f"{fill(line, screen_width())}\n\n{github(['quantity', 'measured'], cells)}"
+
+    return Document(
+        "samestep calibrate", text, {"here": here, "path": path}, rows, [Case(str(r["quantity"])) for r in rows]
+    )
+
+
+def _shown(value: float, unit: str) -> str:
+    return f"{1e6 * value:,.3g} us" if unit == "s" else f"{short(value)} {unit}"
+
+
+if __name__ == "__main__":
+    run_command(main)
