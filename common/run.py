@@ -6,8 +6,9 @@ from samestep.common.catalog import framework_info, read_options, strategy_info
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import check_fields, flags, spell_flag, spell_flags
 from samestep.common.mesh import Mesh
-from samestep.common.request import MAX_DEVICES, MAX_PREDICTED_DEVICES, Launch, RunConfig, Techniques, read_bandwidth
+from samestep.common.request import MAX_DEVICES, MAX_PREDICTED_DEVICES, Launch, RunConfig, read_bandwidth
 from samestep.common.strategy import Run, StrategyInfo
+from samestep.common.techniques import Techniques
 from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.optimizers import OptimizerSpec
 from samestep.common.workload.own import own_workload

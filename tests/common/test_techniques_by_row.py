@@ -6,9 +6,10 @@ import pytest
 
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flags, spell_flag
-from samestep.common.request import RunConfig, Techniques
+from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.strategy import StrategyInfo
+from samestep.common.techniques import Techniques
 from tests.cells import every_row
 
 GIVEN = {
