@@ -88,6 +88,7 @@ def measure(cell: str, name: str) -> None:
     step = getattr(loops, run.strategy.name)(run, program)
     data = in_dtype(run.workload.data.load(), run.dtype)
     count = STEPS[name]
+    timed = dataclasses.replace(run, steps=count)
     loop.TIMED_WINDOWS = count // WINDOW_STEPS
     streams = [batches(data.train_inputs, data.train_targets, run.batch_size, run.seed) for _ in range(2)]
     file = ProcessFile(Path(tempfile.mkdtemp()), f"rank-{rank}", rank)
@@ -95,7 +96,7 @@ def measure(cell: str, name: str) -> None:
     def ours() -> float:
         # Our own loop, windows, losses, files and all; the first window is a single step.
         start = time.perf_counter()
-        train(program, streams[0], 0, count, file, Traffic(file, {}))
+        train(program, timed, streams[0], 0, file, Traffic(file, {}))
         return time.perf_counter() - start
 
     def bare() -> float:

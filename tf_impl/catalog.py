@@ -9,21 +9,11 @@ from samestep.common.evidence.costs.parameter_server import parameter_server
 from samestep.common.runtime.topology import chief_workers_and_servers, clients, one_process, workers
 from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo
 from samestep.tf_impl import needs, options
+from samestep.tf_impl.refusals import IN_PARTS, NO_SWITCH, REMOTE
 
 ALONG_TENSOR = Answer("flexible", "along the axis tensor: tables by rows, linear layers by column, then by row")
 SHARD_PER_REPLICA = Answer("yes", "one contiguous shard of the global batch per replica")
 BATCH_OR_SHARD = Answer("flexible", "serial: a step is one worker's, on the whole batch; async: a shard per worker")
-NO_SWITCH = {"overlap": "it exchanges when its API does; tf:mirrored and tf:multi_worker_mirrored have a choice"}
-REMOTE = {
-    **NO_SWITCH,
-    "recompute": "tf.recompute_grad reads every variable of a segment four times, and each time it is sent",
-    "compile": "XLA compiles no function whose variables are on another device",
-}
-IN_PARTS = {
-    **NO_SWITCH,
-    "recompute": "DTensor sums activations and gradients at each end of tf.recompute_grad once more",
-    "compile": "DTensor cuts the step up itself, before XLA could compile it",
-}
 in_one_process = functools.partial(
     StrategyInfo, topology=one_process, backend="memory", axes=("data",), refuses=NO_SWITCH
 )

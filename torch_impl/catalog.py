@@ -15,15 +15,13 @@ from samestep.common.runtime.topology import one_process, ranks, ranks_and_serve
 from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo, Textbook
 from samestep.torch_impl import needs, options
 from samestep.torch_impl.families import ZERO
+from samestep.torch_impl.refusals import NEW_REPLICAS, NO_CLIPPING, NO_SWITCH
 
 GPUS = "several GPUs on one or more machines; CPU cores over gloo"
 SHARD_PER_RANK = Answer("yes", "one contiguous shard of the global batch per rank")
 WHOLE_BATCH = Answer("no", "the whole batch goes through every stage")
 WHOLE_MODEL = Answer("no", "every rank holds the whole model")
 EQUAL_STAGES = Answer("yes", "contiguous stages of layers, of about equal FLOPs")
-NO_SWITCH = {"overlap": "it exchanges when its API does; torch:ddp and torch:zero1 have a choice"}
-NO_CLIPPING = {**NO_SWITCH, "clip_norm": "no process sees the whole gradient"}
-ON_THREADS = "its replicas have parameters only while their forward pass runs"
 in_one_process = functools.partial(StrategyInfo, topology=one_process, backend="memory", refuses=NO_SWITCH)
 over_ranks = functools.partial(StrategyInfo, topology=ranks, backend="gloo", hardware=GPUS, refuses=NO_SWITCH)
 data_parallel = functools.partial(over_ranks, data_split=SHARD_PER_RANK, model_split=WHOLE_MODEL, axes=("data",))
@@ -90,7 +88,7 @@ FRAMEWORK = FrameworkInfo(
             status="discouraged; upstream recommends DistributedDataParallel, even on one machine",
             twin="tf:central_storage",
             emulation="threads; nn.DataParallel needs two GPUs",
-            refuses={**NO_SWITCH, "recompute": ON_THREADS, "compile": ON_THREADS},
+            refuses=NEW_REPLICAS,
             needs=needs.check_replicas,
             measures=(
                 Measure("master_share", "share of the step", "how long the master works while its replicas wait"),
