@@ -109,7 +109,10 @@ class RunConfig:
         None, "GLOBAL batch size, over all devices (default: the workload's)", least=1, in_cell=True
     )
     optimizer: str | None = flag(
-        None, "how weights are updated (default: the workload's)", choices=OPTIMIZERS, in_cell=True
+        None,
+        "how weights are updated; own: by the optimizer of --model (default: the workload's)",
+        choices=(*OPTIMIZERS, "own"),
+        in_cell=True,
     )
     learning_rate: float | None = flag(
         None,
@@ -129,7 +132,9 @@ class RunConfig:
         place=True,
     )
     model: str | None = flag(
-        None, "your own model instead of --workload: FILE.py, or FILE.py:NAME of the samestep.Model in it"
+        None,
+        "your own model instead of --workload: FILE.py, FILE.py:NAME of the samestep.Model in it, or a name that an installed "
+        "package offers",
     )
     data: str | None = flag(
         None, "train on your own arrays: a .npz file; with --model also FILE.py:FUNCTION, which returns them"
