@@ -37,7 +37,7 @@ _WRITTEN = (
     "*.tmp",
 )
 """What samestep writes into a run directory; nothing else is removed from one."""
-_DESCRIPTION = ("model.json", "describe.json", "initial.npz", "data.npz")
+_DESCRIPTION = ("model.json", "describe.json", "initial.npz", "data.npz", "matching.json")
 """And into the folder with the description of a user's model."""
 DESCRIBE = "describe.json"
 """What asks for a description of the user's model."""
@@ -105,7 +105,7 @@ def open_run(directory: Path, config: RunConfig) -> Path:
 
 def discard_run(directory: Path) -> None:
     """Removes what samestep wrote into a run directory, and the directory unless it holds something else."""
-    for folder in (directory / MODEL, directory):
+    for folder in (directory / MODEL / "torch", directory / MODEL, directory):
         for file in (file for pattern in (*_WRITTEN, *_DESCRIPTION) for file in folder.glob(pattern)):
             file.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # what someone else put there stays
