@@ -6,6 +6,7 @@ process-ROLE.json   each process: its phase while it runs, what it measured when
 state.npz           step, params/NAME, slots/SLOT/NAME, buffers/NAME, local/RANK/NAME; gone once the run is judged, but
                     for --keep-state, a step that was not the same, and a run that failed
 ROLE.log            everything the process printed
+trace.json          when each device did what in the traced steps; profile-ROLE.*: what the framework's profiler kept of them
 model/              of a user's model: what a worker found out about it, and its initial weights
 result.json         the RunResult; or error.json: what stopped the run
 """
@@ -33,6 +34,8 @@ _WRITTEN = (
     "metrics.jsonl",
     "process-*.json",
     "state.npz",
+    "trace*.json",
+    "profile-*",
     "*.log",
     "*.tmp",
 )

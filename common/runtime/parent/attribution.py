@@ -84,7 +84,7 @@ def _blame_port(run: Run, repeat: Repeat) -> str | None:
     if left > LOSS_BOUND[short.dtype]:
         return None
     return (
-        f"all of it the port: from {one.name} it is {left:.0e}: the strategy is right, and `samestep port` with the same "
+        f"all of it the port: from {one.name} it is {left:.1g}: the strategy is right, and `samestep port` with the same "
         f"--model and --data says which layer differs from torch's"
     )
 

@@ -97,7 +97,7 @@ class Launcher:
 
         def repeat(like: Run) -> tuple[list[float], TrainState]:
             with self._scratch_directory() as again:
-                open_run(again, as_config(like, launch))
+                open_run(again, as_config(like, launch.untraced))
                 self.execute(again, like, launch, environment={**(environment or {}), UNEVALUATED: "1"})
                 return read_losses(again), read_state(again)
 
@@ -213,7 +213,7 @@ class Launcher:
             if state is not None:
                 write_state(directory, state)
                 launch = dataclasses.replace(launch, start_from=str(directory))
-            open_run(directory, as_config(run, launch))
+            open_run(directory, as_config(run, launch.untraced))
             self.execute(directory, run, launch, environment={UNEVALUATED: "1"})
             return read_curve(directory)
 

@@ -18,6 +18,7 @@ from samestep.common.runtime.parent.curves import Curve, Oracle, curve_folder, k
 from samestep.common.runtime.parent.merge import merge
 from samestep.common.runtime.parent.reference import reference_of
 from samestep.common.runtime.parent.rounding import excuse
+from samestep.common.runtime.parent.tracing import write_trace
 from samestep.common.runtime.process_file import DONE, read_life, read_measured
 from samestep.common.runtime.records import Measured, RunResult
 from samestep.common.runtime.state_file import read_state, remove_state
@@ -42,6 +43,8 @@ def finish(
     measured = [read_measured(directory, spec.role) for spec in run.strategy.topology(run) if not spec.serves]
     parity = _judge(directory, run, launch, measured[0], seconds, oracle, repeat)
     result = merge(run, launch, measured, parity)
+    if launch.traces and not result.compiled:
+        write_trace(directory, run, measured)
     write_json(directory / "result.json", result)
     (directory / "error.json").unlink(missing_ok=True)
     if run.described() == reference_of(run).described() and launch.needs_state:
