@@ -105,6 +105,7 @@ def measure(cell: str, name: str, described: str) -> None:
     program = strategy.build(run)
     loops = importlib.import_module(f"benchmarks.bare_{run.framework}")
     step = getattr(loops, run.strategy.name)(run, program)
+    timed = dataclasses.replace(run, steps=STEPS[name])
     data = in_dtype(run.workload.data.load(), run.dtype)
     count = STEPS[name]
     loop.TIMED_WINDOWS = count // WINDOW_STEPS
@@ -114,7 +115,7 @@ def measure(cell: str, name: str, described: str) -> None:
     def ours() -> float:
         # Our own loop, windows, losses, files and all; the first window is a single step.
         start = time.perf_counter()
-        train(program, streams[0], 0, count, file, Traffic(file, {}))
+        train(program, timed, streams[0], 0, file, Traffic(file, {}))
         return time.perf_counter() - start
 
     def bare() -> float:
