@@ -42,7 +42,7 @@ class Replay:
         curve: Loss of each step, and seconds and examples of a step by window, in order.
         outcome: Numbers that a run has once.
         notes: Texts: status, command, versions.
-        started: In seconds since the epoch.
+        started: The time of its first point.
     """
 
     name: str
@@ -95,16 +95,9 @@ def read_replay(name: str, directory: Path) -> Replay:
         ConfigError: It holds no readable result.
     """
     result = load_result(directory)
-    started = (directory / "config.json" if (directory / "config.json").exists() else directory).stat().st_mtime
-    return Replay(
-        name=name,
-        directory=directory,
-        settings=_settings(result),
-        curve=_curve(result, directory, started + result.startup_seconds),
-        outcome=_outcome(result),
-        notes=_notes(result),
-        started=started,
-    )
+    curve = _curve(result, directory)
+    started = min((point.time for point in curve), default=0.0)
+    return Replay(name, directory, _settings(result), curve, _outcome(result), _notes(result), started)
 
 
 def _settings(result: RunResult) -> dict[str, Scalar]:
@@ -114,11 +107,14 @@ def _settings(result: RunResult) -> dict[str, Scalar]:
     return {"cell": config_cell(result.config), **kept}
 
 
-def _curve(result: RunResult, directory: Path, time: float) -> list[Point]:
-    """The losses of `metrics.jsonl`, at the times at which they were reported; else those of the result, without times."""
+def _curve(result: RunResult, directory: Path) -> list[Point]:
+    """The losses of `metrics.jsonl`, counted back from when it was written last; else those of the result, without times."""
+    time = (directory / "result.json").stat().st_mtime
     try:
-        windows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+        file = directory / "metrics.jsonl"
+        windows = [json.loads(line) for line in file.read_text().splitlines()]
         points: list[Point] = []
+        time = file.stat().st_mtime - sum(window["seconds"] for window in windows)
         for window in windows:
             time += window["seconds"]
             step, count = int(window["step"]), len(window["losses"])
@@ -137,7 +133,6 @@ def _outcome(result: RunResult) -> dict[str, float]:
         result.metric_name: result.metric_value,
         "median_examples_per_second": speed and speed.median,
         "step_seconds_median": result.step_seconds_median,
-        "startup_seconds": result.startup_seconds,
         "largest_relative_loss_deviation": result.parity.max_relative_loss,
         "took_the_same_step": None if result.parity.passed is None else float(result.parity.passed),
         "state_bytes_of_a_device": max((row.state_bytes for row in rows), default=None),
