@@ -125,7 +125,7 @@ class TrainingProgram:
         """
         pairs = list(zip(gradients, self.params.values(), strict=True))
         if self.run.techniques.overlap:
-            return [strategy.extended.reduce_to(tf.distribute.ReduceOp.SUM, *pair) for pair in pairs]
+            return [strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, [pair])[0] for pair in pairs]
         return strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, pairs)
 
     def losses(self) -> list[float]:

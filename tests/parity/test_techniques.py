@@ -45,6 +45,7 @@ SWITCHED = [
 ]
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("cell", COMPILED)
 def test_a_compiled_step_is_the_same_step(run_cell: RunCell, cell: str) -> None:
     techniques = Techniques(compile=True, clip_norm=0.5, accumulation_steps=2)

@@ -121,7 +121,7 @@ def _split_layers(model: ModelSpec, parts: int, segments: Sequence[Segment]) -> 
             found.append(("table", param.lookups * param.shape[1]))
         elif name in kernels and split[name] == 0 and not param.lookups:
             found.append(("row", positions * param.shape[1]))
-        elif name in kernels and name != first and not param.shares_input:
+        elif name in kernels and name != first and not param.shares_input and not param.lookups:
             found.append(("column", positions * param.shape[0]))
     found += [("column", positions * params[name].shape[1]) for name in ties]
     has_split_logits = bool(ties) or (split.get(logits) == 1 and logits in meant and logits in last)
