@@ -9,7 +9,7 @@ from samestep.common.evidence.costs.step_time import StepTime
 from samestep.common.mesh import Mesh
 from samestep.common.request import MAX_PREDICTED_DEVICES
 from samestep.common.strategy import Run
-from samestep.experiments.candidates import Candidate, Search, search, worth_timing
+from samestep.experiments.candidates import Candidate, Search, search
 from samestep.experiments.step_times import seconds_of
 from samestep.experiments.text import count
 
@@ -112,7 +112,7 @@ def advise(base: Run, machine: Machine, nodes: int, keep: Mesh | None = None, ti
         raise _fits_nowhere(base, machine, nodes, kept, found)
     ranking = _Ranking(base, nodes, kept, timer)
     ranked = ranking.of(found.fitting, machine)
-    return Advice(base, machine, nodes, tuple(ranked), found, tuple(ranking.changes(ranked, found, machine)))
+    return Advice(base, machine, nodes, tuple(ranked), found, tuple(ranking.changes(ranked, machine)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,21 +126,25 @@ class _Ranking:
 
     def of(self, candidates: Iterable[Candidate], machine: Machine) -> list[Timed]:
         """The fastest first; of equally fast ones that which needs least memory."""
-        timed = [Timed(each, self.timer(each, machine)) for each in worth_timing(candidates)]
+        timed = [Timed(each, self.timer(each, machine)) for each in candidates]
         return sorted(timed, key=lambda each: (each.time.total, each.candidate.needed_bytes))
 
-    def changes(self, ranked: Sequence[Timed], found: Search, machine: Machine) -> Iterator[Change]:
+    def changes(self, ranked: Sequence[Timed], machine: Machine) -> Iterator[Change]:
         """Ranks again with slower links, less memory and a larger batch."""
         if self.nodes > 1:
             yield self._with_slower_links(ranked, machine, "network_bytes_per_second", "between nodes")
         if machine.gpus_per_node > 1:
             yield self._with_slower_links(ranked, machine, "node_bytes_per_second", "inside a node")
-        memory = machine.memory_bytes / LESS_MEMORY
-        fitting = [each for each in found.fitting if each.needed_bytes <= memory]
-        yield _change(f"with 1/{LESS_MEMORY} of the memory", ranked[0], self.of(fitting, machine))
+        less = self._found(self.base, machine, machine.memory_bytes / LESS_MEMORY)
+        yield _change(f"with 1/{LESS_MEMORY} of the memory", ranked[0], less)
         larger = dataclasses.replace(self.base, batch_size=LARGER_BATCH * self.base.batch_size)
-        more = search(larger, self.nodes * machine.gpus_per_node, machine.memory_bytes, self.keep)
-        yield _change(f"with a batch of {larger.batch_size:,}", ranked[0], self.of(more.fitting, machine))
+        yield _change(
+            f"with a batch of {larger.batch_size:,}", ranked[0], self._found(larger, machine, machine.memory_bytes)
+        )
+
+    def _found(self, base: Run, machine: Machine, memory: float) -> list[Timed]:
+        """Ranks what a new search finds."""
+        return self.of(search(base, self.nodes * machine.gpus_per_node, memory, self.keep).fitting, machine)
 
     def _with_slower_links(self, ranked: Sequence[Timed], machine: Machine, rate: str, where: str) -> Change:
         """The change under the least slowdown that puts another layout first, or else the largest that is tried."""

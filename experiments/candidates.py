@@ -1,12 +1,14 @@
 """The layouts that a number of devices allows a model: strategy, mesh, schedule, micro-batch and recomputation.
 
 What cannot win is left out: rows that show an algorithm, or take a step that another row takes in less time; GPipe where 1F1B
-can run, which takes as long and keeps more; and of a mesh every micro-batch above the largest that has room.
+can run, which takes as long and keeps more; recomputation where there is room without; and micro-batches that are smaller than
+need be.
 """
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from samestep.common.catalog import strategy_info
 from samestep.common.errors import ConfigError
@@ -101,7 +103,7 @@ def search(base: Run, num_devices: int, memory: float, keep: Mapping[str, int]) 
         keep: Mesh axis -> its size, where it is not to be searched.
     """
     found = Search()
-    for row, mesh in _meshes(base, num_devices):
+    for row, mesh in meshes(base, num_devices):
         if all(mesh.axis(name) == size for name, size in keep.items()):
             try:
                 _try_mesh(found, base, row, mesh, memory)
@@ -115,31 +117,19 @@ def search(base: Run, num_devices: int, memory: float, keep: Mapping[str, int]) 
     return found
 
 
-def worth_timing(candidates: Iterable[Candidate]) -> Iterator[Candidate]:
-    """Leaves out micro-batches that cannot win, of candidates that differ in nothing else.
-
-    Without a pipeline the largest wins, since smaller ones compute no faster. With one, smaller ones shorten the bubble, until
-    there are so many of them that little of it is left.
-    """
-    groups: dict[tuple[object, ...], list[Candidate]] = {}
-    for each in candidates:
-        schedule = each.run.options.schedule if Taken.is_staged(each.run) else ""
-        groups.setdefault((each.row, each.run.mesh, schedule, each.recomputes), []).append(each)
-    for (_, mesh, _, _), group in groups.items():
-        *smaller, largest = sorted(group, key=lambda each: each.microbatch_size)
-        most = MOST_MICROBATCHES * mesh.axis("pipe") if mesh.axis("pipe") > 1 else 0
-        yield from (each for each in smaller if each.run.options.microbatches <= most) if most else ()
-        yield largest
-
-
 def divisors(number: int) -> list[int]:
     """What divides a number, in ascending order."""
     small = [count for count in range(1, math.isqrt(number) + 1) if number % count == 0]
     return sorted({*small, *(number // count for count in small)})
 
 
-def _meshes(base: Run, num_devices: int) -> Iterator[tuple[Row, Mesh]]:
-    """Every row on every mesh of that many devices whose layers can be split so, axes of one device left out."""
+def meshes(base: Run, num_devices: int) -> Iterator[tuple[Row, Mesh]]:
+    """Every row on every mesh of that many devices whose layers can be split so, axes of one device left out.
+
+    Args:
+        base: The model.
+        num_devices: All of them.
+    """
     num_segments = len(base.workload.model.segments())
     for pipe in divisors(num_devices):
         for tensor in divisors(num_devices // pipe) if pipe <= num_segments else ():
@@ -174,31 +164,79 @@ def _try_mesh(found: Search, base: Run, row: Row, mesh: Mesh, memory: float) -> 
     rows = base.batch_size // replicas
     held: dict[int, list[int]] = {}
     for schedule in ("1f1b", "gpipe", "interleaved_1f1b") if Taken.is_staged(run) else ("",):
-        runs = list(_with_microbatches(run, rows, schedule))
+        runs = list(with_microbatches(run, rows, schedule))
         if not runs:
             continue
         run.strategy.needs(runs[0])
         stages = SCHEDULES[schedule].stages_per_rank if schedule else 0
         if stages not in held:
             held[stages] = _held_bytes(runs[0])
-        for recomputes in (False, True) if max(held[stages]) <= memory else (True,):
-            for each in runs:
-                candidate = _with_room(each, row, rows // _microbatches(each), recomputes, held[stages])
-                if candidate.needed_bytes > memory:
-                    before = found.closest.get(row.strategy, candidate)
-                    found.closest[row.strategy] = min(before, candidate, key=lambda each: each.needed_bytes)
-                    break
-                found.fitting.append(candidate)
-            if not candidate.knows_activations:
+        state = held[stages]
+        hopeless = max(state) > memory
+        for recomputes in (False, True) if not hopeless else (True,):
+            trial = _Trial(found, row, rows, recomputes, state, memory)
+            fitting = trial.of(runs[:1] if hopeless else runs)
+            found.fitting += fitting
+            largest = max((each.microbatch_size for each in fitting), default=0)
+            runs = [each for each in runs if rows // _microbatches(each) > largest]
+            if not runs or not trial.knows_activations:
                 break
+
+
+@dataclasses.dataclass
+class _Trial:
+    """Tries the micro-batches of one layout: which of those that may win have room.
+
+    Without a pipeline the largest wins, since smaller ones compute no faster. With one, smaller ones shorten the bubble, until
+    there are so many of them that little of it is left.
+    """
+
+    found: Search
+    row: Row
+    rows: int
+    recomputes: bool
+    held: Sequence[int]
+    memory: float
+    knows_activations: bool = True
+
+    def of(self, runs: Sequence[Run]) -> list[Candidate]:
+        """What has room.
+
+        Args:
+            runs: One for each size of a micro-batch, the smallest first.
+        """
+        most = MOST_MICROBATCHES * len(self.held) if len(self.held) > 1 else 0
+        wanted = [each for each in runs if _microbatches(each) <= most] or runs[-1:]
+        fitting = list(itertools.takewhile(self._fits, map(self._candidate, wanted)))
+        smaller = reversed(runs[: len(runs) - len(wanted)])
+        return fitting or list(itertools.islice(filter(self._fits, map(self._candidate, smaller)), 1))
+
+    def _candidate(self, run: Run) -> Candidate:
+        size = self.rows // _microbatches(run)
+        candidate = _with_room(run, self.row, size, self.recomputes, self.held)
+        self.knows_activations = candidate.knows_activations
+        return candidate
+
+    def _fits(self, candidate: Candidate) -> bool:
+        if candidate.needed_bytes <= self.memory:
+            return True
+        before = self.found.closest.get(self.row.strategy, candidate)
+        self.found.closest[self.row.strategy] = min(before, candidate, key=lambda each: each.needed_bytes)
+        return False
 
 
 def _microbatches(run: Run) -> int:
     return run.options.microbatches if Taken.is_staged(run) else run.accumulation_steps
 
 
-def _with_microbatches(run: Run, rows: int, schedule: str) -> Iterator[Run]:
-    """The run with every size of a micro-batch that the schedule can take, the smallest first."""
+def with_microbatches(run: Run, rows: int, schedule: str) -> Iterator[Run]:
+    """The run with every size of a micro-batch that the schedule can take, the smallest first.
+
+    Args:
+        run: With its strategy and mesh.
+        rows: The examples of a replica.
+        schedule: Of its pipeline; "" for a row without schedules.
+    """
     ranks, segments = run.mesh.axis("pipe"), len(run.workload.model.segments())
     for size in divisors(rows):
         count = rows // size

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.catalog import catalogue, framework_info
-from samestep.experiments import giants, stored, tables
+from samestep.experiments import giants, rules, stored, tables
 from samestep.experiments.arguments import run_command
 from samestep.experiments.strategies import COLUMNS
 from samestep.experiments.text import cells, github
@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 PAGES = {"torch": ROOT / "docs" / "pytorch.md", "tf": ROOT / "docs" / "tensorflow.md"}
 PREDICTING = ROOT / "docs" / "predicting.md"
+RULES = ROOT / "docs" / "rules.md"
 WIDTH = 100
 """Of what stands in the README as it was printed."""
 
@@ -21,7 +22,7 @@ WIDTH = 100
 def main(arguments: Sequence[str]) -> int:
     """Writes what comes from the catalogues; and from a comparison's directory, if one is given, its results."""
     parts = [(README, "results", results(Path(directory))) for directory in arguments[:1]]
-    for write in (lambda: parts, generated):  # what is generated depends on the results
+    for write in (lambda: parts, generated, judged):  # what is generated depends on the results
         for page, name, content in write():
             page.write_text(replaced(page.read_text(), name, content))
     return 0
@@ -34,6 +35,11 @@ def generated() -> list[tuple[Path, str, str]]:
     predicting.append((PREDICTING, "errors", giants.errors(README.read_text())))
     upstreams = [(PAGES[name], "upstream", upstream(name)) for name in PAGES]
     return [(README, "strategies", strategies()), *upstreams, *predicting]
+
+
+def judged() -> list[tuple[Path, str, str]]:
+    """The same of what takes seconds: the rules, held against thousands of layouts."""
+    return [(RULES, "rules", rules.table())]
 
 
 def strategies() -> str:
