@@ -175,6 +175,11 @@ class RunConfig:
     keep_state: bool = flag(
         False, "keep the final state (state.npz) for --start-from; otherwise it is removed unless the run missed parity"
     )
+    trace: bool = flag(
+        False,
+        "after everything that counts, record five more steps into trace.json of the run directory: what each device did when",
+    )
+    profile: bool = flag(False, "record these steps, and keep the framework's own profile of them as well")
     described: str | None = None
     options: dict[str, Scalar] = dataclasses.field(default_factory=dict)
     techniques: Techniques = Techniques()
@@ -198,6 +203,18 @@ class Launch:
     bandwidth: str | None
     parity: bool | None
     keep_state: bool
+    trace: bool
+    profile: bool
+
+    @property
+    def traces(self) -> bool:
+        """Whether steps are recorded."""
+        return self.trace or self.profile
+
+    @property
+    def untraced(self) -> "Launch":
+        """The launch of what is run beside a run to judge it."""
+        return dataclasses.replace(self, trace=False, profile=False)
 
     @property
     def needs_state(self) -> bool:

@@ -112,6 +112,7 @@ def as_config(run: Run, launch: Launch) -> RunConfig:
         run: A checked request.
         launch: How it is started.
     """
+    described = {"described": run.workload.model.path} if isinstance(run.workload.model, OwnSpec) else {}
     return RunConfig(
         **{name: getattr(run, name) for name in (*_SAME, "batch_size", "steps")},
         strategy=run.strategy.name,
@@ -121,7 +122,7 @@ def as_config(run: Run, launch: Launch) -> RunConfig:
         optimizer=run.optimizer.name,
         learning_rate=run.optimizer.learning_rate,
         options=dataclasses.asdict(run.options),
-        **dataclasses.asdict(launch),
+        **dataclasses.asdict(launch) | described,
     )
 
 

@@ -184,4 +184,4 @@ def _attention(shape: Shape, matrices: float, forwards: int, machine: Machine) -
 def _fused_attention(shape: Shape, matrices: float, forwards: int, machine: Machine) -> float:
     """The attention without scores in memory: only what the mask leaves, two products forward and five backward."""
     flops = matrices * shape.context**2 * (shape.width // shape.heads)
-    return (2 * forwards + 5) * flops / (machine.peak_flops_per_second * machine.matrix_share)
+    return (2 * forwards + 5) * flops / (machine.peak_flops_per_second * machine.fused_attention_share)

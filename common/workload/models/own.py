@@ -1,7 +1,8 @@
 """A model of the user's own, as a worker described it: from there on it is a spec like ours.
 
 A description is a folder: `model.json` (what a spec has to say), `initial.npz` (the initial weights and buffers, by neutral
-name), and `data.npz` if the data came from a function. It is copied into every run directory.
+name), and `data.npz` if the data came from a function. It is copied into every run directory. That of a TensorFlow model
+which has a torch model beside it holds that one's description in `torch/`, and in `matching.json` which parameter is which.
 """
 
 import dataclasses
@@ -19,7 +20,9 @@ from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Se
 if TYPE_CHECKING:
     import numpy as np  # only where arrays are made: a prediction does without
 
-SPEC, INITIAL, DATA = "model.json", "initial.npz", "data.npz"
+SPEC, INITIAL, DATA, MATCHING = "model.json", "initial.npz", "data.npz", "matching.json"
+TWIN = "torch"
+"""The folder with the description of the torch model, in that of a TensorFlow model which has its weights from there."""
 _MOST_BYTES = 2**26
 """Of `model.json`: a line for each parameter."""
 
@@ -104,6 +107,8 @@ def read_description(folder: str) -> Description:
 
 @functools.lru_cache(maxsize=4)
 def _sha256(folder: str) -> str:
+    if (twin := Path(folder, TWIN)).exists():
+        return _sha256(str(twin))  # one model in two frameworks
     digest = hashlib.sha256()
     for name in (SPEC, INITIAL):
         digest.update(Path(folder, name).read_bytes())
@@ -138,6 +143,12 @@ class OwnSpec:
     def described(self) -> Description:
         """What a worker found out."""
         return read_description(self.path)
+
+    @property
+    def twin(self) -> Self | None:
+        """The torch model that its weights come from, if it is a TensorFlow model with one."""
+        folder = Path(self.path, TWIN)
+        return type(self).of(str(folder)) if folder.exists() else None
 
     @property
     def loss(self) -> str:
