@@ -1,16 +1,18 @@
 """Layouts ranked by predicted time, and what of the machine or the request would change the first of them."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from samestep.common.errors import ConfigError
 from samestep.common.evidence.costs.machine import Machine
 from samestep.common.evidence.costs.step_time import StepTime
+from samestep.common.evidence.validation import Score, expected_error
 from samestep.common.mesh import Mesh
 from samestep.common.request import MAX_PREDICTED_DEVICES
 from samestep.common.strategy import Run
+from samestep.experiments.calibration import Calibration
 from samestep.experiments.candidates import Candidate, Search, search
-from samestep.experiments.step_times import seconds_of
+from samestep.experiments.step_times import SHAPES, Timer, seconds_of
 from samestep.experiments.text import count
 
 SLOWER = (2, 4, 8, 16)
@@ -58,6 +60,8 @@ class Advice:
         ranked: The layouts, the fastest first.
         search: What else was found.
         changes: What would be first under other conditions.
+        validation: How far such predictions were off where they could be held against measurements; None where none were.
+        calibration: What was fitted to own measurements, if there are any.
     """
 
     base: Run
@@ -66,6 +70,8 @@ class Advice:
     ranked: tuple[Timed, ...]
     search: Search
     changes: tuple[Change, ...]
+    validation: Score | None = None
+    calibration: Calibration | None = None
 
     @property
     def first(self) -> Timed:
@@ -82,10 +88,6 @@ class Advice:
         for each in self.ranked:
             found.setdefault(each.candidate.row.strategy, each)
         return [each for name, each in found.items() if name not in names]
-
-
-Timer = Callable[[Candidate, Machine], StepTime]
-"""Predicts the seconds of a candidate on a machine."""
 
 
 def advise(base: Run, machine: Machine, nodes: int, keep: Mesh | None = None, timer: Timer = seconds_of) -> Advice:
@@ -112,7 +114,9 @@ def advise(base: Run, machine: Machine, nodes: int, keep: Mesh | None = None, ti
         raise _fits_nowhere(base, machine, nodes, kept, found)
     ranking = _Ranking(base, nodes, kept, timer)
     ranked = ranking.of(found.fitting, machine)
-    return Advice(base, machine, nodes, tuple(ranked), found, tuple(ranking.changes(ranked, machine)))
+    was_validated = timer is seconds_of and base.workload.model.name in SHAPES
+    validation = expected_error(is_one_node=nodes == 1) if was_validated else None
+    return Advice(base, machine, nodes, tuple(ranked), found, tuple(ranking.changes(ranked, machine)), validation)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -50,6 +50,11 @@ ONE = Row("single")
 """The row of one device."""
 
 
+def row_of(strategy: str) -> Row | None:
+    """The row that ranks a strategy of torch; None if it is none of these."""
+    return next((row for row in (ONE, *WHOLE, *ALONE, *SPLIT) if row.strategy == strategy), None)
+
+
 @dataclasses.dataclass(frozen=True)
 class Candidate:
     """One way to take the step.
