@@ -109,7 +109,7 @@ class RunConfig:
         None, "GLOBAL batch size, over all devices (default: the workload's)", least=1, in_cell=True
     )
     optimizer: str | None = flag(
-        None, "how weights are updated (default: the workload's)", choices=OPTIMIZERS, in_cell=True
+        None, "how weights are updated (default: the workload's)", choices=(*OPTIMIZERS, "own"), in_cell=True
     )
     learning_rate: float | None = flag(
         None,
@@ -129,7 +129,7 @@ class RunConfig:
         place=True,
     )
     model: str | None = flag(
-        None, "your own model instead of --workload: FILE.py, or FILE.py:NAME of the samestep.Model in it"
+        None, "your own model instead of --workload: FILE.py, FILE.py:NAME in it, or a name that a package offers"
     )
     data: str | None = flag(
         None, "train on your own arrays: a .npz file; with --model also FILE.py:FUNCTION, which returns them"
@@ -139,8 +139,8 @@ class RunConfig:
     )
     batch_norm: str = flag(
         "local",
-        "which statistics the batch normalisation of your own model takes: of each replica's own shard, as the frameworks do; "
-        "of the whole batch, where the replicas can exchange them; or the running ones, frozen",
+        "statistics in the batch normalisation of your own model: of each replica's shard, of the whole batch where the "
+        "replicas can exchange them, or the running ones, frozen",
         choices=BATCH_NORMS,
     )
     start_from: str | None = flag(

@@ -10,7 +10,7 @@ from samestep.common.request import MAX_DEVICES, MAX_PREDICTED_DEVICES, Launch, 
 from samestep.common.strategy import Run, StrategyInfo
 from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.optimizers import OptimizerSpec
-from samestep.common.workload.own import own_workload
+from samestep.common.workload.own import optimizer_of, own_workload
 from samestep.common.workload.table import resolve
 from samestep.common.workload.workload import Workload
 
@@ -156,7 +156,9 @@ def _check_framework(config: RunConfig, workload: Workload) -> None:
 
 def _optimizer(config: RunConfig, workload: Workload) -> OptimizerSpec:
     name = config.optimizer or next(iter(workload.learning_rates))
-    return OptimizerSpec(name, config.learning_rate or workload.learning_rates[name])
+    return optimizer_of(
+        config.framework, workload, name, config.learning_rate or workload.learning_rates.get(name, 0.0)
+    )
 
 
 def _scheduled(run: Run) -> Techniques:
