@@ -11,7 +11,8 @@ from samestep.common.mesh import Mesh
 from samestep.common.request import MAX_PREDICTED_DEVICES
 from samestep.common.strategy import Run
 from samestep.experiments.calibration import Calibration
-from samestep.experiments.candidates import Candidate, Search, search
+from samestep.experiments.candidates import Search, search
+from samestep.experiments.layouts import Candidate
 from samestep.experiments.step_times import SHAPES, Timer, seconds_of
 from samestep.experiments.text import count
 

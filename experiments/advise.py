@@ -18,8 +18,8 @@ from samestep.experiments.advice import advise
 from samestep.experiments.advice_text import document
 from samestep.experiments.arguments import run_command
 from samestep.experiments.calibration import calibrated
-from samestep.experiments.candidates import Candidate
 from samestep.experiments.formats import FORMATS, check_format, write
+from samestep.experiments.layouts import Candidate
 from samestep.experiments.parser import Parser, add_flags
 from samestep.experiments.step_times import Timer, seconds_of
 

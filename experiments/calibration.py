@@ -13,7 +13,7 @@ from samestep.common.evidence.costs.core_time import Taken
 from samestep.common.evidence.costs.machine import Machine
 from samestep.common.evidence.costs.step_time import StepTime
 from samestep.common.run import parse_prediction
-from samestep.experiments.candidates import Candidate, row_of
+from samestep.experiments.layouts import Candidate, row_of
 from samestep.experiments.step_times import Timer
 from samestep.experiments.text import count
 

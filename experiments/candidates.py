@@ -7,8 +7,7 @@ need be.
 
 import dataclasses
 import itertools
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from samestep.common.catalog import strategy_info
 from samestep.common.errors import ConfigError
@@ -18,69 +17,11 @@ from samestep.common.evidence.costs.footprints import FOOTPRINTS
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.workload.pipeline import SCHEDULES
+from samestep.experiments.layouts import Candidate, Row, meshes, num_microbatches, with_microbatches
 from samestep.experiments.prediction import needed_bytes
 
 MOST_MICROBATCHES = 32
 """For each rank of a pipeline: then the bubble takes less than 1/32 of what the step computes."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """A row of torch's catalogue that may win.
-
-    Attributes:
-        strategy: Its name.
-        axis: Along which it splits the batch.
-        sharding: What it shards along that axis: 1 the optimizer state, 2 also gradients, 3 also parameters.
-    """
-
-    strategy: str
-    axis: str = "data"
-    sharding: int = 0
-
-
-FULLY = Row("fsdp", "shard", 3)
-WHOLE = (Row("ddp"), Row("zero1", sharding=1), Row("zero2", "shard", 2), FULLY)
-"""Rows that leave layers whole."""
-SPLIT = (Row("hybrid"), Row("hybrid", "shard", 2))
-"""Rows that split the model, beside a batch that is split."""
-ALONE = (Row("pp"), Row("tp"))
-"""Rows that split the model, and nothing else: by layers, or inside them."""
-ONE = Row("single")
-"""The row of one device."""
-
-
-def row_of(strategy: str) -> Row | None:
-    """The row that ranks a strategy of torch; None if it is none of these."""
-    return next((row for row in (ONE, *WHOLE, *ALONE, *SPLIT) if row.strategy == strategy), None)
-
-
-@dataclasses.dataclass(frozen=True)
-class Candidate:
-    """One way to take the step.
-
-    Attributes:
-        run: With its strategy, mesh, schedule and micro-batches.
-        row: Of the catalogue.
-        microbatch_size: Examples of a pass of one replica.
-        recomputes: Whether activations are computed again in the backward pass.
-        needed_bytes: Of the device that needs most: all classes of memory at their peaks.
-        knows_activations: Whether they are part of that.
-    """
-
-    run: Run
-    row: Row
-    microbatch_size: int
-    recomputes: bool
-    needed_bytes: int
-    knows_activations: bool
-
-    @property
-    def cell(self) -> str:
-        """What `samestep predict` takes, but for recomputation."""
-        given = dataclasses.asdict(self.run.options) if Taken.is_staged(self.run) else {}
-        given |= {"accumulation_steps": self.run.accumulation_steps} if self.run.accumulation_steps > 1 else {}
-        return "+".join([self.run.name, *(f"{n}={v}" for n, v in given.items()), f"mesh={self.run.mesh}"])
 
 
 @dataclasses.dataclass
@@ -122,39 +63,6 @@ def search(base: Run, num_devices: int, memory: float, keep: Mapping[str, int]) 
     return found
 
 
-def divisors(number: int) -> list[int]:
-    """What divides a number, in ascending order."""
-    small = [count for count in range(1, math.isqrt(number) + 1) if number % count == 0]
-    return sorted({*small, *(number // count for count in small)})
-
-
-def meshes(base: Run, num_devices: int) -> Iterator[tuple[Row, Mesh]]:
-    """Every row on every mesh of that many devices whose layers can be split so, axes of one device left out.
-
-    Args:
-        base: The model.
-        num_devices: All of them.
-    """
-    num_segments = len(base.workload.model.segments())
-    for pipe in divisors(num_devices):
-        for tensor in divisors(num_devices // pipe) if pipe <= num_segments else ():
-            replicas = num_devices // pipe // tensor
-            axes = [(name, size) for name, size in (("pipe", pipe), ("tensor", tensor)) if size > 1]
-            for row in _rows(pipe, tensor, replicas):
-                yield row, Mesh(tuple([(row.axis, replicas), *axes] if replicas > 1 or not axes else axes))
-    for shards in divisors(num_devices)[1:-1]:  # HSDP
-        yield FULLY, Mesh((("data", num_devices // shards), ("shard", shards)))
-
-
-def _rows(pipe: int, tensor: int, replicas: int) -> Sequence[Row]:
-    if pipe == tensor == 1:
-        return WHOLE if replicas > 1 else (ONE,)
-    if replicas > 1:
-        return SPLIT
-    by_layers, inside = ALONE
-    return (SPLIT[0] if pipe > 1 and tensor > 1 else by_layers if pipe > 1 else inside,)
-
-
 def _try_mesh(found: Search, base: Run, row: Row, mesh: Mesh, memory: float) -> None:
     """Adds what has room of one row on one mesh.
 
@@ -183,7 +91,7 @@ def _try_mesh(found: Search, base: Run, row: Row, mesh: Mesh, memory: float) -> 
             fitting = trial.of(runs[:1] if hopeless else runs)
             found.fitting += fitting
             largest = max((each.microbatch_size for each in fitting), default=0)
-            runs = [each for each in runs if rows // _microbatches(each) > largest]
+            runs = [each for each in runs if rows // num_microbatches(each) > largest]
             if not runs or not trial.knows_activations:
                 break
 
@@ -211,13 +119,13 @@ class _Trial:
             runs: One for each size of a micro-batch, the smallest first.
         """
         most = MOST_MICROBATCHES * len(self.held) if len(self.held) > 1 else 0
-        wanted = [each for each in runs if _microbatches(each) <= most] or runs[-1:]
+        wanted = [each for each in runs if num_microbatches(each) <= most] or runs[-1:]
         fitting = list(itertools.takewhile(self._fits, map(self._candidate, wanted)))
         smaller = reversed(runs[: len(runs) - len(wanted)])
         return fitting or list(itertools.islice(filter(self._fits, map(self._candidate, smaller)), 1))
 
     def _candidate(self, run: Run) -> Candidate:
-        size = self.rows // _microbatches(run)
+        size = self.rows // num_microbatches(run)
         candidate = _with_room(run, self.row, size, self.recomputes, self.held)
         self.knows_activations = candidate.knows_activations
         return candidate
@@ -228,32 +136,6 @@ class _Trial:
         before = self.found.closest.get(self.row.strategy, candidate)
         self.found.closest[self.row.strategy] = min(before, candidate, key=lambda each: each.needed_bytes)
         return False
-
-
-def _microbatches(run: Run) -> int:
-    return run.options.microbatches if Taken.is_staged(run) else run.accumulation_steps
-
-
-def with_microbatches(run: Run, rows: int, schedule: str) -> Iterator[Run]:
-    """The run with every size of a micro-batch that the schedule can take, the smallest first.
-
-    Args:
-        run: With its strategy and mesh.
-        rows: The examples of a replica.
-        schedule: Of its pipeline; "" for a row without schedules.
-    """
-    ranks, segments = run.mesh.axis("pipe"), len(run.workload.model.segments())
-    for size in divisors(rows):
-        count = rows // size
-        if not schedule:
-            techniques = dataclasses.replace(run.techniques, accumulation_steps=count)
-            yield dataclasses.replace(run, techniques=techniques)
-        elif {
-            "1f1b": count >= ranks,
-            "gpipe": count < ranks,
-            "interleaved_1f1b": 1 < ranks <= segments // 2 and count % ranks == 0,
-        }[schedule]:
-            yield dataclasses.replace(run, options=type(run.options)(schedule=schedule, microbatches=count))
 
 
 def _held_bytes(run: Run) -> list[int]:

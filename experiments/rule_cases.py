@@ -14,7 +14,8 @@ from samestep.common.request import RunConfig
 from samestep.common.run import parse_prediction
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.published import PUBLISHED
-from samestep.experiments.candidates import Candidate, search
+from samestep.experiments.candidates import search
+from samestep.experiments.layouts import WHOLE, Candidate
 from samestep.experiments.step_times import seconds_of
 
 MACHINE, NODES, BATCH = "a100-80gb", 64, 1536
@@ -165,8 +166,9 @@ def pipeline_for_giants() -> Iterator[Case]:
 
 def zero_before_fsdp() -> Iterator[Case]:
     """Rows that leave layers whole, with slower and slower links; the condition is their speed."""
+    names = {row.strategy for row in WHOLE}
     for name, slower in itertools.product(PUBLISHED, SLOWER):
-        whole = [each for each in _layouts(name, slower) if each.strategy in ("ddp", "zero1", "zero2", "fsdp")]
+        whole = [each for each in _layouts(name, slower) if each.strategy in names]
         yield from _predicted(whole, lambda each: each.strategy != "fsdp", 1 / slower)
 
 

@@ -11,7 +11,7 @@ from samestep.common.evidence.costs.step_time import Layout, Shape, StepTime, st
 from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.common.workload.models.transformer import TransformerSpec
-from samestep.experiments.candidates import WHOLE, Candidate
+from samestep.experiments.layouts import WHOLE, Candidate
 
 PARTS = {
     "compute": "computing",

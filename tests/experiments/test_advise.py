@@ -22,12 +22,13 @@ from samestep.common.run import parse_prediction
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import num_params
 from samestep.experiments import advise as command
-from samestep.experiments import candidates
+from samestep.experiments import candidates, layouts
 from samestep.experiments.advice import SLOWER, Advice, advise
 from samestep.experiments.advice_text import document, report
 from samestep.experiments.arguments import read_request
-from samestep.experiments.candidates import MOST_MICROBATCHES, SPLIT, WHOLE, search
+from samestep.experiments.candidates import MOST_MICROBATCHES, search
 from samestep.experiments.here import Here, load_here, make_here, path, store
+from samestep.experiments.layouts import SPLIT, WHOLE
 from samestep.experiments.local_times import seconds_here
 from samestep.experiments.prediction import needed_bytes
 from samestep.experiments.step_times import seconds_of
@@ -89,11 +90,11 @@ def test_recomputation_is_tried_only_for_larger_micro_batches_than_have_room_wit
 def test_a_layout_is_found_if_any_of_its_micro_batches_has_room(share: float) -> None:
     """Held against every size of a micro-batch, with and without recomputation, each by the ledger of its strategy."""
     asked, needed = base(batch_size=48), dict[str, int]()
-    for row, mesh in candidates.meshes(asked, 8):
+    for row, mesh in layouts.meshes(asked, 8):
         run = dataclasses.replace(asked, strategy=strategy_info("torch", row.strategy), mesh=mesh)
         replicas = mesh.axis("data") * mesh.axis("shard")
         run = dataclasses.replace(run, options=run.strategy.options())
-        for each in candidates.with_microbatches(run, 48 // replicas, "1f1b" if Taken.is_staged(run) else ""):
+        for each in layouts.with_microbatches(run, 48 // replicas, "1f1b" if Taken.is_staged(run) else ""):
             try:
                 each.strategy.needs(each)
             except ConfigError:
@@ -103,8 +104,8 @@ def test_a_layout_is_found_if_any_of_its_micro_batches_has_room(share: float) ->
             needed[name] = min(least, needed.get(name, least))
     memory = sorted(needed.values())[int(share * len(needed))]
     found = search(asked, 8, memory, {})
-    layouts = {f"{each.row.strategy} {each.run.mesh}" for each in found.fitting}
-    assert {name for name, least in needed.items() if least <= memory} <= layouts
+    have_room = {f"{each.row.strategy} {each.run.mesh}" for each in found.fitting}
+    assert {name for name, least in needed.items() if least <= memory} <= have_room
     assert all(each.needed_bytes <= memory for each in found.fitting)
     assert all(each.needed_bytes > memory for each in found.closest.values())
 

@@ -15,7 +15,8 @@ from samestep.common.evidence.costs.step_time import StepTime
 from samestep.experiments import advise as command
 from samestep.experiments import calibration
 from samestep.experiments.calibration import Calibration, calibrated
-from samestep.experiments.candidates import Candidate, search
+from samestep.experiments.candidates import search
+from samestep.experiments.layouts import Candidate
 from samestep.experiments.step_times import seconds_of
 from tests.experiments.test_advise import base, small_machine
 
