@@ -10,6 +10,8 @@ from samestep.experiments.text import Column, bullets, cells, count, fill, fit, 
 
 SHOWN = 8
 """Lines of the table, each with the fastest layout of a strategy and a mesh; the best of every strategy is among them."""
+_EQUAL = 0.01
+"""What is slower by less is as fast."""
 _TOLD = 0.1
 """The share of a difference from which a part of it is worth a word."""
 
@@ -117,6 +119,8 @@ def _why(advice: Advice) -> str:
     if not others:
         return told
     second = others[0]
+    if second.time.total < (1 + _EQUAL) * first.time.total:
+        return f"{told} The next strategy, {second.layout}, is as fast: less than 1 % slower."
     gains = _differences(first.time, second.time, 1)
     losses = _differences(first.time, second.time, -1)
     lost = f", which outweighs {losses} more here" if losses else ""
@@ -139,10 +143,15 @@ def _others(advice: Advice) -> list[str]:
     told = []
     for each in advice.best_of([advice.first.candidate.row.strategy]):
         parts = {name: seconds / each.time.total for name, seconds in each.time.parts().items() if name not in WORK}
+        if (waits := _waits(each.time)) < _EQUAL:
+            told.append(f"{each.layout}, {_slower(advice.first, each)} slower: waits for next to nothing.")
+            continue
         longest = max(parts, key=lambda name: parts[name])
-        waits = f"waits {_percent(_waits(each.time))} of its step, most of it for {PARTS[longest]}"
         recomputes = ", and computes activations again" if each.candidate.recomputes else ""
-        told.append(f"{each.layout}, {_slower(advice.first, each)} slower: {waits}{recomputes}.")
+        told.append(
+            f"{each.layout}, {_slower(advice.first, each)} slower: waits {_percent(waits)} of its step, most of it for "
+            f"{PARTS[longest]}{recomputes}."
+        )
     return told
 
 

@@ -37,7 +37,8 @@ class Row:
     sharding: int = 0
 
 
-WHOLE = (Row("ddp"), Row("zero1", sharding=1), Row("zero2", "shard", 2), Row("fsdp", "shard", 3))
+FULLY = Row("fsdp", "shard", 3)
+WHOLE = (Row("ddp"), Row("zero1", sharding=1), Row("zero2", "shard", 2), FULLY)
 """Rows that leave layers whole."""
 SPLIT = (Row("hybrid"), Row("hybrid", "shard", 2))
 """Rows that split the model, beside a batch that is split."""
@@ -146,6 +147,8 @@ def _meshes(base: Run, num_devices: int) -> Iterator[tuple[Row, Mesh]]:
             axes = [(name, size) for name, size in (("pipe", pipe), ("tensor", tensor)) if size > 1]
             for row in _rows(pipe, tensor, replicas):
                 yield row, Mesh(tuple([(row.axis, replicas), *axes] if replicas > 1 or not axes else axes))
+    for shards in divisors(num_devices)[1:-1]:  # HSDP
+        yield FULLY, Mesh((("data", num_devices // shards), ("shard", shards)))
 
 
 def _rows(pipe: int, tensor: int, replicas: int) -> Sequence[Row]:
@@ -165,7 +168,7 @@ def _try_mesh(found: Search, base: Run, row: Row, mesh: Mesh, memory: float) -> 
     """
     info = strategy_info("torch", row.strategy)
     run = dataclasses.replace(base, strategy=info, mesh=mesh, options=info.options())
-    replicas = mesh.axis(row.axis)
+    replicas = mesh.axis("data") * mesh.axis("shard")
     if base.batch_size % replicas:
         raise ConfigError(f"global batch {base.batch_size:,} does not divide among {replicas:,} replicas")
     rows = base.batch_size // replicas

@@ -67,7 +67,8 @@ def same_step(result: RunResult) -> str:
         return "reference" if result.framework == "numpy" else "compiled" if result.compiled else "not judged"
     judged, taken = result.parity.steps, len(result.losses)
     partly = f", {judged} of {taken}" if judged < taken else ""
-    return f"yes{partly}" if result.parity.passed else "NO"
+    how = ", amplified" if result.parity.is_amplified else ""
+    return f"yes{how}{partly}" if result.parity.passed else "NO"
 
 
 def _state(result: RunResult) -> float:

@@ -57,6 +57,7 @@ def make_here(cores: Cores, num_cores: int, memory_bytes: float, memory_bytes_pe
     link = cores.exchange_bytes_per_second["all_reduce"]
     rates = {
         "gpus_per_node": num_cores,
+        "processors": 1,
         "memory_bytes": memory_bytes / num_cores,
         "peak_flops_per_second": max(cores.matmul.values()),
         "memory_bytes_per_second": memory_bytes_per_second,

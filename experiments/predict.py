@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from samestep.common.errors import ConfigError
 from samestep.common.flags import Scalar, flag, flags, read_fields, spell_flag
@@ -9,7 +10,7 @@ from samestep.common.request import RunConfig, Techniques
 from samestep.common.workload.published import PUBLISHED
 from samestep.experiments.arguments import read_request, run_command
 from samestep.experiments.command_line import named_cell, parse_beside
-from samestep.experiments.formats import FORMATS, write
+from samestep.experiments.formats import FORMATS, Document, write
 from samestep.experiments.parser import Parser
 from samestep.experiments.prediction import Assumptions
 
@@ -26,6 +27,12 @@ class _Command:
     """What decides no prediction: for which rows it is made, and how it is printed."""
 
     strategy: str | None = flag(None, "a strategy, as in torch:fsdp (default: every one that can take the request)")
+    validate: str | None = flag(
+        None,
+        "hold predictions against measurements that others published, and print the errors",
+        choices=("vtrain", "torchtitan", "megatron", "llm-foundry"),
+    )
+    rows: str | None = flag(None, "with --validate vtrain: a CSV file with other rows of these columns")
     format: str = flag("github", "github is for people, the others are for programs", choices=FORMATS)
 
 
@@ -45,11 +52,31 @@ def main(arguments: Sequence[str]) -> int:
     """
     cell = named_cell(arguments, "samestep predict", _GROUPS)
     given = parse_beside(cell, arguments, Parser(prog="samestep predict", description=_ABOUT), _GROUPS)
-    form = read_fields(_Command, given).format
+    command = read_fields(_Command, given)
+    form = command.format
+    if command.validate is not None or command.rows is not None:
+        print(write(_validation(cell, command, given), form))
+        return 0
     from samestep.experiments.forecast import forecast  # here: --help does without
 
     print(write(forecast(cell, *read(cell, given)).document(), form))
     return 0
+
+
+def _validation(cell: str | None, command: _Command, given: Mapping[str, Scalar]) -> Document:
+    """Holds predictions against published measurements.
+
+    Raises:
+        ConfigError: Something else is asked for, too, or rows are given that nothing takes.
+    """
+    strangers = [spell_flag(name) for name in given if name not in flags(_Command)]
+    if strangers := [cell] * bool(cell) + strangers:
+        raise ConfigError(f"--validate predicts what others measured; leave out {strangers[0]}.")
+    if command.validate is None or (command.rows is not None and command.validate != "vtrain"):
+        raise ConfigError(f"--rows {command.rows} needs --validate vtrain.")
+    from samestep.experiments.validate import VALIDATIONS, document  # here: --help does without
+
+    return document(VALIDATIONS[command.validate](Path(command.rows) if command.rows else None))
 
 
 def read(cell: str | None, given: Mapping[str, Scalar]) -> tuple[RunConfig, Assumptions]:

@@ -20,7 +20,7 @@ class Row:
         cell: As in `torch:ddp+clip_norm=1`.
         status: "same step", "not the same step", "not judged", "reference" (the oracle's own row) or "compiled"; without
             a result "unavailable", "not possible", "failed" or "not run".
-        reason: Why it has no result, was not judged, or is not the same step; "" otherwise.
+        reason: Why it has no result, was not judged, is not the same step, or is though its curve is off; "" otherwise.
         results: What its runs left, one a round, in the order of the rounds; none unless all of them trained. The oracle
             runs once, and a row that missed parity runs no further round.
         seconds: What its runs took, their judgement included.
@@ -83,6 +83,11 @@ def say_status(cells: Sequence[str], status: str, reason: str) -> str:
         reason: Likewise.
     """
     was = "were" if len(cells) > 1 else "was"
-    verbs = {FAILED: "failed", MISSED: "did not take the same step", REFERENCE: "cannot be judged"}
+    verbs = {
+        FAILED: "failed",
+        MISSED: "did not take the same step",
+        SAME: "took the same step",
+        REFERENCE: "cannot be judged",
+    }
     verb = verbs.get(status, f"{was} {status}")
     return f"{', '.join(cells)} {verb}: {reason}"

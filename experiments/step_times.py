@@ -11,7 +11,7 @@ from samestep.common.evidence.costs.step_time import Layout, Shape, StepTime, st
 from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.common.workload.models.transformer import TransformerSpec
-from samestep.experiments.candidates import Candidate
+from samestep.experiments.candidates import WHOLE, Candidate
 
 PARTS = {
     "compute": "computing",
@@ -74,16 +74,19 @@ def seconds_of(candidate: Candidate, machine: Machine) -> StepTime:
     if (shape := SHAPES.get(candidate.run.workload.model.name)) is None:
         return _of_any_model(candidate, machine)
     run, mesh = candidate.run, candidate.run.mesh
-    staged = mesh.axis("pipe") > 1
+    staged, is_hsdp = mesh.axis("pipe") > 1, mesh.axis("shard") > 1 and mesh.axis("data") > 1
     layout = Layout(
         batch_size=run.batch_size,
         microbatch_size=candidate.microbatch_size,
-        data=mesh.axis(candidate.row.axis),
+        data=mesh.axis("data") if is_hsdp else mesh.axis(candidate.row.axis),
+        shard=mesh.axis("shard") if is_hsdp else 1,
         tensor=mesh.axis("tensor"),
         pipe=mesh.axis("pipe"),
         schedule=run.options.schedule if staged else "1f1b",
-        sharding=candidate.row.sharding,
+        sharding=0 if is_hsdp else candidate.row.sharding,
         recomputes=candidate.recomputes,
+        overlaps=candidate.row in WHOLE,
+        fused_attention=True,
     )
     return step_time(shape(run.workload.model), layout, machine)
 

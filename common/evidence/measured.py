@@ -61,14 +61,35 @@ class Measured:
         return self.gpus <= SERVER_GPUS
 
     @property
-    def model(self) -> str:
-        """The models of one hidden size, which a fit may leave out."""
+    def family(self) -> str:
+        """The models of one hidden size."""
         return f"hidden {self.width}"
 
     @property
-    def problem(self) -> tuple[int, ...]:
+    def model(self) -> str:
+        """The model."""
+        return f"{self.family}, {self.layers} layers"
+
+    @property
+    def problem(self) -> str:
         """Model, GPUs and batch: what a layout is chosen for."""
-        return self.width, self.layers, self.heads, self.context, self.gpus, self.batch_size
+        return f"{self.model}, {self.heads} heads, {self.context}: {self.gpus} GPUs, {self.batch_size}"
+
+    @property
+    def layout_name(self) -> str:
+        """The sizes along the axes."""
+        return f"t{self.tensor} d{self.data} p{self.pipe}"
+
+    @property
+    def pass_seconds(self) -> float:
+        """The seconds of a step for each micro-batch of a replica."""
+        return self.seconds * self.data * self.microbatch_size / self.batch_size
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """One node or many, and the model on them."""
+        nodes = "one node" if self.is_one_node else "many nodes"
+        return nodes, f"{nodes}, {self.family}"
 
     @property
     def shape(self) -> Shape:
@@ -92,8 +113,8 @@ class Measured:
         )
 
     def __str__(self) -> str:
-        spread = f"{self.gpus} GPUs, t{self.tensor} d{self.data} p{self.pipe}"
-        return f"{self.model}, {self.layers} layers, {spread}, batch {self.batch_size}/{self.microbatch_size}"
+        spread = f"{self.gpus} GPUs, {self.layout_name}"
+        return f"{self.model}, {spread}, batch {self.batch_size}/{self.microbatch_size}"
 
 
 def read_rows(path: Path) -> list[Measured]:

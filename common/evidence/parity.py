@@ -24,10 +24,13 @@ class Parity:
         max_absolute_weight: The largest deviation of any weight after the last step; None if the reference's weights
             after that step are not known, as where it ends earlier. Either deviation is None if it is not finite.
         passed: Whether everything that was compared agrees; None if nothing was.
-        reason: Why it did not pass or was not judged; "" if it passed.
+        reason: Why it did not pass, was not judged, or passed though its curve is off; "" if it passed as it is.
         first_bad_step: The first step (from 0) whose loss deviates too far; None if none does.
         deviations: Of the loss at each step that was compared, relative as above, None where not finite. Older results
             have none.
+        is_amplified: Whether the curve is off by rounding alone: it passed by single steps, or in float64.
+        amplification: By how much a small relative move of the first weights moves the losses of the reference, relative to
+            that move; None where it was not measured.
     """
 
     reference: str
@@ -38,6 +41,8 @@ class Parity:
     reason: str = ""
     first_bad_step: int | None = None
     deviations: tuple[float | None, ...] = ()
+    is_amplified: bool = False
+    amplification: float | None = None
 
 
 def not_judged(reason: str) -> Parity:

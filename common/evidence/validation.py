@@ -1,7 +1,8 @@
 """How well the seconds of steps are predicted: by how much predictions are off, and what a choice by them costs.
 
-A row that constants were fitted to is predicted with others: those of a fit that left out every row of its hidden size
-(`left-out.toml`, which `python -m benchmarks.fit_machine` writes). So no row is judged by constants that have seen it.
+A row that constants were fitted to is predicted with others: those of a fit that left out every row of its model
+(`left-out.toml`, which `python -m benchmarks.fit_machine` writes). So no row is judged by constants that have seen it. A harder
+check leaves out all models of its hidden size.
 """
 
 import dataclasses
@@ -24,20 +25,26 @@ FAR = 0.25
 
 @dataclasses.dataclass(frozen=True)
 class Compared:
-    """A row and its prediction.
+    """A measured quantity and its prediction, in the same unit.
 
     Attributes:
-        row: What was measured.
-        predicted: Seconds.
+        name: What was measured.
+        groups: The groups of rows that it counts in.
+        measured: Its value.
+        predicted: What the cost model says.
+        problem: What a layout is chosen for: rows of one problem are ranked by what is predicted. "" is none.
     """
 
-    row: Measured
+    name: str
+    groups: tuple[str, ...]
+    measured: float
     predicted: float
+    problem: str = ""
 
     @property
     def error(self) -> float:
         """Relative to what was measured."""
-        return self.predicted / self.row.seconds - 1
+        return self.predicted / self.measured - 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +56,8 @@ class Score:
         mape: The mean of the absolute relative errors.
         max_error: The largest of them.
         far: How many are off by more than `FAR`.
-        regret: By how much the layout that is ranked first is slower than the fastest measured one, as the mean over problems.
+        regret: By how much the layout that is ranked first is slower than the fastest measured one, as the mean over
+            problems; None where nothing is chosen.
         problems: How many have a choice.
     """
 
@@ -57,28 +65,19 @@ class Score:
     mape: float
     max_error: float
     far: int
-    regret: float
+    regret: float | None
     problems: int
-
-
-def compare(rows: Iterable[Measured], machine: Callable[[Measured], Machine]) -> list[Compared]:
-    """Predicts rows.
-
-    Args:
-        rows: What was measured.
-        machine: What a row ran on.
-    """
-    return [Compared(row, step_time(row.shape, row.layout, machine(row)).total) for row in rows]
 
 
 def score(compared: Sequence[Compared]) -> Score:
     """Adds up how far predictions are off."""
     errors = [abs(each.error) for each in compared]
-    problems: dict[tuple[int, ...], list[Compared]] = {}
+    problems: dict[str, list[Compared]] = {}
     for each in compared:
-        problems.setdefault(each.row.problem, []).append(each)
+        if each.problem:
+            problems.setdefault(each.problem, []).append(each)
     regrets = [
-        min(group, key=lambda each: each.predicted).row.seconds / min(each.row.seconds for each in group) - 1
+        min(group, key=lambda each: each.predicted).measured / min(each.measured for each in group) - 1
         for group in problems.values()
         if len(group) > 1
     ]
@@ -87,15 +86,47 @@ def score(compared: Sequence[Compared]) -> Score:
         mape=sum(errors) / len(errors),
         max_error=max(errors),
         far=sum(error > FAR for error in errors),
-        regret=sum(regrets) / len(regrets) if regrets else 0.0,
+        regret=sum(regrets) / len(regrets) if regrets else None,
         problems=len(regrets),
     )
+
+
+def by_group(compared: Iterable[Compared]) -> dict[str, Score]:
+    """The score of each group of rows."""
+    groups: dict[str, list[Compared]] = {}
+    for each in compared:
+        for name in each.groups:
+            groups.setdefault(name, []).append(each)
+    return {name: score(group) for name, group in groups.items()}
+
+
+def compare(rows: Iterable[Measured], machine: Callable[[Measured], Machine]) -> list[Compared]:
+    """Predicts the seconds of measured iterations.
+
+    Args:
+        rows: What was measured.
+        machine: What a row ran on.
+    """
+    return [
+        Compared(str(row), row.groups, row.seconds, step_time(row.shape, row.layout, machine(row)).total, row.problem)
+        for row in rows
+    ]
 
 
 @functools.cache
 def carried_rows() -> tuple[Measured, ...]:
     """The rows that come with samestep, and that its constants were fitted to."""
     return tuple(row for name in ("single_node.csv", "multi_node.csv") for row in read_rows(FOLDER / name))
+
+
+@functools.cache
+def _carried() -> frozenset[Measured]:
+    return frozenset(carried_rows())
+
+
+def is_carried(row: Measured) -> bool:
+    """Whether constants were fitted to a row."""
+    return row in _carried()
 
 
 def machines_with(constants: Mapping[str, float]) -> dict[bool, Machine]:
@@ -123,6 +154,44 @@ def _left_out() -> dict[str, dict[bool, Machine]]:
 
 
 def unseen_machine(row: Measured) -> Machine:
-    """The machine of a row, with constants that no row of its hidden size was fitted to, and never the row itself."""
-    models = _left_out()
-    return models[row.model][row.is_one_node] if row in carried_rows() else fitted_machine(row)
+    """The machine of a row, with constants that no row of its model was fitted to."""
+    return _left_out()[row.model][row.is_one_node] if is_carried(row) else fitted_machine(row)
+
+
+def unseen_family_machine(row: Measured) -> Machine:
+    """The machine of a carried row, with constants that no row of its hidden size was fitted to."""
+    return _left_out()[row.family][row.is_one_node]
+
+
+@functools.cache
+def expected_error(is_one_node: bool) -> Score:
+    """How far predictions of carried rows are off, none of which constants have seen.
+
+    Args:
+        is_one_node: Whether of rows on one node, or of those on many.
+    """
+    return score(compare([row for row in carried_rows() if row.is_one_node is is_one_node], unseen_machine))
+
+
+def suspected_cause(row: Measured, compared: Compared, rows: Sequence[Measured]) -> str:
+    """What may have made a row fast or slow that no other row has.
+
+    Args:
+        row: What was measured.
+        compared: Its prediction.
+        rows: All that were measured.
+    """
+    alike = [each for each in rows if each.problem == row.problem and each.layout_name == row.layout_name]
+    smaller = [each for each in alike if each.microbatch_size < row.microbatch_size]
+    faster = min(alike, key=lambda each: each.seconds)
+    if compared.error > 0:
+        if any(each.pass_seconds > 0.97 * row.pass_seconds for each in smaller):
+            return "its micro-batch took no longer than a smaller one: the kernels were timed under other conditions"
+        return "measured faster than the host launches kernels in the other rows"
+    if row.seconds > 1.2 * faster.seconds:
+        why = "memory is nearly full" if faster.microbatch_size < row.microbatch_size else "the host fell behind"
+        less = 1 - faster.seconds / row.seconds
+        return f"with micro-batches of {faster.microbatch_size} the same layout took {less:.0%} less: {why}"
+    return (
+        "every micro-batch of this layout is slow, other layouts of the model are not: slow links or GPUs in these runs"
+    )

@@ -2,13 +2,14 @@
 
 import dataclasses
 import functools
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from samestep.common.batch import Batch, batches
-from samestep.common.evidence.parity import LEAST_LOSS, LOSS_BOUND, spell_apart
+from samestep.common.evidence.parity import LEAST_LOSS, LOSS_BOUND, deviation, spell_apart
 from samestep.common.program import Arrays, TrainState
 from samestep.common.reference.mutants import MUTANTS, Context
 from samestep.common.reference.program import TrainingProgram
@@ -22,6 +23,11 @@ MOVE_NOISE = {"float64": 1e-9, "float32": 5e-3}
 """The same of the weights' move: Adam's division of small gradients amplifies rounding."""
 UNEXPLAINED = 0.1
 """How much of a deviation a known mistake may leave unexplained, at most."""
+
+PERTURBATION = 1e-8
+"""The relative move of the first weights by which amplification is measured: far above rounding, and small."""
+MOST_MEASURED = 200
+"""Steps over which it is measured."""
 
 Replay = Callable[[int], tuple[list[float], TrainState]]
 """Repeats a run up to a step count; returns its losses and its state there."""
@@ -92,6 +98,47 @@ def diagnose(run: Run, first: int, bad: int, start: TrainState, replay: Replay) 
         f"every step agrees with the oracle's within {MOVE_NOISE[run.dtype]:.0e} of its length when replayed from the "
         "run's own state: what is left was amplified on the way, as rounding is"
     )
+
+
+def find_bad_step(run: Run, numbers: Sequence[int], start: TrainState, replay: Replay) -> int | None:
+    """Replays steps in the oracle from the states that a run itself reached; returns the first that is another one.
+
+    Args:
+        run: What was trained.
+        numbers: The steps, in order.
+        start: The state that the run started from.
+        replay: Repeats the run.
+    """
+    split = load(run.workload.data)
+    for number in numbers:
+        batch = next(batches(split.train_inputs, split.train_targets, run.batch_size, run.seed, number))
+        before = start if number == start.step else replay(number)[1]
+        losses, after = replay(number + 1)
+        seen = Step(losses[number - start.step], after)
+        if not _distance(run, before, seen, _taken(_program(run, before), batch)) <= 1:
+            return number
+    return None
+
+
+def measure_amplification(run: Run, steps: int, start: TrainState) -> float:
+    """Measures by how much a small relative move of the first weights moves the oracle's losses, relative to that move.
+
+    Args:
+        run: What was trained.
+        steps: How many steps to take; long runs are measured over their first ones.
+        start: The state that the run started from.
+    """
+    split, signs = load(run.workload.data), np.random.default_rng(1)
+    curves = []
+    for size in (0.0, PERTURBATION):
+        program = _program(run, start)
+        for value in program.params.values():
+            value *= 1 + size * signs.choice([-1.0, 1.0], value.shape)
+        stream = batches(split.train_inputs, split.train_targets, run.batch_size, run.seed, start.step)
+        for batch in itertools.islice(stream, min(steps, MOST_MEASURED)):
+            program.step(batch)
+        curves.append(program.losses())
+    return max(deviation(moved, plain, run.dtype) for plain, moved in zip(*curves, strict=True)) / PERTURBATION
 
 
 def _program(run: Run, state: TrainState) -> TrainingProgram:

@@ -85,7 +85,8 @@ def _group(group: Group) -> Element:
     parts += _list(explain_emulation(*each) for each in emulated)
     parts += _list(explain_rows(found.rows))
     parts += [element("p", said)] if (said := _speeds(found)) else []
-    parts += _list(_lines(unseparated(found.speeds, found.reference)))
+    if unclear := _lines(unseparated(found.speeds, found.reference)):
+        parts.append(more("How many rounds would separate rows", *_list(unclear)))
     if why := _lines(explain_confounds(found.rounds, found.reference, found.allowed)):
         parts.append(more("Which rows are not ranked by speed, and why", *_list(why)))
     if book := _lines(ranking(list(found.rounds.values()), find_stops(found.allowed))):

@@ -18,7 +18,11 @@ from tests.cells import SIZED, every_row
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
 
-FEATURES = {"tied": f"{SIZED['transformer']}+tied=true"}
+FEATURES = {
+    "tied": f"{SIZED['transformer']}+tied=true",
+    "activation": f"{SIZED['mlp']}+activation=relu",
+    "pooling": f"{SIZED['cnn']}+activation=relu+pooling=max",
+}
 """Feature -> a workload that has it."""
 STEPS = (
     *("torch:single", "torch:c10d", "torch:dp", "torch:ddp", "torch:zero1", "torch:zero2", "torch:fsdp", "torch:mp"),
@@ -38,6 +42,9 @@ FAST = {
         *("torch:hybrid+mesh=pipe=2,tensor=2+clip_norm=0.1", "torch:deepspeed+zero_stage=3", "torch:dp"),
         *("torch:rpc_parameter_server", "tf:central_storage", "tf:dtensor+mesh=data=2,tensor=2", "tf:parameter_server"),
     )
+} | {
+    *(("activation", cell) for cell in ("torch:pp+schedule=zbv_zero_bubble", "torch:tp", "tf:mirrored")),
+    *(("pooling", cell) for cell in ("torch:ddp", "torch:pp", "tf:mirrored", "tf:dtensor+mesh=data=2,tensor=2")),
 }
 
 

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from samestep.common.workload.models.cnn import CnnSpec
-from samestep.tf_impl.models.layers import Convolution, Linear, VariableFactory, average_pool, gelu
+from samestep.tf_impl.models.layers import ACTIVATIONS, POOLINGS, Convolution, Linear, VariableFactory
 
 
 class BabyCNN:
@@ -11,6 +11,7 @@ class BabyCNN:
 
     def __init__(self, spec: CnnSpec, variable: VariableFactory) -> None:
         self.image = spec.image
+        self.activate, self.pool = ACTIVATIONS[spec.activation], POOLINGS[spec.pooling]
         self.blocks = [Convolution(variable, f"blocks/{block}") for block in range(2)]
         self.hidden = Linear(variable, "hidden")
         self.output = Linear(variable, "output")
@@ -19,6 +20,6 @@ class BabyCNN:
         """Computes logits; channels come last in the neutral layout and in TensorFlow's."""
         x = tf.reshape(x, (-1, *self.image))
         for block in self.blocks:
-            x = average_pool(gelu(block(x)))
+            x = self.pool(self.activate(block(x)))
         x = tf.reshape(x, (-1, x.shape[1] * x.shape[2] * x.shape[3]))
-        return self.output(gelu(self.hidden(x)))
+        return self.output(self.activate(self.hidden(x)))

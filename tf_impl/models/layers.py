@@ -90,6 +90,20 @@ def average_pool(x: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(tf.reshape(x, (-1, height // 2, 2, width // 2, 2, channels)), axis=(2, 4))
 
 
+def max_pool(x: tf.Tensor) -> tf.Tensor:
+    """2x2 with stride 2; of equal elements the first counts, as tf.maximum's gradient has it, not an even share of each."""
+    _, height, width, channels = x.shape
+    rows = tf.reshape(x, (-1, height // 2, 2, width // 2, 2, channels))
+    (a, b), (c, d) = (tf.unstack(row, axis=3) for row in tf.unstack(rows, axis=2))
+    return tf.maximum(tf.maximum(a, b), tf.maximum(c, d))
+
+
+POOLINGS = {"average": average_pool, "max": max_pool}
+
+
 def gelu(x: tf.Tensor) -> tf.Tensor:
     """X * Phi(x). Written by hand, because tf.nn.gelu keeps its constants in float32 even in a float64 run."""
     return 0.5 * x * (1 + tf.math.erf(x * (1 / math.sqrt(2))))
+
+
+ACTIVATIONS = {"gelu": gelu, "relu": tf.nn.relu}

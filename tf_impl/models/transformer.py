@@ -8,7 +8,7 @@ import math
 import tensorflow as tf
 
 from samestep.common.workload.models.transformer import TransformerSpec
-from samestep.tf_impl.models.layers import Linear, Norm, Table, VariableFactory, gelu
+from samestep.tf_impl.models.layers import ACTIVATIONS, Linear, Norm, Table, VariableFactory
 
 
 class Attention:
@@ -43,13 +43,14 @@ class Block:
         self.attention_norm = Norm(variable, f"{name}/attention_norm")
         self.attention = Attention(variable, f"{name}/attention", spec)
         self.mlp_norm = Norm(variable, f"{name}/mlp_norm")
+        self.activate = ACTIVATIONS[spec.activation]
         self.up = Linear(variable, f"{name}/mlp/up")
         self.down = Linear(variable, f"{name}/mlp/down")
 
     def __call__(self, x_BTD: tf.Tensor) -> tf.Tensor:
         """[B, T, D] -> [B, T, D]."""
         x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD))
-        return x_BTD + self.down(gelu(self.up(self.mlp_norm(x_BTD))))
+        return x_BTD + self.down(self.activate(self.up(self.mlp_norm(x_BTD))))
 
 
 class TiedLogits:

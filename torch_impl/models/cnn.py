@@ -2,9 +2,9 @@
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 from samestep.common.workload.models.cnn import CnnSpec
+from samestep.torch_impl.models.layers import activate, pool
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 
 
@@ -13,6 +13,7 @@ class BabyCNN(nn.Module):
 
     def __init__(self, spec: CnnSpec) -> None:
         super().__init__()
+        self.activation, self.pooling = spec.activation, spec.pooling
         height, width, channels = spec.image
         sizes = (channels, spec.filters, 2 * spec.filters)
         self.blocks = nn.ModuleList(nn.Conv2d(sizes[i], sizes[i + 1], kernel_size=3, padding=1) for i in range(2))
@@ -24,12 +25,12 @@ class BabyCNN(nn.Module):
         return {
             "blocks/0": lambda x: self._block(0, x.permute(0, 3, 1, 2)),
             "blocks/1": lambda x: self._block(1, x).permute(0, 2, 3, 1).flatten(1),
-            "hidden": lambda x: functional.gelu(self.hidden(x)),
+            "hidden": lambda x: activate(self.activation, self.hidden(x)),
             "output": self.output,
         }
 
     def _block(self, i: int, x: torch.Tensor) -> torch.Tensor:
-        return functional.avg_pool2d(functional.gelu(self.blocks[i](x)), 2)
+        return pool(self.pooling, activate(self.activation, self.blocks[i](x)))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Runs all segments in order."""

@@ -4,9 +4,9 @@ import functools
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 from samestep.common.workload.models.mlp import MlpSpec
+from samestep.torch_impl.models.layers import activate
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 
 
@@ -15,6 +15,7 @@ class Mlp(nn.Module):
 
     def __init__(self, spec: MlpSpec) -> None:
         super().__init__()
+        self.activation = spec.activation
         sizes = [spec.features, *[spec.width] * (spec.layers - 1), spec.outputs]
         self.layers = nn.ModuleList(nn.Linear(sizes[i], sizes[i + 1]) for i in range(spec.layers))
 
@@ -24,7 +25,7 @@ class Mlp(nn.Module):
 
     def _layer(self, i: int, x: torch.Tensor) -> torch.Tensor:
         x = self.layers[i](x.flatten(1))
-        return functional.gelu(x) if i + 1 < len(self.layers) else x
+        return activate(self.activation, x) if i + 1 < len(self.layers) else x
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Runs all segments in order."""

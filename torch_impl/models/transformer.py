@@ -21,6 +21,7 @@ from torch.nn import functional
 
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.common.workload.models.transformer import NORM_EPSILON, TransformerSpec
+from samestep.torch_impl.models.layers import activate
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 
 
@@ -57,16 +58,17 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Up to four times the width, GELU, down again."""
+    """Up to four times the width, the activation, down again."""
 
     def __init__(self, spec: TransformerSpec) -> None:
         super().__init__()
+        self.activation = spec.activation
         self.up = nn.Linear(spec.width, 4 * spec.width)
         self.down = nn.Linear(4 * spec.width, spec.width)
 
     def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
         """[B, T, D] -> [B, T, D]."""
-        return self.down(functional.gelu(self.up(x_BTD)))
+        return self.down(activate(self.activation, self.up(x_BTD)))
 
 
 class Block(nn.Module):

@@ -22,7 +22,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from samestep.common.evidence.costs import kept_tf, kept_torch
-from samestep.common.evidence.costs.kept import BEHIND, LOSS, Kept, KeptBySegment
+from samestep.common.evidence.costs.kept import AHEAD, BEHIND, LOSS, Kept, KeptBySegment
 from samestep.common.strategy import Run
 from samestep.common.workload.in_flight import Counts, Peaks, in_flight
 from samestep.common.workload.models.decoder import DecoderSpec
@@ -81,11 +81,14 @@ def activation_bytes(
         return rows // microbatches * elements * run.item_bytes + fixed, rows * sum(one.batch_bytes for one in each)
 
     sizes, segments, again = [], model.segments(), 0
+    here = {segment for stage in stages for segment in stage}
     for stage in stages or (segments,):
         for segment in stage if recomputes else ():  # one at a time is whole
             names = (segment.name, f"{segment.name}{BEHIND}")
             again = max(again, add_up(names, whole)[0] - add_up(names)[0])
         *names, last = [name for segment in stage for name in (segment.name, f"{segment.name}{BEHIND}")]
+        if (place := segments.index(stage[0])) == 0 or segments[place - 1] not in here:
+            names = [f"{stage[0].name}{AHEAD}", *names]
         behind = [last, *([LOSS] if segments[-1] in stage else [])]
         sizes.append((*add_up([*names, *behind]), *add_up(names)))
     return together * (again + max(sum(map(_stage_bytes, sizes, counts)) for counts in peaks))

@@ -42,5 +42,8 @@ LOSS = "loss"
 BEHIND = "/behind"
 """Added to the name of a segment: what its operations behind its last parameters keep. If a stage ends with the segment, the
 gradient by the stage's weights does not need it."""
+AHEAD = "/ahead"
+"""Added to the name of a segment: what it keeps of its input, unless the segment before it is on the same device and keeps the
+same memory as its output."""
 KeptBySegment = Callable[[ModelSpec, int], dict[str, Kept]]
 """(model, bytes of a number) -> what each segment keeps, and the loss; from the spec's sizes alone, at any size."""

@@ -3,9 +3,10 @@
 Beside what torch keeps (`kept_torch.py`), the layers that are written out in primitive operations keep more:
 
     GELU          x / 2, x / sqrt(2) and 1 + erf, three times its input, where torch keeps the input alone
+    ReLU          its output, which is the same memory as the next layer's input
     layer norm    the centred input, its product with the reciprocal deviation, and that deviation; no mean
     attention     q, k, v and its output, and the softmax of all scores, H T a position: it is not fused; and the causal mask
-    pooling       nothing: a mean needs a shape only
+    pooling       nothing: a mean needs a shape only; a maximum its input, and the larger one of each two rows
     cross-entropy the log-probabilities and the targets
     binary        exp(-|x|) and the targets as real numbers, and one byte that says where x >= 0
     squared error the difference
@@ -27,21 +28,21 @@ from samestep.common.workload.models.ranker import RankerSpec
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.common.workload.models.transformer import TransformerSpec
 
-GELU = 3
-"""The tensors that a GELU keeps."""
+TENSORS = {"gelu": 3, "relu": 0}
+"""The tensors that an activation keeps, beside what the next layer keeps."""
 
 
 def mlp(model: MlpSpec, item_bytes: int) -> dict[str, Kept]:
-    """Lists each layer's input, the batch's for the first; and what the GELU behind each but the last keeps.
+    """Lists each layer's input, the batch's for the first; and what the activation behind each but the last keeps.
 
     Args:
         model: The spec.
         item_bytes: The bytes of a number.
     """
-    last, data = model.layers - 1, example_bytes(model.inputs(), item_bytes)
+    last, data, tensors = model.layers - 1, example_bytes(model.inputs(), item_bytes), TENSORS[model.activation]
     kept = {
         f"layers/{i}": Kept(
-            (model.width if i else 0) + (GELU * model.width if i < last else 0), batch_bytes=0 if i else data
+            (model.width if i else 0) + (tensors * model.width if i < last else 0), batch_bytes=0 if i else data
         )
         for i in range(model.layers)
     }
@@ -49,34 +50,36 @@ def mlp(model: MlpSpec, item_bytes: int) -> dict[str, Kept]:
 
 
 def cnn(model: CnnSpec, item_bytes: int) -> dict[str, Kept]:
-    """Lists for each block what convolution and GELU keep; then the two linear layers.
+    """Lists for each block what convolution, activation and pooling keep; then the two linear layers.
 
     Args:
         model: The spec.
         item_bytes: The bytes of a number.
     """
-    pixels, channels = math.prod(model.image[:2]), model.filters
+    pixels, channels, tensors = math.prod(model.image[:2]), model.filters, TENSORS[model.activation]
+    is_read = model.activation == "relu" or model.pooling == "max"  # what is pooled
+    halves = 2 * (tensors + is_read) + (model.pooling == "max")  # of a block's tensor
     return {
-        "blocks/0": Kept(GELU * pixels * channels, batch_bytes=example_bytes(model.inputs(), item_bytes)),
-        "blocks/1": Kept(pixels // 4 * channels + GELU * (pixels // 4) * 2 * channels),
-        "hidden": Kept(pixels // 16 * 2 * channels + GELU * model.hidden),
+        "blocks/0": Kept(halves * pixels * channels // 2, batch_bytes=example_bytes(model.inputs(), item_bytes)),
+        "blocks/1": Kept(pixels // 4 * channels + halves * (pixels // 4) * channels),
+        "hidden": Kept(pixels // 16 * 2 * channels + tensors * model.hidden),
         "output": Kept(model.hidden),
         LOSS: _loss(model, model.outputs),
     }
 
 
 def ranker(model: RankerSpec, item_bytes: int) -> dict[str, Kept]:
-    """Lists what the three linear layers and the two GELUs keep, and the loss.
+    """Lists what the three linear layers and the two activations keep, and the loss.
 
     Args:
         model: The spec.
         item_bytes: The bytes of a number.
     """
-    half = model.hidden // 2
+    half, tensors = model.hidden // 2, TENSORS[model.activation]
     return {
         "tables": Kept(batch_bytes=example_bytes(model.inputs(), item_bytes)),
-        "hidden/0": Kept(len(model.rows()) * model.embedding + GELU * model.hidden),
-        "hidden/1": Kept(model.hidden + GELU * half),
+        "hidden/0": Kept(len(model.rows()) * model.embedding + tensors * model.hidden),
+        "hidden/1": Kept(model.hidden + tensors * half),
         "output": Kept(half),
         LOSS: Kept(2, batch_bytes=1),
     }
@@ -91,7 +94,7 @@ def transformer(model: TransformerSpec, item_bytes: int) -> dict[str, Kept]:
     """
     tokens, width = model.context, model.width
     ids, norm = tokens * ID_BYTES, 2 * width + 1
-    a_position = 2 * norm + 10 * width + GELU * 4 * width + model.heads * tokens
+    a_position = 2 * norm + 10 * width + TENSORS[model.activation] * 4 * width + model.heads * tokens
     block = Kept(tokens * a_position, fixed_bytes=tokens**2)  # a mask of one byte an element
     return {
         "embedding": Kept(batch_bytes=ids),

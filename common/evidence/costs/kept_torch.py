@@ -5,7 +5,9 @@ Each piece of memory counts once, however many operations keep it, and parameter
     linear            its input: the gradient of its kernel
     convolution       its input
     GELU              its input, not its output, which the next layer keeps as its own input
+    ReLU              its output, which is the same memory as the next layer's input
     average pooling   its input
+    max pooling       its input, and eight bytes for each maximum, which say where it was
     layer norm        its input, and a mean and a reciprocal deviation for each position
     attention         q, k, v, its output, and for each head and position the log of the sum of its softmax; never the scores
     embedding         the ids
@@ -23,7 +25,7 @@ References:
 
 import math
 
-from samestep.common.evidence.costs.kept import BEHIND, LOSS, Kept
+from samestep.common.evidence.costs.kept import AHEAD, BEHIND, LOSS, Kept
 from samestep.common.evidence.costs.sizes import ID_BYTES, example_bytes
 from samestep.common.workload.models.cnn import CnnSpec
 from samestep.common.workload.models.decoder import DecoderSpec
@@ -34,7 +36,7 @@ from samestep.common.workload.models.transformer import TransformerSpec
 
 
 def mlp(model: MlpSpec, item_bytes: int) -> dict[str, Kept]:
-    """Lists each layer's input, the batch's for the first; and the input of the GELU behind each but the last.
+    """Lists each layer's input, the batch's for the first; and what the activation behind each but the last keeps.
 
     Args:
         model: The spec.
@@ -44,46 +46,49 @@ def mlp(model: MlpSpec, item_bytes: int) -> dict[str, Kept]:
     for i in range(model.layers):
         entering, leaving = (model.width if i else 0), (model.width if i < last else 0)
         data = 0 if i else example_bytes(model.inputs(), item_bytes)
-        by_row = i % 2 == 1
-        kept[f"layers/{i}"] = Kept(parts=entering) if by_row else Kept(entering, batch_bytes=data)
+        by_row, read = i % 2 == 1, AHEAD if i and model.activation == "relu" else ""
+        kept[f"layers/{i}{read}"] = Kept(parts=entering) if by_row else Kept(entering, batch_bytes=data)
         kept[f"layers/{i}{BEHIND}"] = Kept(leaving) if by_row else Kept(parts=leaving)
     return kept | {LOSS: _loss(model, item_bytes, model.outputs)}
 
 
 def cnn(model: CnnSpec, item_bytes: int) -> dict[str, Kept]:
-    """Lists for each block what convolution, GELU and pooling take; then the two linear layers.
+    """Lists for each block what convolution, activation and pooling keep; then the two linear layers.
 
     Args:
         model: The spec.
         item_bytes: The bytes of a number.
     """
-    pixels, channels = math.prod(model.image[:2]), model.filters
+    pixels, channels, is_relu = math.prod(model.image[:2]), model.filters, model.activation == "relu"
+    sizes = (pixels * channels, pixels // 4 * 2 * channels)
+    places = [size // 4 * ID_BYTES // item_bytes if model.pooling == "max" else 0 for size in sizes]
     return {
         "blocks/0": Kept(batch_bytes=example_bytes(model.inputs(), item_bytes)),
-        f"blocks/0{BEHIND}": Kept(2 * pixels * channels),
+        f"blocks/0{BEHIND}": Kept((1 if is_relu else 2) * sizes[0] + places[0]),
         "blocks/1": Kept(pixels // 4 * channels),
-        f"blocks/1{BEHIND}": Kept(2 * (pixels // 4) * 2 * channels),
+        f"blocks/1{BEHIND}": Kept((1 if is_relu else 2) * sizes[1] + places[1]),
         "hidden": Kept(pixels // 16 * 2 * channels),
         f"hidden{BEHIND}": Kept(parts=model.hidden),
-        "output": Kept(parts=model.hidden),
+        f"output{AHEAD if is_relu else ''}": Kept(parts=model.hidden),
         LOSS: _loss(model, item_bytes, model.outputs),
     }
 
 
 def ranker(model: RankerSpec, item_bytes: int) -> dict[str, Kept]:
-    """Lists what the three linear layers and the two GELUs take; the loss keeps logits, and targets as real numbers.
+    """Lists what the three linear layers and the two activations keep; the loss keeps logits, and targets as real numbers.
 
     Args:
         model: The spec.
         item_bytes: The bytes of a number.
     """
+    read = AHEAD if model.activation == "relu" else ""
     return {
         "tables": Kept(batch_bytes=example_bytes(model.inputs(), item_bytes)),
         "hidden/0": Kept(len(model.rows()) * model.embedding),
         f"hidden/0{BEHIND}": Kept(parts=model.hidden),
-        "hidden/1": Kept(parts=model.hidden),
+        f"hidden/1{read}": Kept(parts=model.hidden),
         f"hidden/1{BEHIND}": Kept(model.hidden // 2),
-        "output": Kept(model.hidden // 2),
+        f"output{read}": Kept(model.hidden // 2),
         LOSS: Kept(2),
     }
 
@@ -97,7 +102,8 @@ def transformer(model: TransformerSpec, item_bytes: int) -> dict[str, Kept]:
     """
     tokens, width = model.context, model.width
     ids = tokens * ID_BYTES
-    block = Kept(tokens * 2 * width, parts=tokens * (12 * width + model.heads), sequence=tokens * 2 * (width + 2))
+    inside = (8 if model.activation == "relu" else 12) * width + model.heads
+    block = Kept(tokens * 2 * width, parts=tokens * inside, sequence=tokens * 2 * (width + 2))
     return {
         "embedding": Kept(batch_bytes=ids, fixed_bytes=ids),  # the positions are looked up by number
         **{f"blocks/{i}": block for i in range(model.layers)},

@@ -64,6 +64,7 @@ class Machine:
         unaligned_matrix_share: The same where a size is no multiple of 8, for which tensor cores are not used fully.
         memory_share: What kernels that read and write whole tensors once reach of the rate of the memory.
         attention_share: The same of the kernels on scores of the attention: masks, softmax, dropout.
+        fused_attention_share: What a fused attention reaches of the peak of matrix products.
         node_share: What collectives reach of the links in a node.
         network_share: What collectives and sends reach of the network.
         block_host_seconds: The host's time to launch the kernels of a block, forward and backward.
@@ -86,6 +87,7 @@ class Machine:
     unaligned_matrix_share: float = _share()
     memory_share: float = _share()
     attention_share: float = _share()
+    fused_attention_share: float = _share()
     node_share: float = _share()
     network_share: float = _share()
     block_host_seconds: float = _seconds()

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -136,6 +136,21 @@ class Gelu:
         return slope
 
 
+class Relu:
+    """The larger of x and 0."""
+
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
+        """Elementwise."""
+        return np.maximum(x, 0), x > 0
+
+    def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+        """1 above 0, else 0."""
+        return dy * saved
+
+
+ACTIVATIONS: Mapping[str, type[Layer]] = {"gelu": Gelu, "relu": Relu}
+
+
 @dataclasses.dataclass
 class Norm:
     """Layer normalisation over the last dimension, with the biased variance."""
@@ -171,59 +186,6 @@ class Flatten:
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
         """The shape from before."""
         return dy.reshape(saved)
-
-
-@dataclasses.dataclass
-class Convolution:
-    """3x3, stride 1, same padding, on [batch, height, width, channels].
-
-    Attributes:
-        name: The path of its parameters.
-        of_data: Whether its input is the data, whose gradient nobody needs.
-    """
-
-    name: str
-    of_data: bool = False
-
-    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
-        """Gathers the nine neighbours of every pixel, then multiplies once."""
-        batch, height, width, channels = x.shape
-        padded = np.zeros((batch, height + 2, width + 2, channels))
-        padded[:, 1:-1, 1:-1] = x
-        patches = np.concatenate(
-            [padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)], axis=-1
-        )
-        kernel = params[f"{self.name}/kernel"]
-        y = rows_times(patches, kernel.reshape(-1, kernel.shape[-1]))
-        y += params[f"{self.name}/bias"]
-        return y, patches
-
-    def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Gives each neighbour its part back, where it was gathered."""
-        kernel, rows = params[f"{self.name}/kernel"], dy.reshape(-1, dy.shape[-1])
-        gradients[f"{self.name}/kernel"] = (saved.reshape(-1, saved.shape[-1]).T @ rows).reshape(kernel.shape)
-        gradients[f"{self.name}/bias"] = rows.sum(axis=0)
-        if self.of_data:
-            return dy
-        batch, height, width, _ = dy.shape
-        dpadded = np.zeros((batch, height + 2, width + 2, kernel.shape[2]))
-        for i in range(3):
-            for j in range(3):
-                dpadded[:, i : i + height, j : j + width] += rows_times(dy, kernel[i, j].T)
-        return dpadded[:, 1:-1, 1:-1]
-
-
-class AveragePool:
-    """The mean of each 2x2 window."""
-
-    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
-        """Halves height and width."""
-        rows = x[:, ::2] + x[:, 1::2]
-        return (rows[:, :, ::2] + rows[:, :, 1::2]) / 4, None
-
-    def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """A quarter to each element of the window."""
-        return (dy / 4).repeat(2, axis=1).repeat(2, axis=2)
 
 
 def scatter_rows(ids: np.ndarray, dy: np.ndarray, rows: int) -> np.ndarray:

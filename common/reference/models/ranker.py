@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from samestep.common.program import Arrays
-from samestep.common.reference.models.layers import Gelu, Linear, Saved, Sequential, scatter_rows
+from samestep.common.reference.models.layers import ACTIVATIONS, Linear, Saved, Sequential, scatter_rows
 from samestep.common.workload.models.ranker import RankerSpec
 
 
@@ -41,5 +41,6 @@ class Squeeze:
 
 def Ranker(spec: RankerSpec) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
     """Ids [batch, tables] -> logits [batch]."""
-    tower = [Linear("hidden/0"), Gelu(), Linear("hidden/1"), Gelu(), Linear("output"), Squeeze()]
+    activate = ACTIVATIONS[spec.activation]
+    tower = [Linear("hidden/0"), activate(), Linear("hidden/1"), activate(), Linear("output"), Squeeze()]
     return Sequential([Tables(len(spec.rows())), *tower])

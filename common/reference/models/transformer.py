@@ -10,7 +10,7 @@ import numpy as np
 
 from samestep.common.program import Arrays
 from samestep.common.reference.models.layers import (
-    Gelu,
+    ACTIVATIONS,
     Linear,
     Norm,
     Residual,
@@ -89,15 +89,16 @@ class Attention:
         return x_BHTK.transpose(0, 2, 1, 3).reshape(batch, tokens, -1)
 
 
-def Block(name: str, heads: int) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
+def Block(name: str, spec: TransformerSpec) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
     """X + attention(norm(x)), then x + mlp(norm(x)).
 
     Args:
         name: The path of the block's parameters.
-        heads: The number of attention heads.
+        spec: The spec of the model.
     """
-    attention = Sequential([Norm(f"{name}/attention_norm"), Attention(f"{name}/attention", heads)])
-    mlp = Sequential([Norm(f"{name}/mlp_norm"), Linear(f"{name}/mlp/up"), Gelu(), Linear(f"{name}/mlp/down")])
+    activation, down = ACTIVATIONS[spec.activation](), Linear(f"{name}/mlp/down")
+    attention = Sequential([Norm(f"{name}/attention_norm"), Attention(f"{name}/attention", spec.heads)])
+    mlp = Sequential([Norm(f"{name}/mlp_norm"), Linear(f"{name}/mlp/up"), activation, down])
     return Sequential([Residual(attention), Residual(mlp)])
 
 
@@ -124,5 +125,5 @@ def Head(spec: TransformerSpec) -> Sequential:  # noqa: N802 (a class in the oth
 
 def Transformer(spec: TransformerSpec) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
     """Ids [B, T] -> logits [B, T, V]."""
-    blocks = [Block(f"blocks/{block}", spec.heads) for block in range(spec.layers)]
+    blocks = [Block(f"blocks/{block}", spec) for block in range(spec.layers)]
     return Sequential([Embedding("embedding"), *blocks, Head(spec)])

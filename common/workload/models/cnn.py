@@ -1,8 +1,8 @@
 """BabyCNN: two convolution blocks and a two-layer head, on images [height, width, channels].
 
-GELU and average pooling, as in every model here nothing has a kink: a ReLU or a maximum that rounding tips over changes
-a gradient by a finite amount, and Adam scales it to the full rate. With them float32 runs part from the oracle by 1e-2
-within 100 steps; without, they stay within 1e-6.
+GELU and average pooling by default, as in every model here nothing has a kink: a ReLU or a maximum that rounding tips over
+changes a gradient by a finite amount, and Adam scales it to the full rate. With them float32 runs part from the oracle by
+1e-2 within 100 steps; without, they stay within 1e-6. Of equal elements of a window, a maximum is the first.
 """
 
 import dataclasses
@@ -10,7 +10,8 @@ import math
 from typing import ClassVar
 
 from samestep.common.errors import ConfigError
-from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment, linear
+from samestep.common.flags import flag
+from samestep.common.workload.models.spec import ACTIVATIONS, POOLINGS, ArraySpec, DataSizes, Param, Segment, linear
 
 _MOST_CHANNELS = 4
 """Of an image that is stored channels first: grey, red-green-blue, with or without transparency."""
@@ -27,6 +28,8 @@ class CnnSpec:
     hidden: int = 64
     outputs: int = 10
     loss: str = "cross_entropy"
+    activation: str = flag("gelu", "what is applied between two layers; relu has a kink", choices=ACTIVATIONS)
+    pooling: str = flag("average", "what becomes of each 2x2 window; max has a kink", choices=POOLINGS)
 
     def _features(self) -> int:
         return (self.image[0] // 4) * (self.image[1] // 4) * 2 * self.filters

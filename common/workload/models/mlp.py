@@ -1,11 +1,12 @@
-"""A multi-layer perceptron: linear layers with exact GELU between them."""
+"""A multi-layer perceptron: linear layers with exact GELU, or ReLU, between them."""
 
 import dataclasses
 import math
 from typing import ClassVar
 
 from samestep.common.errors import ConfigError
-from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment, linear
+from samestep.common.flags import flag
+from samestep.common.workload.models.spec import ACTIVATIONS, ArraySpec, DataSizes, Param, Segment, linear
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,6 +20,7 @@ class MlpSpec:
     layers: int = 4
     outputs: int = 10
     loss: str = "cross_entropy"
+    activation: str = flag("gelu", "what is applied between two layers; relu has a kink", choices=ACTIVATIONS)
 
     def _sizes(self) -> list[int]:
         return [self.features, *[self.width] * (self.layers - 1), self.outputs]

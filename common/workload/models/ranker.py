@@ -5,7 +5,8 @@ import math
 from typing import ClassVar
 
 from samestep.common.errors import ConfigError
-from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment, linear
+from samestep.common.flags import flag
+from samestep.common.workload.models.spec import ACTIVATIONS, ArraySpec, DataSizes, Param, Segment, linear
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +23,7 @@ class RankerSpec:
     hash_buckets: int = 4096
     embedding: int = 8
     hidden: int = 64
+    activation: str = flag("gelu", "what is applied between two layers; relu has a kink", choices=ACTIVATIONS)
 
     def __post_init__(self) -> None:
         if self.hidden < 2:

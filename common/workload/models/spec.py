@@ -6,6 +6,7 @@ import math
 from typing import ClassVar, Literal, Protocol, Self
 
 Role = Literal["kernel", "bias", "table", "scale"]
+ACTIVATIONS, POOLINGS = ("gelu", "relu"), ("average", "max")
 
 
 @dataclasses.dataclass(frozen=True)

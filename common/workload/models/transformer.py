@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flag
-from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment, linear, norm
+from samestep.common.workload.models.spec import ACTIVATIONS, ArraySpec, DataSizes, Param, Segment, linear, norm
 
 NORM_EPSILON = 1e-5
 TOKENS = "embedding/tokens/table"
@@ -33,6 +33,7 @@ class TransformerSpec:
     context: int = 64
     vocabulary: int = dataclasses.field(default=256, metadata={"may_exceed_data": True})
     tied: bool = flag(False, "the head multiplies with the table of tokens instead of a kernel of its own")
+    activation: str = flag("gelu", "what is applied between two layers; relu has a kink", choices=ACTIVATIONS)
 
     def __post_init__(self) -> None:
         if self.heads > self.width:

@@ -7,7 +7,8 @@ import pytest
 from scipy.signal import correlate2d
 
 from samestep.common.reference.models import build_model
-from samestep.common.reference.models.layers import AveragePool, Convolution, Gelu, Norm, scatter_rows
+from samestep.common.reference.models.images import AveragePool, Convolution, MaxPool
+from samestep.common.reference.models.layers import Gelu, Norm, Relu, scatter_rows
 from samestep.common.reference.models.transformer import Attention
 from samestep.common.workload.initial import init
 from samestep.common.workload.models.transformer import TransformerSpec
@@ -86,3 +87,19 @@ def test_rows_that_are_looked_up_again_add_up(stream):
     expected = np.zeros((6, 3))
     np.add.at(expected, ids, dy)
     np.testing.assert_allclose(scatter_rows(ids, dy, 6), expected, rtol=0, atol=1e-15)  # three terms, maybe reordered
+
+
+def test_of_equal_elements_of_a_window_the_first_is_the_largest():
+    x = np.array([[1.0, 3.0, 0.0, 0.0], [3.0, 2.0, 0.0, 0.0]])[None, :, :, None]
+    pool, gradients = MaxPool(), {}
+    y, saved = pool.forward({}, x)
+    np.testing.assert_array_equal(y[0, 0, :, 0], [3.0, 0.0])
+    dx = pool.backward({}, saved, np.array([5.0, 7.0]).reshape(1, 1, 2, 1), gradients)
+    np.testing.assert_array_equal(dx[0, :, :, 0], [[0.0, 5.0, 7.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
+
+
+def test_a_relu_passes_no_gradient_on_at_its_kink():
+    x = np.array([-1.0, 0.0, 2.0])
+    y, saved = Relu().forward({}, x)
+    np.testing.assert_array_equal(y, [0.0, 0.0, 2.0])
+    np.testing.assert_array_equal(Relu().backward({}, saved, np.full(3, 3.0), {}), [0.0, 0.0, 3.0])

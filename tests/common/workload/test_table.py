@@ -66,10 +66,22 @@ def test_an_unknown_field_is_answered_with_the_nearest_and_the_list():
     assert message.endswith("features, layers, outputs, width.")
 
 
-def test_fields_that_are_no_numbers_are_not_offered():
-    assert refusal("mnist-cnn+image=8").endswith("Choose from: filters, hidden, outputs.")
-    assert refusal("synthetic-mlp+inputs=8").endswith("Choose from: examples, features, layers, outputs, width.")
-    assert refusal("flights-ranker+cardinalities=8").endswith("Choose from: embedding, hash_buckets, hidden.")
+def test_only_sizes_and_features_are_offered():
+    assert refusal("mnist-cnn+image=8").endswith("Choose from: activation, filters, hidden, outputs, pooling.")
+    assert refusal("synthetic-mlp+inputs=8").endswith("activation, examples, features, layers, outputs, width.")
+    assert refusal("flights-ranker+cardinalities=8").endswith("activation, embedding, hash_buckets, hidden.")
+
+
+def test_a_feature_is_read_as_its_type_and_a_wrong_one_refused():
+    assert resolve("prose-gpt+tied=true").model.tied is True
+    assert resolve("mnist-cnn+activation=relu+pooling=max").model.pooling == "max"
+    assert refusal("prose-gpt+tied=yes") == "+tied is 'yes'; give true or false."
+    assert refusal("mnist-cnn+pooling=mean").startswith("unknown pooling 'mean'")
+
+
+def test_a_feature_that_is_off_leaves_the_digest_of_older_results():
+    assert resolve("prose-gpt+tied=false").digest == resolve("prose-gpt").digest
+    assert resolve("prose-gpt+tied=true").digest != resolve("prose-gpt").digest
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "-128", "1.5", "nan", "inf", "wide"])

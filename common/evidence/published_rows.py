@@ -1,0 +1,79 @@
+"""What other projects published of their own steps, beside predictions: seconds, and bytes of the fullest GPU.
+
+Sources are in `evidence/published/README.md`. Nothing is fitted to these figures: what data sheets do not have of a GPU is that
+of `a100-80gb`.
+"""
+
+import csv
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from samestep.common.evidence.costs.block_time import Shape
+from samestep.common.evidence.costs.machine import load_machine
+from samestep.common.evidence.costs.step_time import Layout, step_time
+from samestep.common.evidence.held_bytes import Held, megatron_bytes, sharded_bytes
+from samestep.common.evidence.validation import Compared
+
+_FOLDER = Path(__file__).parent / "published"
+
+
+def _lines(name: str) -> Iterator[Mapping[str, str]]:
+    with (_FOLDER / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+        yield from csv.DictReader(file)
+
+
+def _shape(line: Mapping[str, str]) -> Shape:
+    numbers = {
+        name: int(line[name]) for name in ("layers", "width", "heads", "key_heads", "hidden", "context", "vocabulary")
+    }
+    return Shape(**numbers, is_gated=line.get("is_gated") == "1")
+
+
+def _layout(line: Mapping[str, str]) -> Layout:
+    numbers = {name: int(line[name]) for name in ("batch_size", "microbatch_size", "data", "shard", "tensor", "pipe")}
+    recomputes = line["recomputes"] == "1"
+    return Layout(**numbers, schedule=line["schedule"], recomputes=recomputes, overlaps=True, fused_attention=True)
+
+
+def _steps(name: str, machine: str) -> Iterator[Compared]:
+    """The rows of a table of tokens a second, as seconds of a step, and of GiB where it has them."""
+    for line in _lines(name):
+        shape, layout, title = _shape(line), _layout(line), line["row"]
+        sheet = load_machine(machine)
+        fast = dataclasses.replace(sheet, peak_flops_per_second=int(line["peak_factor"]) * sheet.peak_flops_per_second)
+        tokens = layout.batch_size * shape.context / layout.num_gpus
+        seconds = tokens / float(line["tokens_per_second_per_gpu"])
+        kind = "float8" if line["peak_factor"] == "2" else "bfloat16"
+        yield Compared(
+            f"{title}: seconds",
+            (f"seconds of a step, {kind}",),
+            seconds,
+            step_time(shape, layout, fast).total,
+        )
+        if line["gib"]:
+            yield Compared(
+                f"{title}: GiB", ("GiB of the fullest GPU",), float(line["gib"]), sharded_bytes(shape, layout) / 2**30
+            )
+
+
+def torchtitan() -> list[Compared]:
+    """Llama 3.1 on 8 to 512 H100: seconds of a step, and GiB that PyTorch reserved."""
+    return list(_steps("torchtitan", "h100-96gb"))
+
+
+def llm_foundry() -> list[Compared]:
+    """MPT on 8 to 64 H100: seconds of a step."""
+    return list(_steps("llm-foundry", "h100-80gb"))
+
+
+def megatron() -> list[Compared]:
+    """GPT on H100: the bytes that its tests expect."""
+    found = []
+    for line in _lines("megatron"):
+        numbers = {name: int(line[name]) for name in ("tensor", "pipe", "chunks", "data", "microbatch_size")}
+        flags = {name: line[name] == "1" for name in ("is_tied", "shards_optimizer", "fused_attention")}
+        held = megatron_bytes(_shape(line), Held(**numbers, **flags))
+        for kind, bytes_ in zip(("allocated", "peak"), held, strict=True):
+            found.append(Compared(f"{line['row']}: {kind}", (f"{kind} bytes",), float(line[f"{kind}_bytes"]), bytes_))
+    return found

@@ -1,0 +1,80 @@
+"""The second half of a verdict: whether a curve that left its reference did so by rounding alone.
+
+With a kink in the model, or at a hot rate, two right runs part: rounding tips a unit over, and every later step adds to it. So
+a run whose curve is off is judged once more. The run in float64 decides for one in float32. In float64, or where a row has no
+float64, single steps are replayed in the oracle from the states that the run itself reached; each has to be the oracle's step,
+and what a perturbation of the initial weights does to the oracle's own curve has to explain the whole deviation.
+"""
+
+import dataclasses
+import importlib
+import math
+from collections.abc import Sequence
+
+from samestep.common.evidence.parity import LOSS_BOUND, Parity, deviation
+from samestep.common.program import TrainState
+from samestep.common.request import FRAMEWORKS
+from samestep.common.runtime.parent.attribution import Repeat
+from samestep.common.strategy import Run
+from samestep.common.workload.models.own import OwnSpec
+
+EPSILON = {"float64": 2.0**-53, "float32": 2.0**-24}
+"""How far rounding moves a number, relative to it."""
+REPLAYED = 6
+"""How many steps are replayed at most, from the first to the one that is off."""
+EXPLAINED = 1000
+"""How many roundings of a weight's size may add up in a step; a mistake that matters is far larger."""
+
+
+def excuse(run: Run, parity: Parity, wanted: Sequence[float], start: TrainState, repeat: Repeat) -> Parity:
+    """Judges a run again whose curve is off; returns the same verdict unless rounding explains it.
+
+    Args:
+        run: What left its reference.
+        parity: The verdict on its curve.
+        wanted: The reference's losses, from the run's first step on.
+        start: The state that the run started from.
+        repeat: Takes the steps of a run anew.
+    """
+    bad = run.steps - 1 if parity.first_bad_step is None else parity.first_bad_step
+    if parity.max_relative_loss is None:
+        return parity
+    if run.dtype == "float32" and "float64" in run.strategy.dtypes:
+        agrees = _agrees_in_float64(dataclasses.replace(run, dtype="float64", steps=bad + 1), wanted, start, repeat)
+        means = "in float64 it takes the reference's steps"
+    elif isinstance(run.workload.model, OwnSpec):
+        return parity
+    else:
+        agrees = _steps_agree(run, bad, start, repeat)
+        means = "every step that is replayed from its own state is the reference's"
+    if not agrees:
+        return parity
+    moved = None if isinstance(run.workload.model, OwnSpec) else _amplification(run, len(wanted), start)
+    if moved is not None and parity.max_relative_loss > EXPLAINED * moved * EPSILON[run.dtype]:
+        return parity
+    size = "" if moved is None else f", and a rounding of the first weights grows {moved:.1e} times"
+    reason = f"rounding is amplified: {means}{size} ({parity.reason})"
+    return dataclasses.replace(parity, passed=True, reason=reason, amplification=moved, is_amplified=True)
+
+
+def _agrees_in_float64(run: Run, wanted: Sequence[float], start: TrainState, repeat: Repeat) -> bool:
+    """Whether the same steps in float64 are the reference's, as far as they were compared in float32."""
+    losses, _ = repeat(run)
+    pairs = list(zip(losses, wanted, strict=False))
+    off = max((deviation(loss, right, "float64") for loss, right in pairs), default=math.inf)
+    if off <= LOSS_BOUND["float64"]:
+        return True
+    return not isinstance(run.workload.model, OwnSpec) and _steps_agree(run, run.steps - 1, start, repeat)
+
+
+def _steps_agree(run: Run, bad: int, start: TrainState, repeat: Repeat) -> bool:
+    """Whether steps that are replayed in the oracle from the run's own states are the oracle's."""
+    diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
+    count = min(REPLAYED, bad - start.step + 1)
+    chosen = sorted({start.step + (bad - start.step) * i // max(1, count - 1) for i in range(count)})
+    return not diagnosis.find_bad_step(run, chosen, start, lambda n: repeat(dataclasses.replace(run, steps=n)))
+
+
+def _amplification(run: Run, steps: int, start: TrainState) -> float:
+    diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
+    return diagnosis.measure_amplification(run, steps, start)

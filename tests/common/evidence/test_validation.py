@@ -1,0 +1,182 @@
+"""The seconds of steps against measured ones: the bar, what it would catch, and what files of rows are refused."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from benchmarks import fit_machine
+from samestep.common.errors import ConfigError
+from samestep.common.evidence.costs.machine import RATES, load_machine
+from samestep.common.evidence.measured import COLUMNS, FOLDER, SECONDS, read_rows
+from samestep.common.evidence.published_rows import llm_foundry, megatron, torchtitan
+from samestep.common.evidence.validation import (
+    CLUSTER,
+    FAR,
+    SERVER,
+    WAITS,
+    Compared,
+    Score,
+    by_group,
+    carried_rows,
+    compare,
+    expected_error,
+    fitted_machine,
+    score,
+    suspected_cause,
+    unseen_family_machine,
+    unseen_machine,
+)
+
+# --- the bar: one node 6 %, many nodes 8 %, 2 % of the rows beyond 25 %, regret 3 % -----------------------------------
+
+
+@pytest.fixture(scope="module")
+def unseen() -> list[Compared]:
+    return compare(carried_rows(), unseen_machine)
+
+
+def test_models_that_no_constant_has_seen_are_predicted_within_the_bar(unseen: list[Compared]) -> None:
+    groups, whole = by_group(unseen), score(unseen)
+    assert groups["one node"].mape <= 0.06
+    assert groups["many nodes"].mape <= 0.08
+    assert whole.far <= 0.02 * whole.rows
+    assert whole.regret is not None and whole.regret <= 0.03
+    assert (whole.rows, whole.problems) == (973, 92)
+
+
+@pytest.mark.parametrize(("width", "bar"), [(1024, 0.06), (2048, 0.06), (8192, 0.08)])
+def test_hidden_sizes_that_no_constant_has_seen_too(width: int, bar: float) -> None:
+    rows = [row for row in carried_rows() if row.width == width]
+    assert score(compare(rows, unseen_family_machine)).mape <= bar
+
+
+def test_the_constants_of_the_machine_files_are_within_the_bar() -> None:
+    compared = compare(carried_rows(), fitted_machine)
+    assert score(compared).far <= 0.02 * len(compared)
+    assert by_group(compared)["many nodes"].mape <= 0.08
+
+
+def test_a_slower_machine_is_beyond_the_bar() -> None:
+    """A constant that is off by a third is found."""
+    for name, factor in (("matrix_share", 0.66), ("block_host_seconds", 1.33)):
+        for bar, machine in ((0.06, SERVER), (0.08, CLUSTER)):
+            rows = [row for row in carried_rows() if row.is_one_node is (machine == SERVER)]
+            wrong = dataclasses.replace(load_machine(machine), **{name: factor * getattr(load_machine(machine), name)})
+            if (name, machine) != (
+                "block_host_seconds",
+                CLUSTER,
+            ):  # its micro-batches are large: the host hardly matters
+                assert score(compare(rows, lambda _, of=wrong: of)).mape > bar
+
+
+def test_every_row_that_is_far_off_has_a_suspected_cause(unseen: list[Compared]) -> None:
+    rows = carried_rows()
+    far = [(row, each) for row, each in zip(rows, unseen, strict=True) if abs(each.error) > FAR]
+    assert far
+    assert all(suspected_cause(row, each, rows) for row, each in far)
+
+
+def test_the_expected_error_is_that_of_unseen_rows(unseen: list[Compared]) -> None:
+    for is_one_node, name in ((True, "one node"), (False, "many nodes")):
+        assert expected_error(is_one_node) == by_group(unseen)[name]
+
+
+@pytest.mark.slow
+def test_the_fit_is_the_one_that_the_files_have() -> None:
+    """It takes half a minute: `python -m benchmarks.fit_machine` writes the files."""
+    constants = fit_machine.fit(carried_rows())
+    cluster, server = load_machine(CLUSTER), load_machine(SERVER)
+    for name in fit_machine.SHARED:
+        assert constants[name] == pytest.approx(getattr(cluster, name), rel=0.01)
+        assert getattr(server, name) == getattr(cluster, name)
+    assert constants[WAITS[True]] == pytest.approx(server.wait_seconds, rel=0.01)
+    assert constants[WAITS[False]] == pytest.approx(cluster.wait_seconds, rel=0.01)
+    of_2048 = [row for row in carried_rows() if row.width == 2048]
+    seen = [row for row in carried_rows() if row not in of_2048]
+    assert fit_machine.fit(seen)["matrix_share"] == pytest.approx(
+        unseen_family_machine(of_2048[0]).matrix_share, rel=0.01
+    )
+
+
+def test_every_fitted_constant_says_so() -> None:
+    for name in (*fit_machine.SHARED, "wait_seconds"):
+        assert RATES[name].is_measured
+        assert "benchmarks.fit_machine" in load_machine(CLUSTER).sources[name]
+
+
+# --- scores -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_score() -> None:
+    rows = [Compared("a", ("x",), 1.0, 1.1, "p"), Compared("b", ("x",), 2.0, 1.0, "p"), Compared("c", ("y",), 4.0, 4.0)]
+    assert score(rows) == Score(
+        3, pytest.approx(0.2), 0.5, 1, 1.0, 1
+    )  # b is ranked first, and takes twice as long as a
+    assert score(rows[2:]).regret is None
+    assert set(by_group(rows)) == {"x", "y"}
+
+
+# --- files of rows ----------------------------------------------------------------------------------------------------
+
+HEADER = ",".join((*COLUMNS.values(), SECONDS))
+ROW = "8,32,4,1024,16,24,1024,2,2,2,219.7"
+
+
+def test_the_carried_rows_are_all_there() -> None:
+    assert len(carried_rows()) == 973
+    assert "Permission is hereby granted, free of charge" in (FOLDER / "LICENSE").read_text()
+
+
+def test_other_rows_are_read_with_columns_in_any_order(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(f"note,{HEADER}\nmine,{ROW}\n")
+    (row,) = read_rows(path)
+    assert (row.gpus, row.width, row.pipe, row.seconds) == (8, 1024, 2, pytest.approx(0.2197))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "lacks the columns # GPUs, global batch"),
+        ("a,b\n1,2\n", "lacks the columns # GPUs, global batch"),
+        (HEADER.replace("hidden size", "width") + "\n", r"lacks the columns hidden size; a file of rows has"),
+        (HEADER + "\n", "has no rows"),
+        (f"{HEADER}\n{ROW.replace(',24,', ',many,')}\n", "line 2: # layers is 'many'; give a positive whole number"),
+        (f"{HEADER}\n{ROW.replace('219.7', '-1')}\n", r"line 2: iteration time \(ms\) is '-1'; give a positive number"),
+        (f"{HEADER}\n{ROW.replace('8,32', '16,32', 1)}\n", "line 2: 2 x 2 x 2 ranks are not 16 GPUs"),
+        (f"{HEADER}\n{ROW.replace('8,32', '8,33', 1)}\n", "line 2: batch 33 does not divide into 2 x 4"),
+        (f"{HEADER}\n8,32\n", "line 2: micro batch is 'None'"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_in_one_line(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=told) as caught:
+        read_rows(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there() -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.csv cannot be read"):
+        read_rows(Path("nowhere.csv"))
+
+
+# --- published tables -------------------------------------------------------------------------------------------------
+
+
+def test_megatrons_memory() -> None:
+    """Allocated within 1 %, but for the last of several stages, which keeps what nobody wrote down; at most within 10 %."""
+    rows = megatron()
+    assert all(abs(each.error) < 0.10 for each in rows)
+    allocated = {each.name: each.error for each in rows if each.groups == ("allocated bytes",)}
+    one_stage = [error for name, error in allocated.items() if "pp1" in name]
+    assert len(one_stage) == 2
+    assert all(abs(error) < 0.01 for error in one_stage)
+
+
+def test_tables_of_h100_are_whole() -> None:
+    assert len(llm_foundry()) == 52
+    assert len([each for each in torchtitan() if "seconds" in each.groups[0]]) == 12
+    gib = [each for each in torchtitan() if "GiB" in each.groups[0]]
+    assert score(gib).mape < 0.20
