@@ -1,6 +1,7 @@
 """Traced steps: both frameworks leave the same lanes, every send meets its receipt, and nothing that is timed changes."""
 
 import copy
+import dataclasses
 import json
 import os
 import re
@@ -14,11 +15,14 @@ import pytest
 
 from samestep.common.errors import ConfigError
 from samestep.common.runtime.directory import read_losses
+from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.state_file import read_state
 from samestep.common.timeline import GAP_NS, TRACED_STEPS, Activity, busy, idle
+from samestep.experiments import docs_pictures
 from samestep.experiments.page import timelines
 from samestep.experiments.page.svg import file_of
-from samestep.experiments.page.timeline import passes, timeline
+from samestep.experiments.page.timeline import drawn_from, passes, timeline
+from samestep.experiments.picture import SMALL
 from samestep.experiments.trace import TRACE, Trace, faults, load_trace
 from tests.cells import SIZED
 from tests.conftest import RunCell
@@ -147,6 +151,20 @@ def traced(run_cell: RunCell, folder: Path, cell: str, **fields: object) -> Trac
     return trace
 
 
+def is_current(schedule: str, trace: Trace) -> bool:
+    return f'data-drawn-from="{drawn_from(trace)}"' in docs_pictures.schedule_place(schedule).read_text()
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", docs_pictures.SCHEDULES)
+def test_a_schedule_is_current(launcher: Launcher, schedule: str) -> None:
+    small = dataclasses.replace(SMALL, workload="synthetic-mlp+width=32+layers=9", trace=True)
+    trace = docs_pictures.trace_schedule(launcher, schedule, small)
+    assert faults(trace) == []
+    assert is_current(schedule, trace), "its passes come in another order: run `make docs-pictures`"
+
+
 def holds(trace: Trace, *names: str) -> bool:
     return all({span.name for span in device.lanes["compute"]} >= set(names) for device in trace.devices)
 
@@ -160,6 +178,7 @@ def test_a_pipeline_of_torch(run_cell: RunCell, tmp_path: Path) -> None:
     first = ["0F0", "0F1", "0B0", "0F2", "0B1", "0F3", "0B2", "0B3"]
     second = ["1F0", "1B0", "1F1", "1B1", "1F2", "1B2", "1F3", "1B3"]
     assert [passes(trace, step) for step in trace.steps] == [[first, second]] * TRACED_STEPS
+    assert is_current("1f1b", trace)
 
 
 @pytest.mark.torch
