@@ -13,6 +13,7 @@ import pytest
 from samestep.experiments.page.loading import load
 from samestep.experiments.page.page import page as write_page
 from tests.page import runs
+from tests.page.traces import written
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -46,10 +47,11 @@ def browser() -> Iterator["Browser"]:
 
 @pytest.fixture(scope="session")
 def directories(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two comparisons and a single run."""
+    """Two comparisons and a single run, which was traced."""
     home = tmp_path_factory.mktemp("runs")
-    one = runs.trained("torch:zero1", 500.0)
-    return [runs.comparison(home / "main"), runs.scaling(home / "scaling"), runs.single(home / "one", one)]
+    one = runs.single(home / "one", runs.trained("torch:zero1", 500.0))
+    written(one)
+    return [runs.comparison(home / "main"), runs.scaling(home / "scaling"), one]
 
 
 @pytest.fixture(scope="session")
