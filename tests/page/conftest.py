@@ -13,7 +13,6 @@ import pytest
 from samestep.experiments.page.loading import load
 from samestep.experiments.page.page import page as write_page
 from tests.page import runs
-from tests.page.traces import written
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -50,7 +49,7 @@ def directories(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two comparisons and a single run, which was traced."""
     home = tmp_path_factory.mktemp("runs")
     one = runs.single(home / "one", runs.trained("torch:zero1", 500.0))
-    written(one)
+    runs.trace(one)
     return [runs.comparison(home / "main"), runs.scaling(home / "scaling"), one]
 
 
