@@ -162,7 +162,7 @@ def test_statistics_of_the_whole_batch_make_it_the_same_function(run_cell: RunCe
     check(result, cell)
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "zero1"])
+@pytest.mark.parametrize("strategy", ["ddp", *slow("zero1")])
 def test_the_buffers_that_ddp_broadcasts_are_predicted(run_cell: RunCell, strategy: str) -> None:
     fields = {"devices": 2, "dtype": "float64", "batch_norm": "frozen", **own("RESNET")}
     result = run_cell(f"torch:{strategy}", "digits-mlp", **fields)
