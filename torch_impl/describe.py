@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declared import Model, call_user, load_model
-from samestep.common.workload.models.describing import EXAMPLES, Found, LossOfEach, write_found
+from samestep.common.workload.models.describing import EXAMPLES, FORWARD_PASS, Found, LossOfEach, write_found
 from samestep.common.workload.models.spec import Segment
 from samestep.torch_impl import weights
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
@@ -187,4 +187,4 @@ def _randoms(module: nn.Module, inputs: Inputs) -> tuple[str, ...]:
     named = [
         name for name, each in module.named_modules() if isinstance(each, nn.modules.dropout._DropoutNd) and each.p > 0
     ]
-    return tuple(named) or ("its forward pass",)
+    return tuple(named) or (FORWARD_PASS,)

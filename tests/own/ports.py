@@ -62,8 +62,15 @@ def sentences():
     return split(draw.integers(0, 31, (120, 6)), draw.integers(0, 4, 120))
 
 
+def masked_sentences():
+    draw = np.random.default_rng(0)
+    inputs = {"ids": draw.integers(0, 31, (120, 6)), "mask": (np.arange(6) < draw.integers(1, 7, (120, 1))) * 1.0}
+    targets = draw.integers(0, 4, 120)
+    return {n: v[:96] for n, v in inputs.items()}, targets[:96], {n: v[96:] for n, v in inputs.items()}, targets[96:]
+
+
 DATA = {"points": points, "regression": regression, "clicks": clicks, "images": images, "odd_images": odd_images}
-DATA |= {"signals": signals, "tokens": tokens, "sentences": sentences}
+DATA |= {"signals": signals, "tokens": tokens, "sentences": sentences, "masked_sentences": masked_sentences}
 OF: dict[str, str] = {}
 """Model -> its data."""
 
@@ -634,11 +641,93 @@ def bag_keras():
     )
 
 
+def stacked_torch():
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.out = nn.Embedding(31, 16), nn.Linear(16, 31)
+            self.rnn = nn.GRU(16, 16, num_layers=2, batch_first=True)
+
+        def forward(self, ids):
+            return self.out(self.rnn(self.table(ids))[0])
+
+    return Net()
+
+
+def stacked_keras():
+    import keras
+    from keras import layers
+
+    rnns = [layers.GRU(16, return_sequences=True) for _ in range(2)]
+    return keras.Sequential([keras.Input((6,), dtype="int64"), layers.Embedding(31, 16), *rnns, layers.Dense(31)])
+
+
+def both_ways_torch():
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.out = nn.Embedding(31, 8), nn.Linear(32, 4)
+            self.rnn = nn.GRU(8, 16, bidirectional=True, batch_first=True)
+
+        def forward(self, ids):
+            return self.out(self.rnn(self.table(ids))[0].mean(1))
+
+    return Net()
+
+
+def both_ways_keras():
+    import keras
+    from keras import layers
+
+    rnn = layers.Bidirectional(layers.GRU(16, return_sequences=True))
+    return keras.Sequential(
+        [
+            keras.Input((6,), dtype="int64"),
+            layers.Embedding(31, 8),
+            rnn,
+            layers.GlobalAveragePooling1D(),
+            layers.Dense(4),
+        ]
+    )
+
+
+def masked_torch():
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.out = nn.Embedding(31, 8), nn.Linear(8, 4)
+
+        def forward(self, ids, mask):
+            x = self.table(ids) * mask[..., None]
+            return self.out(x.sum(1) / mask.sum(1, keepdim=True))
+
+    return Net()
+
+
+def masked_keras():
+    import keras
+    from keras import layers
+
+    ids, mask = keras.Input((6,), dtype="int64", name="ids"), keras.Input((6,), name="mask")
+    x = layers.Embedding(31, 8)(ids) * mask[..., None]
+    x = keras.ops.sum(x, 1) / keras.ops.sum(mask, 1, keepdims=True)
+    return keras.Model({"ids": ids, "mask": mask}, layers.Dense(4)(x))
+
+
 model("gpt", "tokens", torch_gpt, tf_gpt)
 model("packed_gpt", "tokens", part(torch_gpt, packed=True), tf_gpt)
 model("unpacked_gpt", "tokens", torch_gpt, part(tf_gpt, packed=True))
 model("lstm", "tokens", torch_lstm, tf_lstm)
 model("gru", "tokens", part(torch_lstm, "GRU", False), part(tf_lstm, "GRU"))
+model("stacked", "tokens", stacked_torch, stacked_keras)
+model("bidirectional", "sentences", both_ways_torch, both_ways_keras)
+model("masked", "masked_sentences", masked_torch, masked_keras)
 model("bag", "sentences", bag_torch, bag_keras)
 model("whole_gpt", "tokens", part(torch_gpt, whole=True), part(tf_gpt, whole=True), table=ROUNDED)
 model("half_whole_gpt", "tokens", torch_gpt, part(tf_gpt, whole=True), table=ROUNDED)

@@ -68,8 +68,8 @@ def align(matching: Matching, torch: Trace, tf: Trace, weights: Sides) -> list[A
     """
     anchors = _anchors(matching, torch.calls, tf.calls)
     held = _held(matching, weights)
-    pairs = {*anchors, *_between(anchors, torch.calls, tf.calls)}
-    placed = [(i, _aligned(torch.calls[i], tf.calls[j], held)) for i, j in pairs]
+    pairs = anchors | dict.fromkeys(_between(sorted(anchors), torch.calls, tf.calls), True)
+    placed = [(i, _aligned(torch.calls[i], tf.calls[j], held, given)) for (i, j), given in pairs.items()]
     placed += _joined(matching, torch.calls, tf.calls)
     return [*(layer for _, layer in sorted(placed, key=lambda each: each[0])), _returned(torch, tf)]
 
@@ -96,19 +96,21 @@ def _join(calls: Sequence[Call]) -> Call:
     return dataclasses.replace(calls[-1], name=name, output=np.concatenate([call.output for call in calls], axis=-1))
 
 
-def _anchors(matching: Matching, torch: Sequence[Call], tf: Sequence[Call]) -> list[tuple[int, int]]:
-    """The calls of matched layers: the n-th of one is the n-th of the other."""
-    theirs: dict[str, str] = {}
-    ours: dict[str, str] = {}
+def _anchors(matching: Matching, torch: Sequence[Call], tf: Sequence[Call]) -> dict[tuple[int, int], bool]:
+    """The calls of matched layers, and whether they are given the same: the n-th of one is the n-th of the other.
+
+    Where one call does what several do on the other side, the last of these computes the result.
+    """
     places = [_places(calls) for calls in (torch, tf)]
-    for one, other in (pair.layers for pair in matching.pairs if pair.change not in _IN_PIECES):
-        if one.call in places[0] and other.call in places[1]:
-            theirs[one.call], ours[other.call] = other.call, one.call  # of several, the last computes the result
-    found = []
-    for name, other in theirs.items():
-        if ours[other] == name:
-            found += zip(places[0][name], places[1][other], strict=False)
-    return sorted(found)
+    both = [pair.layers for pair in matching.pairs if pair.change not in _IN_PIECES]
+    names = {(one.call, other.call): None for one, other in both if one.call in places[0] and other.call in places[1]}
+    last_of, last_in = dict(list(names)), {other: one for one, other in names}
+    found = {}
+    for one, other in names:
+        if last_of[one] == other and last_in[other] == one:
+            is_alone = sum(one == ours or other == theirs for ours, theirs in names) == 1
+            found |= dict.fromkeys(zip(places[0][one], places[1][other], strict=False), is_alone)
+    return found
 
 
 def _places(calls: Sequence[Call]) -> dict[str, list[int]]:
@@ -150,14 +152,18 @@ def _held(matching: Matching, weights: Sides) -> dict[tuple[str, str], tuple[dic
     return held
 
 
-def _aligned(one: Call, other: Call, held: Mapping[tuple[str, str], tuple[dict[str, np.ndarray], ...]]) -> Aligned:
+def _aligned(
+    one: Call, other: Call, held: Mapping[tuple[str, str], tuple[dict[str, np.ndarray], ...]], is_alone: bool
+) -> Aligned:
     kind = family(one) if family(one) != OTHER else family(other)
     axes = _axes(kind, one, other)
     nothing: tuple[dict[str, np.ndarray], ...] = ({}, {})
     sides = [held.get(("torch", one.name), nothing), held.get(("tf", other.name), nothing)]
     inputs = None
     same = OTHER in (family(one), family(other)) or family(one) == family(other)
-    if one.inputs and other.inputs and same:  # attention as one layer gets other inputs than its last projection
+    if (
+        one.inputs and other.inputs and same and is_alone
+    ):  # attention as one layer gets other inputs than its last projection
         given = _turned(one.inputs[0], axes), other.inputs[0]
         if given[0].shape != given[1].shape:
             given = like(one.inputs[0], other.inputs[0]), other.inputs[0]

@@ -7,7 +7,7 @@ import numpy as np
 
 from samestep.common.evidence.port import formulas, space, ways
 from samestep.common.evidence.port.alignment import Aligned, Both
-from samestep.common.evidence.port.identify import Candidate, Settings, differing, identify
+from samestep.common.evidence.port.identify import EXAMPLES, Candidate, Settings, differing, identify
 
 _MOST_SOURCES = 6
 """How many arrays back an operation may reach: past a block, to where its residual branch started."""
@@ -21,7 +21,8 @@ def identify_between(before: Sequence[Aligned], target: Both) -> tuple[Settings,
         before: The layers before, whose outputs agree.
         target: What went into the next layer.
     """
-    found = [identify(target[side], _candidates(_sources(before, side), target[side])) for side in (0, 1)]
+    few = [each[:EXAMPLES] for each in target]
+    found = [identify(few[side], _candidates(_sources(before, side), few[side])) for side in (0, 1)]
     return differing(*found)
 
 
@@ -30,9 +31,9 @@ def _sources(before: Sequence[Aligned], side: int) -> list[tuple[str, np.ndarray
     found: list[tuple[str, np.ndarray]] = []
     for layer in reversed(before):
         name = (layer.torch, layer.tf)[0].name
-        found.append((f"the output of `{name}`", layer.output[side]))
+        found.append((f"the output of `{name}`", layer.output[side][:EXAMPLES]))
         if layer.inputs is not None and layer.inputs[side].dtype.kind == "f":
-            found.append((f"the input of `{name}`", layer.inputs[side]))
+            found.append((f"the input of `{name}`", layer.inputs[side][:EXAMPLES]))
     return found[: 2 * _MOST_SOURCES]
 
 
