@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from samestep.common.evidence.port import formulas, space, ways
-from samestep.common.evidence.port.alignment import Aligned, Both
+from samestep.common.evidence.port.alignment import Aligned
 from samestep.common.evidence.port.identify import EXAMPLES, Candidate, Settings, differing, identify
+from samestep.common.evidence.port.layouts import Both
 
 _MOST_SOURCES = 6
 """How many arrays back an operation may reach: past a block, to where its residual branch started."""
@@ -41,7 +42,13 @@ def _candidates(sources: Sequence[tuple[str, np.ndarray]], target: np.ndarray) -
     alike = [(name, source) for name, source in sources if source.shape == target.shape]
     for name, function in formulas.ACTIVATIONS.items():
         for number, (_, source) in enumerate(alike[:3]):
-            yield {"activation": name, "source": number}, lambda f=function, x=source: f(x)
+            yield {"activation": name, "source": number, "factor": 1.0}, lambda f=function, x=source: f(x)
+    for name, function in formulas.ACTIVATIONS.items():
+        for number, (_, source) in enumerate(alike[:1]):
+            made = function(source)
+            factor = float(np.vdot(made, target) / max(np.vdot(made, made), 1e-300))
+            settings = {"activation": name, "source": number, "factor": float(f"{factor:.6g}")}
+            yield settings, lambda x=made, c=factor: c * x
     for name, function in formulas.ACTIVATIONS.items():
         for (first, source), (other, added) in itertools.permutations(alike[:_MOST_SOURCES], 2):
             if source is not added:

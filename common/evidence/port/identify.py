@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
-from samestep.common.evidence.port.alignment import Aligned, apart
+from samestep.common.evidence.port.alignment import Aligned
+from samestep.common.evidence.port.layouts import apart
 
 Settings = Mapping[str, object]
 Candidate = tuple[Settings, Callable[[], np.ndarray]]

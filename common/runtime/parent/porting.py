@@ -161,8 +161,4 @@ def port(folder: Path, config: RunConfig, server: Servers) -> tuple[Case, Verdic
 def _notes(folder: Path) -> list[str]:
     """What a forward pass draws that is not a layer of dropout, which is off."""
     drawing = [side for side in SIDES if FORWARD_PASS in read_description(str(folder / side)).randoms]
-    return (
-        [f"the forward pass of {' and of '.join(drawing)} draws random numbers that nothing here switches off"]
-        if drawing
-        else []
-    )
+    return [f"the forward pass of {side} draws random numbers that nothing here switches off" for side in drawing]
