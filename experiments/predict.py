@@ -6,7 +6,8 @@ from pathlib import Path
 
 from samestep.common.errors import ConfigError
 from samestep.common.flags import Scalar, flag, flags, read_fields, spell_flag
-from samestep.common.request import RunConfig, Techniques
+from samestep.common.request import RunConfig
+from samestep.common.techniques import Techniques
 from samestep.common.workload.published import PUBLISHED
 from samestep.experiments.arguments import read_request, run_command
 from samestep.experiments.command_line import named_cell, parse_beside
@@ -14,7 +15,7 @@ from samestep.experiments.formats import FORMATS, Document, write
 from samestep.experiments.parser import Parser
 from samestep.experiments.prediction import Assumptions
 
-PREDICTED = ("workload", "mesh", "batch_size", "optimizer", "dtype", "data")
+PREDICTED = ("workload", "model", "mesh", "batch_size", "optimizer", "dtype", "batch_norm", "data")
 """The fields of a request that decide what is predicted; `Assumptions` has the rest."""
 _ABOUT = (
     "Predict what a step holds and sends, without running anything, for one strategy or for every one that can take the "

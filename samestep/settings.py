@@ -34,6 +34,9 @@ class CompareSettings(TypedDict, total=False):
     learning_rate_schedule: str
     warmup_steps: int
     decay_steps: int | None
+    recompute: bool
+    compile: bool
+    overlap: bool | None
 
 
 class OptionSettings(TypedDict, total=False):
@@ -69,7 +72,9 @@ class PredictSettings(OptionSettings, total=False):
     batch_size: int | None
     optimizer: str | None
     dtype: str
+    model: str | None
     data: str | None
+    batch_norm: str
     backend: str | None
     device_memory: str | None
     precision: str | None
@@ -78,3 +83,6 @@ class PredictSettings(OptionSettings, total=False):
     learning_rate_schedule: str
     warmup_steps: int
     decay_steps: int | None
+    recompute: bool
+    compile: bool
+    overlap: bool | None

@@ -6,7 +6,7 @@ from samestep.common.batch import Batch
 from samestep.common.program import Arrays
 from samestep.common.reference.models.layers import Layer
 from samestep.common.reference.models.losses import Loss
-from samestep.common.request import Techniques
+from samestep.common.techniques import Techniques
 
 
 def accumulate(model: Layer, loss: Loss, params: Arrays, batch: Batch, accumulation_steps: int) -> tuple[float, Arrays]:

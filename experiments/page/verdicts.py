@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from xml.etree.ElementTree import Element
 
 from samestep.experiments import tables
+from samestep.experiments.against_report import write_report
 from samestep.experiments.comparison import Comparison
 from samestep.experiments.compiled import compiled
 from samestep.experiments.lint import explain_confounds, find_stops
@@ -38,9 +39,9 @@ def status(row: Row) -> Element:
 
 def _headline(loaded: Loaded) -> str:
     """The one sentence to take along."""
-    rows = [entry.row for entry in loaded.entries]
-    missed, failed = ([row.cell for row in rows if row.status == each] for each in (MISSED, FAILED))
-    judged = sum(row.is_judged for row in rows)
+    rows = loaded.entries
+    missed, failed = ([entry.name for entry in rows if entry.row.status == each] for each in (MISSED, FAILED))
+    judged = sum(entry.row.is_judged for entry in rows)
     if missed:
         return f"{len(missed)} of {count(judged, 'judged row')} did not take the same step: {_names(missed)}."
     also = f" {count(len(failed), 'row')} failed: {_names(failed)}." if failed else ""
@@ -50,9 +51,9 @@ def _headline(loaded: Loaded) -> str:
     return f"{whole} as its reference ({judged} of {count(len(rows), 'row')} judged).{also}"
 
 
-def _names(cells: Sequence[str]) -> str:
-    left = len(cells) - _SHOWN
-    return ", ".join(cells[:_SHOWN]) + (f" and {left} more" if left > 0 else "")
+def _names(names: Sequence[str]) -> str:
+    left = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {left} more" if left > 0 else "")
 
 
 def _tally(loaded: Loaded) -> Element:
@@ -81,9 +82,9 @@ def _group(group: Group) -> Element:
         parts.append(
             element("p", f"As a gate it ends with exit code {found.exit_code}: {found.exit_reason}", class_="callout")
         )
+    parts += _list(explain_rows(found.rows))
     emulated = dict.fromkeys((f"{r.framework}:{r.strategy}", r.emulation) for r in results if r.emulation)
     parts += _list(explain_emulation(*each) for each in emulated)
-    parts += _list(explain_rows(found.rows))
     parts += [element("p", said)] if (said := _speeds(found)) else []
     if unclear := _lines(unseparated(found.speeds, found.reference)):
         parts.append(more("How many rounds would separate rows", *_list(unclear)))
@@ -91,6 +92,8 @@ def _group(group: Group) -> Element:
         parts.append(more("Which rows are not ranked by speed, and why", *_list(why)))
     if book := _lines(ranking(list(found.rounds.values()), find_stops(found.allowed))):
         parts.append(more("What the textbooks say, and what was measured", *_list(book)))
+    if found.against:
+        parts.append(more(f"Against {found.against.directory}", element("pre", write_report(found.against))))
     parts += [element("pre", compiled(results))] if compiled(results) else []
     return element("div", *parts, class_="group")
 

@@ -1,4 +1,4 @@
-"""One browser for all tests of the page."""
+"""One browser for all tests of the page, and a page for them to open."""
 
 import contextlib
 import importlib.util
@@ -30,8 +30,9 @@ def _lacks() -> str:
     return "" if _CHROMIUM else "there is no chromium: apt-get install chromium"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:
+    """Chromium; it ends with the module, since tests elsewhere look at the processes that there are."""
     if lacks := _lacks():
         pytest.fail(lacks) if os.environ.get(REQUIRED) else pytest.skip(lacks)
     from playwright.sync_api import sync_playwright
@@ -45,10 +46,11 @@ def browser() -> Iterator["Browser"]:
 
 @pytest.fixture(scope="session")
 def directories(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two comparisons and a single run."""
+    """Two comparisons and a single run, which was traced."""
     home = tmp_path_factory.mktemp("runs")
-    one = runs.trained("torch:zero1", 500.0)
-    return [runs.comparison(home / "main"), runs.scaling(home / "scaling"), runs.single(home / "one", one)]
+    one = runs.single(home / "one", runs.trained("torch:zero1", 500.0))
+    runs.trace(one)
+    return [runs.comparison(home / "main"), runs.scaling(home / "scaling"), one]
 
 
 @pytest.fixture(scope="session")

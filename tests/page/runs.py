@@ -74,7 +74,7 @@ def comparison(directory: Path) -> Path:
 def scaling(directory: Path) -> Path:
     """A comparison of one, two and four devices, on as many cores."""
     rows: dict[str, Sequence[RunResult]] = {"numpy:oracle": [trained("numpy:oracle", 5000.0)]}
-    for strategy, growth in (("torch:ddp", 1.8), ("tf:mirrored", 1.5)):
+    for strategy, growth in (("torch:ddp", 1.8), ("tf:mirrored", 1.5), ("torch:dp", 1.2)):
         for power, devices in enumerate((1, 2, 4)):
             noise = (*NOISE[power:], *NOISE[:power])
             rates = [1000.0 * growth**power * each for each in noise]
@@ -84,6 +84,19 @@ def scaling(directory: Path) -> Path:
                 dataclasses.replace(result, config=config, mesh=config.mesh, cores=4) for result in results
             ]
     return keep(directory, rows)
+
+
+def trace(directory: Path) -> None:
+    """What `--trace` leaves in a run directory: a step of one device, with a transfer."""
+    lanes = ("data", "compute", "communicate", "idle")
+    named = [("process_name", 0, "rank-0"), *(("thread_name", number, lane) for number, lane in enumerate(lanes))]
+    did = [(0, 0, 5, "data"), (1, 5, 400, "forward"), (1, 405, 900, "backward"), (2, 600, 900, "all_reduce")]
+    events = [{"ph": "M", "pid": 0, "tid": lane, "name": kind, "args": {"name": name}} for kind, lane, name in named]
+    events += [
+        {"ph": "X", "pid": 0, "tid": lane, "ts": start, "dur": length, "name": name, "args": {"step": 0}}
+        for lane, start, length, name in did
+    ]
+    write_json(directory / "trace.json", {"traceEvents": events})
 
 
 def single(directory: Path, result: RunResult) -> Path:

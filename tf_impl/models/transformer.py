@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.tf_impl.models.layers import ACTIVATIONS, Linear, Norm, Table, VariableFactory
+from samestep.tf_impl.models.segmented import SegmentFunction, run_segments
 
 
 class Attention:
@@ -77,9 +78,15 @@ class Transformer:
         self.norm = Norm(variable, "head/norm")
         self.logits = TiedLogits(self.tokens) if spec.tied else Linear(variable, "head/logits", bias=False)
 
+    def segments(self) -> dict[str, SegmentFunction]:
+        """Lists the embedding, which adds tokens and positions, the blocks and the head."""
+        blocks = {f"blocks/{i}": block for i, block in enumerate(self.blocks)}
+        return {
+            "embedding": lambda x_BT: self.tokens(x_BT) + self.positions.table,
+            **blocks,
+            "head": lambda x_BTD: self.logits(self.norm(x_BTD)),
+        }
+
     def __call__(self, x_BT: tf.Tensor) -> tf.Tensor:
-        """Adds tokens and positions, runs the blocks, and computes logits."""
-        x_BTD = self.tokens(x_BT) + self.positions.table
-        for block in self.blocks:
-            x_BTD = block(x_BTD)
-        return self.logits(self.norm(x_BTD))
+        """Runs all segments in order."""
+        return run_segments(self.segments().values(), x_BT)

@@ -15,7 +15,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from samestep.common.strategy import Run
 from samestep.torch_impl.devices import join_group, own_shard, use_device
 from samestep.torch_impl.local_state import LocalState
-from samestep.torch_impl.optimizers import SLOT_KEYS, build_optimizer
+from samestep.torch_impl.optimizers import build_optimizer, slot_keys
 from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
 from samestep.torch_impl.strategies.ddp import exchange_on_last, wrap
 from samestep.torch_impl.upstream import rank_of_parameter
@@ -46,7 +46,7 @@ def build(run: Run) -> TrainingProgram:
     device = use_device(run, may_share=True)
     hardware = join_group(run, device)
     bare = build_fresh_model(run, device)
-    model = wrap(bare)
+    model = wrap(run, bare)
     # As views of one bucket a rank's parameters take one broadcast.
     inner = functools.partial(build_optimizer, run.optimizer)
     optimizer = ZeroRedundancyOptimizer(model.parameters(), inner, parameters_as_bucket_view=True)
@@ -62,7 +62,7 @@ def build(run: Run) -> TrainingProgram:
         local_state=LocalState(
             named_weights(bare),
             OwnedOptimizerState(optimizer),
-            SLOT_KEYS[run.optimizer.name],
+            slot_keys(run.optimizer),
             buffers=named_buffers(bare),
         ),
     )

@@ -28,11 +28,26 @@ _MOST_BYTES = 2**26
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class OwnOptimizer:
+    """What a worker found out about the optimizer that the file builds.
+
+    Attributes:
+        learning_rate: Of all its parameters.
+        kept: What it keeps of each parameter, by the framework's own key.
+        refused: Why no strategy can take it, if none can.
+    """
+
+    learning_rate: float = 0.0
+    kept: tuple[str, ...] = ()
+    refused: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Description:
     """What a worker found out about a model by building it once.
 
     Attributes:
-        source: The user's file and the name in it, as FILE.py:NAME, absolute.
+        source: The user's file and the name in it, as FILE.py:NAME, absolute; or what a package calls it.
         framework: Where the initial weights were drawn.
         frameworks: For which it has a builder.
         loss: A name, or "own".
@@ -49,6 +64,7 @@ class Description:
         layers: Those that hold parameters, in the order of execution.
         names: Torch's layer or parameter -> TensorFlow's, where the user says so.
         seed: Under which the initial weights were drawn.
+        optimizer: That of the file, in `framework`; None if it has none.
     """
 
     source: str
@@ -68,11 +84,14 @@ class Description:
     layers: tuple[Layer, ...] = ()
     names: dict[str, str] = dataclasses.field(default_factory=dict)
     seed: int = 0
+    optimizer: OwnOptimizer | None = None
 
     @property
     def title(self) -> str:
-        """The user's file without its folder and ending: the name of the workload."""
-        file, _, name = self.source.rpartition(":")
+        """The user's file without its folder and ending, or what a package calls it: the name of the workload."""
+        file, colon, name = self.source.rpartition(":")
+        if not colon:
+            return self.source
         return Path(file).stem if name == "model" else f"{Path(file).stem}:{name}"
 
 
