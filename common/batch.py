@@ -27,6 +27,12 @@ class Batch:
     inputs: np.ndarray
     targets: np.ndarray
 
+    @property
+    def num_targets(self) -> int:
+        """The number of targets that count in the whole batch."""
+        targets = self.targets[self.indices]
+        return targets.size if targets.dtype.kind == "f" else int((targets >= 0).sum())
+
     def rows(self, index: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Gathers shard `index` of `count`: contiguous, in global order. `rows(0, 1)` is the whole batch.
 

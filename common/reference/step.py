@@ -24,7 +24,7 @@ def accumulate(model: Layer, loss: Loss, params: Arrays, batch: Batch, accumulat
     """
     total_loss = 0.0
     total: Arrays = {}
-    count = batch.targets[batch.indices].size
+    count = batch.num_targets
     for micro in range(accumulation_steps):
         inputs, targets = batch.rows(micro, accumulation_steps)
         logits, saved = model.forward(params, inputs)

@@ -7,7 +7,7 @@ Beside what torch keeps (`kept_torch.py`), the layers that are written out in pr
     layer norm    the centred input, its product with the reciprocal deviation, and that deviation; no mean
     attention     q, k, v and its output, and the softmax of all scores, H T a position: it is not fused; and the causal mask
     pooling       nothing: a mean needs a shape only; a maximum its input, and the larger one of each two rows
-    cross-entropy the log-probabilities and the targets
+    cross-entropy the log-probabilities and the targets, and the weights of targets if some do not count
     binary        exp(-|x|) and the targets as real numbers, and one byte that says where x >= 0
     squared error the difference
 
@@ -100,7 +100,7 @@ def transformer(model: TransformerSpec, item_bytes: int) -> dict[str, Kept]:
         "embedding": Kept(batch_bytes=ids),
         **{f"blocks/{i}": block for i in range(model.layers)},
         "head": Kept(tokens * (norm + width)),
-        LOSS: Kept(tokens * model.vocabulary, batch_bytes=ids),
+        LOSS: Kept(tokens * model.vocabulary, batch_bytes=ids + (tokens * item_bytes if model.ignored else 0)),
     }
 
 

@@ -79,6 +79,14 @@ def test_a_feature_is_read_as_its_type_and_a_wrong_one_refused():
     assert refusal("mnist-cnn+pooling=mean").startswith("unknown pooling 'mean'")
 
 
+def test_targets_are_ignored_only_where_the_data_say_which():
+    assert "all targets of synthetic-gpt count on these data" in refusal("synthetic-gpt+ignored=0.3")
+    targets = resolve("prose-gpt+context=16+ignored=0.3").data.load().train_targets
+    counts = (targets >= 0).sum(axis=1)
+    assert 0.25 < (targets < 0).mean() < 0.35
+    assert len(set(counts.tolist())) > 5
+
+
 def test_a_feature_that_is_off_leaves_the_digest_of_older_results():
     assert resolve("prose-gpt+tied=false").digest == resolve("prose-gpt").digest
     assert resolve("prose-gpt+tied=true").digest != resolve("prose-gpt").digest
