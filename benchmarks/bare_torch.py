@@ -12,6 +12,8 @@ from torch.nn.parallel import DistributedDataParallel
 from samestep.common.batch import Batch
 from samestep.common.program import Program
 from samestep.common.strategy import Run
+from samestep.common.workload.declared import load_model
+from samestep.common.workload.models.own import OwnSpec
 from samestep.torch_impl.devices import own_shard
 from samestep.torch_impl.options import PipelineOptions
 from samestep.torch_impl.pipeline.stages import build_stages
@@ -24,12 +26,12 @@ CPU = torch.device("cpu")
 
 def single(run: Run, program: Program) -> Step:
     """One process."""
-    return _step(build_fresh_model(run, CPU), run, 0, 1)
+    return _step(_model(run), run, 0, 1)
 
 
 def ddp(run: Run, program: Program) -> Step:
     """The model under DDP; each rank takes its shard."""
-    return _step(DistributedDataParallel(build_fresh_model(run, CPU)), run, *own_shard())
+    return _step(DistributedDataParallel(_model(run)), run, *own_shard())
 
 
 def fsdp(run: Run, program: Program) -> Step:
@@ -61,6 +63,14 @@ def pp(run: Run[PipelineOptions], program: Program) -> Step:
         return torch.stack(losses).detach().mean() if losses else 0.0
 
     return step
+
+
+def _model(run: Run) -> nn.Module:
+    """The workload's model, or what the user's function returns, without anything of ours around it."""
+    if not isinstance(spec := run.workload.model, OwnSpec):
+        return build_fresh_model(run, CPU)
+    built = load_model(spec.described.source, "torch").torch()
+    return built.to(getattr(torch, run.dtype))
 
 
 def _step(model: nn.Module, run: Run, rank: int, count: int) -> Step:

@@ -2,7 +2,8 @@
 
 `python -m benchmarks.overhead [torch:ddp ...]` prints a row per strategy and workload: the bare loop's time over ours,
 the median over interleaved pairs with its 95 % interval. 1 is free. The bars: 0.97 for `single` on prose-gpt and 0.90 on
-digits-mlp; 0.95 for the others on prose-gpt.
+digits-mlp; 0.95 for the others on prose-gpt. `--model` measures a user's own model, `benchmarks/net.py`, against a loop around
+the module that their function returns; the bar is 0.95.
 
 Both loops run in the same processes, in turn, so that both find the machine in the same state.
 """
@@ -23,8 +24,8 @@ from samestep.common.catalog import strategy_info
 from samestep.common.evidence.statistics import median_interval
 from samestep.common.request import FRAMEWORKS, RunConfig
 from samestep.common.run import parse
-from samestep.common.runtime.parent.launcher import HOST
-from samestep.common.runtime.parent.network import free_ports
+from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.parent.network import HOST, free_ports
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.topology import fill_in, own_index
 from samestep.common.runtime.worker import loop
@@ -34,17 +35,19 @@ from samestep.common.runtime.worker.worker import pin
 from samestep.common.strategy import Run
 from samestep.experiments.arguments import apply_cell
 
-PAIRS = {"prose-gpt": 15, "digits-mlp": 31}
+OWN = "net.py"
+"""Stands for the user's own model beside the names of workloads."""
+PAIRS = {"prose-gpt": 15, "digits-mlp": 31, OWN: 15}
 """More of the short ones, which scatter more."""
-STEPS = {"prose-gpt": 61, "digits-mlp": 601}
+STEPS = {"prose-gpt": 61, "digits-mlp": 601, OWN: 61}
 WINDOW_STEPS = 10
 """As in a run of the default length: what is reported is gathered once a window."""
 BARE = {
-    "torch:single": list(STEPS),
+    "torch:single": ["prose-gpt", "digits-mlp"],
     "torch:ddp": ["prose-gpt"],
     "torch:fsdp": ["prose-gpt"],
     "torch:pp": ["prose-gpt"],
-    "tf:single": list(STEPS),
+    "tf:single": ["prose-gpt", "digits-mlp"],
     "tf:mirrored": ["prose-gpt"],
     "tf:multi_worker_mirrored": ["prose-gpt"],
 }
@@ -53,16 +56,20 @@ BARE = {
 def main(cells: list[str]) -> None:
     """Every pair, each row in processes of its own."""
     print("| strategy | workload | bare / ours | 95 % | ours, ms a step |\n|---|---|---|---|---|", flush=True)
-    for cell in cells or list(BARE):
-        for workload in BARE[cell]:
-            _start(cell, workload)
+    own = "--model" in cells
+    cells = [cell for cell in cells if cell != "--model"] or (["torch:single", "torch:ddp"] if own else list(BARE))
+    with Launcher() as launcher:
+        described = launcher.describe(_request(cells[0], OWN)).described or "" if own else ""
+        for cell in cells:
+            for workload in [OWN] if own else BARE[cell]:
+                _start(cell, workload, described)
 
 
-def _start(cell: str, name: str) -> None:
-    run = _parse(cell, name)
+def _start(cell: str, name: str, described: str) -> None:
+    run = _parse(cell, name, described)
     specs = run.strategy.topology(run)
     addresses = [(HOST, port) for port in free_ports(len(specs))]
-    command = [sys.executable, "-m", "benchmarks.overhead", "--measure", cell, name]
+    command = [sys.executable, "-m", "benchmarks.overhead", "--measure", cell, name, described]
     processes = [
         subprocess.Popen(command, env={**os.environ, **fill_in(spec, addresses)}, stderr=subprocess.DEVNULL)
         for spec in specs
@@ -72,20 +79,33 @@ def _start(cell: str, name: str) -> None:
         print(f"| {cell} | {name} | failed, exit codes {codes} | | |", flush=True)
 
 
-def _parse(cell: str, name: str) -> Run:
-    config = apply_cell(cell, RunConfig(workload=name))
-    return parse(dataclasses.replace(config, devices=2 if strategy_info(config.framework, config.strategy).axes else 1))
+def _request(cell: str, name: str) -> RunConfig:
+    file = Path(__file__).with_name(OWN)
+    own = {"model": str(file), "data": f"{file}:tokens", "batch_size": 32}
+    config = apply_cell(cell, RunConfig(**own) if name == OWN else RunConfig(workload=name))
+    return dataclasses.replace(config, devices=2 if strategy_info(config.framework, config.strategy).axes else 1)
 
 
-def measure(cell: str, name: str) -> None:
-    """One process of one row on one workload: warms both up, then times them in turn; the first process prints."""
-    run = _parse(cell, name)
+def _parse(cell: str, name: str, described: str) -> Run:
+    return parse(dataclasses.replace(_request(cell, name), described=described or None))
+
+
+def measure(cell: str, name: str, described: str) -> None:
+    """One process of one row on one workload: warms both up, then times them in turn; the first process prints.
+
+    Args:
+        cell: The row.
+        name: A key of STEPS.
+        described: The folder with the description of the user's model, or "".
+    """
+    run = _parse(cell, name, described)
     pin(run)
     rank = own_index(run.strategy.topology(run), os.environ)
     strategy = importlib.import_module(f"{FRAMEWORKS[run.framework]}.strategies.{run.strategy.name}")
     program = strategy.build(run)
     loops = importlib.import_module(f"benchmarks.bare_{run.framework}")
     step = getattr(loops, run.strategy.name)(run, program)
+    timed = dataclasses.replace(run, steps=STEPS[name])
     data = in_dtype(run.workload.data.load(), run.dtype)
     count = STEPS[name]
     loop.TIMED_WINDOWS = count // WINDOW_STEPS
@@ -95,7 +115,7 @@ def measure(cell: str, name: str) -> None:
     def ours() -> float:
         # Our own loop, windows, losses, files and all; the first window is a single step.
         start = time.perf_counter()
-        train(program, streams[0], 0, count, file, Traffic(file, {}))
+        train(program, timed, streams[0], 0, file, Traffic(file, {}))
         return time.perf_counter() - start
 
     def bare() -> float:

@@ -49,6 +49,22 @@ class Mesh:
         """The size of one axis; an axis that is not there has size 1."""
         return dict(self.axes).get(name, 1)
 
+    def members(self, group: str, ranks: int, place: int) -> tuple[int, ...]:
+        """The places of the devices that share a group with one of them; all, where that was not recorded.
+
+        Args:
+            group: An axis, or "all". The last axis varies fastest.
+            ranks: How many they are.
+            place: Of one of them.
+        """
+        step = 1
+        for name, size in reversed(self.axes) if ranks < self.size else ():
+            if name == group:
+                first = place - place // step % size * step
+                return tuple(range(first, first + size * step, step))
+            step *= size
+        return tuple(range(self.size))
+
     @property
     def only_axis(self) -> str:
         """The axis along which all devices lie; "all" if they lie along several."""

@@ -109,7 +109,7 @@ class RunConfig:
         None, "GLOBAL batch size, over all devices (default: the workload's)", least=1, in_cell=True
     )
     optimizer: str | None = flag(
-        None, "how weights are updated (default: the workload's)", choices=OPTIMIZERS, in_cell=True
+        None, "how weights are updated (default: the workload's)", choices=(*OPTIMIZERS, "own"), in_cell=True
     )
     learning_rate: float | None = flag(
         None,
@@ -129,7 +129,7 @@ class RunConfig:
         place=True,
     )
     model: str | None = flag(
-        None, "your own model instead of --workload: FILE.py, or FILE.py:NAME of the samestep.Model in it"
+        None, "your own model instead of --workload: FILE.py, FILE.py:NAME in it, or a name that a package offers"
     )
     data: str | None = flag(
         None, "train on your own arrays: a .npz file; with --model also FILE.py:FUNCTION, which returns them"
@@ -139,8 +139,8 @@ class RunConfig:
     )
     batch_norm: str = flag(
         "local",
-        "which statistics the batch normalisation of your own model takes: of each replica's own shard, as the frameworks do; "
-        "of the whole batch, where the replicas can exchange them; or the running ones, frozen",
+        "statistics in the batch normalisation of your own model: of each replica's shard, of the whole batch where the "
+        "replicas can exchange them, or the running ones, frozen",
         choices=BATCH_NORMS,
     )
     start_from: str | None = flag(
@@ -175,6 +175,11 @@ class RunConfig:
     keep_state: bool = flag(
         False, "keep the final state (state.npz) for --start-from; otherwise it is removed unless the run missed parity"
     )
+    trace: bool = flag(
+        False,
+        "after everything that counts, record five more steps into trace.json of the run directory: what each device did when",
+    )
+    profile: bool = flag(False, "record these steps, and keep the framework's own profile of them as well")
     described: str | None = None
     options: dict[str, Scalar] = dataclasses.field(default_factory=dict)
     techniques: Techniques = Techniques()
@@ -198,6 +203,18 @@ class Launch:
     bandwidth: str | None
     parity: bool | None
     keep_state: bool
+    trace: bool
+    profile: bool
+
+    @property
+    def traces(self) -> bool:
+        """Whether steps are recorded."""
+        return self.trace or self.profile
+
+    @property
+    def untraced(self) -> "Launch":
+        """The launch of what is run beside a run to judge it."""
+        return dataclasses.replace(self, trace=False, profile=False)
 
     @property
     def needs_state(self) -> bool:

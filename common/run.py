@@ -10,7 +10,7 @@ from samestep.common.request import MAX_DEVICES, MAX_PREDICTED_DEVICES, Launch, 
 from samestep.common.strategy import Run, StrategyInfo
 from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.optimizers import OptimizerSpec
-from samestep.common.workload.own import own_workload
+from samestep.common.workload.own import optimizer_of, own_workload
 from samestep.common.workload.table import resolve
 from samestep.common.workload.workload import Workload
 
@@ -112,6 +112,7 @@ def as_config(run: Run, launch: Launch) -> RunConfig:
         run: A checked request.
         launch: How it is started.
     """
+    described = {"described": run.workload.model.path} if isinstance(run.workload.model, OwnSpec) else {}
     return RunConfig(
         **{name: getattr(run, name) for name in (*_SAME, "batch_size", "steps")},
         strategy=run.strategy.name,
@@ -121,7 +122,7 @@ def as_config(run: Run, launch: Launch) -> RunConfig:
         optimizer=run.optimizer.name,
         learning_rate=run.optimizer.learning_rate,
         options=dataclasses.asdict(run.options),
-        **dataclasses.asdict(launch),
+        **dataclasses.asdict(launch) | described,
     )
 
 
@@ -155,7 +156,9 @@ def _check_framework(config: RunConfig, workload: Workload) -> None:
 
 def _optimizer(config: RunConfig, workload: Workload) -> OptimizerSpec:
     name = config.optimizer or next(iter(workload.learning_rates))
-    return OptimizerSpec(name, config.learning_rate or workload.learning_rates[name])
+    return optimizer_of(
+        config.framework, workload, name, config.learning_rate or workload.learning_rates.get(name, 0.0)
+    )
 
 
 def _scheduled(run: Run) -> Techniques:

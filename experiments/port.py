@@ -12,7 +12,7 @@ from samestep.experiments.parser import Parser, add_flags, add_format
 
 ASKED = ("model", "data", "steps", "batch_size", "optimizer", "learning_rate", "seed", "timeout_seconds")
 """The fields of a request that a port has."""
-BATCH_SIZE, STEPS = 16, 100
+STEPS = 100
 _ABOUT = (
     "Load the same weights into your torch model and into your Keras model, compare them in float64 layer by layer, and say "
     "which layer differs first and why. One batch, one step, then a curve."
@@ -34,10 +34,11 @@ def main(arguments: Sequence[str]) -> int:
     config = read_fields(RunConfig, given)
     if config.model is None:
         raise ConfigError("samestep port needs --model FILE.py, with a torch model and a tf model in it.")
-    config = dataclasses.replace(config, batch_size=config.batch_size or BATCH_SIZE, steps=config.steps or STEPS)
     from samestep.common.runtime.parent.launcher import Launcher  # here: --help imports no NumPy
+    from samestep.common.runtime.parent.porting import BATCH_SIZE
     from samestep.experiments.port_report import port_document
 
+    config = dataclasses.replace(config, batch_size=config.batch_size or BATCH_SIZE, steps=config.steps or STEPS)
     with Launcher() as launcher:
         case, verdict = launcher.port(config)
     print(write(port_document(case, verdict), form))

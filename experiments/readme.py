@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.catalog import catalogue, framework_info
-from samestep.experiments import giants, stored, tables
+from samestep.experiments import giants, seconds_page, stored, tables
 from samestep.experiments.arguments import run_command
 from samestep.experiments.strategies import COLUMNS
 from samestep.experiments.text import cells, github
@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 PAGES = {"torch": ROOT / "docs" / "pytorch.md", "tf": ROOT / "docs" / "tensorflow.md"}
 PREDICTING = ROOT / "docs" / "predicting.md"
+SECONDS = ROOT / "docs" / "seconds.md"
 WIDTH = 100
 """Of what stands in the README as it was printed."""
 
@@ -33,7 +34,14 @@ def generated() -> list[tuple[Path, str, str]]:
     predicting = [(PREDICTING, name, content) for name, content in parts.items()]
     predicting.append((PREDICTING, "errors", giants.errors(README.read_text())))
     upstreams = [(PAGES[name], "upstream", upstream(name)) for name in PAGES]
-    return [(README, "strategies", strategies()), *upstreams, *predicting]
+    told = {
+        "vtrain": seconds_page.vtrain(),
+        "constants": seconds_page.constants(),
+        "elsewhere": seconds_page.elsewhere(),
+    }
+    seconds = [(SECONDS, name, content) for name, content in told.items()]
+    figure = (README, "seconds", seconds_page.figure())
+    return [(README, "strategies", strategies()), figure, *upstreams, *predicting, *seconds]
 
 
 def strategies() -> str:

@@ -132,6 +132,21 @@ def _cells(name: str, found: Score) -> list[str]:
     return [name, str(found.rows), f"{found.mape:.1%}", f"{found.max_error:.0%}", str(found.far), regret]
 
 
+def errors(validation: Validation, width: int | None = None) -> str:
+    """The table of the errors of each group.
+
+    Args:
+        validation: What was held against what.
+        width: Characters of a line; as many as it needs, unless given.
+    """
+    headers = ["rows", "number", "mean error", "largest", f"beyond {FAR:.0%}", "regret"]
+    groups = by_group(validation.compared)
+    lines = [_cells(name, found) for name, found in groups.items()]
+    lines += [_cells("all", score(validation.compared))] if len(groups) > 1 else []
+    lines += [_cells(name, found) for name, found in validation.others.items()]
+    return github(headers, lines, width)
+
+
 def text(validation: Validation, width: int) -> str:
     """Makes what people read: the errors of each group, and the rows that are far off.
 
@@ -139,11 +154,7 @@ def text(validation: Validation, width: int) -> str:
         validation: What was held against what.
         width: Characters of a line.
     """
-    headers = ["rows", "number", "mean error", "largest", f"beyond {FAR:.0%}", "regret"]
-    groups = [_cells(name, found) for name, found in by_group(validation.compared).items()]
-    groups.append(_cells("all", score(validation.compared)))
-    groups += [_cells(name, found) for name, found in validation.others.items()]
-    parts = [fill(f"{validation.title}. {validation.split}.", width), github(headers, groups, width)]
+    parts = [fill(f"{validation.title}. {validation.split}.", width), errors(validation, width)]
     far = [each for each in validation.compared if abs(each.error) > FAR]
     if far:
         listed = [
@@ -152,6 +163,8 @@ def text(validation: Validation, width: int) -> str:
             for each in sorted(far, key=lambda each: -abs(each.error))
         ]
         parts.append(f"Beyond {FAR:.0%}, with the suspected cause:\n{bullets(listed, width)}")
+    if score(validation.compared).regret is None:
+        return "\n\n".join(parts)
     meaning = (
         "regret: by how much the layout that is ranked first is slower than the fastest measured one, as the mean over model, "
         "GPUs and batch"

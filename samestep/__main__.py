@@ -17,6 +17,7 @@ COMMANDS = {
     "calibrate": "measure this machine for `advise --machine here`",
     "strategies": "print the catalogue of strategies, or one strategy in full",
     "clean": "show what samestep keeps on this disk, and remove what you name",
+    "export": "replay runs into TensorBoard or MLflow",
     "worker": "run one process of a run that `run --prepare` wrote",
 }
 

@@ -27,6 +27,8 @@ class CompareSettings(TypedDict, total=False):
     bandwidth: str | None
     parity: bool | None
     keep_state: bool
+    trace: bool
+    profile: bool
     accumulation_steps: int
     clip_norm: float | None
     learning_rate_schedule: str

@@ -11,6 +11,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declared import Model, call_user, load_model
 from samestep.common.workload.models.describing import EXAMPLES, Found, LossOfEach, write_found
+from samestep.common.workload.models.own import OwnOptimizer
 from samestep.common.workload.models.spec import Segment
 from samestep.tf_impl.models.inputs import Inputs, as_inputs
 from samestep.tf_impl.models.own import OwnModel
@@ -46,6 +47,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         segments=(Segment("", 0, tuple(outputs.shape[1:]), tuple(params)),),
         batch_norms=tuple(layer.name for layer in built.layers(keras.layers.BatchNormalization)),
         randoms=_randoms(built, inputs),
+        optimizer=None if model.optimizer is None else OwnOptimizer(),  # no row takes it, which is said
         layers=built.describe_layers(inputs),
     )
     write_found(folder, model, source, "tf", split, seed, found)

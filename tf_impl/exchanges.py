@@ -17,7 +17,7 @@ from samestep.common.ledger import Send, in_order
 from samestep.tf_impl.activations import FORWARD
 from samestep.tf_impl.upstream import function_names, nodes
 
-_COLLECTIVES = {
+COLLECTIVES = {
     "CollectiveReduceV2": "all_reduce",
     "CollectiveGatherV2": "all_gather",
     "CollectiveBcastSendV2": "broadcast",
@@ -55,10 +55,10 @@ def sends_of(graph: tf.Graph, axis: str, devices: int) -> tuple[Send, ...]:
         axis: The mesh axis along which everything goes.
         devices: The number of devices along it.
     """
-    operations = [op for op in graph.get_operations() if op.type in _COLLECTIVES]
+    operations = [op for op in graph.get_operations() if op.type in COLLECTIVES]
     first_device = min((op.device for op in operations), default="")
     summed = [
-        Send("backward", _COLLECTIVES[op.type], axis, devices, _nbytes(op.inputs[0]))
+        Send("backward", COLLECTIVES[op.type], axis, devices, _nbytes(op.inputs[0]))
         for op in operations
         if op.device == first_device
     ]
@@ -198,7 +198,7 @@ def _reductions_of(function: str) -> list[_Reduction]:
     for node in nodes(function):
         if node.op == "Const":
             constants[node.name] = node
-        if node.op in _COLLECTIVES:
+        if node.op in COLLECTIVES:
             (shape,) = node.attr["_output_shapes"].list.shape
             size = math.prod(dim.size for dim in shape.dim) * tf.as_dtype(node.attr["T"].type).size
             source, group_size = node.input[:2]

@@ -1,8 +1,25 @@
 """What TensorFlow has and does not export, each in one function; tests/tf_impl/test_tf_upstream.py notices when it changes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
+
+
+class Event(NamedTuple):
+    """What the profiler saw on some thread.
+
+    Attributes:
+        name: Of an operation, "NAME:TYPE", or of something else.
+        start_ns: As `time.time_ns()`.
+        end_ns: As `time.time_ns()`.
+        instance: Of a collective, its number, which is the same on all devices; 0 for others.
+    """
+
+    name: str
+    start_ns: int
+    end_ns: int
+    instance: int
 
 
 def ring(devices: Sequence[str]) -> tf.distribute.CrossDeviceOps:
@@ -26,3 +43,26 @@ def nodes(function: str) -> Sequence[tf.compat.v1.NodeDef]:
     from tensorflow.python.eager import context
 
     return context.context().get_function_def(function).node_def
+
+
+def profiled_events(content: bytes) -> Iterator[Event]:
+    """What a profile saw on the host (tensorflow 2.21: the classes of the file's format are in the wheel).
+
+    Args:
+        content: Of an `.xplane.pb`.
+    """
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    space = xplane_pb2.XSpace.FromString(content)
+    by_name = {plane.name: plane for plane in space.planes}
+    task = by_name["Task Environment"]
+    started_ns = next(
+        s.uint64_value for s in task.stats if task.stat_metadata[s.metadata_id].name == "profile_start_time"
+    )
+    host = by_name["/host:CPU"]
+    for line in host.lines:
+        for event in line.events:
+            start_ns = started_ns + line.timestamp_ns + event.offset_ps // 1000
+            keys = (s.int64_value for s in event.stats if host.stat_metadata[s.metadata_id].name == "instance_key")
+            name = host.event_metadata[event.metadata_id].name
+            yield Event(name, start_ns, start_ns + event.duration_ps // 1000, next(keys, 0))

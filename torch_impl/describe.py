@@ -1,5 +1,6 @@
 """Builds the user's model once and writes down what every process of every strategy has to know of it."""
 
+import copy
 import itertools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,11 +14,14 @@ from samestep.common.errors import ConfigError, unknown
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declared import Model, call_user, load_model
 from samestep.common.workload.models.describing import EXAMPLES, Found, LossOfEach, write_found
+from samestep.common.workload.models.own import OwnOptimizer
 from samestep.common.workload.models.spec import Segment
+from samestep.common.workload.optimizers import OWN, OptimizerSpec
 from samestep.torch_impl import weights
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.own import build_declared, find_segments
 from samestep.torch_impl.models.segmented import run_segments
+from samestep.torch_impl.optimizers import own
 from samestep.torch_impl.tracing import describe_layers
 
 PLANS = ("column", "row")
@@ -57,6 +61,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         ),
         randoms=_randoms(module, inputs),
         layers=describe_layers(module, inputs),
+        optimizer=_optimizer(model, copy.deepcopy(module), source),
     )
     write_found(folder, model, source, "torch", split, seed, found)
 
@@ -76,6 +81,28 @@ def _try_forward(module: nn.Module, inputs: Inputs, source: str) -> tuple[torch.
         outputs = call_user(module, source, f"the forward pass of {_told(inputs)}", inputs)
     assert isinstance(outputs, torch.Tensor)
     return outputs, counter.get_total_flops() // len(outputs)
+
+
+def _optimizer(model: Model, module: nn.Module, source: str) -> OwnOptimizer | None:
+    """What the user's optimizer keeps of each parameter, seen after a step."""
+    if model.optimizer is None:
+        return None
+    if "torch" not in model.optimizer:
+        return OwnOptimizer(refused=f"has an optimizer for {', '.join(model.optimizer)} alone; add one for torch")
+    parameters = list(module.parameters())
+    made = own(OptimizerSpec(OWN, 0.0, source=source), parameters)
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    call_user(made.step, source, "a step of the optimizer")
+    tensors = {k: v for k, v in made.state[parameters[0]].items() if isinstance(v, torch.Tensor) and k != "step"}
+    rates = sorted({float(group["lr"]) for group in made.param_groups})
+    odd = next((key for key, value in tensors.items() if value.shape != parameters[0].shape), None)
+    refused = ""
+    if odd is not None:
+        refused = f"has an optimizer that keeps `{odd}`, not shaped like its parameter: no row could gather it"
+    elif len(rates) > 1:
+        refused = f"has an optimizer with the rates {rates}; give all parameters one"
+    return OwnOptimizer(learning_rate=rates[0], kept=tuple(tensors), refused=refused)
 
 
 def _told(inputs: Inputs) -> str:

@@ -26,7 +26,7 @@ from samestep.torch_impl.weights import nbytes
 _OUR_REFERENCES = 3
 """The references to a buffer that are ours: the list's, the loop's over it, and the counting call's."""
 # Operator -> its name in the ledger, and which arguments hold what this process hands over and the group.
-_COLLECTIVES = {
+COLLECTIVES = {
     "c10d::allreduce_": ("all_reduce", 0, 1),
     "c10d::broadcast_": ("broadcast", 0, 1),
     "c10d::_allgather_base_": ("all_gather", 1, 2),
@@ -39,7 +39,7 @@ _COLLECTIVES = {
     "_c10d_functional::all_gather_into_tensor": ("all_gather", 0, 2),
     "_c10d_functional::reduce_scatter_tensor": ("reduce_scatter", 0, 3),
 }
-_PEER = 2
+PEER = 2
 """Which argument is the receiver of a `c10d::send` or the root of a `c10d::broadcast_`, as a rank of the group."""
 
 
@@ -182,8 +182,8 @@ class Observer(TorchDispatchMode):
         name = func._schema.name
         if is_in_backward():
             RECORDER.phase = "backward"
-        if name in _COLLECTIVES:
-            operation, handed_over, group = _COLLECTIVES[name]
+        if name in COLLECTIVES:
+            operation, handed_over, group = COLLECTIVES[name]
             self._record(operation, args[handed_over], process_group(args[group]), args)
         self.gathered.before(name, (kwargs or {}).get("out", ()))
         result = func(*args, **(kwargs or {}))
@@ -191,8 +191,8 @@ class Observer(TorchDispatchMode):
         return result
 
     def _record(self, operation: str, handed_over: Any, group: dist.ProcessGroup, args: tuple[Any, ...]) -> None:
-        to = str(dist.get_global_rank(group, args[_PEER])) if operation == "send" else ""
-        source = str(dist.get_global_rank(group, args[_PEER])) if operation == "broadcast" else ""
+        to = str(dist.get_global_rank(group, args[PEER])) if operation == "send" else ""
+        source = str(dist.get_global_rank(group, args[PEER])) if operation == "broadcast" else ""
         tensors = torch.utils._pytree.tree_leaves(handed_over)
         RECORDER.add(operation, tensors, _axis_of(group), group.size(), to, source=source)
 

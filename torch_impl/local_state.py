@@ -13,7 +13,7 @@ from samestep.common.program import Arrays, TrainState
 from samestep.common.runtime.state_file import from_bytes, to_bytes
 from samestep.common.strategy import Run
 from samestep.torch_impl import sharded, weights
-from samestep.torch_impl.optimizers import SLOT_KEYS
+from samestep.torch_impl.optimizers import slot_keys
 from samestep.torch_impl.weights import Weight
 
 
@@ -57,7 +57,7 @@ class LocalState:
     Attributes:
         named: The parameters by neutral name.
         optimizer_state: The optimizer state of the same parameters.
-        keys: What the optimizer keeps for each of them: neutral name -> torch's key, as in `SLOT_KEYS`.
+        keys: What the optimizer keeps for each of them: neutral name -> torch's key, as in `slot_keys`.
         full_tensor: Gathers a parameter as one whole tensor.
         buffers: The model's buffers by neutral name.
     """
@@ -127,7 +127,7 @@ def build_local_state(run: Run, optimizer: torch.optim.Optimizer, *models: nn.Mo
     return LocalState(
         weights.named_weights(*models),
         LocalOptimizerState(optimizer),
-        SLOT_KEYS[run.optimizer.name],
+        slot_keys(run.optimizer),
         buffers=weights.named_buffers(*models),
     )
 

@@ -5,7 +5,9 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import nn
 
-from samestep.common.workload.optimizers import OptimizerSpec
+from samestep.common.errors import ConfigError
+from samestep.common.workload.declared import call_user, load_model
+from samestep.common.workload.optimizers import OWN, OptimizerSpec
 
 # Optimizer -> neutral name of its state -> torch's key in `optimizer.state[parameter]`.
 SLOT_KEYS: Mapping[str, Mapping[str, str]] = {
@@ -37,7 +39,33 @@ def adamw(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> torch.opti
     )
 
 
-UPDATES = {"sgd": sgd, "adamw": adamw}
+def own(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """Builds the optimizer of the user's file.
+
+    Args:
+        spec: Says where it is declared.
+        parameters: The parameters to update.
+
+    Raises:
+        ConfigError: Their function fails, or returns something else.
+    """
+    builders = load_model(spec.source, "torch").optimizer
+    assert builders is not None
+    made = call_user(builders["torch"], spec.source, "the function given as optimizer", list(parameters))
+    if not isinstance(made, torch.optim.Optimizer):
+        kind = type(made).__name__
+        raise ConfigError(
+            f"--model {spec.source}: the function given as optimizer returned {kind}, no torch optimizer."
+        )
+    return made
+
+
+UPDATES = {"sgd": sgd, "adamw": adamw, OWN: own}
+
+
+def slot_keys(spec: OptimizerSpec) -> Mapping[str, str]:
+    """The neutral names of an optimizer's slots, with torch's key in `optimizer.state[parameter]`; the user's keep theirs."""
+    return {key: key for key in spec.kept} if spec.name == OWN else SLOT_KEYS[spec.name]
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

@@ -13,6 +13,7 @@ from samestep.common.batch import batches
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declared import Model, call_user, load_model
 from samestep.common.workload.models.describing import OWN_LOSS
+from samestep.common.workload.optimizers import OWN, OptimizerSpec
 from samestep.common.workload.trace import NUDGE, Asked, Call, Trace, read_weights, write_trace
 from samestep.torch_impl import tracing, weights
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
@@ -107,12 +108,7 @@ def _optimizer(model: Model, asked: Asked) -> Callable[[list[nn.Parameter]], tor
     if given is None or "torch" not in given:
         return lambda parameters: build_optimizer(asked.optimizer, parameters)
 
-    def own(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-        made = call_user(given["torch"], asked.model, "the function given as optimizer", parameters)
-        assert isinstance(made, torch.optim.Optimizer)
-        return made
-
-    return own
+    return lambda parameters: build_optimizer(OptimizerSpec(OWN, 0.0, source=asked.model), parameters)
 
 
 def _step(module: nn.Module, update: torch.optim.Optimizer, loss: Loss, x: Inputs, y: torch.Tensor) -> torch.Tensor:

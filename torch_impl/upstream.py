@@ -1,6 +1,7 @@
 """Private APIs of upstream, one function each; a test named after the version checks that each is as it was."""
 
 import contextlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.fsdp import FSDPModule
     from torch.distributed.optim import ZeroRedundancyOptimizer  # its import takes a third of a second
+    from torch.profiler import profile
 
 
 def ddp_logging_data(model: DistributedDataParallel) -> dict[str, float]:
@@ -80,3 +82,17 @@ def num_graphs() -> int:
     from torch._dynamo.utils import counters
 
     return counters["stats"]["unique_graphs"]
+
+
+def all_threads() -> object:
+    """What has torch.profiler watch every thread, those of RPC and of our replicas among them (torch 2.13)."""
+    from torch._C._profiler import _ExperimentalConfig
+
+    return _ExperimentalConfig(profile_all_threads=True)
+
+
+def kineto_events(seen: "profile") -> list[tuple[str, int, int, bool, Sequence[object]]]:
+    """What a profile saw: name, start and end in ns, whether it is a range of Python's, and arguments (torch 2.13)."""
+    assert seen.profiler is not None and seen.profiler.kineto_results is not None
+    found = seen.profiler.kineto_results.events()
+    return [(e.name(), e.start_ns(), e.end_ns(), e.is_user_annotation(), e.concrete_inputs()) for e in found]

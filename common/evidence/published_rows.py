@@ -47,7 +47,7 @@ def _steps(name: str, machine: str) -> Iterator[Compared]:
         kind = "float8" if line["peak_factor"] == "2" else "bfloat16"
         yield Compared(
             f"{title}: seconds",
-            ("seconds of a step", f"seconds, {kind}"),
+            (f"seconds of a step, {kind}",),
             seconds,
             step_time(shape, layout, fast).total,
         )

@@ -6,6 +6,7 @@ process-ROLE.json   each process: its phase while it runs, what it measured when
 state.npz           step, params/NAME, slots/SLOT/NAME, buffers/NAME, local/RANK/NAME; gone once the run is judged, but
                     for --keep-state, a step that was not the same, and a run that failed
 ROLE.log            everything the process printed
+trace.json          when each device did what in the traced steps; profile-ROLE.*: what the framework's profiler kept of them
 model/              of a user's model: what a worker found out about it, and its initial weights
 result.json         the RunResult; or error.json: what stopped the run
 """
@@ -33,11 +34,13 @@ _WRITTEN = (
     "metrics.jsonl",
     "process-*.json",
     "state.npz",
+    "trace*.json",
+    "profile-*",
     "*.log",
     "*.tmp",
 )
 """What samestep writes into a run directory; nothing else is removed from one."""
-_DESCRIPTION = ("model.json", "describe.json", "initial.npz", "data.npz")
+_DESCRIPTION = ("model.json", "describe.json", "initial.npz", "data.npz", "matching.json")
 """And into the folder with the description of a user's model."""
 DESCRIBE = "describe.json"
 """What asks for a description of the user's model."""
@@ -105,7 +108,7 @@ def open_run(directory: Path, config: RunConfig) -> Path:
 
 def discard_run(directory: Path) -> None:
     """Removes what samestep wrote into a run directory, and the directory unless it holds something else."""
-    for folder in (directory / MODEL, directory):
+    for folder in (directory / MODEL / "torch", directory / MODEL, directory):
         for file in (file for pattern in (*_WRITTEN, *_DESCRIPTION) for file in folder.glob(pattern)):
             file.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # what someone else put there stays

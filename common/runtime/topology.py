@@ -9,6 +9,7 @@ import json
 import re
 import string
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from samestep.common.errors import ConfigError
@@ -188,3 +189,13 @@ def _own_task(specs: Sequence[ProcessSpec], text: str) -> int:
     raise ConfigError(
         f"TF_CONFIG is '{text}', which is no task of this run; start it by the lines that --prepare printed."
     )
+
+
+def trace_file(directory: Path, role: str) -> Path:
+    """Where a process leaves what it did in the traced steps, until the parent joins what all left.
+
+    Args:
+        directory: The run directory.
+        role: Of the process.
+    """
+    return directory / f"trace-{role}.json"

@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import functools
+import importlib.metadata
 import importlib.util
 import sys
 import traceback
@@ -29,6 +30,8 @@ Metric = Callable[["np.ndarray", "np.ndarray"], float]
 FRAMEWORK_MODULES = {"torch": ("torch",), "tf": ("tensorflow", "keras")}
 """Framework -> the modules that only its workers may import."""
 DEFAULT_NAME = "model"
+OFFERS = "samestep.models"
+"""The group of entry points under which an installed package offers models."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,22 +81,52 @@ def split_source(source: str) -> tuple[Path, str]:
     file, colon, name = source.rpartition(":")
     path = Path(file if colon else source)
     if path.suffix != ".py":
-        raise ConfigError(f"--model {source} names no Python file; give FILE.py or FILE.py:NAME.")
+        offered = ", ".join(sorted(_offers())) or "none"
+        raise ConfigError(
+            f"--model {source} names no Python file; give FILE.py or FILE.py:NAME, or a model that an installed package offers "
+            f"({offered})."
+        )
     if not path.is_file():
         raise ConfigError(f"--model {source}: there is no file {path}.")
     return path, name if colon else DEFAULT_NAME
 
 
+def _offers() -> dict[str, importlib.metadata.EntryPoint]:
+    """The models that installed packages offer, by name; nothing is imported."""
+    return {entry.name: entry for entry in importlib.metadata.entry_points(group=OFFERS)}
+
+
+def absolute_source(source: str) -> str:
+    """Spells what `--model` names so that any process finds it: the file is absolute; a package's name stays.
+
+    Raises:
+        ConfigError: It names neither a Python file nor a model that an installed package offers.
+    """
+    if source in _offers():
+        return source
+    path, name = split_source(source)
+    return f"{path.resolve()}:{name}"
+
+
+@functools.cache
 def load_model(source: str, framework: str) -> Model:
-    """Imports the user's file, in a process of one framework, and finds the model that it declares.
+    """Imports the user's file, or a package that offers models, in a process of one framework, and finds the model.
 
     Args:
-        source: `FILE.py` or `FILE.py:NAME`.
+        source: `FILE.py`, `FILE.py:NAME`, or the name under which a package offers it.
         framework: The framework of this process.
 
     Raises:
         ConfigError: The file cannot be imported, imports the other framework, or has no such model.
     """
+    if source in (offers := _offers()):
+        try:
+            found = offers[source].load()
+        except Exception as error:
+            raise ConfigError(f"--model {source}: {offers[source].value} cannot be imported: {error}") from error
+        if not isinstance(found, Model):
+            raise ConfigError(f"--model {source}: {offers[source].value} is no samestep.Model.")
+        return found
     path, name = split_source(source)
     module = import_file(str(path.resolve()), framework)
     found = getattr(module, name, None)
@@ -180,7 +213,8 @@ def call_user(function: Callable[..., object], source: str, what: str, *argument
     try:
         return function(*arguments)
     except Exception as error:
-        path, _ = split_source(source)
+        offered = _offers().get(source)
+        path = Path(sys.modules[offered.module].__file__ or "") if offered else split_source(source)[0]
         raise ConfigError(f"--model {source}: {what} failed: {own_lines(error, str(path.resolve()))}") from error
 
 

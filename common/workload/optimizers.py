@@ -16,13 +16,16 @@ References:
 
 import dataclasses
 
+OWN = "own"
+"""The name of an optimizer that the user's file builds."""
+
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerSpec:
     """An optimizer with its hyper-parameters.
 
     Attributes:
-        name: "sgd" or "adamw".
+        name: "sgd", "adamw" or, of the user's, "own".
         learning_rate: lr above.
         momentum: Of sgd.
         beta1: Of adamw.
@@ -30,6 +33,8 @@ class OptimizerSpec:
         epsilon: Of adamw; outside the root, added to the bias-corrected root.
         weight_decay: Of adamw. Dyadic, as are the workloads' rates: every framework multiplies the weights by
             1 - lr * weight_decay, and float32 rounds a factor so near 1 by up to 3e-8, the same way at every step.
+        source: Of the user's: where it is declared, as FILE.py:NAME.
+        kept: Of the user's: the names of its slots.
     """
 
     name: str
@@ -39,8 +44,10 @@ class OptimizerSpec:
     beta2: float = 0.999
     epsilon: float = 1e-8
     weight_decay: float = 2**-7
+    source: str = ""
+    kept: tuple[str, ...] = ()
 
     @property
     def slots(self) -> tuple[str, ...]:
         """The names of its slots, each shaped like the parameters."""
-        return {"sgd": ("momentum",), "adamw": ("first_moment", "second_moment")}[self.name]
+        return {"sgd": ("momentum",), "adamw": ("first_moment", "second_moment"), OWN: self.kept}[self.name]

@@ -37,7 +37,12 @@ _HOW = (
 def _drawable(loaded: Loaded) -> Iterator[tuple[Entry, Element]]:
     for entry in loaded.entries:
         result = entry.result
-        if result is None or entry.framework == "numpy" or not any(row.params_peak_bytes for row in result.processes):
+        if (
+            result is None
+            or result.compiled
+            or entry.framework == "numpy"
+            or not any(row.params_peak_bytes for row in result.processes)
+        ):
             continue
         try:
             run = parse(result.config)

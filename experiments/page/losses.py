@@ -1,5 +1,6 @@
 """The losses of every step, and below them how far each is from the reference's, on a logarithmic scale."""
 
+import math
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element
 
@@ -41,7 +42,7 @@ def _losses(across: Axis, rows: Rows) -> Element:
     up = linear((loss for _, result in rows for loss in result.losses), lambda v: f"{v:g}", from_zero=False)
     curves = []
     for entry, result in sorted(rows, key=_emphasis):
-        points = thin(list(enumerate(result.losses, result.first_step)))
+        points = _points(result.losses, result.first_step)
         said = f"{entry.name}: from {result.losses[0]:.4g} to {result.losses[-1]:.4g}"
         curves.append(curve(across, up, points, _kind(entry, result), said, data_row=entry.key))
     ends = ", ".join(dict.fromkeys(f"{result.losses[-1]:.4g}" for _, result in rows))
@@ -60,7 +61,7 @@ def _deviations(across: Axis, rows: Rows) -> Element:
     curves = []
     for entry, result in sorted(judged, key=_emphasis):
         said = f"{entry.name}: at most {result.parity.max_relative_loss or 0:.1e} in {result.dtype}"
-        points = _points(result, up.low)
+        points = _points(result.parity.deviations, result.first_step)
         curves.append(curve(across, up, points, _kind(entry, result), said, data_row=entry.key))
     levels = [(bound, f"allowed in {dtype}: {bound:.0e}") for dtype, bound in bounds.items()]
     worst = max((result.parity.max_relative_loss or 0.0 for _, result in judged), default=0.0)
@@ -68,16 +69,16 @@ def _deviations(across: Axis, rows: Rows) -> Element:
     return panel(across, up, ("step", "relative deviation, logarithmic"), alt, curves, levels)
 
 
-def _points(result: RunResult, lowest: float) -> list[Place | None]:
-    """The deviations of a run, thinned between those that are not finite."""
+def _points(values: Sequence[float | None], first: int) -> list[Place | None]:
+    """The steps of a curve, thinned between those whose value is not finite."""
     found: list[Place | None] = []
     part: list[Place] = []
-    for step, value in enumerate(result.parity.deviations, result.first_step):
-        if value is None:
+    for step, value in enumerate(values, first):
+        if value is None or not math.isfinite(value):
             found += [*thin(part), None]
             part = []
         else:
-            part.append((step, max(value, lowest)))
+            part.append((step, value))
     return [*found, *thin(part)]
 
 

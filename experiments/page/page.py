@@ -14,6 +14,7 @@ from samestep.experiments.page import (
     rows,
     scaling,
     speed,
+    timelines,
     verdicts,
     wire,
 )
@@ -21,7 +22,10 @@ from samestep.experiments.page.loaded import Loaded
 from samestep.experiments.page.markup import element, html
 from samestep.experiments.text import count
 
-_HERE = Path(__file__).parent
+_NAMED = 3
+"""Comparisons, in the title."""
+HERE = Path(__file__).parent
+"""Where the style sheet and the script are."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +53,7 @@ SECTIONS: Sequence[Section] = (
     Section("memory", "Memory", memory.write),
     Section("wire", "On the wire", wire.write),
     Section("anatomy", "What each row holds and sends", anatomies.write),
+    Section("timeline", "When each device did what", timelines.write),
     Section("provenance", "Where it comes from", provenance.write),
 )
 
@@ -82,8 +87,8 @@ def page(loaded: Loaded) -> str:
 
 
 def _title(loaded: Loaded) -> str:
-    first, *others = (group.title for group in loaded.groups)
-    return first + (f" and {len(others)} more" if others else "")
+    titles = [group.title for group in loaded.groups]
+    return ", ".join(titles[:_NAMED]) + (f" and {len(titles) - _NAMED} more" if titles[_NAMED:] else "")
 
 
 def _about(loaded: Loaded) -> Element:
@@ -102,5 +107,5 @@ def _section(section: Section, content: Element) -> Element:
 def _raw(name: str, file: str) -> Element:
     """A style sheet or a script: our own files, whose text HTML takes as it is."""
     made = element(name)
-    made.text = (_HERE / file).read_text()
+    made.text = (HERE / file).read_text()
     return made

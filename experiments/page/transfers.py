@@ -158,7 +158,7 @@ def _paths(send: Send, index: int, rows: "Sequence[DeviceRow]", mesh: Mesh) -> l
         path = source, tuple(each for each in find_devices(send.to, rows) if each not in source)
         return [path[::-1] if send.operation == "pull" and not send.source else path]
     own = [place for place, row in enumerate(rows) if row.role == rows[index].role] or [index]
-    groups = dict.fromkeys(members(mesh, send.group, send.ranks, place) for place in own if place < mesh.size)
+    groups = dict.fromkeys(mesh.members(send.group, send.ranks, place) for place in own if place < mesh.size)
     if send.source:  # a broadcast has a root
         root = find_devices(send.source, rows)
         return [(root, tuple(each for each in group if each not in root)) for group in groups]
@@ -183,23 +183,3 @@ def find_devices(name: str, rows: "Sequence[DeviceRow]") -> tuple[int, ...]:
 def short_device(device: str) -> str:
     """The last part of a device's full name: "CPU:0"."""
     return device.rpartition("/")[2].removeprefix("device:")
-
-
-def members(mesh: Mesh, group: str, ranks: int, place: int) -> tuple[int, ...]:
-    """The places of the devices that share a group with one of them; all, where that was not recorded.
-
-    Args:
-        mesh: Of the run; the last axis varies fastest.
-        group: An axis, or "all".
-        ranks: How many they are.
-        place: Of one of them.
-    """
-    if ranks >= mesh.size:
-        return tuple(range(mesh.size))
-    step = 1
-    for name, size in reversed(mesh.axes):
-        if name == group:
-            first = place - place // step % size * step
-            return tuple(range(first, first + size * step, step))
-        step *= size
-    return tuple(range(mesh.size))  # which of them share a group was not recorded

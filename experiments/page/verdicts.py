@@ -81,11 +81,12 @@ def _group(group: Group) -> Element:
         parts.append(
             element("p", f"As a gate it ends with exit code {found.exit_code}: {found.exit_reason}", class_="callout")
         )
+    parts += _list(explain_rows(found.rows))
     emulated = dict.fromkeys((f"{r.framework}:{r.strategy}", r.emulation) for r in results if r.emulation)
     parts += _list(explain_emulation(*each) for each in emulated)
-    parts += _list(explain_rows(found.rows))
     parts += [element("p", said)] if (said := _speeds(found)) else []
-    parts += _list(_lines(unseparated(found.speeds, found.reference)))
+    if unclear := _lines(unseparated(found.speeds, found.reference)):
+        parts.append(more("How many rounds would separate rows", *_list(unclear)))
     if why := _lines(explain_confounds(found.rounds, found.reference, found.allowed)):
         parts.append(more("Which rows are not ranked by speed, and why", *_list(why)))
     if book := _lines(ranking(list(found.rounds.values()), find_stops(found.allowed))):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,9 +15,12 @@ from samestep.common.request import RunConfig
 from samestep.common.runtime.parent import porting
 from samestep.common.runtime.parent.describing import run_tasks
 from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.records import RunResult
+from samestep.experiments.arguments import apply_cell
 from samestep.experiments.formats import write
 from samestep.experiments.port import main
 from samestep.experiments.port_report import port_document
+from tests.conftest import RunCell
 from tests.one_batch_worker import WALK
 from tests.own import ports
 
@@ -100,6 +104,36 @@ def test_a_square_kernel_is_decided_by_running_it_both_ways(launcher: Launcher) 
     record = json.loads(write(port_document(case, verdict), "json"))
     assert record["verdict"]["kind"] == SAME and len(record["losses"]["torch"]) == 100
     assert record["layers"][0]["torch"] == "0" and record["layers"][0]["outputs"] <= 1e-12
+
+
+# --- runs of both frameworks --------------------------------------------------------------------------------------------
+
+
+def run_port(run_cell: RunCell, cell: str, name: str) -> RunResult:
+    asked = request(name, 20)
+    return run_cell(cell, "digits-mlp", model=asked.model, data=asked.data, dtype="float64", steps=5)
+
+
+def test_the_rows_of_tensorflow_take_the_steps_of_the_torch_model(run_cell: RunCell) -> None:
+    result = run_port(run_cell, "tf:mirrored+devices=2", "flattened")
+    assert result.parity.passed, result.parity.reason
+    assert result.parity.reference == "torch:single"
+    assert result.parity.max_absolute_weight is not None and result.parity.max_absolute_weight <= 1e-10
+    assert result.workload_digest == run_port(run_cell, "torch:ddp", "flattened").workload_digest
+
+
+def test_a_port_that_is_wrong_is_told_from_a_strategy_that_is(run_cell: RunCell) -> None:
+    result = run_port(run_cell, "tf:single", "epsilon")
+    assert result.parity.passed is False
+    said = (
+        r"not the same function: \S+, all of it the port: from tf:single it is [0-9.e-]+: the strategy is right, and .*"
+    )
+    assert re.fullmatch(said, result.parity.reason)
+
+
+def test_a_parameter_of_one_model_only_is_refused(launcher: Launcher) -> None:
+    with pytest.raises(ConfigError, match=r"2\.bias is in one of its two models only; `samestep port`"):
+        launcher.describe(apply_cell("tf:single", request("bias", 20)))
 
 
 def test_what_has_no_counterpart_is_listed(launcher: Launcher, tmp_path: Path) -> None:

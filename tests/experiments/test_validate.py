@@ -31,7 +31,7 @@ def test_json_has_the_errors_of_every_group(name: str, capsys: pytest.CaptureFix
 
 
 def test_the_split_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    told = " ".join(printed(capsys, "vtrain").split())
+    told = " ".join(text(VALIDATIONS["vtrain"](None), 160).split())
     assert "no row is predicted with constants that have seen it" in told
     assert "hidden 2048, its hidden size left out" in told
     assert "suspected cause" in told

@@ -167,6 +167,18 @@ def huber(outputs, targets):
     return functional.huber_loss(outputs, targets, reduction="none")
 
 
+def adam(params):
+    import torch
+
+    return torch.optim.Adam(params, 2**-8, betas=(0.8, 0.99), amsgrad=True)
+
+
+def factored(params):
+    import torch
+
+    return torch.optim.Adafactor(params, 2**-8)
+
+
 def within_one(outputs: np.ndarray, targets: np.ndarray) -> float:
     return float((np.abs(outputs - targets) < 1).mean())
 
@@ -187,3 +199,6 @@ DROPOUT = samestep.Model(torch=dropout, loss="mean_squared_error")
 MASKED = samestep.Model(
     torch=masked, segments={"torch": masked_segments}, tensor_plan={"hidden": "column", "out": "row"}
 )
+ADAM = samestep.Model(torch=regression, loss="mean_squared_error", optimizer={"torch": adam})
+FACTORED = samestep.Model(torch=regression, loss="mean_squared_error", optimizer={"torch": factored})
+KERAS_OPTIMIZER = samestep.Model(torch=regression, loss="mean_squared_error", optimizer={"tf": lambda: None})

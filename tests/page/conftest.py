@@ -1,4 +1,4 @@
-"""One browser for all tests of the page."""
+"""One browser for all tests of the page, and a page for them to open."""
 
 import contextlib
 import importlib.util
@@ -30,8 +30,9 @@ def _lacks() -> str:
     return "" if _CHROMIUM else "there is no chromium: apt-get install chromium"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:
+    """Chromium; it ends with the module, since tests elsewhere look at the processes that there are."""
     if lacks := _lacks():
         pytest.fail(lacks) if os.environ.get(REQUIRED) else pytest.skip(lacks)
     from playwright.sync_api import sync_playwright

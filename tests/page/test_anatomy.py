@@ -21,7 +21,7 @@ from samestep.experiments.page import anatomies
 from samestep.experiments.page.anatomy import Scale, anatomy
 from samestep.experiments.page.held import drawn_from
 from samestep.experiments.page.svg import file_of
-from samestep.experiments.page.transfers import Transfer, members
+from samestep.experiments.page.transfers import Transfer
 from samestep.experiments.page.transfers import transfers as joined_transfers
 from samestep.experiments.picture import observe, small_request
 from tests.results import made
@@ -58,7 +58,7 @@ def transfers(result: RunResult, most: int) -> list[Transfer]:
     ],
 )
 def test_who_shares_a_group(group: str, ranks: int, place: int, found: tuple[int, ...]) -> None:
-    assert members(Mesh.parse("pipe=2,data=2,tensor=2"), group, ranks, place) == found
+    assert Mesh.parse("pipe=2,data=2,tensor=2").members(group, ranks, place) == found
 
 
 def test_a_collective_that_all_its_ranks_recorded_is_one() -> None:

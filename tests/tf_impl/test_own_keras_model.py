@@ -65,6 +65,7 @@ def test_running_statistics_are_state(run_cell: RunCell, tmp_path: Path) -> None
             "FUNCTIONAL",
             "needs variables with a layout, and the layers of keras_zoo:FUNCTIONAL make plain",
         ),
+        ("tf:mirrored", "WITH_ADAM", "has an optimizer, and TensorFlow's rows update by formulas of ours"),
         (
             "tf:central_storage",
             "NORMED",

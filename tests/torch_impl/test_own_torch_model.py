@@ -25,6 +25,9 @@ DATA = {
     "RESNET": "images",
     "REGRESSION": "points",
     "HUBER": "points",
+    "ADAM": "points",
+    "FACTORED": "points",
+    "KERAS_OPTIMIZER": "points",
     "MASKED": "sentences",
     "WITHIN": "points",
 }
@@ -81,6 +84,35 @@ def test_a_metric_of_ones_own(run_cell: RunCell) -> None:
     result = run_cell("torch:single", "digits-mlp", all_held_out=True, **own("WITHIN"))
     assert (result.metric_name, result.metric_direction) == ("within_one", "")
     assert 0 < result.metric_value <= 1 and result.metric_value * 48 == pytest.approx(round(result.metric_value * 48))
+
+
+@pytest.mark.parametrize("cell", ["ddp", "zero1", "fsdp", "pp", "deepspeed", "rpc_parameter_server"])
+def test_an_optimizer_of_ones_own(run_cell: RunCell, cell: str) -> None:
+    dtype = "float32" if cell == "deepspeed" else "float64"
+    result = run_cell(f"torch:{cell}", "digits-mlp", devices=2, dtype=dtype, **own("ADAM"))
+    check(result, cell)
+    assert (result.optimizer, result.config.learning_rate) == ("own", 2**-8)
+
+
+def test_an_optimizer_of_ones_own_is_another_one_than_ours(run_cell: RunCell) -> None:
+    losses = [run_cell("torch:single", "digits-mlp", optimizer=name, **own("ADAM")).losses for name in ("own", "adamw")]
+    assert losses[0][0] == losses[1][0] and losses[0][1] != losses[1][1]
+
+
+@pytest.mark.parametrize(
+    ("model", "fields", "reason"),
+    [
+        (
+            "FACTORED",
+            {},
+            "has an optimizer that keeps `row_var`, not shaped like its parameter: no row could gather it",
+        ),
+        ("KERAS_OPTIMIZER", {}, "has an optimizer for tf alone; add one for torch; or choose --optimizer adamw or sgd"),
+        ("REGRESSION", {"optimizer": "own"}, "has no optimizer; add `optimizer={'torch': lambda params: ...}`"),
+    ],
+)
+def test_an_optimizer_that_no_row_can_take(launcher: Launcher, model: str, fields: dict[str, str], reason: str) -> None:
+    assert reason in told(launcher, "torch:ddp", **fields, **own(model))
 
 
 def test_a_resnet_on_one_device(run_cell: RunCell) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from samestep.torch_impl.exchanges import entering
+from samestep.torch_impl.profiling import named_pass
 from samestep.torch_impl.step import KEPT_STEPS
 
 if TYPE_CHECKING:
@@ -65,10 +66,11 @@ class Timeline:
 
     def _timed(self, compute: Callable[..., object], stage: int, kind: str) -> Callable[..., object]:
         def timed(microbatch: int, *arguments: object, **options: object) -> object:
-            start = time.perf_counter()
-            result = compute(microbatch, *arguments, **options)
-            end = time.perf_counter()
             chosen = kind if options.get("full_backward", True) else "I"  # schedules pass it by its name
+            start = time.perf_counter()
+            with named_pass(chosen, stage, microbatch):
+                result = compute(microbatch, *arguments, **options)
+            end = time.perf_counter()
             self.events.append(Event(chosen, stage, microbatch, start - self._start, end - self._start))
             return result
 

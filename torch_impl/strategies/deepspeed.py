@@ -19,7 +19,7 @@ from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, num_params
 from samestep.torch_impl.deepspeed_engine import EngineState, EngineUpdate
 from samestep.torch_impl.devices import join_group, own_shard, use_device
-from samestep.torch_impl.optimizers import SLOT_KEYS, build_optimizer
+from samestep.torch_impl.optimizers import build_optimizer, slot_keys
 from samestep.torch_impl.options import DeepSpeedOptions
 from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
 from samestep.torch_impl.upstream import without_shared_memory_op
@@ -67,7 +67,7 @@ def build(run: Run[DeepSpeedOptions]) -> TrainingProgram:
         yield
 
     update = EngineUpdate(engine, run.techniques)
-    state = EngineState(named, SLOT_KEYS[run.optimizer.name], engine, update)
+    state = EngineState(named, slot_keys(run.optimizer), engine, update)
     parts = Parts(
         bare=bare,
         hardware=hardware,

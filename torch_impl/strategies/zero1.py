@@ -15,7 +15,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from samestep.common.strategy import Run
 from samestep.torch_impl.devices import join_group, own_shard, use_device
 from samestep.torch_impl.local_state import LocalState
-from samestep.torch_impl.optimizers import SLOT_KEYS, build_optimizer
+from samestep.torch_impl.optimizers import build_optimizer, slot_keys
 from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
 from samestep.torch_impl.strategies.ddp import exchange_on_last, wrap
 from samestep.torch_impl.upstream import rank_of_parameter
@@ -62,7 +62,7 @@ def build(run: Run) -> TrainingProgram:
         local_state=LocalState(
             named_weights(bare),
             OwnedOptimizerState(optimizer),
-            SLOT_KEYS[run.optimizer.name],
+            slot_keys(run.optimizer),
             buffers=named_buffers(bare),
         ),
     )

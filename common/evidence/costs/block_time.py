@@ -25,9 +25,11 @@ ITEM = 2
 """The bytes of a number."""
 _TILE, _SMALL_TILE = 128 * 256, 128 * 128
 _SMALL_TILE_COST = 1.2
-"""What a number of a matrix takes in small tiles, as a multiple of what it takes in large ones."""
+"""What a number of a matrix takes in small tiles, as a multiple of what it takes in large ones; chosen by left-out fits."""
 _REPLICATED = (5, 8)
-"""Norms and residuals, forward and backward: numbers read and written for each of the stream, on every rank along `tensor`."""
+"""Norms and residuals, forward and backward: numbers read and written for each of the stream, on every rank along `tensor`.
+
+Separate kernels that find nothing in the cache would move 11 and 21. Left-out fits chose these."""
 _SCORES = (4.5, 5.5)
 """Mask, softmax and dropout, forward and backward: the same for each score."""
 _LOGIT_BYTES = 20

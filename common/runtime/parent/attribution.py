@@ -10,7 +10,7 @@ from collections.abc import Callable
 from samestep.common.evidence.parity import LOSS_BOUND, Parity, deviation
 from samestep.common.program import TrainState
 from samestep.common.request import Launch
-from samestep.common.runtime.parent.reference import reference_of
+from samestep.common.runtime.parent.reference import reference_of, without_twin
 from samestep.common.strategy import Run
 from samestep.common.workload.models.own import OwnSpec
 
@@ -49,10 +49,14 @@ def attribute(run: Run, launch: Launch, parity: Parity, repeat: Repeat) -> str:
         The reason; the verdict's own if there is no suspect, or if the run continued another one.
     """
     suspects = find_suspects(run)
-    if not suspects or launch.start_from is not None:
+    if launch.start_from is not None:
         return parity.reason
     size = f"{parity.max_relative_loss:.1e}" if parity.max_relative_loss is not None else "not finite"
     said = f"not the same function: {size}"
+    if (port := _blame_port(run, repeat)) is not None:
+        return f"{said}, {port}"
+    if not suspects:
+        return parity.reason
     for suspect in suspects:
         left = _left(suspect.without, repeat)
         if left <= LOSS_BOUND[suspect.without.dtype]:
@@ -69,13 +73,34 @@ def attribute(run: Run, launch: Launch, parity: Parity, repeat: Repeat) -> str:
     return f"{said}; without {names} {left:.0e} is left: {parity.reason}"
 
 
+def _blame_port(run: Run, repeat: Repeat) -> str | None:
+    """Holds a TensorFlow model against itself on one device, where its reference is the torch model beside it."""
+    model = run.workload.model
+    if not isinstance(model, OwnSpec) or model.twin is None:
+        return None
+    short = _shortened(run)
+    one = without_twin(short)
+    left = _apart(repeat(short)[0], repeat(one)[0], short.dtype)
+    if left > LOSS_BOUND[short.dtype]:
+        return None
+    return (
+        f"all of it the port: from {one.name} it is {left:.1g}: the strategy is right, and `samestep port` with the same "
+        f"--model and --data says which layer differs from torch's"
+    )
+
+
+def _shortened(run: Run) -> Run:
+    """The first steps of a run, in the best dtype there is."""
+    dtype = "float64" if "float64" in run.strategy.dtypes else run.dtype
+    return dataclasses.replace(run, dtype=dtype, steps=min(run.steps, STEPS))
+
+
 def find_suspects(run: Run) -> list[Suspect]:
     """What the run's model has that depends on how a batch is split; both sides are repeated in the best dtype there is."""
     model = run.workload.model
     if not isinstance(model, OwnSpec):
         return []
-    dtype = "float64" if "float64" in run.strategy.dtypes else run.dtype
-    short, described, found = dataclasses.replace(run, dtype=dtype, steps=min(run.steps, STEPS)), model.described, []
+    short, described, found = _shortened(run), model.described, []
     if described.batch_norms and run.batch_norm == "local":
         what = f"the local statistics of {_count(described.batch_norms, 'BatchNorm layer')}"
         found.append(Suspect(what, dataclasses.replace(short, batch_norm="frozen"), "frozen (--batch-norm frozen)"))
@@ -98,6 +123,8 @@ def _merged(run: Run, other: Run) -> Run:
 
 def _left(run: Run, repeat: Repeat) -> float:
     """How far a run is from its reference, both taken anew."""
-    losses, _ = repeat(run)
-    wanted, _ = repeat(reference_of(run))
-    return max(deviation(loss, other, run.dtype) for loss, other in zip(losses, wanted, strict=True))
+    return _apart(repeat(run)[0], repeat(reference_of(run))[0], run.dtype)
+
+
+def _apart(losses: list[float], wanted: list[float], dtype: str) -> float:
+    return max(deviation(loss, other, dtype) for loss, other in zip(losses, wanted, strict=True))

@@ -9,7 +9,7 @@ from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import DESCRIBE, read_error, write_json
 from samestep.common.runtime.parent.fork_client import ForkClient
-from samestep.common.workload.declared import split_source
+from samestep.common.workload.declared import absolute_source
 
 _POLL_SECONDS = 0.5
 LOG = "describe.log"
@@ -52,10 +52,9 @@ def ask_description(directory: Path, config: RunConfig) -> None:
     """
     if config.data is None:
         raise ConfigError(f"--model {config.model} needs data; add --data ARRAYS.npz or --data FILE.py:FUNCTION.")
-    path, name = split_source(str(config.model))
     asked = {
         "framework": config.framework,
-        "model": f"{path.resolve()}:{name}",
+        "model": absolute_source(str(config.model)),
         "data": config.data,
         "seed": config.seed,
     }

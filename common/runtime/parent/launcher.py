@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
+from samestep.common.errors import SamestepError, WorkerFailed
 from samestep.common.evidence.port.case import Case, Verdict
 from samestep.common.program import TrainState
 from samestep.common.request import Launch, RunConfig
@@ -17,7 +17,7 @@ from samestep.common.run import as_config
 from samestep.common.runtime.directory import open_run, read_losses, write_error
 from samestep.common.runtime.parent import verdict
 from samestep.common.runtime.parent.curves import Curve, read_curve
-from samestep.common.runtime.parent.describing import describe
+from samestep.common.runtime.parent.descriptions import Descriptions
 from samestep.common.runtime.parent.fork_client import ForkClient
 from samestep.common.runtime.parent.network import Meeting, meet
 from samestep.common.runtime.parent.porting import port
@@ -42,9 +42,9 @@ class Launcher:
         """
         self._worker = worker
         self._servers: dict[tuple[str, int], ForkClient] = {}
-        self._described: dict[tuple[str, str, str | None, int], str | ConfigError] = {}
         self.last_run: Path | None = None
         self._scratch = tempfile.TemporaryDirectory(prefix="samestep-", ignore_cleanup_errors=True)
+        self._descriptions = Descriptions(Path(self._scratch.name), self._server)
 
     def __enter__(self) -> Self:
         return self
@@ -97,7 +97,7 @@ class Launcher:
 
         def repeat(like: Run) -> tuple[list[float], TrainState]:
             with self._scratch_directory() as again:
-                open_run(again, as_config(like, launch))
+                open_run(again, as_config(like, launch.untraced))
                 self.execute(again, like, launch, environment={**(environment or {}), UNEVALUATED: "1"})
                 return read_losses(again), read_state(again)
 
@@ -174,17 +174,7 @@ class Launcher:
             Unavailable: The framework is not installed.
             WorkerFailed: The worker died, or took too long.
         """
-        if config.model is None or config.described is not None:
-            return config
-        key = (config.framework, config.model, config.data, config.seed)
-        if key not in self._described:
-            try:
-                self._described[key] = describe(config, Path(self._scratch.name), self._server)
-            except ConfigError as error:
-                self._described[key] = error  # for every row of its framework
-        if isinstance(found := self._described[key], ConfigError):
-            raise found
-        return dataclasses.replace(config, described=found)
+        return self._descriptions.describe(config)
 
     def port(self, config: RunConfig) -> tuple[Case, Verdict]:
         """Runs both implementations of a user's model from the same weights and judges whether they are the same.
@@ -223,7 +213,7 @@ class Launcher:
             if state is not None:
                 write_state(directory, state)
                 launch = dataclasses.replace(launch, start_from=str(directory))
-            open_run(directory, as_config(run, launch))
+            open_run(directory, as_config(run, launch.untraced))
             self.execute(directory, run, launch, environment={UNEVALUATED: "1"})
             return read_curve(directory)
 

@@ -18,6 +18,8 @@ from samestep.common.workload.own import RATES
 from samestep.common.workload.trace import ASKED, WEIGHTS, Asked, read_trace, read_weights
 
 SIDES = ("torch", "tf")
+BATCH_SIZE = 16
+"""Examples of a step, unless given."""
 _NUDGED = 0.1
 """The standard deviation of what is added to a parameter that is constant at the start: a zero hides that it is not used."""
 

@@ -14,11 +14,12 @@ ONE_DEVICE = {"torch": "single", "tf": "single"}
 def reference_of(run: Run) -> Run:
     """The reference's run of the same steps: the oracle's, or of a user's model its own on one device in float64.
 
-    What distinguishes two of them decides the reference's numbers.
+    A TensorFlow model with a torch model beside it has that one's. What distinguishes two references decides their numbers.
     """
     framework, strategy, techniques, batch_norm = "numpy", "oracle", run.techniques, run.batch_norm
-    if isinstance(run.workload.model, OwnSpec):
-        framework = run.workload.model.described.framework
+    if isinstance(own := run.workload.model, OwnSpec):
+        run = dataclasses.replace(run, workload=dataclasses.replace(run.workload, model=own.twin or own))
+        framework = (own.twin or own).described.framework
         strategy = ONE_DEVICE[framework]
         techniques = dataclasses.replace(techniques, accumulation_steps=1)  # a normalisation sees the whole batch
         batch_norm = "local" if batch_norm == "sync" else batch_norm  # one device has all of it
@@ -33,3 +34,9 @@ def reference_of(run: Run) -> Run:
         techniques=techniques,
         batch_norm=batch_norm,
     )
+
+
+def without_twin(run: Run) -> Run:
+    """The run of the same steps on one device in float64, in the framework of the run itself."""
+    one = dataclasses.replace(reference_of(run), framework=run.framework, workload=run.workload)
+    return dataclasses.replace(one, strategy=strategy_info(run.framework, ONE_DEVICE[run.framework]))

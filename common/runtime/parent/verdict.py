@@ -13,10 +13,12 @@ from samestep.common.program import TrainState
 from samestep.common.request import FRAMEWORKS, ORACLE, Launch
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.parent.attribution import Repeat, attribute
+from samestep.common.runtime.parent.carrying import in_own_names
 from samestep.common.runtime.parent.curves import Curve, Oracle, curve_folder, keep_curve, reach_curve, read_curve
 from samestep.common.runtime.parent.merge import merge
 from samestep.common.runtime.parent.reference import reference_of
 from samestep.common.runtime.parent.rounding import excuse
+from samestep.common.runtime.parent.tracing import write_trace
 from samestep.common.runtime.process_file import DONE, read_life, read_measured
 from samestep.common.runtime.records import Measured, RunResult
 from samestep.common.runtime.state_file import read_state, remove_state
@@ -41,6 +43,8 @@ def finish(
     measured = [read_measured(directory, spec.role) for spec in run.strategy.topology(run) if not spec.serves]
     parity = _judge(directory, run, launch, measured[0], seconds, oracle, repeat)
     result = merge(run, launch, measured, parity)
+    if launch.traces and not result.compiled:
+        write_trace(directory, run, measured)
     write_json(directory / "result.json", result)
     (directory / "error.json").unlink(missing_ok=True)
     if run.described() == reference_of(run).described() and launch.needs_state:
@@ -98,7 +102,7 @@ def _judge(
         return not_judged(reason)
     curve = _reference(run, launch, measured, seconds, oracle)
     first, count = measured.first_step, min(len(measured.losses), len(curve.losses))
-    wanted = curve.state.params if curve.state.step == run.steps else None
+    wanted = in_own_names(run, curve.state.params) if curve.state.step == run.steps else None
     reached, losses = read_state(directory).params, measured.losses[:count]
     parity = judge(reference_of(run).name, run.dtype, first, losses, curve.losses[:count], reached, wanted)
     if parity.passed or repeat is None:

@@ -22,6 +22,7 @@ from samestep.common.runtime.state_file import write_state
 from samestep.common.runtime.topology import UNEVALUATED
 from samestep.common.runtime.worker.disturbances import watch_for
 from samestep.common.runtime.worker.metric import metric_of
+from samestep.common.runtime.worker.tracing import trace
 from samestep.common.runtime.worker.traffic import Traffic
 from samestep.common.runtime.worker.windows import Windows
 from samestep.common.strategy import Run
@@ -79,6 +80,8 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
         if file.rank == 0:
             write_state(file.directory, state)
     file.enter("finish")
+    if launch.traces:
+        trace(program, run, stream, launch, file)
     # After everything that counts, since it moves the weights once more.
     own, served = _observe(program, run, next(stream), traffic)
     order = digest_order(len(data.train_inputs), run.batch_size, run.seed, first)

@@ -18,7 +18,7 @@ from samestep.common.workload.declared import (
     call_metric,
 )
 from samestep.common.workload.models.layer import Layer
-from samestep.common.workload.models.own import Description, write_description
+from samestep.common.workload.models.own import Description, OwnOptimizer, write_description
 from samestep.common.workload.models.spec import ArraySpec, Param, Role, Segment
 
 EXAMPLES = 2
@@ -45,6 +45,7 @@ class Found:
         blocks: Likewise.
         batch_norms: Likewise.
         randoms: Likewise.
+        optimizer: Likewise.
         layers: Likewise.
     """
 
@@ -57,6 +58,7 @@ class Found:
     blocks: tuple[Segment, ...] = ()
     batch_norms: tuple[str, ...] = ()
     randoms: tuple[str, ...] = ()
+    optimizer: OwnOptimizer | None = None
     layers: tuple[Layer, ...] = ()
 
 
@@ -96,6 +98,7 @@ def write_found(folder: Path, model: Model, source: str, framework: str, split: 
         layers=found.layers,
         names=dict(model.names),
         seed=seed,
+        optimizer=found.optimizer,
     )
     initial = {f"params/{name}": _rounded(value) for name, value in found.params.items()}
     initial |= {f"buffers/{name}": _rounded(value) for name, value in found.buffers.items()}

@@ -1,7 +1,8 @@
 """A model of the user's own, as a worker described it: from there on it is a spec like ours.
 
 A description is a folder: `model.json` (what a spec has to say), `initial.npz` (the initial weights and buffers, by neutral
-name), and `data.npz` if the data came from a function. It is copied into every run directory.
+name), and `data.npz` if the data came from a function. It is copied into every run directory. That of a TensorFlow model
+which has a torch model beside it holds that one's description in `torch/`, and in `matching.json` which parameter is which.
 """
 
 import dataclasses
@@ -19,9 +20,26 @@ from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Se
 if TYPE_CHECKING:
     import numpy as np  # only where arrays are made: a prediction does without
 
-SPEC, INITIAL, DATA = "model.json", "initial.npz", "data.npz"
+SPEC, INITIAL, DATA, MATCHING = "model.json", "initial.npz", "data.npz", "matching.json"
+TWIN = "torch"
+"""The folder with the description of the torch model, in that of a TensorFlow model which has its weights from there."""
 _MOST_BYTES = 2**26
 """Of `model.json`: a line for each parameter."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OwnOptimizer:
+    """What a worker found out about the optimizer that the file builds.
+
+    Attributes:
+        learning_rate: Of all its parameters.
+        kept: What it keeps of each parameter, by the framework's own key.
+        refused: Why no strategy can take it, if none can.
+    """
+
+    learning_rate: float = 0.0
+    kept: tuple[str, ...] = ()
+    refused: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,7 +47,7 @@ class Description:
     """What a worker found out about a model by building it once.
 
     Attributes:
-        source: The user's file and the name in it, as FILE.py:NAME, absolute.
+        source: The user's file and the name in it, as FILE.py:NAME, absolute; or what a package calls it.
         framework: Where the initial weights were drawn.
         frameworks: For which it has a builder.
         loss: A name, or "own".
@@ -46,6 +64,7 @@ class Description:
         layers: Those that hold parameters, in the order of execution.
         names: Torch's layer or parameter -> TensorFlow's, where the user says so.
         seed: Under which the initial weights were drawn.
+        optimizer: That of the file, in `framework`; None if it has none.
     """
 
     source: str
@@ -65,11 +84,14 @@ class Description:
     layers: tuple[Layer, ...] = ()
     names: dict[str, str] = dataclasses.field(default_factory=dict)
     seed: int = 0
+    optimizer: OwnOptimizer | None = None
 
     @property
     def title(self) -> str:
-        """The user's file without its folder and ending: the name of the workload."""
-        file, _, name = self.source.rpartition(":")
+        """The user's file without its folder and ending, or what a package calls it: the name of the workload."""
+        file, colon, name = self.source.rpartition(":")
+        if not colon:
+            return self.source
         return Path(file).stem if name == "model" else f"{Path(file).stem}:{name}"
 
 
@@ -104,6 +126,8 @@ def read_description(folder: str) -> Description:
 
 @functools.lru_cache(maxsize=4)
 def _sha256(folder: str) -> str:
+    if (twin := Path(folder, TWIN)).exists():
+        return _sha256(str(twin))  # one model in two frameworks
     digest = hashlib.sha256()
     for name in (SPEC, INITIAL):
         digest.update(Path(folder, name).read_bytes())
@@ -138,6 +162,12 @@ class OwnSpec:
     def described(self) -> Description:
         """What a worker found out."""
         return read_description(self.path)
+
+    @property
+    def twin(self) -> Self | None:
+        """The torch model that its weights come from, if it is a TensorFlow model with one."""
+        folder = Path(self.path, TWIN)
+        return type(self).of(str(folder)) if folder.exists() else None
 
     @property
     def loss(self) -> str:

@@ -1,0 +1,108 @@
+"""When a process did what in its traced steps: activities in lanes, which are the same in every framework."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+LANES = ("data", "compute", "communicate", "idle")
+"""Of one device. There are as many lanes to communicate as transfers are in flight at once."""
+PHASE_OF_LETTER = {
+    "F": "forward",
+    "B": "backward",
+    "I": "backward for the inputs",
+    "W": "backward for the weights",
+}
+"""What a pipeline's rank computes for a micro-batch, by the letter that schedules use."""
+TRACED_STEPS = 5
+GAP_NS = 100_000
+"""A device is idle where nothing computes for so long; what is shorter is Python at work between two operators."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Activity:
+    """Something that a device did for a while.
+
+    Attributes:
+        device: Its place among the devices of the process.
+        lane: One of `LANES`; idle is what the others leave.
+        name: A phase of the step, or the operation that sends; "" where a framework does not say which phase it was.
+        start_ns: Like `end_ns`, as `time.time_ns()`.
+        end_ns: When it was over. A transfer is, once what it brings is there, or what it takes is handed over.
+        peer: Of a message, the other one's number in the group.
+        receives: Whether it is the receiving end of a message.
+        stage: Of a pipeline.
+        microbatch: Of a pipeline.
+    """
+
+    device: int
+    lane: str
+    name: str
+    start_ns: int
+    end_ns: int
+    peer: int | None = None
+    receives: bool = False
+    stage: int | None = None
+    microbatch: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Recording:
+    """What one process recorded in its traced steps.
+
+    Attributes:
+        steps: Their starts and ends, as `time.time_ns()`.
+        activities: In any order.
+    """
+
+    steps: tuple[tuple[int, int], ...]
+    activities: tuple[Activity, ...]
+
+
+Record = Callable[[Callable[[], None], Sequence[str], Path | None], list[Activity]]
+"""Takes steps under the profiler of a framework, and reads what each device computed and sent: `profiling.record` of each
+mirror. Given are a function that takes the steps, the names of the devices, and the stem of the file to keep the profile in."""
+
+
+def busy(activities: Sequence[Activity], start_ns: int, end_ns: int) -> list[Activity]:
+    """What a device computed and prepared in a step, one after the other, short gaps closed.
+
+    Args:
+        activities: Of one device; those that send do not count, nor does what lies outside of the step.
+        start_ns: Of the step.
+        end_ns: Its end.
+    """
+    found: list[Activity] = []
+    backward_ns = max((each.end_ns for each in activities if each.name.startswith("backward")), default=end_ns)
+    for unnamed in sorted(activities, key=lambda each: (each.start_ns, -each.end_ns)):
+        name = unnamed.name or ("update" if unnamed.start_ns >= backward_ns else "forward")
+        each = dataclasses.replace(unnamed, name=name)
+        last = found[-1] if found else None
+        start = max(each.start_ns, last.end_ns if last else start_ns)
+        end = min(each.end_ns, end_ns)
+        if each.lane == "communicate" or end <= start:
+            continue
+        if last and start - last.end_ns < GAP_NS:
+            if _is_like(last, each):
+                found[-1] = dataclasses.replace(last, end_ns=end)
+                continue
+            found[-1] = dataclasses.replace(last, end_ns=start)
+        found.append(dataclasses.replace(each, start_ns=start, end_ns=end))
+    return found
+
+
+def _is_like(one: Activity, other: Activity) -> bool:
+    return dataclasses.replace(one, start_ns=0, end_ns=0) == dataclasses.replace(other, start_ns=0, end_ns=0)
+
+
+def idle(taken: Sequence[Activity], device: int, start_ns: int, end_ns: int) -> list[Activity]:
+    """What is left of a step.
+
+    Args:
+        taken: What `busy` found.
+        device: The place of the device.
+        start_ns: Of the step.
+        end_ns: Its end.
+    """
+    starts, ends = [each.start_ns for each in taken], [each.end_ns for each in taken]
+    gaps = zip([start_ns, *ends], [*starts, end_ns], strict=True)
+    return [Activity(device, "idle", "idle", start, end) for start, end in gaps if end - start >= GAP_NS]

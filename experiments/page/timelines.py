@@ -1,0 +1,43 @@
+"""The timeline of each row whose run was traced."""
+
+import itertools
+from collections.abc import Iterator
+from xml.etree.ElementTree import Element
+
+from samestep.common.errors import ConfigError
+from samestep.experiments.page.loaded import Entry, Loaded
+from samestep.experiments.page.markup import Child, element, more, prose
+from samestep.experiments.page.timeline import timeline
+from samestep.experiments.trace import load_trace
+
+MOST_DRAWN = 12
+"""In one page; Perfetto opens the trace of any run."""
+_HOW = (
+    "The fastest of the steps that were traced after everything that counts. A bar is what a device computed, a thin line "
+    "below it a transfer from where it is handed over to where it is done. Idle is where no operator ran for 0.1 ms. "
+    "Tracing makes steps longer: compare lengths within a picture. Perfetto (ui.perfetto.dev) opens `trace.json` of a run."
+)
+
+
+def write(loaded: Loaded) -> Element | None:
+    """Makes the section; None if no run was traced."""
+    found = _drawable(loaded)
+    drawn = list(itertools.islice(found, MOST_DRAWN))
+    left = "There are more traced rows, which are not drawn here." if next(found, None) else ""
+    note = element("p", *prose(f"{_HOW} {left}".strip()), class_="note")
+    return element("div", note, *drawn) if drawn else None
+
+
+def _drawable(loaded: Loaded) -> Iterator[Element]:
+    for entry in loaded.entries:
+        for directory in entry.directories[:1]:
+            try:
+                if (trace := load_trace(directory)) is not None:
+                    yield _figure(entry, timeline(trace, entry.name))
+            except ConfigError as error:
+                yield _figure(entry, element("p", str(error)))
+
+
+def _figure(entry: Entry, content: Child) -> Element:
+    place = element("div", content, class_="scroll", tabindex=0, role="region", aria_label=f"Timeline of {entry.name}")
+    return more(entry.name, place)

@@ -1,0 +1,44 @@
+"""The tables of docs/seconds.md, and the README's figure: errors of predicted seconds, and the constants behind them."""
+
+from samestep.common.evidence.costs.machine import RATES, load_machine
+from samestep.common.evidence.validation import CLUSTER, SERVER, Score, expected_error
+from samestep.experiments.text import github
+from samestep.experiments.validate import VALIDATIONS, errors
+
+
+def vtrain() -> str:
+    """The errors on vTrain's rows, by group."""
+    return errors(VALIDATIONS["vtrain"](None))
+
+
+def elsewhere() -> str:
+    """The errors on tables that nothing was fitted to."""
+    parts = [(name, VALIDATIONS[name](None)) for name in VALIDATIONS if name != "vtrain"]
+    return "\n\n".join(f"`--validate {name}`: {found.title}.\n\n{errors(found)}" for name, found in parts)
+
+
+def constants() -> str:
+    """What was measured of the A100, with the source of each value."""
+    cluster, server = load_machine(CLUSTER), load_machine(SERVER)
+    rows = []
+    for name, rate in RATES.items():
+        if rate.is_measured:
+            value, other = getattr(cluster, name), getattr(server, name)
+            shown = f"{value:g}" if value == other else f"{value:g} (server: {other:g})"
+            rows.append([f"`{name}`", shown, rate.unit, cluster.sources[name]])
+    return github(["constant", "value", "unit", "source"], rows)
+
+
+def figure() -> str:
+    """The errors in one sentence, for the README."""
+    one, many = expected_error(True), expected_error(False)
+    return (
+        f"On vTrain's measured iterations of GPT models, none of which the constants have seen, the mean error is\n"
+        f"**{one.mape:.1%} on one node** ({one.rows} rows) and **{many.mape:.1%} on 64 to 512 GPUs** ({many.rows} rows). The "
+        f"layout that is ranked first is\n{_regret(one, many):.1%} slower than the fastest measured one, as the mean over "
+        f"model, GPUs and batch."
+    )
+
+
+def _regret(*scores: Score) -> float:
+    return sum((each.regret or 0.0) * each.problems for each in scores) / sum(each.problems for each in scores)

@@ -1,0 +1,45 @@
+"""Models that an installed package offers, beside those of files."""
+
+from pathlib import Path
+
+import pytest
+
+from samestep.common.errors import ConfigError
+from samestep.common.workload.declared import Model, absolute_source, call_user, load_model
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package with two models in its entry points, of which one is none."""
+    about = tmp_path / "offers-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: offers\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(
+        "[samestep.models]\nacme-net = offers.zoo:NET\nacme-five = offers.zoo:FIVE\n"
+    )
+    (tmp_path / "offers").mkdir()
+    (tmp_path / "offers" / "__init__.py").write_text("SIZE = 5\n")
+    (tmp_path / "offers" / "zoo.py").write_text(
+        "import samestep\nfrom . import SIZE\n\n\ndef broken():\n    return SIZE / 0\n\n\n"
+        "NET = samestep.Model(torch=broken)\nFIVE = 5\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def test_a_package_offers_a_model_by_name(package: Path) -> None:
+    assert absolute_source("acme-net") == "acme-net"
+    model = load_model("acme-net", "torch")
+    assert isinstance(model, Model) and model.torch is not None
+    with pytest.raises(ConfigError, match=r"failed: ZeroDivisionError: .*\(zoo.py:6 `return SIZE / 0`\)"):
+        call_user(model.torch, "acme-net", "the function given as torch=")
+
+
+def test_what_is_offered_has_to_be_a_model(package: Path) -> None:
+    with pytest.raises(ConfigError, match="zoo:FIVE is no"):
+        load_model("acme-five", "torch")
+
+
+def test_another_name_is_told_what_is_offered(package: Path) -> None:
+    with pytest.raises(ConfigError, match=r"names no Python file; .* offers \(acme-five, acme-net\)"):
+        absolute_source("acme-nett")

@@ -1,0 +1,81 @@
+"""The sections on runs that lack something: no step was taken, nothing was timed, or numbers are not finite."""
+
+import dataclasses
+import math
+import re
+
+import pytest
+
+from samestep.common.ledger import Compiled
+from samestep.common.runtime.records import RunResult
+from samestep.experiments.comparison import Comparison
+from samestep.experiments.page.curves import MOST_POINTS, thin
+from samestep.experiments.page.loaded import Loaded, make_group
+from samestep.experiments.page.page import page
+from samestep.experiments.row import Row
+from tests.page.runs import trained
+from tests.results import made
+
+GOOD = trained("torch:ddp", 10.0)
+COMPILED = Compiled("v4:2x2", 100, 20, 10, 1000, (), 130, 1000, True, "libtpu")
+UNTRAINED = made("tf:tpu", judged=None, compiled=COMPILED, examples_per_second=None, losses=())
+
+
+def page_of(*rows: Row) -> str:
+    return page(Loaded((make_group("some", Comparison(rows), {}, 0),)))
+
+
+def sections(text: str) -> list[str]:
+    return re.findall(r'<section id="(\w+)"', text)
+
+
+def judged(**changes: object) -> RunResult:
+    return dataclasses.replace(GOOD, parity=dataclasses.replace(GOOD.parity, **changes))
+
+
+def test_only_what_there_is_has_a_section() -> None:
+    assert sections(page_of(Row("torch:ddp", "failed", "boom"))) == ["verdict", "rows", "provenance"]
+    assert sections(page_of(Row.of("tf:tpu", UNTRAINED))) == ["verdict", "rows", "provenance"]
+    untimed = sections(page_of(Row.of("torch:ddp", dataclasses.replace(GOOD, examples_per_second=None))))
+    assert "speed" not in untimed and "memory" in untimed
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        dataclasses.replace(GOOD, losses=(1.0, math.nan, math.inf, 2.0)),
+        dataclasses.replace(GOOD, losses=(1.0,)),
+        judged(deviations=(0.0, None, 0.0), max_relative_loss=None, passed=False),
+        judged(deviations=(0.0,), max_relative_loss=0.0),
+        judged(deviations=()),
+    ],
+)
+def test_curves_have_finite_places(result: RunResult) -> None:
+    text = page_of(Row.of("torch:ddp", result))
+    assert "losses" in sections(text)
+    drawn = re.findall(r' d="([^"]*)"', text) + re.findall(r"(?:left|width|bottom):([^;%]*)%", text)
+    assert drawn
+    assert not [each for each in drawn if "nan" in each or "inf" in each]
+
+
+def test_a_long_curve_keeps_its_extremes() -> None:
+    points = [(step, 1.0 + (step == 7_003) - (step == 501)) for step in range(10_000)]
+    kept = thin(points)
+    assert len(kept) <= MOST_POINTS
+    assert {(7_003, 2.0), (501, 0.0)} <= set(kept)
+    assert kept == sorted(kept)
+    assert kept[0][0] == 0 and thin(points[:50]) == points[:50]
+
+
+def test_the_headline_says_what_matters_most() -> None:
+    missed = Row.of("torch:zero2", judged(passed=False, first_bad_step=3, reason="why"))
+    passed, failed = Row.of("torch:ddp", GOOD), Row("tf:mirrored", "failed", "boom")
+    told = [
+        re.findall(r'class="headline">([^<]*)', page_of(*rows))[0]
+        for rows in ([passed], [passed, failed], [missed, passed])
+    ]
+    assert told == [
+        "The judged row took the same step as its reference (1 of 1 row judged).",
+        "The judged row took the same step as its reference (1 of 2 rows judged). 1 row failed: tf:mirrored.",
+        "1 of 2 judged rows did not take the same step: torch:zero2.",
+    ]

@@ -1,0 +1,163 @@
+"""The activities of a process, read from torch.profiler.
+
+References:
+    torch.profiler of torch 2.13. An operator of `c10d` lasts until a transfer is handed over, or until it is done where the
+    call waits for it; gloo's own event, named "gloo:...", is the transfer itself. Both together are when it was in flight.
+"""
+
+import bisect
+import contextlib
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from samestep.common.timeline import PHASE_OF_LETTER, Activity
+from samestep.torch_impl.exchanges import COLLECTIVES, PEER
+from samestep.torch_impl.upstream import all_threads, kineto_events
+
+_PASS = re.compile(r"samestep:(?P<stage>\d+)(?P<letter>[FBIW])(?P<microbatch>\d+)$")
+"""What `named_pass` calls a pass."""
+_RECORDING = threading.Event()
+_BACKWARD, _UPDATE = "autograd::engine::evaluate_function", "Optimizer.step#"
+_RECEIVE = "c10d::recv_"
+
+
+class Frame(NamedTuple):
+    """What a process was at for a while.
+
+    Attributes:
+        start_ns: Its start.
+        end_ns: Its end.
+        name: The phase.
+        stage: Of a pipeline.
+        microbatch: Of a pipeline.
+    """
+
+    start_ns: int
+    end_ns: int
+    name: str
+    stage: int | None = None
+    microbatch: int | None = None
+
+
+class Event(NamedTuple):
+    """What the profiler saw.
+
+    Attributes:
+        name: Of an operator, or of what Python code called a range of its own.
+        start_ns: As `time.time_ns()`.
+        end_ns: As `time.time_ns()`.
+        is_range: Whether it is such a range, in which operators ran or nothing did.
+        inputs: Numbers among the arguments of an operator, by position.
+    """
+
+    name: str
+    start_ns: int
+    end_ns: int
+    is_range: bool
+    inputs: Sequence[object]
+
+
+def record(take: Callable[[], None], devices: Sequence[str], keep: Path | None) -> list[Activity]:
+    """Takes steps under the profiler; see `Record`."""
+    _RECORDING.set()
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True, experimental_config=all_threads()) as seen:
+        take()
+    _RECORDING.clear()
+    if keep is not None:
+        seen.export_chrome_trace(f"{keep}.json")
+    events = [Event(*each) for each in kineto_events(seen)]
+    return [*_computed(events), *_transfers(events)]
+
+
+def named_pass(letter: str, stage: int, microbatch: int) -> contextlib.AbstractContextManager[object]:
+    """Makes the context of a pass of a micro-batch; it costs nothing unless steps are recorded.
+
+    Args:
+        letter: As in `PHASE_OF_LETTER`.
+        stage: Its number.
+        microbatch: Its number.
+    """
+    if not _RECORDING.is_set():
+        return contextlib.nullcontext()
+    return record_function(f"samestep:{stage}{letter}{microbatch}")
+
+
+def _is_transfer(name: str) -> bool:
+    return name.startswith(("c10d::", "_c10d_functional::", "gloo:", "nccl:"))
+
+
+def _computed(events: Iterable[Event]) -> Iterator[Activity]:
+    """Operators, without those that only wait for a transfer."""
+    frames = _Frames(events)
+    waits = sorted((e.start_ns, e.end_ns) for e in events if _is_transfer(e.name) and not e.name.startswith("gloo"))
+    for event in events:
+        if event.is_range or _is_transfer(event.name):
+            continue
+        frame = frames.at(event.start_ns)
+        for start, end in _without(event.start_ns, event.end_ns, waits):
+            yield Activity(0, "compute", frame.name, start, end, stage=frame.stage, microbatch=frame.microbatch)
+
+
+def _without(start: int, end: int, waits: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The parts of an interval outside of others, which are sorted."""
+    for wait_start, wait_end in waits[max(0, bisect.bisect(waits, (start,)) - 1) :]:
+        if wait_start >= end:
+            break
+        if start < wait_start:
+            yield start, wait_start
+        start = max(start, wait_end)
+    if start < end:
+        yield start, end
+
+
+class _Frames:
+    """What the process is at: a pass of a pipeline, else the update, else a backward pass, else nothing that has a name."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        passes, updates, backwards = [], [], []
+        for event in events:
+            if match := _PASS.match(event.name):
+                stage, microbatch = int(match["stage"]), int(match["microbatch"])
+                passes.append(Frame(event.start_ns, event.end_ns, PHASE_OF_LETTER[match["letter"]], stage, microbatch))
+            elif event.name.startswith(_UPDATE):
+                updates.append(Frame(event.start_ns, event.end_ns, "update"))
+            elif event.name.startswith(_BACKWARD):
+                backwards.append(Frame(event.start_ns, event.end_ns, "backward"))
+        self._kinds = [sorted(kind) for kind in (passes, updates, backwards)]
+
+    def at(self, moment: int) -> Frame:
+        """What it is at."""
+        for frames in self._kinds:
+            place = bisect.bisect(frames, (moment, float("inf"))) - 1
+            if place >= 0 and frames[place].end_ns > moment:
+                return frames[place]
+        return Frame(moment, moment, "")
+
+
+def _transfers(events: Sequence[Event]) -> Iterator[Activity]:
+    """Each operator of a transfer, until the first of gloo's events of its kind that no earlier one has."""
+    left = sorted((e for e in events if e.name.startswith("gloo:")), key=lambda e: e.start_ns)
+    calls = [e for e in events if e.name in COLLECTIVES or e.name == _RECEIVE]
+    last_end = 0
+    for call in sorted(calls, key=lambda e: e.start_ns):
+        if call.start_ns < last_end and call.name.startswith("c10d"):
+            continue  # within another one
+        last_end = call.end_ns
+        name = "receive" if call.name == _RECEIVE else COLLECTIVES[call.name][0]
+        kind = {"send": "gloo:send", "receive": "gloo:recv"}.get(name, "")
+        own = next((e for e in left if _is_of(e.name, kind) and e.end_ns > call.start_ns), None)
+        if own is not None:
+            left.remove(own)
+        end = max(call.end_ns, own.end_ns if own else 0)
+        peer = call.inputs[PEER] if kind else None
+        whom = peer if isinstance(peer, int) else None
+        yield Activity(0, "communicate", name, call.start_ns, end, whom, receives=name == "receive")
+
+
+def _is_of(event: str, kind: str) -> bool:
+    return event == kind if kind else event not in ("gloo:send", "gloo:recv")
