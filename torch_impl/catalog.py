@@ -202,7 +202,11 @@ FRAMEWORK = FrameworkInfo(
             axes=("pipe",),
             topology=ranks,
             cost=rpc,
-            refuses={**NO_CLIPPING, "tied": "each worker's gradients stay with it, and no call adds the two halves up"},
+            refuses={
+                **NO_CLIPPING,
+                "tied": "each worker's gradients stay with it, and no call adds the two halves up",
+                "dropout": "the calls take activations along, but not which examples they are of",
+            },
             reference="torch.distributed.rpc, torch.distributed.autograd, torch.distributed.optim.DistributedOptimizer",
             needs=needs.check_stages,
         ),

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from samestep.common.batch import Batch
 from samestep.common.request import Techniques
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import ignores_targets
+from samestep.common.workload.models.spec import draws, ignores_targets
 from samestep.torch_impl.micro_batch import MICRO_BATCH
 from samestep.torch_impl.models import summed_loss
 from samestep.torch_impl.models.losses import Loss
@@ -37,7 +37,13 @@ def mean_loss(run: Run, loss: Loss | None = None) -> Loss:
     return lambda logits, targets: summed(logits, targets) / count
 
 
-def accumulate(run: Run, batch: Batch, shard: tuple[int, int], forward_backward: ForwardBackward) -> torch.Tensor:
+def accumulate(
+    run: Run,
+    batch: Batch,
+    shard: tuple[int, int],
+    forward_backward: ForwardBackward,
+    device: torch.device | None = None,
+) -> torch.Tensor:
     """Takes every micro-batch of a shard forward and backward; the gradients add up.
 
     Args:
@@ -45,6 +51,7 @@ def accumulate(run: Run, batch: Batch, shard: tuple[int, int], forward_backward:
         batch: The global batch.
         shard: Which contiguous shard of it, of how many.
         forward_backward: The function to call once for each micro-batch, in order.
+        device: Of the model; the CPU, unless given.
 
     Returns:
         The sum of the detached losses.
@@ -54,8 +61,10 @@ def accumulate(run: Run, batch: Batch, shard: tuple[int, int], forward_backward:
     if ignores_targets(run.workload.model):
         MICRO_BATCH.num_targets = batch.num_targets
     for micro in range(steps):
-        inputs, targets = batch.rows(index * steps + micro, count * steps)
-        losses.append(forward_backward(inputs, targets, micro == steps - 1).detach())
+        part = index * steps + micro, count * steps
+        keys = torch.from_numpy(batch.keys(run.seed, *part)).to(device) if draws(run.workload.model) else None
+        with MICRO_BATCH.numbered(keys):
+            losses.append(forward_backward(*batch.rows(*part), micro == steps - 1).detach())
     return functools.reduce(torch.add, losses)
 
 

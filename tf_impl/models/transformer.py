@@ -8,7 +8,8 @@ import math
 import tensorflow as tf
 
 from samestep.common.workload.models.transformer import TransformerSpec
-from samestep.tf_impl.models.layers import ACTIVATIONS, Linear, Norm, Table, VariableFactory
+from samestep.tf_impl.models.inputs import Inputs, without_keys
+from samestep.tf_impl.models.layers import ACTIVATIONS, Dropout, Linear, Norm, Table, VariableFactory
 
 
 class Attention:
@@ -39,7 +40,9 @@ class Attention:
 class Block:
     """x + attention(norm(x)), then x + mlp(norm(x)): up to four times the width, GELU, down again."""
 
-    def __init__(self, variable: VariableFactory, name: str, spec: TransformerSpec) -> None:
+    def __init__(self, variable: VariableFactory, block: int, spec: TransformerSpec) -> None:
+        name = f"blocks/{block}"
+        self.dropouts = [Dropout(spec.dropout, 2 * block + i) for i in (1, 2)]
         self.attention_norm = Norm(variable, f"{name}/attention_norm")
         self.attention = Attention(variable, f"{name}/attention", spec)
         self.mlp_norm = Norm(variable, f"{name}/mlp_norm")
@@ -47,10 +50,16 @@ class Block:
         self.up = Linear(variable, f"{name}/mlp/up")
         self.down = Linear(variable, f"{name}/mlp/down")
 
-    def __call__(self, x_BTD: tf.Tensor) -> tf.Tensor:
-        """[B, T, D] -> [B, T, D]."""
-        x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD))
-        return x_BTD + self.down(self.activate(self.up(self.mlp_norm(x_BTD))))
+    def __call__(self, x_BTD: tf.Tensor, keys_B: tf.Tensor | None = None) -> tf.Tensor:
+        """[B, T, D] -> [B, T, D].
+
+        Args:
+            x_BTD: The residual stream.
+            keys_B: The key of each example; None in evaluation.
+        """
+        first, second = self.dropouts
+        x_BTD = x_BTD + first(self.attention(self.attention_norm(x_BTD)), keys_B)
+        return x_BTD + second(self.down(self.activate(self.up(self.mlp_norm(x_BTD)))), keys_B)
 
 
 class TiedLogits:
@@ -73,13 +82,15 @@ class Transformer:
     def __init__(self, spec: TransformerSpec, variable: VariableFactory) -> None:
         self.tokens = Table(variable, "embedding/tokens")
         self.positions = Table(variable, "embedding/positions")
-        self.blocks = [Block(variable, f"blocks/{block}", spec) for block in range(spec.layers)]
+        self.dropout = Dropout(spec.dropout, 0)
+        self.blocks = [Block(variable, block, spec) for block in range(spec.layers)]
         self.norm = Norm(variable, "head/norm")
         self.logits = TiedLogits(self.tokens) if spec.tied else Linear(variable, "head/logits", bias=False)
 
-    def __call__(self, x_BT: tf.Tensor) -> tf.Tensor:
+    def __call__(self, x: Inputs) -> tf.Tensor:
         """Adds tokens and positions, runs the blocks, and computes logits."""
-        x_BTD = self.tokens(x_BT) + self.positions.table
+        x_BT, keys_B = without_keys(x)
+        x_BTD = self.dropout(self.tokens(x_BT) + self.positions.table, keys_B)
         for block in self.blocks:
-            x_BTD = block(x_BTD)
+            x_BTD = block(x_BTD) if keys_B is None else block(x_BTD, keys_B)
         return self.logits(self.norm(x_BTD))

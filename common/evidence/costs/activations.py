@@ -76,9 +76,10 @@ def activation_bytes(
     def add_up(names: Iterable[str], kept: Mapping[str, Kept] = kept) -> tuple[int, int]:
         """Adds up a micro-batch, and what is kept of the batch while any of them is in flight."""
         each = [kept[name] for name in names if name in kept]
-        elements = sum(one.elements(mesh.axis("tensor"), splits_sequence) for one in each)
+        size = run.item_bytes * sum(one.elements(mesh.axis("tensor"), splits_sequence) for one in each)
+        size += sum(one.mask_bytes(mesh.axis("tensor"), splits_sequence) for one in each)
         fixed = sum(one.fixed_bytes for one in each)
-        return rows // microbatches * elements * run.item_bytes + fixed, rows * sum(one.batch_bytes for one in each)
+        return rows // microbatches * size + fixed, rows * sum(one.batch_bytes for one in each)
 
     sizes, segments, again = [], model.segments(), 0
     here = {segment for stage in stages for segment in stage}

@@ -186,6 +186,12 @@ IGNORED = -1
 """The target of a position that does not count."""
 
 
+def draws(model: ModelSpec) -> bool:
+    """Whether the model has dropout, so that a step needs to know which examples it takes."""
+    features = flags(model)
+    return "dropout" in features and vars(model)["dropout"] > 0
+
+
 def ignores_targets(model: ModelSpec) -> bool:
     """Whether some targets do not count, so that each batch has another number of them."""
     features = flags(model)
