@@ -19,9 +19,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 run: setup
 	$(BIN)/python -m experiments.compare --report
 
-# Two at a time: a test that waits for processes leaves its core to another.
+# As many at a time as there are cores: a test that waits for processes leaves its core to another.
 test: setup
-	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 # The full products, 100 steps each; resumes where it stopped. ONLY=torch:ddp restricts it. Writes docs/parity.md.
 test-slow: setup

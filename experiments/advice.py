@@ -1,16 +1,19 @@
 """Layouts ranked by predicted time, and what of the machine or the request would change the first of them."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from samestep.common.errors import ConfigError
 from samestep.common.evidence.costs.machine import Machine
 from samestep.common.evidence.costs.step_time import StepTime
+from samestep.common.evidence.validation import Score, expected_error
 from samestep.common.mesh import Mesh
 from samestep.common.request import MAX_PREDICTED_DEVICES
 from samestep.common.strategy import Run
-from samestep.experiments.candidates import Candidate, Search, search, worth_timing
-from samestep.experiments.step_times import seconds_of
+from samestep.experiments.calibration import Calibration
+from samestep.experiments.candidates import Search, search
+from samestep.experiments.layouts import Candidate
+from samestep.experiments.step_times import SHAPES, Timer, seconds_of
 from samestep.experiments.text import count
 
 SLOWER = (2, 4, 8, 16)
@@ -58,6 +61,8 @@ class Advice:
         ranked: The layouts, the fastest first.
         search: What else was found.
         changes: What would be first under other conditions.
+        validation: How far such predictions were off where they could be held against measurements; None where none were.
+        calibration: What was fitted to own measurements, if there are any.
     """
 
     base: Run
@@ -66,6 +71,8 @@ class Advice:
     ranked: tuple[Timed, ...]
     search: Search
     changes: tuple[Change, ...]
+    validation: Score | None = None
+    calibration: Calibration | None = None
 
     @property
     def first(self) -> Timed:
@@ -82,10 +89,6 @@ class Advice:
         for each in self.ranked:
             found.setdefault(each.candidate.row.strategy, each)
         return [each for name, each in found.items() if name not in names]
-
-
-Timer = Callable[[Candidate, Machine], StepTime]
-"""Predicts the seconds of a candidate on a machine."""
 
 
 def advise(base: Run, machine: Machine, nodes: int, keep: Mesh | None = None, timer: Timer = seconds_of) -> Advice:
@@ -112,7 +115,9 @@ def advise(base: Run, machine: Machine, nodes: int, keep: Mesh | None = None, ti
         raise _fits_nowhere(base, machine, nodes, kept, found)
     ranking = _Ranking(base, nodes, kept, timer)
     ranked = ranking.of(found.fitting, machine)
-    return Advice(base, machine, nodes, tuple(ranked), found, tuple(ranking.changes(ranked, found, machine)))
+    was_validated = timer is seconds_of and base.workload.model.name in SHAPES
+    validation = expected_error(is_one_node=nodes == 1) if was_validated else None
+    return Advice(base, machine, nodes, tuple(ranked), found, tuple(ranking.changes(ranked, machine)), validation)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,21 +131,25 @@ class _Ranking:
 
     def of(self, candidates: Iterable[Candidate], machine: Machine) -> list[Timed]:
         """The fastest first; of equally fast ones that which needs least memory."""
-        timed = [Timed(each, self.timer(each, machine)) for each in worth_timing(candidates)]
+        timed = [Timed(each, self.timer(each, machine)) for each in candidates]
         return sorted(timed, key=lambda each: (each.time.total, each.candidate.needed_bytes))
 
-    def changes(self, ranked: Sequence[Timed], found: Search, machine: Machine) -> Iterator[Change]:
+    def changes(self, ranked: Sequence[Timed], machine: Machine) -> Iterator[Change]:
         """Ranks again with slower links, less memory and a larger batch."""
         if self.nodes > 1:
             yield self._with_slower_links(ranked, machine, "network_bytes_per_second", "between nodes")
         if machine.gpus_per_node > 1:
             yield self._with_slower_links(ranked, machine, "node_bytes_per_second", "inside a node")
-        memory = machine.memory_bytes / LESS_MEMORY
-        fitting = [each for each in found.fitting if each.needed_bytes <= memory]
-        yield _change(f"with 1/{LESS_MEMORY} of the memory", ranked[0], self.of(fitting, machine))
+        less = self._found(self.base, machine, machine.memory_bytes / LESS_MEMORY)
+        yield _change(f"with 1/{LESS_MEMORY} of the memory", ranked[0], less)
         larger = dataclasses.replace(self.base, batch_size=LARGER_BATCH * self.base.batch_size)
-        more = search(larger, self.nodes * machine.gpus_per_node, machine.memory_bytes, self.keep)
-        yield _change(f"with a batch of {larger.batch_size:,}", ranked[0], self.of(more.fitting, machine))
+        yield _change(
+            f"with a batch of {larger.batch_size:,}", ranked[0], self._found(larger, machine, machine.memory_bytes)
+        )
+
+    def _found(self, base: Run, machine: Machine, memory: float) -> list[Timed]:
+        """Ranks what a new search finds."""
+        return self.of(search(base, self.nodes * machine.gpus_per_node, memory, self.keep).fitting, machine)
 
     def _with_slower_links(self, ranked: Sequence[Timed], machine: Machine, rate: str, where: str) -> Change:
         """The change under the least slowdown that puts another layout first, or else the largest that is tried."""

@@ -10,6 +10,7 @@ from samestep.experiments.text import Column, bullets, cells, count, fill, fit, 
 
 SHOWN = 8
 """Lines of the table, each with the fastest layout of a strategy and a mesh; the best of every strategy is among them."""
+_STATE = " for parameters, gradients and optimizer state; what the layers keep beside these is not predicted"
 _EQUAL = 0.01
 """What is slower by less is as fast."""
 _TOLD = 0.1
@@ -31,6 +32,8 @@ def document(advice: Advice) -> Document:
         "layouts": [_figures(each) for each in advice.ranked],
         "without_room": {name: each.needed_bytes for name, each in advice.search.closest.items()},
         "not_possible": advice.search.refused,
+        "validation": advice.validation,
+        "calibration": advice.calibration,
         "changes": [
             {
                 "what": each.what,
@@ -54,18 +57,35 @@ def report(advice: Advice) -> str:
         _table(advice, width),
         fill(f"First is {advice.first.candidate.cell}{_recomputing(advice.first)}. {_why(advice)}", width),
         bullets([*_others(advice), *_impossible(advice)], width),
+        fill(_trust(advice), width),
         "What would change it:\n" + bullets((_changed(each, advice.first) for each in advice.changes), width),
     ]
     return "\n\n".join(filter(None, parts))
 
 
+def _trust(advice: Advice) -> str:
+    """How far such predictions were off, and which layouts that leaves undecided."""
+    if advice.calibration:
+        return f"{advice.calibration} Layouts that are closer to the first than that are undecided: measure them."
+    if (found := advice.validation) is None:
+        return "Nothing measured says how far these seconds are off: measure the first layouts, and give the runs to --calibrate."
+    close = {each.layout for each in advice.ranked if each.time.total <= (1 + found.mape) * advice.first.time.total}
+    rows = "one node" if advice.nodes == 1 else "many nodes"
+    return (
+        f"Such predictions were off by {found.mape:.1%} on average over {found.rows} measured steps on {rows}, to which no "
+        f"constant was fitted; the layout ranked first was {found.regret:.1%} slower than the fastest. That leaves "
+        f"{count(len(close), 'layout')} undecided that {'is' if len(close) == 1 else 'are'} within {found.mape:.1%} of the first."
+    ).replace("%", " %")
+
+
 def _caption(advice: Advice) -> str:
     base = advice.base
     numbers = base.dtype if base.precision is None else f"{base.precision} with {base.dtype} master weights"
+    beside = "" if advice.first.candidate.knows_activations else _STATE
     return (
         f"Predicted, nothing was run: {base.workload.name} ({large_number(num_params(base.workload.model))} parameters) on "
         f"{count(advice.nodes, 'node')} of {advice.machine.title}; global batch {base.batch_size:,}, {base.optimizer.name}, "
-        f"{numbers}. {len(advice.search.fitting):,} layouts have room."
+        f"{numbers}. {len(advice.search.fitting):,} layouts have room{beside}."
     )
 
 

@@ -1,8 +1,10 @@
 """Ranks the layouts of a model on a machine: `samestep advise --workload gpt3-175b --machine a100-80gb --nodes 64`."""
 
+import contextlib
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from samestep.common.errors import ConfigError
 from samestep.common.evidence.costs.machine import Machine, load_machine
@@ -11,15 +13,18 @@ from samestep.common.flags import check_fields, flag, flags, read_fields
 from samestep.common.mesh import Mesh
 from samestep.common.request import PRECISIONS, RunConfig
 from samestep.common.run import parse_prediction
-from samestep.common.strategy import Run
 from samestep.common.workload.published import PUBLISHED
-from samestep.experiments import advice
+from samestep.experiments.advice import advise
 from samestep.experiments.advice_text import document
 from samestep.experiments.arguments import run_command
-from samestep.experiments.candidates import Candidate
+from samestep.experiments.calibration import calibrated
 from samestep.experiments.formats import FORMATS, check_format, write
+from samestep.experiments.layouts import Candidate
 from samestep.experiments.parser import Parser, add_flags
+from samestep.experiments.step_times import Timer, seconds_of
 
+HERE = "here"
+"""This machine, among the names of machines."""
 ASKED = ("workload", "model", "data", "batch_size", "optimizer")
 """The fields of a request that decide what is advised."""
 _ABOUT = (
@@ -43,6 +48,9 @@ class Assumptions:
         "parameters, activations and gradients in two bytes, beside master weights and optimizer state in float32",
         choices=PRECISIONS,
     )
+    calibrate: str | None = flag(
+        None, "correct the predictions by own measurements on this machine: a directory of runs, at any depth"
+    )
     format: str = flag("github", "github is for people, the others are for programs", choices=FORMATS)
 
 
@@ -61,21 +69,36 @@ def main(arguments: Sequence[str]) -> int:
     check_fields(assumed)
     check_format(assumed.format)
     keep = None if assumed.mesh is None else Mesh.parse(assumed.mesh)
-    if assumed.machine == "here":
-        if "precision" in given or assumed.nodes > 1:
-            raise ConfigError(
-                "--machine here is one node, whose cores train in float32; leave out --precision and --nodes."
-            )
-        found = _advise_here(parse_prediction(config), keep)
-    else:
-        base = parse_prediction(config, assumed.precision)
-        found = advice.advise(base, load_machine(assumed.machine), assumed.nodes, keep)
-    print(write(document(found), assumed.format))
+    is_here = assumed.machine == HERE
+    if is_here and ("precision" in given or assumed.nodes > 1):
+        raise ConfigError(
+            "--machine here is one node, whose cores train in float32; leave out --precision and --nodes."
+        )
+    timer, machine = _this_machine() if is_here else (seconds_of, load_machine(assumed.machine))
+    found = None
+    if assumed.calibrate is not None:
+        timer, found = calibrated(timer, machine, Path(assumed.calibrate))
+    with _described(config) as asked:
+        base = parse_prediction(asked, None if is_here else assumed.precision)
+        ranked = advise(base, machine, assumed.nodes, keep, timer)
+        print(write(document(dataclasses.replace(ranked, calibration=found)), assumed.format))
     return 0
 
 
-def _advise_here(base: Run, keep: Mesh | None) -> advice.Advice:
-    """Ranks layouts on the cores of this machine, which is measured first if it was not."""
+@contextlib.contextmanager
+def _described(config: RunConfig) -> Iterator[RunConfig]:
+    """The request with the description of the user's model, for as long as that is there."""
+    if config.model is None:
+        yield config
+        return
+    from samestep.common.runtime.parent.launcher import Launcher  # here: it needs NumPy
+
+    with Launcher() as launcher:
+        yield launcher.describe(config)
+
+
+def _this_machine() -> tuple[Timer, Machine]:
+    """The cores of this machine, which is measured first if it was not."""
     from samestep.experiments.calibrate import calibrate
     from samestep.experiments.here import load_here, store
     from samestep.experiments.local_times import seconds_here
@@ -87,7 +110,7 @@ def _advise_here(base: Run, keep: Mesh | None) -> advice.Advice:
     def timer(candidate: Candidate, machine: Machine) -> StepTime:
         return seconds_here(candidate.run, dataclasses.replace(here, machine=machine), candidate.recomputes)
 
-    return advice.advise(base, here.machine, 1, keep, timer)
+    return timer, here.machine
 
 
 if __name__ == "__main__":

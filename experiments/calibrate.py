@@ -119,7 +119,7 @@ def _measure_overhead(here: "Here") -> Mapping[str, tuple[float, float]]:
     from samestep.common.request import launch_of
     from samestep.common.run import parse
     from samestep.common.runtime.parent.launcher import Launcher
-    from samestep.experiments.candidates import ALONE, ONE, SPLIT, WHOLE
+    from samestep.experiments.layouts import ALONE, ONE, SPLIT, WHOLE
     from samestep.experiments.local_times import passes, seconds_here
 
     found = {}

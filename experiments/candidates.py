@@ -1,12 +1,13 @@
 """The layouts that a number of devices allows a model: strategy, mesh, schedule, micro-batch and recomputation.
 
 What cannot win is left out: rows that show an algorithm, or take a step that another row takes in less time; GPipe where 1F1B
-can run, which takes as long and keeps more; and of a mesh every micro-batch above the largest that has room.
+can run, which takes as long and keeps more; recomputation where there is room without; and micro-batches that are smaller than
+need be.
 """
 
 import dataclasses
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 
 from samestep.common.catalog import strategy_info
 from samestep.common.errors import ConfigError
@@ -16,64 +17,11 @@ from samestep.common.evidence.costs.footprints import FOOTPRINTS
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.workload.pipeline import SCHEDULES
+from samestep.experiments.layouts import Candidate, Row, meshes, num_microbatches, with_microbatches
 from samestep.experiments.prediction import needed_bytes
 
 MOST_MICROBATCHES = 32
 """For each rank of a pipeline: then the bubble takes less than 1/32 of what the step computes."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """A row of torch's catalogue that may win.
-
-    Attributes:
-        strategy: Its name.
-        axis: Along which it splits the batch.
-        sharding: What it shards along that axis: 1 the optimizer state, 2 also gradients, 3 also parameters.
-    """
-
-    strategy: str
-    axis: str = "data"
-    sharding: int = 0
-
-
-FULLY = Row("fsdp", "shard", 3)
-WHOLE = (Row("ddp"), Row("zero1", sharding=1), Row("zero2", "shard", 2), FULLY)
-"""Rows that leave layers whole."""
-SPLIT = (Row("hybrid"), Row("hybrid", "shard", 2))
-"""Rows that split the model, beside a batch that is split."""
-ALONE = (Row("pp"), Row("tp"))
-"""Rows that split the model, and nothing else: by layers, or inside them."""
-ONE = Row("single")
-"""The row of one device."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Candidate:
-    """One way to take the step.
-
-    Attributes:
-        run: With its strategy, mesh, schedule and micro-batches.
-        row: Of the catalogue.
-        microbatch_size: Examples of a pass of one replica.
-        recomputes: Whether activations are computed again in the backward pass.
-        needed_bytes: Of the device that needs most: all classes of memory at their peaks.
-        knows_activations: Whether they are part of that.
-    """
-
-    run: Run
-    row: Row
-    microbatch_size: int
-    recomputes: bool
-    needed_bytes: int
-    knows_activations: bool
-
-    @property
-    def cell(self) -> str:
-        """What `samestep predict` takes, but for recomputation."""
-        given = dataclasses.asdict(self.run.options) if Taken.is_staged(self.run) else {}
-        given |= {"accumulation_steps": self.run.accumulation_steps} if self.run.accumulation_steps > 1 else {}
-        return "+".join([self.run.name, *(f"{n}={v}" for n, v in given.items()), f"mesh={self.run.mesh}"])
 
 
 @dataclasses.dataclass
@@ -101,7 +49,7 @@ def search(base: Run, num_devices: int, memory: float, keep: Mapping[str, int]) 
         keep: Mesh axis -> its size, where it is not to be searched.
     """
     found = Search()
-    for row, mesh in _meshes(base, num_devices):
+    for row, mesh in meshes(base, num_devices):
         if all(mesh.axis(name) == size for name, size in keep.items()):
             try:
                 _try_mesh(found, base, row, mesh, memory)
@@ -113,51 +61,6 @@ def search(base: Run, num_devices: int, memory: float, keep: Mapping[str, int]) 
         name: each for name, each in found.closest.items() if name not in {f.row.strategy for f in found.fitting}
     }
     return found
-
-
-def worth_timing(candidates: Iterable[Candidate]) -> Iterator[Candidate]:
-    """Leaves out micro-batches that cannot win, of candidates that differ in nothing else.
-
-    Without a pipeline the largest wins, since smaller ones compute no faster. With one, smaller ones shorten the bubble, until
-    there are so many of them that little of it is left.
-    """
-    groups: dict[tuple[object, ...], list[Candidate]] = {}
-    for each in candidates:
-        schedule = each.run.options.schedule if Taken.is_staged(each.run) else ""
-        groups.setdefault((each.row, each.run.mesh, schedule, each.recomputes), []).append(each)
-    for (_, mesh, _, _), group in groups.items():
-        *smaller, largest = sorted(group, key=lambda each: each.microbatch_size)
-        most = MOST_MICROBATCHES * mesh.axis("pipe") if mesh.axis("pipe") > 1 else 0
-        yield from (each for each in smaller if each.run.options.microbatches <= most) if most else ()
-        yield largest
-
-
-def divisors(number: int) -> list[int]:
-    """What divides a number, in ascending order."""
-    small = [count for count in range(1, math.isqrt(number) + 1) if number % count == 0]
-    return sorted({*small, *(number // count for count in small)})
-
-
-def _meshes(base: Run, num_devices: int) -> Iterator[tuple[Row, Mesh]]:
-    """Every row on every mesh of that many devices whose layers can be split so, axes of one device left out."""
-    num_segments = len(base.workload.model.segments())
-    for pipe in divisors(num_devices):
-        for tensor in divisors(num_devices // pipe) if pipe <= num_segments else ():
-            replicas = num_devices // pipe // tensor
-            axes = [(name, size) for name, size in (("pipe", pipe), ("tensor", tensor)) if size > 1]
-            for row in _rows(pipe, tensor, replicas):
-                yield row, Mesh(tuple([(row.axis, replicas), *axes] if replicas > 1 or not axes else axes))
-    for shards in divisors(num_devices)[1:-1]:  # HSDP
-        yield FULLY, Mesh((("data", num_devices // shards), ("shard", shards)))
-
-
-def _rows(pipe: int, tensor: int, replicas: int) -> Sequence[Row]:
-    if pipe == tensor == 1:
-        return WHOLE if replicas > 1 else (ONE,)
-    if replicas > 1:
-        return SPLIT
-    by_layers, inside = ALONE
-    return (SPLIT[0] if pipe > 1 and tensor > 1 else by_layers if pipe > 1 else inside,)
 
 
 def _try_mesh(found: Search, base: Run, row: Row, mesh: Mesh, memory: float) -> None:
@@ -174,43 +77,65 @@ def _try_mesh(found: Search, base: Run, row: Row, mesh: Mesh, memory: float) -> 
     rows = base.batch_size // replicas
     held: dict[int, list[int]] = {}
     for schedule in ("1f1b", "gpipe", "interleaved_1f1b") if Taken.is_staged(run) else ("",):
-        runs = list(_with_microbatches(run, rows, schedule))
+        runs = list(with_microbatches(run, rows, schedule))
         if not runs:
             continue
         run.strategy.needs(runs[0])
         stages = SCHEDULES[schedule].stages_per_rank if schedule else 0
         if stages not in held:
             held[stages] = _held_bytes(runs[0])
-        for recomputes in (False, True) if max(held[stages]) <= memory else (True,):
-            for each in runs:
-                candidate = _with_room(each, row, rows // _microbatches(each), recomputes, held[stages])
-                if candidate.needed_bytes > memory:
-                    before = found.closest.get(row.strategy, candidate)
-                    found.closest[row.strategy] = min(before, candidate, key=lambda each: each.needed_bytes)
-                    break
-                found.fitting.append(candidate)
-            if not candidate.knows_activations:
+        state = held[stages]
+        hopeless = max(state) > memory
+        for recomputes in (False, True) if not hopeless else (True,):
+            trial = _Trial(found, row, rows, recomputes, state, memory)
+            fitting = trial.of(runs[:1] if hopeless else runs)
+            found.fitting += fitting
+            largest = max((each.microbatch_size for each in fitting), default=0)
+            runs = [each for each in runs if rows // num_microbatches(each) > largest]
+            if not runs or not trial.knows_activations:
                 break
 
 
-def _microbatches(run: Run) -> int:
-    return run.options.microbatches if Taken.is_staged(run) else run.accumulation_steps
+@dataclasses.dataclass
+class _Trial:
+    """Tries the micro-batches of one layout: which of those that may win have room.
 
+    Without a pipeline the largest wins, since smaller ones compute no faster. With one, smaller ones shorten the bubble, until
+    there are so many of them that little of it is left.
+    """
 
-def _with_microbatches(run: Run, rows: int, schedule: str) -> Iterator[Run]:
-    """The run with every size of a micro-batch that the schedule can take, the smallest first."""
-    ranks, segments = run.mesh.axis("pipe"), len(run.workload.model.segments())
-    for size in divisors(rows):
-        count = rows // size
-        if not schedule:
-            techniques = dataclasses.replace(run.techniques, accumulation_steps=count)
-            yield dataclasses.replace(run, techniques=techniques)
-        elif {
-            "1f1b": count >= ranks,
-            "gpipe": count < ranks,
-            "interleaved_1f1b": 1 < ranks <= segments // 2 and count % ranks == 0,
-        }[schedule]:
-            yield dataclasses.replace(run, options=type(run.options)(schedule=schedule, microbatches=count))
+    found: Search
+    row: Row
+    rows: int
+    recomputes: bool
+    held: Sequence[int]
+    memory: float
+    knows_activations: bool = True
+
+    def of(self, runs: Sequence[Run]) -> list[Candidate]:
+        """What has room.
+
+        Args:
+            runs: One for each size of a micro-batch, the smallest first.
+        """
+        most = MOST_MICROBATCHES * len(self.held) if len(self.held) > 1 else 0
+        wanted = [each for each in runs if num_microbatches(each) <= most] or runs[-1:]
+        fitting = list(itertools.takewhile(self._fits, map(self._candidate, wanted)))
+        smaller = reversed(runs[: len(runs) - len(wanted)])
+        return fitting or list(itertools.islice(filter(self._fits, map(self._candidate, smaller)), 1))
+
+    def _candidate(self, run: Run) -> Candidate:
+        size = self.rows // num_microbatches(run)
+        candidate = _with_room(run, self.row, size, self.recomputes, self.held)
+        self.knows_activations = candidate.knows_activations
+        return candidate
+
+    def _fits(self, candidate: Candidate) -> bool:
+        if candidate.needed_bytes <= self.memory:
+            return True
+        before = self.found.closest.get(self.row.strategy, candidate)
+        self.found.closest[self.row.strategy] = min(before, candidate, key=lambda each: each.needed_bytes)
+        return False
 
 
 def _held_bytes(run: Run) -> list[int]:

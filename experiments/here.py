@@ -10,8 +10,6 @@ from samestep.common.errors import ConfigError
 from samestep.common.evidence.costs.core_time import Cores
 from samestep.common.evidence.costs.machine import Machine, parse_machine
 
-HERE = "here"
-"""Its name, beside those of the machine files that come with samestep."""
 _SOURCE = "samestep calibrate"
 
 
@@ -34,7 +32,7 @@ def path() -> Path:
     """Where the file is."""
     from samestep.common.workload.data.dataset import cache_directory  # here: it needs NumPy
 
-    return cache_directory() / "machines" / f"{HERE}.toml"
+    return cache_directory() / "machines" / "here.toml"
 
 
 def key() -> str:
@@ -65,7 +63,7 @@ def make_here(cores: Cores, num_cores: int, memory_bytes: float, memory_bytes_pe
         "network_bytes_per_second": link,
     }
     machine = parse_machine(
-        {"title": key(), **{name: {"value": value, "source": _SOURCE} for name, value in rates.items()}}, HERE
+        {"title": key(), **{name: {"value": value, "source": _SOURCE} for name, value in rates.items()}}, "here"
     )
     return Here(machine, cores, key())
 
@@ -110,6 +108,6 @@ def load_here() -> Here | None:
             exchange_bytes_per_second=found["exchange_bytes_per_second"],
             overhead_seconds={name: (each[0], each[1]) for name, each in found["overhead_seconds"].items()},
         )
+        return Here(parse_machine(read, str(path())), cores, key())
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise ConfigError(f"{path()} is damaged: {error!r}; run samestep calibrate again.") from None
-    return Here(parse_machine(read, str(path())), cores, key())
+        raise ConfigError(f"{path()} is damaged: {error}; run samestep calibrate again.") from None

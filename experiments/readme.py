@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.catalog import catalogue, framework_info
-from samestep.experiments import giants, seconds_page, stored, tables
+from samestep.experiments import giants, rules, seconds_page, stored, tables
 from samestep.experiments.arguments import run_command
 from samestep.experiments.strategies import COLUMNS
 from samestep.experiments.text import cells, github
@@ -15,6 +15,7 @@ README = ROOT / "README.md"
 PAGES = {"torch": ROOT / "docs" / "pytorch.md", "tf": ROOT / "docs" / "tensorflow.md"}
 PREDICTING = ROOT / "docs" / "predicting.md"
 SECONDS = ROOT / "docs" / "seconds.md"
+RULES = ROOT / "docs" / "rules.md"
 WIDTH = 100
 """Of what stands in the README as it was printed."""
 
@@ -22,7 +23,7 @@ WIDTH = 100
 def main(arguments: Sequence[str]) -> int:
     """Writes what comes from the catalogues; and from a comparison's directory, if one is given, its results."""
     parts = [(README, "results", results(Path(directory))) for directory in arguments[:1]]
-    for write in (lambda: parts, generated):  # what is generated depends on the results
+    for write in (lambda: parts, generated, judged):  # what is generated depends on the results
         for page, name, content in write():
             page.write_text(replaced(page.read_text(), name, content))
     return 0
@@ -42,6 +43,11 @@ def generated() -> list[tuple[Path, str, str]]:
     seconds = [(SECONDS, name, content) for name, content in told.items()]
     figure = (README, "seconds", seconds_page.figure())
     return [(README, "strategies", strategies()), figure, *upstreams, *predicting, *seconds]
+
+
+def judged() -> list[tuple[Path, str, str]]:
+    """The same of what takes seconds: the rules, held against thousands of layouts."""
+    return [(RULES, "rules", rules.table())]
 
 
 def strategies() -> str:

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def save(text: str, path: Path) -> None:
-    """Writes a report whole or not at all.
+    """Writes a report, whole or not at all; into a link or a device as they are, which are not replaced.
 
     Args:
         text: The report.
@@ -59,6 +59,9 @@ def save(text: str, path: Path) -> None:
     from samestep.common.runtime.directory import replacing
 
     try:
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            path.write_text(text)
+            return
         with replacing(path) as temporary:
             temporary.write_text(text)
     except OSError as error:

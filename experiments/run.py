@@ -42,9 +42,15 @@ def main(arguments: Sequence[str]) -> int:
             result = launcher.run(run, launch, progress, launched_at)
         directory = launcher.last_run
     ledger = "" if result.compiled else f"{ledger_of_run(run, result)}\n\n"
-    print(f"\n{report(result)}\n\n{ledger}Run: {directory}\nAgain: {result.command}", flush=True)
+    print(f"\n{report(result)}\n\n{ledger}Run: {directory}{recorded(directory)}\nAgain: {result.command}", flush=True)
     raise_if_missed(result)
     return 0
+
+
+def recorded(directory: Path | None) -> str:
+    """The files with what a run recorded of its traced steps, a line each; "" if it recorded nothing."""
+    found = sorted(file for pattern in ("trace.json", "profile-*") for file in (directory or Path()).glob(pattern))
+    return "".join(f"\n{'Trace' if file.name == 'trace.json' else 'Profile'}: {file}" for file in found if directory)
 
 
 def describe(run: Run, launch: Launch) -> str:

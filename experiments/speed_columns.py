@@ -22,6 +22,8 @@ class Timed:
     speed: Speed
 
 
+_WIDEST = 100
+"""An interval from a number to so many times it says nothing, as two rounds on a busy machine do."""
 Row = Timed | tuple[str, str]
 """One with a result; or the cell and the status of one that has none."""
 
@@ -79,6 +81,8 @@ def _interval(row: Timed) -> str:
     predicted = row.speed.prediction
     if predicted is None or predicted.low is None or predicted.high is None:
         return ""
+    if predicted.high > _WIDEST * predicted.low:
+        return "[too few rounds]"
     low, high = short(predicted.low), short(predicted.high)
     return f"[{low.removesuffix('k') if high.endswith('k') else low}..{high}]"
 

@@ -11,7 +11,7 @@ from samestep.common.evidence.costs.step_time import Layout, Shape, StepTime, st
 from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.common.workload.models.transformer import TransformerSpec
-from samestep.experiments.candidates import WHOLE, Candidate
+from samestep.experiments.layouts import WHOLE, Candidate
 
 PARTS = {
     "compute": "computing",
@@ -26,10 +26,16 @@ ASSUMED_EFFICIENCY = 0.4
 """Of a model that is no transformer: the share of the peak that its products reach. Nothing measured says so."""
 ASSUMED_LATENCY_SECONDS = 2e-5
 """Of the same: what a collective takes however few bytes it has."""
+BLOCK_LAYERS = 8
+"""Of a transformer's block, whose time on the host is a machine's: that of a layer is taken to be so much less."""
 ELEMENT_ACCESSES = 5
 """Of the same: how often an element that a layer keeps is read or written, in both passes."""
 WORK = ("compute", "optimizer")
 """What a device does itself; during the other parts it waits."""
+
+
+Timer = Callable[[Candidate, Machine], StepTime]
+"""Predicts the seconds of a candidate on a machine."""
 
 
 def _transformer(spec: ModelSpec) -> Shape:
@@ -102,7 +108,7 @@ def _of_any_model(candidate: Candidate, machine: Machine) -> StepTime:
         element_seconds=ELEMENT_ACCESSES * run.item_bytes / machine.memory_bytes_per_second,
         latency_seconds=dict.fromkeys(MESSAGES, ASSUMED_LATENCY_SECONDS),
         exchange_bytes_per_second=dict.fromkeys(MESSAGES, link),
-        overhead_seconds={},
+        overhead_seconds={run.name: (0.0, machine.block_host_seconds / BLOCK_LAYERS)},
     )
     taken = Taken.by(run, candidate.recomputes)
     return core_time(run, "nccl", taken, dataclasses.replace(machine, node_bytes_per_second=link), cores)

@@ -1,5 +1,9 @@
 """Test-sized workloads, and one way to run a cell on them."""
 
+from typing import Any
+
+import pytest
+
 from samestep.common.catalog import catalogue
 from samestep.common.strategy import StrategyInfo
 
@@ -11,6 +15,11 @@ SIZED = {
 }
 REGRESSION = "synthetic-regression+width=32"
 """The mlp on real targets."""
+
+
+def slow(*values: str) -> list[Any]:
+    """Parameters of a test that only `make test-slow` takes; the others stand for their step."""
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
 def every_row() -> list[tuple[str, StrategyInfo]]:

@@ -20,12 +20,13 @@ def write(loaded: Loaded) -> Element | None:
     drawn = [_figure(entry, drawing) for entry, drawing in itertools.islice(found, MOST_DRAWN)]
     left = "There are more rows: `samestep strategies CELL --picture` draws any strategy." if next(found, None) else ""
     note = element("p", *prose(f"{_HOW} {left}".strip()), class_="note")
-    return element("div", note, *drawn) if drawn else None
+    figure = element("figure", *drawn, aria_label="What each device of a row holds, and what a step sends")
+    return element("div", note, figure) if drawn else None
 
 
 def _figure(entry: Entry, drawing: Element) -> Element:
     place = element("div", drawing, class_="scroll", tabindex=0, role="region", aria_label=f"Anatomy of {entry.name}")
-    return more(entry.name, place)
+    return more(entry.name, place, data_row=entry.key)
 
 
 _HOW = (

@@ -121,7 +121,7 @@ def _device(
 
 def _strip(root: Element, found: Sequence[Transfer], shown: int, widest: float) -> None:
     """Three phases from left to right, a column for each transfer."""
-    in_phase = [[each for each in found if each.phase == phase] for phase in PHASES]
+    in_phase = [[(n, each) for n, each in enumerate(found, 1) if each.phase == phase] for phase in PHASES]
     slots = [max(1.5, len(each)) for each in in_phase]
     column = (_RIGHT - _STRIP) / sum(slots)
     bottom = _HEAD + shown * _ROW
@@ -130,9 +130,9 @@ def _strip(root: Element, found: Sequence[Transfer], shown: int, widest: float) 
         if position % 2 == 0:
             put(root, "rect", "panel", x=x, y=_HEAD, width=width * column, height=bottom - _HEAD)
         write(root, x + 4, 82, phase, "strong small")
-        for slot, each in enumerate(several):
+        for slot, (number, each) in enumerate(several):
             middle = x + (slot + (width - len(several)) / 2 + 0.5) * column
-            marks.append(_mark(each, len(marks) + 1, middle, shown, 1 + (_WIDEST - 1) * each.bytes / widest))
+            marks.append(_mark(each, number, middle, shown, 1 + (_WIDEST - 1) * each.bytes / widest))
         x += width * column
     for index in range(shown):
         stroke(root, "line", [(_STRIP, _lane(index)), (_RIGHT, _lane(index))])

@@ -70,7 +70,7 @@ def load(paths: Sequence[Path], allowed: frozenset[str] = frozenset()) -> Loaded
             damaged: list[tuple[Path, str]] = []
             groups.append(_group(directory, stored.load(directory, damaged).conclude(allowed), _count(groups)))
             found.problems += [Problem(*each) for each in damaged]
-        except ConfigError as error:
+        except (ConfigError, OSError) as error:
             found.problems.append(Problem(directory, str(error)))
     for key, members in _by_setting(found).items():
         groups.append(_group_of_runs(key, members, _count(groups)))
@@ -93,10 +93,14 @@ def _count(groups: Sequence[Group]) -> int:
 
 
 def _read(path: Path, found: _Found) -> None:
-    if not path.is_dir():
-        found.problems.append(Problem(path, "is no directory" if path.exists() else "does not exist"))
+    try:
+        if not path.is_dir():
+            found.problems.append(Problem(path, "is no directory" if path.exists() else "does not exist"))
+            return
+        places = list(_places(path, _DEEPEST))
+    except OSError as error:
+        found.problems.append(Problem(path, f"cannot be read ({error.strerror})"))
         return
-    places = list(_places(path, _DEEPEST))
     if not places:
         found.problems.append(Problem(path, NOTHING))
     for place in places:

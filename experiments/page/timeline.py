@@ -123,7 +123,7 @@ def _bar(
     size = f", {span.bytes:,} bytes" if span.bytes is not None else ""
     part = _label(span, is_one_stage)
     put(bar, "title").text = f"{span.name}{' ' + part if part else ''}, {_milliseconds(span.end - span.start)}{size}"
-    if part and width >= _LABEL + 5 * (len(part) - 1):
+    if part and width >= _LABEL + 3 * (len(part) - 1):
         write(root, round(x + width / 2, 2), top + height / 2 + 4, part, f"label-{kind} middle small")
 
 

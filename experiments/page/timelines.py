@@ -25,7 +25,8 @@ def write(loaded: Loaded) -> Element | None:
     drawn = list(itertools.islice(found, MOST_DRAWN))
     left = "There are more traced rows, which are not drawn here." if next(found, None) else ""
     note = element("p", *prose(f"{_HOW} {left}".strip()), class_="note")
-    return element("div", note, *drawn) if drawn else None
+    figure = element("figure", *drawn, aria_label="What each device of a row did when, in one traced step")
+    return element("div", note, figure) if drawn else None
 
 
 def _drawable(loaded: Loaded) -> Iterator[Element]:
@@ -40,4 +41,4 @@ def _drawable(loaded: Loaded) -> Iterator[Element]:
 
 def _figure(entry: Entry, content: Child) -> Element:
     place = element("div", content, class_="scroll", tabindex=0, role="region", aria_label=f"Timeline of {entry.name}")
-    return more(entry.name, place)
+    return more(entry.name, place, data_row=entry.key)

@@ -84,8 +84,13 @@ def transfers(mesh: Mesh, result: "RunResult", most: int) -> list[Transfer]:
         if len(found) > most:
             found = _runs(found, kind)
     if len(found) > most:  # without their order
-        found = _runs(sorted(found, key=lambda each: (PHASES.index(each.phase), *_same_kind(each))), _same_kind)
+        found = _runs(sorted(found, key=lambda each: (_place(each.phase), *_same_kind(each))), _same_kind)
     return found
+
+
+def _place(phase: str) -> int:
+    """The place of a phase; results of older schemas have none."""
+    return PHASES.index(phase) if phase in PHASES else -1
 
 
 def _alike(each: Transfer) -> Hashable:
@@ -136,7 +141,7 @@ def _join(mesh: Mesh, result: "RunResult") -> list[Transfer]:
     for index, row in enumerate(rows):
         seen: collections.Counter[Hashable] = collections.Counter()
         for place, send in enumerate(_expanded(row.sends) if expand else row.sends):
-            order = (send.at or 0.0, float(PHASES.index(send.phase)) if send.phase in PHASES else 0.0, float(place))
+            order = (send.at or 0.0, float(_place(send.phase)), float(place))
             for path in _paths(send, index, rows, mesh):
                 each = Transfer(send.phase, send.operation, send.group, (path,), send.bytes, send.count, send.ranks)
                 seen[key := (_same_paths(each))] += 1

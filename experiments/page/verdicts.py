@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from xml.etree.ElementTree import Element
 
 from samestep.experiments import tables
+from samestep.experiments.against_report import write_report
 from samestep.experiments.comparison import Comparison
 from samestep.experiments.compiled import compiled
 from samestep.experiments.lint import explain_confounds, find_stops
@@ -91,6 +92,8 @@ def _group(group: Group) -> Element:
         parts.append(more("Which rows are not ranked by speed, and why", *_list(why)))
     if book := _lines(ranking(list(found.rounds.values()), find_stops(found.allowed))):
         parts.append(more("What the textbooks say, and what was measured", *_list(book)))
+    if found.against:
+        parts.append(more(f"Against {found.against.directory}", element("pre", write_report(found.against))))
     parts += [element("pre", compiled(results))] if compiled(results) else []
     return element("div", *parts, class_="group")
 

@@ -11,7 +11,8 @@ import pytest
 
 from samestep.common.catalog import strategy_info
 from samestep.common.errors import ConfigError
-from samestep.common.evidence.costs.core_time import Cores
+from samestep.common.evidence.costs.activations import activation_bytes
+from samestep.common.evidence.costs.core_time import Cores, Taken
 from samestep.common.evidence.costs.machine import Machine, load_machine
 from samestep.common.evidence.costs.sizes import MESSAGES
 from samestep.common.flags import Scalar
@@ -21,11 +22,13 @@ from samestep.common.run import parse_prediction
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import num_params
 from samestep.experiments import advise as command
+from samestep.experiments import candidates, layouts
 from samestep.experiments.advice import SLOWER, Advice, advise
 from samestep.experiments.advice_text import document, report
 from samestep.experiments.arguments import read_request
-from samestep.experiments.candidates import MOST_MICROBATCHES, SPLIT, WHOLE, Candidate, search, worth_timing
+from samestep.experiments.candidates import MOST_MICROBATCHES, search
 from samestep.experiments.here import Here, load_here, make_here, path, store
+from samestep.experiments.layouts import SPLIT, WHOLE
 from samestep.experiments.local_times import seconds_here
 from samestep.experiments.prediction import needed_bytes
 from samestep.experiments.step_times import seconds_of
@@ -62,25 +65,48 @@ def test_a_candidate_needs_what_the_ledger_of_its_strategy_says() -> None:
 
 
 def test_recomputing_keeps_the_inputs_of_blocks_and_one_block_whole() -> None:
-    by_layout: dict[tuple[str, int], dict[bool, Candidate]] = {}
-    for each in search(base(batch_size=24), 8, 1e12, {}).fitting:
-        by_layout.setdefault((each.cell, each.microbatch_size), {})[each.recomputes] = each
-    assert all(pair[True].needed_bytes <= pair[False].needed_bytes for pair in by_layout.values())
-    (ddp,) = (pair for (cell, size), pair in by_layout.items() if cell == "torch:ddp+mesh=data=8")
+    info = strategy_info("torch", "ddp")
+    run = dataclasses.replace(base(batch_size=24), strategy=info, options=info.options(), mesh=Mesh.parse("data=8"))
+    kept, again = (activation_bytes(run, recomputes=recomputes) for recomputes in (False, True))
     rows, tokens, width, heads, item = 3, 32, 64, 4, 2
-    block = tokens * (16 * width + heads + 4) * item * rows
-    assert ddp[False].needed_bytes - ddp[True].needed_bytes == 6 * block - 6 * tokens * width * item * rows - (
-        block - tokens * width * item * rows
-    )
+    block, entering = tokens * (16 * width + heads + 4) * item * rows, tokens * width * item * rows
+    assert kept is not None and again is not None
+    assert kept - again == 5 * (block - entering)  # of six blocks, one is whole
 
 
-def test_what_has_room_depends_on_nothing_but_the_memory() -> None:
-    everything = search(base(batch_size=24), 8, 1e12, {}).fitting
-    memory = sorted(each.needed_bytes for each in everything)[len(everything) // 2]
-    found = search(base(batch_size=24), 8, memory, {})
-    assert {(e.cell, e.recomputes) for e in found.fitting} == {
-        (e.cell, e.recomputes) for e in everything if e.needed_bytes <= memory
-    }
+def test_recomputation_is_tried_only_for_larger_micro_batches_than_have_room_without() -> None:
+    found = search(base(batch_size=96), 8, 2.2e6, {}).fitting
+    without: dict[str, int] = {}
+    for each in found:
+        key = f"{each.row} {each.run.mesh} {getattr(each.run.options, 'schedule', '')}"
+        if each.recomputes:
+            assert each.microbatch_size > without.get(key, 0)
+        else:
+            without[key] = max(each.microbatch_size, without.get(key, 0))
+    assert any(each.recomputes for each in found) and without
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
+def test_a_layout_is_found_if_any_of_its_micro_batches_has_room(share: float) -> None:
+    """Held against every size of a micro-batch, with and without recomputation, each by the ledger of its strategy."""
+    asked, needed = base(batch_size=48), dict[str, int]()
+    for row, mesh in layouts.meshes(asked, 8):
+        run = dataclasses.replace(asked, strategy=strategy_info("torch", row.strategy), mesh=mesh)
+        replicas = mesh.axis("data") * mesh.axis("shard")
+        run = dataclasses.replace(run, options=run.strategy.options())
+        for each in layouts.with_microbatches(run, 48 // replicas, "1f1b" if Taken.is_staged(run) else ""):
+            try:
+                each.strategy.needs(each)
+            except ConfigError:
+                continue
+            least = max(map(needed_bytes, each.strategy.cost(each, "nccl").footprints))
+            name = f"{row.strategy} {mesh}"
+            needed[name] = min(least, needed.get(name, least))
+    memory = sorted(needed.values())[int(share * len(needed))]
+    found = search(asked, 8, memory, {})
+    have_room = {f"{each.row.strategy} {each.run.mesh}" for each in found.fitting}
+    assert {name for name, least in needed.items() if least <= memory} <= have_room
+    assert all(each.needed_bytes <= memory for each in found.fitting)
     assert all(each.needed_bytes > memory for each in found.closest.values())
 
 
@@ -131,12 +157,13 @@ def test_a_settled_mesh_is_kept() -> None:
 
 def test_only_micro_batches_that_can_win_are_timed() -> None:
     """The best of those that are left out gains the rest of the bubble at most."""
-    machine = small_machine(1e12)
-    everything = search(base(batch_size=384), 8, machine.memory_bytes, {}).fitting
-    kept = list(worth_timing(everything))
+    machine, asked = small_machine(1e12), base(batch_size=768)
+    kept = search(asked, 8, machine.memory_bytes, {}).fitting
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(candidates, "MOST_MICROBATCHES", 10**6)
+        everything = search(asked, 8, machine.memory_bytes, {}).fitting
     assert len(kept) < len(everything)
-    fastest = min(seconds_of(each, machine).total for each in everything)
-    best = min(seconds_of(each, machine).total for each in kept)
+    fastest, best = (min(seconds_of(each, machine).total for each in found) for found in (everything, kept))
     assert best <= (1 + 1 / MOST_MICROBATCHES) * fastest
 
 

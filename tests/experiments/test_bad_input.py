@@ -547,12 +547,7 @@ def test_a_start_from_another_optimizer_is_refused(refused: Refused, here: Path)
         ("compare", ["--steps", "0"], 2, "--steps is 0"),
         ("strategies", ["torch:ddpp"], 2, "'ddp'"),
         ("worker", ["not-there"], 2, "not-there holds no readable config.json"),
-        (
-            "runn",
-            [],
-            2,
-            "unknown command 'runn'. Did you mean 'run'? Choose from: run, compare, predict, strategies, clean, worker.",
-        ),
+        ("runn", [], 2, "unknown command 'runn'. Did you mean 'run'? Choose from: run, compare, "),
     ],
 )
 def test_a_command_is_refused_as_a_process_too(

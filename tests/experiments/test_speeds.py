@@ -102,6 +102,12 @@ def test_a_speed_is_the_median_over_the_rounds_and_the_interval_encloses_it() ->
     assert cells_of(table, "numpy:oracle")["examples/s"] == "16.2k", "one round has no interval"
 
 
+def test_an_interval_that_says_nothing_is_not_printed() -> None:
+    """Two rounds that differ twofold are followed by a third anywhere between a millionth and a million times as fast."""
+    assert "[too few rounds]" in cells_of(compared(2, scatter=0.6).table(wide=True), "torch:ddp")["examples/s"]
+    assert "[too few rounds]" not in compared(2).table(wide=True)
+
+
 def test_percentiles_are_over_the_steps_of_all_rounds() -> None:
     """60 steps a round are too few for p99; 300 are not."""
     few, many = (cells_of(compared(count).table(wide=True), "torch:ddp") for count in (1, 5))

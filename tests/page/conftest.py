@@ -46,10 +46,11 @@ def browser() -> Iterator["Browser"]:
 
 @pytest.fixture(scope="session")
 def directories(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two comparisons and a single run."""
+    """Two comparisons and a single run, which was traced."""
     home = tmp_path_factory.mktemp("runs")
-    one = runs.trained("torch:zero1", 500.0)
-    return [runs.comparison(home / "main"), runs.scaling(home / "scaling"), runs.single(home / "one", one)]
+    one = runs.single(home / "one", runs.trained("torch:zero1", 500.0))
+    runs.trace(one)
+    return [runs.comparison(home / "main"), runs.scaling(home / "scaling"), one]
 
 
 @pytest.fixture(scope="session")

@@ -157,6 +157,29 @@ def test_lines_are_as_wide_as_their_bytes() -> None:
     assert [float(wire.get("stroke-width", 0)) for wire in wires] == [6, 3.5]
 
 
+def test_numbers_stand_for_the_order_whatever_the_phase() -> None:
+    """In 1F1B a forward pass follows a backward pass."""
+    phases = ("forward", "backward", "forward", "update")
+    sends = [sent(phase, bytes=8 + n, at=float(n)) for n, phase in enumerate(phases)]
+    root = drawn("torch:ddp", observed("data=2", *(device(rank, sends) for rank in range(2))))
+    told = [f"{each.get('data-transfer')}: {each.findtext(f'{SVG}title')}" for each in root.iter(f"{SVG}g")]
+    assert told == [
+        "1: 1: all_reduce, 8 B",
+        "3: 3: all_reduce, 10 B",
+        "2: 2: all_reduce, 9 B",
+        "4: 4: all_reduce, 11 B",
+    ]
+
+
+def test_totals_of_an_older_result_are_listed_without_a_phase() -> None:
+    sends = [sent("", f"operation_{n}", bytes=8) for n in range(20)]
+    result = observed("data=2", *(device(rank, sends) for rank in range(2)))
+    root = drawn("torch:ddp", result)
+    assert not list(root.iter(f"{SVG}g"))
+    assert len(transfers(result, 12)) == 20
+    assert "operation_19" in "".join(root.itertext())
+
+
 def test_more_devices_than_there_is_room_for_are_counted() -> None:
     result = observed("data=12", *(device(rank, [sent(ranks=12)]) for rank in range(12)))
     text = "".join(drawn("torch:ddp", result).itertext())
@@ -253,7 +276,9 @@ def test_a_picture_is_written_where_it_is_asked_for(
 def test_a_page_draws_its_rows_and_only_as_many_as_it_has_room_for() -> None:
     rows = [device(rank, [sent()]) for rank in range(2)]
     results = [made(cell, mesh="data=2", processes=rows) for cell in ("numpy:oracle", "torch:ddp", "tf:mirrored")]
-    entries = [SimpleNamespace(name=f"{r.framework}:{r.strategy}", framework=r.framework, result=r) for r in results]
+    entries = [
+        SimpleNamespace(key="r0", name=f"{r.framework}:{r.strategy}", framework=r.framework, result=r) for r in results
+    ]
     section = anatomies.write(SimpleNamespace(entries=entries))
     assert section is not None
     assert [each.text for each in section.iter("summary")] == ["torch:ddp", "tf:mirrored"]

@@ -129,6 +129,7 @@ def broken(home: Path) -> dict[Path, str]:
         asked: "no readable config.json",
         file: "is no directory",
         home / "missing": "does not exist",
+        home / ("long" * 1000): "cannot be read (File name too long)",
     }
 
 
@@ -142,7 +143,7 @@ def test_what_cannot_be_read_gets_a_line_each_and_the_rest_is_reported(told: Tol
         assert line.startswith(f"not reported: {path}: ")
         assert message in line
     written = Path("report.html").read_text()
-    assert "7 directories could not be read:" in written
+    assert "8 directories could not be read:" in written
     assert all(str(path) in written for path in wrong)
     assert "torch:fsdp" in written
 
@@ -217,9 +218,26 @@ def test_nothing_to_report_is_refused(told: Told, tmp_path: Path) -> None:
         told()
 
 
-@pytest.mark.parametrize("place", ["missing/report.html", "a-folder"])
+@pytest.mark.parametrize("place", ["missing/report.html", "a-folder", "/dev/full"])
 def test_a_file_that_cannot_be_written_is_refused(told: Told, good: Path, tmp_path: Path, place: str) -> None:
     (tmp_path / "a-folder").mkdir()
     with pytest.raises(ConfigError, match=rf"-o {place} cannot be written \(.*\); name a file"):
         told(good, "-o", place)
     assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_a_link_is_written_through(told: Told, good: Path, tmp_path: Path) -> None:
+    (tmp_path / "latest.html").symlink_to(tmp_path / "real.html")
+    assert told(good, "-o", "latest.html")[0] == 0
+    assert (tmp_path / "latest.html").is_symlink()
+    assert (tmp_path / "real.html").read_text().startswith("<!doctype html>")
+
+
+def test_an_earlier_comparison_stands_in_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_up(monkeypatch, {})
+    compare.main(["--strategies", "torch:ddp", "--out", "before"])
+    compare.main(["--strategies", "torch:ddp", "--out", "after", "--against", "before", "--report"])
+    assert "Against before</summary><pre>" in Path("after", "report.html").read_text()

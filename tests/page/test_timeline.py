@@ -1,6 +1,7 @@
 """Traced steps: both frameworks leave the same lanes, every send meets its receipt, and nothing that is timed changes."""
 
 import copy
+import dataclasses
 import json
 import os
 import re
@@ -14,14 +15,18 @@ import pytest
 
 from samestep.common.errors import ConfigError
 from samestep.common.runtime.directory import read_losses
+from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.state_file import read_state
 from samestep.common.timeline import GAP_NS, TRACED_STEPS, Activity, busy, idle
+from samestep.experiments import docs_pictures
 from samestep.experiments.page import timelines
 from samestep.experiments.page.svg import file_of
-from samestep.experiments.page.timeline import passes, timeline
+from samestep.experiments.page.timeline import drawn_from, passes, timeline
+from samestep.experiments.picture import SMALL
 from samestep.experiments.trace import TRACE, Trace, faults, load_trace
 from tests.cells import SIZED
 from tests.conftest import RunCell
+from tests.page.traces import lane, save, written
 
 SVG = "{http://www.w3.org/2000/svg}"
 MS = 1_000_000
@@ -57,32 +62,6 @@ def test_a_step_ends_where_it_ends() -> None:
 
 
 # --- what a trace must not be -----------------------------------------------------------------------------------------
-
-
-def lane(number: int, name: str) -> dict:
-    return {"ph": "M", "pid": 0, "tid": number, "name": "thread_name", "args": {"name": name}}
-
-
-def event(pid: int, tid: int, start: float, length: float, name: str = "forward", **args: object) -> dict:
-    return {"ph": "X", "pid": pid, "tid": tid, "name": name, "ts": start, "dur": length, "args": {"step": 0, **args}}
-
-
-def written(folder: Path) -> list[dict]:
-    """A trace without a fault: a message from the first device to the second, and a collective of both."""
-    names = [{"ph": "M", "pid": 0, "tid": 0, "name": "process_name", "args": {"name": "rank-0"}}]
-    names += [lane(tid, name) for tid, name in enumerate(("data", "compute", "communicate", "idle"))]
-    events = [*names, *({**each, "pid": 1} for each in names)]
-    both = {"meeting": "all_reduce of 0 1, 1", "ranks": 2, "bytes": 8}
-    for pid, name in enumerate(("send", "receive")):
-        events += [event(pid, 1, 0, 10), event(pid, 1, 10, 5, "backward")]
-        events += [event(pid, 2, 10 + pid, 10, name, meeting="0 to 1, 1"), event(pid, 2, 30, 5, "all_reduce", **both)]
-        events.append({"ph": "sf"[pid], "pid": pid, "tid": 2, "ts": 10, "id": 1, "name": "message"})
-    save(folder, events)
-    return events
-
-
-def save(folder: Path, events: list[dict]) -> None:
-    (folder / TRACE).write_text(json.dumps({"traceEvents": events}))
 
 
 def loaded(folder: Path) -> Trace:
@@ -147,6 +126,20 @@ def traced(run_cell: RunCell, folder: Path, cell: str, **fields: object) -> Trac
     return trace
 
 
+def is_current(schedule: str, trace: Trace) -> bool:
+    return f'data-drawn-from="{drawn_from(trace)}"' in docs_pictures.schedule_place(schedule).read_text()
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", docs_pictures.SCHEDULES)
+def test_a_schedule_is_current(launcher: Launcher, schedule: str) -> None:
+    small = dataclasses.replace(SMALL, workload="synthetic-mlp+width=32+layers=9", trace=True)
+    trace = docs_pictures.trace_schedule(launcher, schedule, small)
+    assert faults(trace) == []
+    assert is_current(schedule, trace), "its passes come in another order: run `make docs-pictures`"
+
+
 def holds(trace: Trace, *names: str) -> bool:
     return all({span.name for span in device.lanes["compute"]} >= set(names) for device in trace.devices)
 
@@ -160,6 +153,7 @@ def test_a_pipeline_of_torch(run_cell: RunCell, tmp_path: Path) -> None:
     first = ["0F0", "0F1", "0B0", "0F2", "0B1", "0F3", "0B2", "0B3"]
     second = ["1F0", "1B0", "1F1", "1B1", "1F2", "1B2", "1F3", "1B3"]
     assert [passes(trace, step) for step in trace.steps] == [[first, second]] * TRACED_STEPS
+    assert is_current("1f1b", trace)
 
 
 @pytest.mark.torch
@@ -237,7 +231,7 @@ def test_a_page_draws_what_was_traced(tmp_path: Path) -> None:
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / TRACE).write_text("<script>")
     places = {"torch:pp": tmp_path, "torch:ddp": tmp_path / "nowhere", "tf:mirrored": tmp_path / "broken"}
-    entries = [SimpleNamespace(name=name, directories=(place,)) for name, place in places.items()]
+    entries = [SimpleNamespace(key="r0", name=name, directories=(place,)) for name, place in places.items()]
     section = timelines.write(SimpleNamespace(entries=entries))
     assert section is not None
     assert [each.text for each in section.iter("summary")] == ["torch:pp", "tf:mirrored"]

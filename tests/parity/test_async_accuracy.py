@@ -22,6 +22,7 @@ def median_accuracy(run_cell: RunCell, cell: str, devices: int) -> float:
     return statistics.median(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("framework", "strategy"),
     [

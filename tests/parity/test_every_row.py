@@ -18,6 +18,13 @@ ROWS = [
 ]
 
 
+SUMS = ("torch:ddp", "torch:fsdp", "torch:hybrid", "torch:rpc_parameter_server", "tf:mirrored", "tf:dtensor")
+"""One row for each way of adding up over devices."""
+TWICE = [
+    pytest.param(*p.values, id=p.id, marks=[*p.marks, *([] if p.id in SUMS else [pytest.mark.slow])]) for p in ROWS
+]
+
+
 def took_the_same_step(run_cell: RunCell, framework: str, row: StrategyInfo, workload: str, **fields: object) -> None:
     fields["devices"] = fields.get("devices", 2) if row.axes else 1
     result = run_cell(f"{framework}:{row.name}", workload, **fields)
@@ -46,7 +53,7 @@ def test_float32_sgd(run_cell: RunCell, framework: str, row: StrategyInfo) -> No
     took_the_same_step(run_cell, framework, row, SIZED["mlp"], dtype="float32", optimizer="sgd")
 
 
-@pytest.mark.parametrize(("framework", "row"), ROWS)
+@pytest.mark.parametrize(("framework", "row"), TWICE)
 def test_a_regression_on_four_devices_twice(
     run_cell: RunCell, tmp_path: Path, framework: str, row: StrategyInfo
 ) -> None:

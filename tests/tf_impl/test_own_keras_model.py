@@ -10,6 +10,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.state_file import read_state
 from samestep.experiments.arguments import apply_cell
+from tests.cells import slow
 from tests.conftest import RunCell
 
 pytestmark = pytest.mark.tf
@@ -21,7 +22,7 @@ def own(model: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "strategy", ["mirrored", "multi_worker_mirrored", "central_storage", "parameter_server", "tpu"]
+    "strategy", ["mirrored", "parameter_server", *slow("multi_worker_mirrored", "central_storage", "tpu")]
 )
 def test_a_functional_cnn(run_cell: RunCell, strategy: str) -> None:
     result = run_cell(f"tf:{strategy}", "digits-mlp", devices=2, dtype="float64", **own("FUNCTIONAL"))

@@ -13,6 +13,7 @@ from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
 from samestep.common.runtime.state_file import read_state
 from samestep.experiments.arguments import apply_cell
+from tests.cells import slow
 from tests.conftest import RunCell
 
 pytestmark = pytest.mark.torch
@@ -49,14 +50,19 @@ def check(result: RunResult, cell: str) -> None:
 
 @pytest.mark.parametrize(
     "cell",
-    ["ddp", "c10d", "dp", "zero1", "zero2", "fsdp", "deepspeed", "deepspeed+zero_stage=3", "rpc_parameter_server"],
+    [
+        "dp",
+        "fsdp",
+        "deepspeed+zero_stage=3",
+        *slow("ddp", "c10d", "zero1", "zero2", "deepspeed", "rpc_parameter_server"),
+    ],
 )
 def test_a_gpt_with_tied_embeddings_needs_no_plan(run_cell: RunCell, cell: str) -> None:
     dtype = "float32" if cell.startswith("deepspeed") else "float64"
     check(run_cell(f"torch:{cell}", "digits-mlp", devices=2, dtype=dtype, **own("GPT")), cell)
 
 
-@pytest.mark.parametrize("cell", ["mp", "pp", "rpc", "tp", "hybrid+mesh=pipe=2,tensor=2"])
+@pytest.mark.parametrize("cell", ["rpc", "hybrid+mesh=pipe=2,tensor=2", *slow("mp", "pp", "tp")])
 def test_segments_and_a_tensor_plan_split_it(run_cell: RunCell, cell: str) -> None:
     devices = {} if "mesh" in cell else {"devices": 2}
     result = run_cell(f"torch:{cell}", "digits-mlp", dtype="float64", **devices, **own("SPLIT_GPT"))
@@ -68,7 +74,7 @@ def test_other_models_and_losses(run_cell: RunCell, model: str) -> None:
     check(run_cell("torch:ddp", "digits-mlp", devices=2, dtype="float64", **own(model)), model)
 
 
-@pytest.mark.parametrize("cell", ["dp", "fsdp", "mp", "pp", "rpc", "rpc_parameter_server"])
+@pytest.mark.parametrize("cell", ["pp", *slow("dp", "fsdp", "mp", "rpc", "rpc_parameter_server")])
 def test_inputs_of_several_arrays(run_cell: RunCell, cell: str) -> None:
     check(run_cell(f"torch:{cell}", "digits-mlp", devices=2, dtype="float64", **own("MASKED")), cell)
 
@@ -86,7 +92,7 @@ def test_a_metric_of_ones_own(run_cell: RunCell) -> None:
     assert 0 < result.metric_value <= 1 and result.metric_value * 48 == pytest.approx(round(result.metric_value * 48))
 
 
-@pytest.mark.parametrize("cell", ["ddp", "zero1", "fsdp", "pp", "deepspeed", "rpc_parameter_server"])
+@pytest.mark.parametrize("cell", ["zero1", "deepspeed", *slow("ddp", "fsdp", "pp", "rpc_parameter_server")])
 def test_an_optimizer_of_ones_own(run_cell: RunCell, cell: str) -> None:
     dtype = "float32" if cell == "deepspeed" else "float64"
     result = run_cell(f"torch:{cell}", "digits-mlp", devices=2, dtype=dtype, **own("ADAM"))
@@ -177,7 +183,7 @@ def test_micro_batches_have_local_statistics_as_well(run_cell: RunCell) -> None:
     assert "the local statistics of 5 BatchNorm layers" in result.parity.reason
 
 
-@pytest.mark.parametrize("cell", ["ddp", "c10d+ring=true", "zero2", "deepspeed", "rpc"])
+@pytest.mark.parametrize("cell", ["c10d+ring=true", *slow("ddp", "zero2", "deepspeed", "rpc")])
 def test_statistics_of_the_whole_batch_make_it_the_same_function(run_cell: RunCell, cell: str) -> None:
     """Where ranks share the batch they exchange the statistics, as predicted."""
     dtype = "float32" if cell == "deepspeed" else "float64"

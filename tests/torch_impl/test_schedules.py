@@ -102,7 +102,7 @@ def dualpipev_start(rank: int, ranks: int) -> Order:
     return [*first, ("F", out, len(first)), ("F", back, 0)]
 
 
-SIZES = [(2, 4), (4, 8)]
+SIZES = [pytest.param(2, 4, marks=pytest.mark.slow), (4, 8)]
 sizes = pytest.mark.parametrize(("ranks", "microbatches"), SIZES)
 
 

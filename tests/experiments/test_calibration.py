@@ -1,0 +1,98 @@
+"""Fitting to measured runs: factors that are put in come out; what measures the machine prints what is read."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from samestep.common.errors import ConfigError
+from samestep.common.evidence.costs.machine import Machine, load_machine
+from samestep.common.evidence.costs.step_time import StepTime
+from samestep.experiments import advise as command
+from samestep.experiments import calibration
+from samestep.experiments.calibration import Calibration, calibrated
+from samestep.experiments.candidates import search
+from samestep.experiments.layouts import Candidate
+from samestep.experiments.step_times import seconds_of
+from tests.experiments.test_advise import base, small_machine
+
+ROOT = Path(__file__).parents[2]
+
+
+def measured(machine: Machine, work: float, exchanges: float) -> list[tuple[Candidate, float]]:
+    """Candidates with the seconds that they would take if the factors were these."""
+    factors = Calibration("", 0, work, exchanges, 0.0, 0.0)
+    found = search(base(batch_size=24), 8, 1e12, {}).fitting[::7]
+    return [(each, factors.timed(seconds_of(each, machine)).total) for each in found]
+
+
+@pytest.mark.parametrize(("work", "exchanges"), [(1.0, 1.0), (2.5, 0.5), (0.3, 4.0)])
+def test_the_factors_that_were_put_in_come_out(work: float, exchanges: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = small_machine(1e12)
+    runs = measured(machine, work, exchanges)
+    monkeypatch.setattr(calibration, "_measured", lambda directory: runs)
+    timer, found = calibrated(seconds_of, machine, Path("runs"))
+    assert (found.work, found.exchanges) == pytest.approx((work, exchanges))
+    assert found.error_after == pytest.approx(0, abs=1e-9)
+    assert found.runs == len(runs)
+    assert all(timer(each, machine).total == pytest.approx(seconds) for each, seconds in runs)
+
+
+def test_runs_that_do_not_tell_the_factors_apart_have_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = small_machine(1e12)
+    (candidate, _), *_ = measured(machine, 1, 1)
+    runs = [(candidate, 3 * seconds_of(candidate, machine).total)] * 2
+    monkeypatch.setattr(calibration, "_measured", lambda directory: runs)
+    _, found = calibrated(seconds_of, machine, Path("runs"))
+    assert (found.work, found.exchanges) == pytest.approx((3, 3))
+    assert str(found).endswith("falls from 67 % to 0 %.")
+
+
+def test_only_exchanges_get_the_second_factor() -> None:
+    parts = {field.name: 1.0 for field in dataclasses.fields(StepTime)}
+    timed = Calibration("", 0, 2.0, 5.0, 0.0, 0.0).timed(StepTime(**parts)).parts()
+    assert {name for name, seconds in timed.items() if seconds == 5.0} == set(calibration.EXCHANGES)
+    assert set(timed.values()) == {2.0, 5.0}
+
+
+def test_a_directory_without_runs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="has no run of a strategy that is ranked"):
+        command.main(["--workload", "megatron-7.5b", "--nodes", "8", "--calibrate", str(tmp_path)])
+
+
+def test_a_run_that_an_older_version_left_is_read() -> None:
+    found = list(calibration._measured(ROOT / "tests" / "data" / "version_3"))
+    assert all(seconds > 0 for _, seconds in found)
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(300)
+def test_what_measures_prints_what_is_read(tmp_path: Path) -> None:
+    """Two processes, as `samestep calibrate` starts them, with next to no repetitions."""
+    short = "import samestep.torch_impl.rates as r; r.REPEATS, r.SIZES, r.SECONDS, r.LARGE = 1, (16, 32), 1e-4, 2**12; r.main()"
+    line = [sys.executable, "-W", "ignore", "-c", short]
+    started = [
+        subprocess.Popen(
+            [*line, str(rank), str(tmp_path / "store")],
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    (told, _), (nothing, _) = (process.communicate() for process in started)
+    assert [process.returncode for process in started] == [0, 0]
+    assert nothing == ""
+    found = json.loads(told)
+    assert [size for size, _ in found["matmul"]] == [16, 32]
+    assert set(found["exchanges"]) == {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "send"}
+    figures = [rate for _, rate in found["matmul"]] + [each for pair in found["exchanges"].values() for each in pair]
+    assert min(*figures, found["element_seconds"], found["memory_bytes_per_second"]) > 0
+
+
+def test_every_machine_that_comes_along_can_be_asked_for() -> None:
+    assert load_machine("h100-80gb").gpus_per_node == 8
