@@ -33,8 +33,7 @@ class DriverProgram:
     """Rank 0, which takes every step by calling all workers, itself among them."""
 
     def __init__(self, run: Run, served: Served) -> None:
-        self.hardware = HARDWARE
-        self._run = run
+        self.hardware, self._run = HARDWARE, run
         self._served = served
         self._workers = [worker_name(rank) for rank in range(run.num_devices)]
         params = [rref for worker in self._workers for rref in rpc.rpc_sync(worker, stages.parameters)]
