@@ -108,6 +108,7 @@ def measure(cell: str, name: str, described: str) -> None:
     timed = dataclasses.replace(run, steps=STEPS[name])
     data = in_dtype(run.workload.data.load(), run.dtype)
     count = STEPS[name]
+    timed = dataclasses.replace(run, steps=count)
     loop.TIMED_WINDOWS = count // WINDOW_STEPS
     streams = [batches(data.train_inputs, data.train_targets, run.batch_size, run.seed) for _ in range(2)]
     file = ProcessFile(Path(tempfile.mkdtemp()), f"rank-{rank}", rank)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from samestep.common.errors import ConfigError, Unavailable, unknown
 from samestep.common.flags import Scalar, flags, read_fields, spell_flag
-from samestep.common.request import FRAMEWORKS, RunConfig, Techniques
+from samestep.common.request import FRAMEWORKS, RunConfig
 from samestep.common.strategy import FrameworkInfo, StrategyInfo
+from samestep.common.techniques import Techniques
 
 
 def framework_info(framework: str) -> FrameworkInfo:

@@ -5,6 +5,7 @@ import re
 
 from samestep.common.errors import ConfigError
 from samestep.common.flags import Scalar, flag
+from samestep.common.techniques import MAX_FACTOR, MAX_STEPS, Techniques
 
 FRAMEWORKS = {"numpy": "samestep.common.reference", "torch": "samestep.torch_impl", "tf": "samestep.tf_impl"}
 """Framework -> package. The only place that maps one to the other; `importlib` does the rest."""
@@ -20,62 +21,16 @@ MAX_PROCESSES = 1000
 """Of one run, on this machine or on several; of a cluster, each is told the address of every other."""
 MAX_THREADS = 1024
 """More than the cores of any machine that one device would have to itself."""
-MAX_STEPS = 10**9
-"""A result lists the loss of every step: 20 GB of them."""
 MAX_SECONDS = 100_000
 """More than a day. The first step may take ten times as long, and frameworks count milliseconds in 31 bits."""
 MAX_SEED = 2**63 - 1
-MAX_FACTOR = 10**6
-"""Of what multiplies gradients, so that a float32 holds the product."""
 OPTIMIZERS = ("sgd", "adamw")
-SCHEDULES = ("constant", "linear", "cosine")
 BATCH_NORMS = ("local", "sync", "frozen")
 DTYPES = {"float32": 4, "float64": 8}
 """Dtype -> bytes of a number."""
 PRECISIONS = {"bf16": 2, "fp16": 2}
 """Mixed precision -> bytes of a number of parameters, activations and gradients. The optimizer updates master weights in the
 run's dtype. So far it is only predicted."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Techniques:
-    """How a step is taken, under any strategy, without changing what is learned."""
-
-    accumulation_steps: int = flag(
-        1, "micro-batches into which each shard is split; their gradients add up and are exchanged on the last", least=1
-    )
-    clip_norm: float | None = flag(
-        None,
-        "scale a gradient with a larger global norm down to this norm (default: no clipping)",
-        above=0,
-        most=MAX_FACTOR,
-    )
-    learning_rate_schedule: str = flag(
-        "constant", "how the learning rate decays after the warm-up, to zero at its end", choices=SCHEDULES
-    )
-    warmup_steps: int = flag(
-        0, "steps over which the learning rate rises in equal parts to its full value", least=0, most=MAX_STEPS
-    )
-    decay_steps: int | None = flag(
-        None,
-        "the step at which linear and cosine end, counted from the first step of training (default: --steps)",
-        least=1,
-        most=MAX_STEPS,
-    )
-
-    @property
-    def has_schedule(self) -> bool:
-        """Whether the learning rate differs between steps."""
-        return self.warmup_steps > 0 or self.decay_steps is not None
-
-    def without_transforms(self) -> "Techniques":
-        """The techniques that leave the gradient of the whole batch as it is."""
-        return dataclasses.replace(self, clip_norm=None)
-
-    @property
-    def need_norm(self) -> bool:
-        """Whether the norm of the whole gradient is needed in each step."""
-        return self.clip_norm is not None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,7 +137,7 @@ class RunConfig:
     profile: bool = flag(False, "record these steps, and keep the framework's own profile of them as well")
     described: str | None = None
     options: dict[str, Scalar] = dataclasses.field(default_factory=dict)
-    techniques: Techniques = Techniques()
+    techniques: Techniques = dataclasses.field(default_factory=Techniques)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

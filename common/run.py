@@ -6,8 +6,9 @@ from samestep.common.catalog import framework_info, read_options, strategy_info
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import check_fields, flags, spell_flag, spell_flags
 from samestep.common.mesh import Mesh
-from samestep.common.request import MAX_DEVICES, MAX_PREDICTED_DEVICES, Launch, RunConfig, Techniques, read_bandwidth
+from samestep.common.request import MAX_DEVICES, MAX_PREDICTED_DEVICES, Launch, RunConfig, read_bandwidth
 from samestep.common.strategy import Run, StrategyInfo
+from samestep.common.techniques import Techniques
 from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.optimizers import OptimizerSpec
 from samestep.common.workload.own import optimizer_of, own_workload
@@ -89,6 +90,7 @@ def _read(config: RunConfig, most_devices: int) -> Run:
     )
     run = dataclasses.replace(run, techniques=_scheduled(run))
     _check_batch(run)
+    _check_recomputation(run)
     if run.batch_norm == "sync" and run.accumulation_steps > 1:
         raise ConfigError("--batch-norm sync sees one micro-batch at a time; leave out --accumulation-steps.")
     info.needs(run)
@@ -177,6 +179,29 @@ def _scheduled(run: Run) -> Techniques:
             f"--warmup-steps {given.warmup_steps} leave no step of {end} to the {schedule} decay; give at most {end - 1}."
         )
     return dataclasses.replace(given, decay_steps=end)
+
+
+def _check_recomputation(run: Run) -> None:
+    """Refuses to recompute where there is nothing to, and where computing twice changes what is learned."""
+    model = run.workload.model
+    if not run.techniques.recompute:
+        return
+    if not isinstance(model, OwnSpec):
+        if len(model.segments()) < 3:
+            raise ConfigError(
+                f"--recompute computes the inner segments of a model again, and {run.workload.name} has none; give it more "
+                "layers=, or leave it out."
+            )
+        return
+    if run.framework == "tf" or not model.blocks():
+        raise ConfigError(
+            f"--recompute computes blocks of a user's torch model again, and {run.workload.name} names none; leave it out."
+        )
+    if model.described.buffers:
+        raise ConfigError(
+            f"--recompute would update the buffers of {run.workload.name} ({next(iter(model.described.buffers))}, ...) "
+            "twice a step; leave it out."
+        )
 
 
 def _mesh(config: RunConfig, info: StrategyInfo, compiled_cores: int, most: int) -> Mesh:

@@ -6,7 +6,8 @@ from typing import Generic, Literal, TypeVar
 
 from samestep.common.ledger import Ledger
 from samestep.common.mesh import Mesh
-from samestep.common.request import DTYPES, PRECISIONS, Techniques
+from samestep.common.request import DTYPES, PRECISIONS
+from samestep.common.techniques import Techniques
 from samestep.common.workload.optimizers import OptimizerSpec
 from samestep.common.workload.schedules import at_step
 from samestep.common.workload.workload import Workload
@@ -192,8 +193,7 @@ class StrategyInfo:
         dtypes: The dtypes it can train in.
         emulation: What runs instead where its hardware is missing, in words; "" if the strategy runs anywhere.
         synchronous: Whether every step waits for every device under these options, so that parity is promised.
-        varies: Why the losses and weights of two runs of one command may differ in their bits under these options, on CPU
-            cores; "" if they are equal.
+        varies: Why two runs of one command may differ in their bits with these options on CPU cores; "" if they do not.
         compiled_cores: The number of cores for which its file's `compile_step` only compiles a step; 0: it is run.
         refuses: Technique, or feature of a model -> why the strategy cannot take it.
         needs: Raises a ConfigError for a run that the strategy cannot train.

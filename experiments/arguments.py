@@ -9,7 +9,8 @@ from typing import NoReturn
 from samestep.common.catalog import catalogue, frameworks_with, read_options, strategy_info
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import Scalar, flags, read_fields, spell_flag, split_spelling
-from samestep.common.request import RunConfig, Techniques
+from samestep.common.request import RunConfig
+from samestep.common.techniques import Techniques
 from samestep.experiments.ending import report_errors
 
 CELL_FIELDS = tuple(name for name, field in flags(RunConfig).items() if field.metadata["in_cell"])

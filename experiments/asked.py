@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from samestep.common.catalog import framework_info
 from samestep.common.errors import ConfigError
 from samestep.common.flags import Scalar, flag, flags, read_fields, spell_flag
-from samestep.common.request import FRAMEWORKS, RunConfig, Techniques
+from samestep.common.request import FRAMEWORKS, RunConfig
+from samestep.common.techniques import Techniques
 from samestep.experiments.arguments import complete_cell, split_cells
 
 FRAMEWORKS_COMPARED = [framework for framework in FRAMEWORKS if framework != "numpy"]

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from samestep.common.catalog import strategy_info
 from samestep.common.flags import flags
 from samestep.common.ledger import Footprint
-from samestep.common.request import RunConfig, Techniques
+from samestep.common.request import RunConfig
 from samestep.common.runtime.records import RunResult
+from samestep.common.techniques import Techniques
 from samestep.experiments.speed_columns import Row, Timed, of_a_step, speed_columns
 from samestep.experiments.text import Column, common_unit, count, in_unit, spell
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from samestep.common.catalog import catalogue, foreign_option, strategy_info
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import Scalar, flags, spell_flag, split_spelling
-from samestep.common.request import RunConfig, Techniques
+from samestep.common.request import RunConfig
+from samestep.common.techniques import Techniques
 from samestep.experiments.arguments import complete_cell, read_request
 from samestep.experiments.parser import Parser, add_flags
 

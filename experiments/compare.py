@@ -9,7 +9,8 @@ from pathlib import Path
 from samestep.common.errors import ConfigError
 from samestep.common.evidence.confounds import check_allowed
 from samestep.common.flags import flags
-from samestep.common.request import RunConfig, Techniques
+from samestep.common.request import RunConfig
+from samestep.common.techniques import Techniques
 from samestep.experiments.arguments import run_command
 from samestep.experiments.asked import SHARED, ComparisonConfig, describe, merge
 from samestep.experiments.formats import check_format, write

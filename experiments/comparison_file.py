@@ -8,7 +8,7 @@ from pathlib import Path
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.files import Unreadable, open_plain
 from samestep.common.flags import flags
-from samestep.common.request import Techniques
+from samestep.common.techniques import Techniques
 from samestep.experiments.arguments import split_cells
 from samestep.experiments.asked import SHARED, ComparisonConfig, Given, describe
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from samestep.common.catalog import catalogue, strategy_info
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import flags, spell_flag, split_spelling
-from samestep.common.request import ORACLE, RunConfig, Techniques
+from samestep.common.request import ORACLE, RunConfig
+from samestep.common.techniques import Techniques
 from samestep.experiments.arguments import CELL_FIELDS, size_names
 from samestep.experiments.asked import ComparisonConfig, every_cell, named_cells, required_cells
 

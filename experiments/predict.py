@@ -6,7 +6,8 @@ from pathlib import Path
 
 from samestep.common.errors import ConfigError
 from samestep.common.flags import Scalar, flag, flags, read_fields, spell_flag
-from samestep.common.request import RunConfig, Techniques
+from samestep.common.request import RunConfig
+from samestep.common.techniques import Techniques
 from samestep.common.workload.published import PUBLISHED
 from samestep.experiments.arguments import read_request, run_command
 from samestep.experiments.command_line import named_cell, parse_beside

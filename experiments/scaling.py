@@ -50,12 +50,19 @@ class Scaling:
         kind: "strong": the global batch stays the same. "weak": the batch of each device does.
         points: By the number of devices, the fewest first.
         serial_share: Of a step, by Amdahl's formula, of weak scaling by Gustafson's; None with fewer than two points to fit.
+        emulation: What ran instead of the strategy's own API.
     """
 
     cell: str
     kind: str
     points: tuple[Point, ...]
     serial_share: float | None
+    emulation: str = ""
+
+    @property
+    def name(self) -> str:
+        """The cell; what is emulated is marked."""
+        return f"{self.cell} (emulated)" if self.emulation else self.cell
 
     def efficiency(self, point: Point) -> float | None:
         """The speed-up per device that was added.
@@ -115,7 +122,7 @@ def _scaling(cell: str, kind: str, family: Mapping[tuple[int, int], Rounds], all
         share = amdahl_share({devices: points[0].batch_size / rate for devices, rate in fitted.items()})
     else:
         share = gustafson_share(fitted)
-    return Scaling(cell, kind, points, share)
+    return Scaling(cell, kind, points, share, base[0].emulation)
 
 
 def _point(row: Rounds, speedup: Difference | None, stops: tuple[str, ...], has_one: bool) -> Point:

@@ -22,7 +22,7 @@ from samestep.experiments.text import (
 Line = tuple[Scaling, Point]
 """A line of the table: a row, and one number of its devices."""
 COLUMNS: tuple[Column[Line], ...] = (
-    Column("strategy", lambda line: line[0].cell if line[1] is line[0].points[0] else ""),
+    Column("strategy", lambda line: line[0].name if line[1] is line[0].points[0] else ""),
     Column("devices", lambda line: str(line[1].devices)),
     Column("examples/s", lambda line: "" if line[1].rate is None else short(line[1].rate)),
     Column("speed-up", lambda line: _speedup(line[1])),
@@ -101,13 +101,13 @@ def _interval(point: Point) -> str:
 def explain_fit(found: Scaling) -> str:
     """What stays serial, in a sentence."""
     if found.serial_share is None:
-        return f"{found.cell}: too few numbers of devices to fit what stays serial"
+        return f"{found.name}: too few numbers of devices to fit what stays serial"
     whose = {"strong": "Amdahl's", "weak": "Gustafson's"}[found.kind]
     if any(point.speedup and point.speedup.ratio < 1 for point in found.points):
-        return f"{found.cell}: more devices are slower here, which {whose} formula has no room for"
+        return f"{found.name}: more devices are slower here, which {whose} formula has no room for"
     counts = ", ".join(str(point.devices) for point in found.points if not point.confounds)
     fitted = (
-        f"{found.cell}: {found.serial_share:.1%} of a step stays serial, by {whose} formula fitted to {counts} devices"
+        f"{found.name}: {found.serial_share:.1%} of a step stays serial, by {whose} formula fitted to {counts} devices"
     )
     limit = amdahl_limit(found.serial_share) if found.kind == "strong" else None
     return fitted + (f": no number of devices is more than {spell_ratio(limit)} as fast as one" if limit else "")

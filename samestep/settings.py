@@ -34,6 +34,9 @@ class CompareSettings(TypedDict, total=False):
     learning_rate_schedule: str
     warmup_steps: int
     decay_steps: int | None
+    recompute: bool
+    compile: bool
+    overlap: bool | None
 
 
 class OptionSettings(TypedDict, total=False):
@@ -78,3 +81,6 @@ class PredictSettings(OptionSettings, total=False):
     learning_rate_schedule: str
     warmup_steps: int
     decay_steps: int | None
+    recompute: bool
+    compile: bool
+    overlap: bool | None

@@ -12,8 +12,9 @@ import pytest
 import samestep
 from samestep.common.catalog import catalogue
 from samestep.common.flags import flags
-from samestep.common.request import RunConfig, Techniques
+from samestep.common.request import RunConfig
 from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.techniques import Techniques
 from samestep.experiments import api, rounds
 from samestep.experiments.predict import PREDICTED
 from samestep.experiments.prediction import Assumptions

@@ -9,12 +9,15 @@ from samestep.common.evidence.costs.parameter_server import parameter_server
 from samestep.common.runtime.topology import chief_workers_and_servers, clients, one_process, workers
 from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo
 from samestep.tf_impl import needs, options
+from samestep.tf_impl.refusals import IN_PARTS, NO_SWITCH, REMOTE
 
 ALONG_TENSOR = Answer("flexible", "along the axis tensor: tables by rows, linear layers by column, then by row")
 SHARD_PER_REPLICA = Answer("yes", "one contiguous shard of the global batch per replica")
 BATCH_OR_SHARD = Answer("flexible", "serial: a step is one worker's, on the whole batch; async: a shard per worker")
-in_one_process = functools.partial(StrategyInfo, topology=one_process, backend="memory", axes=("data",))
-over_grpc = functools.partial(StrategyInfo, backend="grpc", axes=("data",))
+in_one_process = functools.partial(
+    StrategyInfo, topology=one_process, backend="memory", axes=("data",), refuses=NO_SWITCH
+)
+over_grpc = functools.partial(StrategyInfo, backend="grpc", axes=("data",), refuses=NO_SWITCH)
 REPEATED = "updates that were applied again, at least in part, because their worker had died"
 SERVER_MEASURES = (
     Measure("staleness", "updates", "mean age of the parameters to which a worker's gradients were applied"),
@@ -50,6 +53,7 @@ FRAMEWORK = FrameworkInfo(
             data_split=SHARD_PER_REPLICA,
             model_split=Answer("no", "every replica holds the whole model"),
             hardware="several GPUs of one machine; logical devices of one CPU",
+            refuses={},
             cost=mirrored,
             reference="tf.distribute.MirroredStrategy",
             status="stable",
@@ -65,6 +69,7 @@ FRAMEWORK = FrameworkInfo(
             model_split=Answer("no", "every worker holds the whole model"),
             hardware="GPUs of several machines; CPU cores over gRPC",
             topology=workers,
+            refuses={},
             cost=replicated,
             reference="tf.distribute.MultiWorkerMirroredStrategy",
             status="stable; Keras 3.15's fit fails under it, so a custom loop is the only way",
@@ -77,6 +82,7 @@ FRAMEWORK = FrameworkInfo(
             data_split=SHARD_PER_REPLICA,
             model_split=Answer("no", "one device stores the whole model, each replica uses all of it"),
             hardware="several GPUs of one machine and its memory; logical devices of one CPU",
+            refuses=REMOTE,
             cost=central_storage,
             reference="tf.distribute.experimental.CentralStorageStrategy",
             status="experimental; has been since 2.0, and Keras fit logs a wrong loss under it",
@@ -92,6 +98,7 @@ FRAMEWORK = FrameworkInfo(
             hardware="GPUs or TPU cores of one or more machines; logical devices of one CPU",
             axes=("data", "tensor"),
             topology=clients,
+            refuses=IN_PARTS,
             cost=dtensor,
             reference="tf.experimental.dtensor",
             status="experimental; some operations are silently wrong when sharded, see docs/tensorflow.md",
@@ -107,6 +114,7 @@ FRAMEWORK = FrameworkInfo(
             model_split=Answer("yes", "tables by rows over the servers, the other variables one by one"),
             hardware="many machines with much memory, and CPU or GPU workers",
             topology=chief_workers_and_servers,
+            refuses=REMOTE,
             cost=parameter_server,
             reference="tf.distribute.ParameterServerStrategy, tf.distribute.coordinator.ClusterCoordinator",
             status="experimental; in custom loops: Keras 3 fit is not supported under it",
@@ -125,6 +133,7 @@ FRAMEWORK = FrameworkInfo(
             model_split=Answer("partial", "not in training; a step that is only compiled, along the axis tensor"),
             hardware="the cores of a TPU; without one, logical devices of one CPU",
             axes=("data", "tensor"),
+            refuses={**NO_SWITCH, "compile": "XLA compiles it in any case"},
             cost=tpu,
             reference="tf.distribute.TPUStrategy",
             status="stable; the newest wheel with TPU kernels, tensorflow-tpu, is for TensorFlow 2.20",

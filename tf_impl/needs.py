@@ -17,8 +17,12 @@ def check_reduction(run: Run[MirroredOptions]) -> None:
     TensorFlow 2.21's hierarchical copy makes two groups of N // 2 devices: of an odd number it drops the last.
 
     Raises:
-        ConfigError: The number of devices is odd.
+        ConfigError: The number of devices is odd, or gradients are copied and should be all-reduced one by one.
     """
+    if run.techniques.overlap and run.options.reduce in ("reduction_to_one_device", "hierarchical_copy"):
+        raise ConfigError(
+            f"--overlap all-reduces each gradient on its own, and --reduce {run.options.reduce} copies; leave one of them out."
+        )
     if run.options.reduce == "hierarchical_copy" and run.num_devices % 2:
         raise ConfigError(
             f"--reduce hierarchical_copy on {run.num_devices} devices would silently drop the last one's gradients; "
@@ -103,6 +107,8 @@ def check_cores(run: Run[TpuOptions]) -> None:
         raise ConfigError(
             f"{given} compiles no step that depends on which examples it takes; leave out +dropout= and +ignored=."
         )
+    if cores and run.techniques.recompute:
+        raise ConfigError(f"{given} compiles a step that keeps its activations; leave out --recompute.")
     if cores and run.dtype != "float32":
         raise ConfigError(f"{given} compiles in float32: a TPU has no {run.dtype}; leave out --dtype.")
     even_split_table(run.workload.model, tensor)

@@ -45,6 +45,7 @@ class TrainingProgram:
         self.run, self.parts, self.hardware = run, parts, parts.hardware
         self.loss = mean_loss(run)
         self.update = bind_update(run.optimizer)
+        self._compiled = parts.compiled or run.techniques.compile
         self._step = 0
         self._losses: list[tuple[tf.Tensor, ...]] = []
         self._gradients_bytes = 0
@@ -58,7 +59,7 @@ class TrainingProgram:
         self._train = tf.function(self._replicated_step, autograph=False)
         self._predict = tf.function(predictor(self.model), autograph=False)
         compiled = tf.function(self.gradients, autograph=False, jit_compile=True)
-        self._replica_gradients = compiled if parts.compiled else self.gradients
+        self._replica_gradients = compiled if self._compiled else self.gradients
 
     def step(self, batch: Batch) -> None:
         """Calls the traced step once; each replica takes its contiguous shard."""
@@ -118,13 +119,15 @@ class TrainingProgram:
             return transform(summed, self.run.techniques)
 
     def exchange(self, strategy: tf.distribute.Strategy, gradients: tuple[tf.Tensor, ...]) -> list[tf.Tensor]:
-        """Sums every gradient over all replicas.
+        """Sums every gradient over all replicas: packed, or with overlap each as soon as it is there.
 
         Args:
             strategy: The strategy, in its cross-replica context.
             gradients: The gradients of each replica, in the order of the parameters.
         """
         pairs = list(zip(gradients, self.params.values(), strict=True))
+        if self.run.techniques.overlap:
+            return [strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, [pair])[0] for pair in pairs]
         return strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, pairs)
 
     def losses(self) -> list[float]:
@@ -184,7 +187,7 @@ class TrainingProgram:
             params_peak_bytes=params_bytes + sum(copy.bytes for copy in copied),
             gradients_bytes=self._gradients_bytes,
             optimizer_bytes=sum(self._local_bytes(slot.values(), device) for slot in self.slots.values()),
-            activations_bytes=None if self.parts.compiled else self._activations.get(device, 0),
+            activations_bytes=None if self._compiled else self._activations.get(device, 0),
             source="graph",
             optimizer_dtype=weights.dtype_names(v for slot in self.slots.values() for v in slot.values()),
         )

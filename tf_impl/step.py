@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import tensorflow as tf
 
-from samestep.common.request import Techniques
 from samestep.common.strategy import Run
+from samestep.common.techniques import Techniques
 from samestep.common.workload.models.spec import ignores_targets
 from samestep.common.workload.optimizers import OptimizerSpec
 from samestep.tf_impl.activations import BACKWARD, FORWARD

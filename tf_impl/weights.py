@@ -14,6 +14,7 @@ from samestep.tf_impl.models import build_model
 from samestep.tf_impl.models.layers import Lookup, VariableFactory
 from samestep.tf_impl.models.own import OwnModel, build_own
 from samestep.tf_impl.step import Logits
+from samestep.tf_impl.techniques.recompute import recompute
 
 Held = TypeVar("Held")
 """What a program holds for one parameter: a variable, or the parts of one."""
@@ -56,7 +57,9 @@ def fresh_model(
         return own, own.params
     values = initial_weights(run.workload.model, run.seed)
     factory = VariableFactory(lambda name: make(values[name].astype(run.dtype), name), lookup)
-    return build_model(run.workload.model, factory), factory.by_name
+    model = build_model(run.workload.model, factory)
+    recompute(run, model)
+    return model, factory.by_name
 
 
 def buffers_of(model: Logits) -> dict[str, tf.Variable]:

@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from samestep.torch_impl.sharded import local_part
-from samestep.torch_impl.upstream import outside_modes
+from samestep.torch_impl.upstream import outside_modes, saved_tensors_hooks_on_top
 
 
 class KeptActivations:
@@ -40,6 +40,7 @@ class KeptActivations:
         self._parameters = parameters
         self._bytes = 0
         self._holders: dict[StorageWeakRef, int] = {}
+        self._recomputed: dict[StorageWeakRef, int] = {}
         self._known: set[StorageWeakRef] = set()  # a weak reference keeps a place from being taken by another storage
 
     def pack(self, tensor: torch.Tensor) -> "_Kept":
@@ -55,6 +56,15 @@ class KeptActivations:
             self.peak_bytes = max(self.peak_bytes, self._bytes)
         self._holders[key] = self._holders.get(key, 0) + 1
         return _Kept(tensor, lambda: self._release(key, storage.nbytes()))
+
+    def recompute(self, tensor: torch.Tensor) -> None:
+        """Counts a tensor that is saved once more, in the backward pass; checkpoint keeps it until it is used."""
+        storage = _local(tensor).untyped_storage()
+        key = StorageWeakRef(storage)
+        if key not in self._holders and not self._is_parameter(key):
+            self._recomputed[key] = storage.nbytes()
+        self._recomputed = {key: size for key, size in self._recomputed.items() if not key.expired()}
+        self.peak_bytes = max(self.peak_bytes, self._bytes + sum(self._recomputed.values()))
 
     def _is_parameter(self, key: StorageWeakRef) -> bool:
         if key not in self._known:
@@ -93,5 +103,30 @@ def follow_activations(parameters: Callable[[], Iterator[torch.Tensor]]) -> Iter
         parameters: As in `KeptActivations`.
     """
     kept = KeptActivations(parameters)
-    with saved_tensors_hooks(kept.pack, lambda held: held.tensor):
-        yield kept
+    _FOLLOWED.append(kept)
+    try:
+        with saved_tensors_hooks(kept.pack, lambda held: held.tensor):
+            yield kept
+    finally:
+        _FOLLOWED.remove(kept)
+
+
+_FOLLOWED: list[KeptActivations] = []
+"""What counts at present, for `recomputing`: a backward pass may run on another thread than the step."""
+
+
+@contextlib.contextmanager
+def recomputing() -> Iterator[None]:
+    """Makes the context of a recomputation in the backward pass, where checkpoint's own hooks take what is saved."""
+    if not _FOLLOWED:
+        yield
+        return
+    kept, (pack, unpack) = _FOLLOWED[-1], saved_tensors_hooks_on_top()
+
+    def counted(tensor: torch.Tensor) -> object:
+        with outside_modes(), torch.no_grad():
+            kept.recompute(tensor)
+        return pack(tensor)
+
+    with saved_tensors_hooks(counted, unpack):
+        yield

@@ -15,15 +15,15 @@ from samestep.common.runtime.topology import one_process, ranks, ranks_and_serve
 from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo, Textbook
 from samestep.torch_impl import needs, options
 from samestep.torch_impl.families import ZERO
+from samestep.torch_impl.refusals import NEW_REPLICAS, NO_CLIPPING, NO_SWITCH
 
 GPUS = "several GPUs on one or more machines; CPU cores over gloo"
 SHARD_PER_RANK = Answer("yes", "one contiguous shard of the global batch per rank")
 WHOLE_BATCH = Answer("no", "the whole batch goes through every stage")
 WHOLE_MODEL = Answer("no", "every rank holds the whole model")
 EQUAL_STAGES = Answer("yes", "contiguous stages of layers, of about equal FLOPs")
-NO_CLIPPING = {"clip_norm": "no process sees the whole gradient"}
-in_one_process = functools.partial(StrategyInfo, topology=one_process, backend="memory")
-over_ranks = functools.partial(StrategyInfo, topology=ranks, backend="gloo", hardware=GPUS)
+in_one_process = functools.partial(StrategyInfo, topology=one_process, backend="memory", refuses=NO_SWITCH)
+over_ranks = functools.partial(StrategyInfo, topology=ranks, backend="gloo", hardware=GPUS, refuses=NO_SWITCH)
 data_parallel = functools.partial(over_ranks, data_split=SHARD_PER_RANK, model_split=WHOLE_MODEL, axes=("data",))
 over_rpc = functools.partial(
     StrategyInfo,
@@ -88,6 +88,7 @@ FRAMEWORK = FrameworkInfo(
             status="discouraged; upstream recommends DistributedDataParallel, even on one machine",
             twin="tf:central_storage",
             emulation="threads; nn.DataParallel needs two GPUs",
+            refuses=NEW_REPLICAS,
             needs=needs.check_replicas,
             measures=(
                 Measure("master_share", "share of the step", "how long the master works while its replicas wait"),
@@ -97,11 +98,13 @@ FRAMEWORK = FrameworkInfo(
             name="ddp",
             summary="One process per device, gradients all-reduced in buckets during the backward pass.",
             goal="speed, when the model fits one device",
+            refuses={},
             cost=ddp,
             reference="torch.nn.parallel.DistributedDataParallel",
             status="stable; upstream recommends it over DataParallel even on one machine",
             twin="tf:mirrored",
             options=options.DdpOptions,
+            needs=needs.check_buckets,
             measures=OVERLAP_MEASURES,
         ),
         data_parallel(
@@ -109,6 +112,7 @@ FRAMEWORK = FrameworkInfo(
             summary="DDP, with the optimizer state spread over the ranks: each updates some parameters and broadcasts them.",
             goal="memory: the optimizer state, 1/N each",
             model_split=Answer("partial", "the optimizer state only, whole parameters to a rank"),
+            refuses={},
             cost=zero1,
             textbook=Textbook(ZERO, speed=1, memory=1, sent=2),
             reference="torch.distributed.optim.ZeroRedundancyOptimizer",

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from samestep.common.ledger import Footprint
 from samestep.common.program import TrainState
-from samestep.common.request import Techniques
+from samestep.common.techniques import Techniques
 from samestep.torch_impl.deepspeed_layouts import LAYOUTS
 from samestep.torch_impl.local_state import LocalState
 from samestep.torch_impl.step import norm_over_ranks, transform

@@ -9,7 +9,7 @@ from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import tied_segments
 from samestep.common.workload.pipeline import SCHEDULES
 from samestep.common.workload.split import even_split_table
-from samestep.torch_impl.options import PipelineOptions, TensorOptions
+from samestep.torch_impl.options import DdpOptions, PipelineOptions, TensorOptions
 
 _MOST_NAMED = 20
 
@@ -80,6 +80,18 @@ def check_schedule(run: Run[PipelineOptions]) -> None:
         raise ConfigError(
             f"{name} takes its micro-batches in {rounds} equal rounds of at least {num_ranks}; --microbatches "
             f"{microbatches} does not divide by {rounds}: use {microbatches // num_ranks * num_ranks}."
+        )
+
+
+def check_buckets(run: Run[DdpOptions]) -> None:
+    """Refuses buckets of a size where all gradients go together.
+
+    Raises:
+        ConfigError: Both were asked for.
+    """
+    if run.techniques.overlap is False and run.options.bucket_bytes is not None:
+        raise ConfigError(
+            f"--no-overlap puts all gradients into one bucket; leave out --bucket-bytes {run.options.bucket_bytes}."
         )
 
 

@@ -27,6 +27,8 @@ from samestep.torch_impl.models.synchronized import synchronize
 from samestep.torch_impl.optimizers import build_optimizer, set_rate
 from samestep.torch_impl.sharded import full_tensor
 from samestep.torch_impl.step import Loss, accumulate, mean_loss, transform
+from samestep.torch_impl.techniques.compile import compile_model
+from samestep.torch_impl.techniques.recompute import recompute
 from samestep.torch_impl.upstream import num_graphs
 
 
@@ -47,8 +49,10 @@ def build_fresh_model(
     switch_layers(model, run.dropout, run.batch_norm)
     if run.batch_norm == "sync" and run.mesh.axis("data") * run.mesh.axis("shard") > 1:
         model = synchronize(model, device)
+    recompute(run, model)
     distribute(model)
     weights.materialize(model, device, initial_weights(spec, run.seed), initial_buffers(spec))
+    compile_model(run, model)
     return model
 
 

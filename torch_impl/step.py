@@ -9,8 +9,8 @@ import torch
 import torch.distributed as dist
 
 from samestep.common.batch import Batch
-from samestep.common.request import Techniques
 from samestep.common.strategy import Run
+from samestep.common.techniques import Techniques
 from samestep.common.workload.models.spec import draws, ignores_targets
 from samestep.torch_impl.micro_batch import MICRO_BATCH
 from samestep.torch_impl.models import summed_loss

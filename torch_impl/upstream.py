@@ -1,7 +1,7 @@
 """Private APIs of upstream, one function each; a test named after the version checks that each is as it was."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -75,6 +75,11 @@ def outside_modes() -> contextlib.AbstractContextManager[object]:
     from torch.utils._python_dispatch import _disable_current_modes
 
     return _disable_current_modes()
+
+
+def saved_tensors_hooks_on_top() -> tuple[Callable[[torch.Tensor], object], Callable[[object], torch.Tensor]]:
+    """The innermost hooks of saved tensors, pack and unpack (torch 2.13): hooks that are entered replace these."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(False)
 
 
 def num_graphs() -> int:

@@ -7,8 +7,8 @@ from samestep.common.program import Arrays
 from samestep.common.reference.micro_batch import MICRO_BATCH
 from samestep.common.reference.models.layers import Layer
 from samestep.common.reference.models.losses import Loss
-from samestep.common.request import Techniques
 from samestep.common.strategy import Run
+from samestep.common.techniques import Techniques
 
 
 def accumulate(model: Layer, loss: Loss, params: Arrays, batch: Batch, run: Run) -> tuple[float, Arrays]:

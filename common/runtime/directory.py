@@ -24,7 +24,8 @@ from pathlib import Path
 
 from samestep.common.errors import ERRORS, ConfigError, SamestepError, unknown
 from samestep.common.files import Unreadable, read_json
-from samestep.common.request import RunConfig, Techniques
+from samestep.common.request import RunConfig
+from samestep.common.techniques import Techniques
 
 _ERROR_BYTES = 2048
 _WRITTEN = (

@@ -18,7 +18,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 
-from samestep.common.request import Techniques
+from samestep.common.techniques import Techniques
 from samestep.common.workload.optimizers import OptimizerSpec
 
 DECAYS: Mapping[str, Callable[[float], float]] = {

@@ -44,7 +44,7 @@ def _kind(group: Group, found: Sequence[Scaling]) -> Element:
             *below,
         )
     swatches = key(*FRAMEWORKS[:2], ("ideal", "twice the devices, twice the speed"))
-    names = ", ".join(each.cell for each in drawn)
+    names = ", ".join(each.name for each in drawn)
     return figure(f"Speed-up by the number of devices of {names}.", group.title, about, swatches, _panel(drawn), *below)
 
 
@@ -60,7 +60,7 @@ def _panel(found: Sequence[Scaling]) -> Element:
     for each in found:
         own = [(point, ratio) for row, point, ratio in points if row is each]
         kind = each.cell.partition(":")[0]
-        curves.append(curve(across, up, [(point.devices, ratio) for point, ratio in own], kind, each.cell))
+        curves.append(curve(across, up, [(point.devices, ratio) for point, ratio in own], kind, each.name))
         for point, ratio in own:
             low, high = _ends(point, ratio)
             curves.append(
@@ -68,7 +68,7 @@ def _panel(found: Sequence[Scaling]) -> Element:
             )
             dots.append(dot(across, up, (point.devices, ratio), kind, data_cell=each.cell, data_value=ratio))
         last, ratio = own[-1]
-        dots.append(dot(across, up, (last.devices, ratio), f"end {kind}", said=each.cell))
+        dots.append(dot(across, up, (last.devices, ratio), f"end {kind}", said=each.name))
     return panel(across, up, ("devices", "speed-up, logarithmic"), "Speed-up by devices.", curves, dots=dots)
 
 

@@ -23,12 +23,13 @@ from hypothesis import strategies as st
 from samestep.common.catalog import catalogue
 from samestep.common.errors import MOST_CHARACTERS, ConfigError, Unavailable
 from samestep.common.flags import flags, spell_flag
-from samestep.common.request import RunConfig, Techniques, launch_of
+from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import as_config, parse
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.start import read_start
 from samestep.common.runtime.worker.worker import read_run
 from samestep.common.strategy import Run
+from samestep.common.techniques import Techniques
 from samestep.common.workload.data.dataset import ARRAYS
 from samestep.common.workload.initial import init
 from samestep.experiments.command_line import parse_run

@@ -5,7 +5,8 @@ import pytest
 
 from samestep.common.errors import ConfigError
 from samestep.common.flags import check_fields, read_value, split_spelling
-from samestep.common.request import RunConfig, Techniques
+from samestep.common.request import RunConfig
+from samestep.common.techniques import Techniques
 
 POSITIVE = ("devices", "steps", "batch_size", "learning_rate", "threads", "timeout_seconds")
 NO_TECHNIQUE = [

@@ -4,8 +4,9 @@ import pytest
 
 from samestep.common.errors import ConfigError
 from samestep.common.mesh import Mesh
-from samestep.common.request import RunConfig, Techniques, launch_of
+from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import arguments, as_config, parse
+from samestep.common.techniques import Techniques
 
 TORCH = RunConfig(framework="torch", workload="synthetic-mlp")
 ORACLE = RunConfig(framework="numpy", strategy="oracle", workload="synthetic-mlp", dtype="float64")

@@ -6,10 +6,11 @@ import shlex
 import pytest
 
 from samestep.common.catalog import strategy_info
-from samestep.common.request import Launch, RunConfig, Techniques, launch_of
+from samestep.common.request import Launch, RunConfig, launch_of
 from samestep.common.run import arguments, as_config, parse
 from samestep.common.runtime.records import RunResult
 from samestep.common.strategy import Run
+from samestep.common.techniques import Techniques
 from samestep.experiments.arguments import apply_cell, split_cells
 from samestep.experiments.columns import cell
 from samestep.experiments.command_line import parse_run

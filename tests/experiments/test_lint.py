@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from samestep.common.evidence.confounds import CONFOUNDS, find_confounds
-from samestep.common.request import Techniques
 from samestep.common.runtime.conditions import Conditions
 from samestep.common.runtime.records import DeviceRow, RunResult
+from samestep.common.techniques import Techniques
 from samestep.experiments.comparison import Comparison
 from samestep.experiments.lint import circumstances, explain_confounds
 from samestep.experiments.row import Row

@@ -7,8 +7,9 @@ import pytest
 from samestep.common.catalog import catalogue
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flags
-from samestep.common.request import RunConfig, Techniques
+from samestep.common.request import RunConfig
 from samestep.common.run import parse
+from samestep.common.techniques import Techniques
 from samestep.common.workload.table import WORKLOADS, size_names
 from samestep.experiments.arguments import CELL_FIELDS, apply_cell
 from samestep.experiments.asked import describe

@@ -74,7 +74,7 @@ def comparison(directory: Path) -> Path:
 def scaling(directory: Path) -> Path:
     """A comparison of one, two and four devices, on as many cores."""
     rows: dict[str, Sequence[RunResult]] = {"numpy:oracle": [trained("numpy:oracle", 5000.0)]}
-    for strategy, growth in (("torch:ddp", 1.8), ("tf:mirrored", 1.5)):
+    for strategy, growth in (("torch:ddp", 1.8), ("tf:mirrored", 1.5), ("torch:dp", 1.2)):
         for power, devices in enumerate((1, 2, 4)):
             noise = (*NOISE[power:], *NOISE[:power])
             rates = [1000.0 * growth**power * each for each in noise]

@@ -10,9 +10,10 @@ from samestep.common.program import TrainState
 from samestep.common.reference.diagnosis import diagnose
 from samestep.common.reference.mutants import MUTANTS, Context, Mutant
 from samestep.common.reference.program import TrainingProgram
-from samestep.common.request import RunConfig, Techniques
+from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.strategy import Run
+from samestep.common.techniques import Techniques
 from tests.cells import SIZED
 
 STEPS = 8

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from samestep.common.evidence.parity import LOSS_BOUND, WEIGHT_BOUND
-from samestep.common.request import Techniques
 from samestep.common.runtime.records import RunResult
 from samestep.common.runtime.state_file import read_state
+from samestep.common.techniques import Techniques
 from tests.cells import SIZED
 from tests.conftest import RunCell
 

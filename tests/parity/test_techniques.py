@@ -5,13 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from samestep.common.request import Techniques
 from samestep.common.strategy import StrategyInfo
+from samestep.common.techniques import Techniques
 from tests.cells import SIZED, every_row
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
 
-EXACT = {"accumulation_steps": 2, "clip_norm": 0.5, "learning_rate_schedule": "cosine", "warmup_steps": 3}
+EXACT = {
+    "accumulation_steps": 2,
+    "clip_norm": 0.5,
+    "learning_rate_schedule": "cosine",
+    "warmup_steps": 3,
+    "recompute": True,
+}
 ROWS = [
     pytest.param(framework, row, id=f"{framework}:{row.name}", marks=getattr(pytest.mark, framework))
     for framework, row in every_row()
@@ -29,10 +35,40 @@ def test_all_that_a_row_takes(run_cell: RunCell, framework: str, row: StrategyIn
     keeps_what_was_predicted(result)
 
 
+COMPILED = [
+    pytest.param("torch:single", marks=pytest.mark.torch, id="torch"),
+    pytest.param("tf:mirrored", marks=pytest.mark.tf, id="tf"),
+]
+SWITCHED = [
+    pytest.param("torch:ddp", False, 1, marks=pytest.mark.torch, id="ddp"),
+    pytest.param("tf:mirrored", True, 8, marks=pytest.mark.tf, id="mirrored"),
+]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("cell", COMPILED)
+def test_a_compiled_step_is_the_same_step(run_cell: RunCell, cell: str) -> None:
+    techniques = Techniques(compile=True, clip_norm=0.5, accumulation_steps=2)
+    fields = {"dtype": "float64", "devices": 2 if cell == "tf:mirrored" else 1, "techniques": techniques}
+    result = run_cell(cell, SIZED["mlp"], optimizer="adamw", **fields)
+    assert result.parity.passed, result.parity.reason
+    assert result.conditions.compilations == 0, "compiled in the first step, whose seconds stand on their own"
+    assert result.compile_seconds is not None
+    assert {row.activations_bytes for row in result.predicted.devices()} == {None}, "the compiler decides"
+
+
+@pytest.mark.parametrize(("cell", "overlap", "pieces"), SWITCHED)
+def test_gradients_go_in_pieces_or_together(run_cell: RunCell, cell: str, overlap: bool, pieces: int) -> None:
+    fields = {"dtype": "float64", "devices": 2, "techniques": Techniques(overlap=overlap)}
+    result = run_cell(cell, SIZED["mlp"], optimizer="sgd", **fields)
+    assert result.parity.passed, result.parity.reason
+    sends_what_was_predicted(result)
+    assert [each.count_per_step for each in result.exchanges] == [pieces]
+
+
 @pytest.mark.torch
-@pytest.mark.tf
-def test_the_schedule_is_that_of_the_frameworks(run_cell: RunCell, tmp_path: Path) -> None:
-    """What `metrics.jsonl` says of every step, against torch's own scheduler and Keras'."""
+def test_the_schedule_is_that_of_torch(run_cell: RunCell, tmp_path: Path) -> None:
+    """What `metrics.jsonl` says of every step, against torch's own schedulers."""
     out = tmp_path / "run"
     techniques = Techniques(learning_rate_schedule="cosine", warmup_steps=4)
     shared = {"out": str(out), "parity": False, "dtype": "float64"}

@@ -9,8 +9,9 @@ import tensorflow as tf
 
 from samestep.common.batch import batches
 from samestep.common.reference.program import TrainingProgram
-from samestep.common.request import RunConfig, Techniques
+from samestep.common.request import RunConfig
 from samestep.common.run import parse
+from samestep.common.techniques import Techniques
 from samestep.common.workload.initial import init
 from samestep.tf_impl.optimizers import coefficients
 from samestep.tf_impl.tpu.lowering import Step

@@ -8,10 +8,11 @@ import pytest
 
 from samestep.common.catalog import framework_info
 from samestep.common.errors import ConfigError
-from samestep.common.request import RunConfig, Techniques, launch_of
+from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
+from samestep.common.techniques import Techniques
 from tests.cells import SIZED
 from tests.conftest import RunCell
 from tests.tf_impl.conftest import memory

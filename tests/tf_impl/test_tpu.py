@@ -8,10 +8,11 @@ import time
 import pytest
 
 from samestep.common.errors import ConfigError, Unavailable, WorkerFailed
-from samestep.common.request import RunConfig, Techniques, launch_of
+from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.network import free_ports
+from samestep.common.techniques import Techniques
 from samestep.experiments import tables
 from samestep.experiments.columns import cell
 from samestep.tf_impl.tpu import probe as tpu_probe

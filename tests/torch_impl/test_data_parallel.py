@@ -3,9 +3,10 @@
 import pytest
 
 from samestep.common.errors import ConfigError
-from samestep.common.request import RunConfig, Techniques, launch_of
+from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import as_config, parse
 from samestep.common.runtime.parent.provenance import command
+from samestep.common.techniques import Techniques
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.table import resolve
 from samestep.experiments.arguments import apply_cell

@@ -13,9 +13,10 @@ from samestep.common.catalog import framework_info
 from samestep.common.errors import ConfigError
 from samestep.common.evidence.costs.deepspeed import deepspeed
 from samestep.common.evidence.parity import LOSS_BOUND
-from samestep.common.request import RunConfig, Techniques
+from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.runtime.state_file import read_state
+from samestep.common.techniques import Techniques
 from samestep.common.workload.models.spec import num_params
 from samestep.experiments.arguments import apply_cell
 from samestep.experiments.command_line import parse_run

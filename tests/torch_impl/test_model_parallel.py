@@ -3,8 +3,8 @@
 import pytest
 
 from samestep.common.evidence.costs.pipeline import passes_of
-from samestep.common.request import Techniques
 from samestep.common.runtime.records import RunResult
+from samestep.common.techniques import Techniques
 from samestep.common.workload.pipeline import SCHEDULES
 from tests.cells import REGRESSION, SIZED
 from tests.conftest import RunCell

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from samestep.common.errors import ConfigError, Unavailable, WorkerFailed
-from samestep.common.request import RunConfig, Techniques, launch_of
+from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.techniques import Techniques
 from samestep.experiments.arguments import apply_cell
 from tests.cells import SIZED
 from tests.processes import alive

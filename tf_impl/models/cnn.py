@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from samestep.common.workload.models.cnn import CnnSpec
 from samestep.tf_impl.models.layers import ACTIVATIONS, POOLINGS, Convolution, Linear, VariableFactory
+from samestep.tf_impl.models.segmented import SegmentFunction, run_segments
 
 
 class BabyCNN:
@@ -16,10 +17,21 @@ class BabyCNN:
         self.hidden = Linear(variable, "hidden")
         self.output = Linear(variable, "output")
 
+    def segments(self) -> dict[str, SegmentFunction]:
+        """Two blocks and two linear layers; channels come last in the neutral layout and in TensorFlow's."""
+        return {
+            "blocks/0": lambda x: self._block(0, tf.reshape(x, (-1, *self.image))),
+            "blocks/1": lambda x: self._flat(self._block(1, x)),
+            "hidden": lambda x: self.activate(self.hidden(x)),
+            "output": self.output,
+        }
+
+    def _block(self, i: int, x: tf.Tensor) -> tf.Tensor:
+        return self.pool(self.activate(self.blocks[i](x)))
+
+    def _flat(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.reshape(x, (-1, x.shape[1] * x.shape[2] * x.shape[3]))
+
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        """Computes logits; channels come last in the neutral layout and in TensorFlow's."""
-        x = tf.reshape(x, (-1, *self.image))
-        for block in self.blocks:
-            x = self.pool(self.activate(block(x)))
-        x = tf.reshape(x, (-1, x.shape[1] * x.shape[2] * x.shape[3]))
-        return self.output(self.activate(self.hidden(x)))
+        """Runs all segments in order."""
+        return run_segments(self.segments().values(), x)

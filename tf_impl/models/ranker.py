@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from samestep.common.workload.models.ranker import RankerSpec
 from samestep.tf_impl.models.layers import ACTIVATIONS, Linear, Table, VariableFactory
+from samestep.tf_impl.models.segmented import SegmentFunction, run_segments
 
 
 class Ranker:
@@ -15,10 +16,19 @@ class Ranker:
         self.hidden = [Linear(variable, f"hidden/{i}") for i in range(2)]
         self.output = Linear(variable, "output")
 
-    def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        """Looks up and concatenates, then runs the layers above."""
+    def segments(self) -> dict[str, SegmentFunction]:
+        """Looks up and concatenates, then runs the layers above, one segment per layer."""
+        return {
+            "tables": self._rows,
+            "hidden/0": lambda x: self.activate(self.hidden[0](x)),
+            "hidden/1": lambda x: self.activate(self.hidden[1](x)),
+            "output": lambda x: tf.squeeze(self.output(x), axis=1),
+        }
+
+    def _rows(self, x: tf.Tensor) -> tf.Tensor:
         columns = tf.unstack(x, axis=1)
-        x = tf.concat([table(ids) for table, ids in zip(self.tables, columns, strict=True)], axis=1)
-        for layer in self.hidden:
-            x = self.activate(layer(x))
-        return tf.squeeze(self.output(x), axis=1)
+        return tf.concat([table(ids) for table, ids in zip(self.tables, columns, strict=True)], axis=1)
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        """Runs all segments in order."""
+        return run_segments(self.segments().values(), x)

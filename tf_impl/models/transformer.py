@@ -3,6 +3,7 @@
 Shape suffixes: B batch, T tokens, D width, H heads, K width of a head, V vocabulary.
 """
 
+import functools
 import math
 
 import tensorflow as tf
@@ -10,6 +11,7 @@ import tensorflow as tf
 from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.tf_impl.models.inputs import Inputs, without_keys
 from samestep.tf_impl.models.layers import ACTIVATIONS, Dropout, Linear, Norm, Table, VariableFactory
+from samestep.tf_impl.models.segmented import SegmentFunction, run_segments
 
 
 class Attention:
@@ -83,14 +85,22 @@ class Transformer:
         self.tokens = Table(variable, "embedding/tokens")
         self.positions = Table(variable, "embedding/positions")
         self.dropout = Dropout(spec.dropout, 0)
+        self.keys: tf.Tensor | None = None
         self.blocks = [Block(variable, block, spec) for block in range(spec.layers)]
         self.norm = Norm(variable, "head/norm")
         self.logits = TiedLogits(self.tokens) if spec.tied else Linear(variable, "head/logits", bias=False)
 
+    def segments(self) -> dict[str, SegmentFunction]:
+        """Lists the embedding, which adds tokens and positions, the blocks and the head."""
+        keys_B = self.keys
+        blocks = {f"blocks/{i}": functools.partial(block, keys_B=keys_B) for i, block in enumerate(self.blocks)}
+        return {
+            "embedding": lambda x_BT: self.dropout(self.tokens(x_BT) + self.positions.table, keys_B),
+            **blocks,
+            "head": lambda x_BTD: self.logits(self.norm(x_BTD)),
+        }
+
     def __call__(self, x: Inputs) -> tf.Tensor:
-        """Adds tokens and positions, runs the blocks, and computes logits."""
-        x_BT, keys_B = without_keys(x)
-        x_BTD = self.dropout(self.tokens(x_BT) + self.positions.table, keys_B)
-        for block in self.blocks:
-            x_BTD = block(x_BTD) if keys_B is None else block(x_BTD, keys_B)
-        return self.logits(self.norm(x_BTD))
+        """Runs all segments in order."""
+        x_BT, self.keys = without_keys(x)
+        return run_segments(self.segments().values(), x_BT)

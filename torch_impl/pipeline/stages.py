@@ -15,6 +15,8 @@ from samestep.torch_impl.models import build_model, segment_functions
 from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.models.own import switch_layers
 from samestep.torch_impl.models.segmented import run_segments
+from samestep.torch_impl.techniques.compile import compile_model
+from samestep.torch_impl.techniques.recompute import recompute
 
 
 class _ContiguousGradient(torch.autograd.Function):
@@ -83,7 +85,9 @@ def build_stage(run: Run, device: torch.device, segments: Sequence[Segment], con
     with torch.device("cpu" if isinstance(spec, OwnSpec) else "meta"):
         stage = Stage(spec, build_model(spec), segments, contiguous)
     switch_layers(stage.to(getattr(torch, run.dtype)), run.dropout, run.batch_norm)
+    recompute(run, stage.model)
     weights.materialize(stage.model, device, initial_weights(spec, run.seed), initial_buffers(spec))
+    compile_model(run, stage)
     return stage
 
 

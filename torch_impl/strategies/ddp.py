@@ -18,15 +18,20 @@ from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_mode
 from samestep.torch_impl.upstream import ddp_logging_data
 
 MEBIBYTE = 1 << 20
+ONE_BUCKET = 1 << 60
+"""More than any model has."""
 
 
-def wrap(bare: nn.Module, bucket_bytes: int | None = None) -> DistributedDataParallel:
+def wrap(run: Run, bare: nn.Module, bucket_bytes: int | None = None) -> DistributedDataParallel:
     """Wraps a model in DDP; the gradients are views of the buckets, which saves a second copy of them.
 
     Args:
+        run: What is trained; without overlap all gradients go into one bucket, which is full when the last one is there.
         bare: The model.
         bucket_bytes: About the size of a bucket; None leaves it to DDP.
     """
+    if run.techniques.overlap is False:
+        bucket_bytes = ONE_BUCKET
     cap = None if bucket_bytes is None else bucket_bytes / MEBIBYTE
     return DistributedDataParallel(bare, gradient_as_bucket_view=True, bucket_cap_mb=cap)
 
@@ -51,7 +56,7 @@ def build(run: Run[DdpOptions]) -> TrainingProgram:
     device = use_device(run, may_share=True)
     hardware = join_group(run, device)
     bare = build_fresh_model(run, device)
-    model = wrap(bare, run.options.bucket_bytes)
+    model = wrap(run, bare, run.options.bucket_bytes)
     parts = Parts(
         bare=bare,
         hardware=hardware,

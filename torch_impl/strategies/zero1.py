@@ -46,7 +46,7 @@ def build(run: Run) -> TrainingProgram:
     device = use_device(run, may_share=True)
     hardware = join_group(run, device)
     bare = build_fresh_model(run, device)
-    model = wrap(bare)
+    model = wrap(run, bare)
     # As views of one bucket a rank's parameters take one broadcast.
     inner = functools.partial(build_optimizer, run.optimizer)
     optimizer = ZeroRedundancyOptimizer(model.parameters(), inner, parameters_as_bucket_view=True)

@@ -26,7 +26,7 @@ from samestep.common.evidence.costs.kept import AHEAD, BEHIND, LOSS, Kept, KeptB
 from samestep.common.strategy import Run
 from samestep.common.workload.in_flight import Counts, Peaks, in_flight
 from samestep.common.workload.models.decoder import DecoderSpec
-from samestep.common.workload.models.spec import ModelSpec, Segment
+from samestep.common.workload.models.spec import ModelSpec, Segment, parameters_of
 from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.common.workload.pipeline import SCHEDULES, group_segments
 
@@ -55,7 +55,7 @@ def activation_bytes(
     splits_sequence: bool = False,
     recomputes: bool = False,
 ) -> int | None:
-    """Predicts the most bytes that a device keeps at once; None for a model or a framework of which nobody wrote down what.
+    """Predicts the most bytes that a device keeps at once; None where nobody wrote down what, or a compiler decides.
 
     Args:
         run: What is trained; its mesh says which part of the batch, and of layers, a device has.
@@ -63,14 +63,18 @@ def activation_bytes(
         microbatches: The number of micro-batches that a pipeline cuts an accumulation step into.
         peaks: Candidates for the micro-batches of each stage in flight, as `in_flight` has them.
         splits_sequence: Whether the sequence is split along the axis `tensor`.
-        recomputes: Whether the inner segments keep their inputs only, and compute the rest once more in the backward pass.
+        recomputes: Whether the inner segments keep their inputs only, and compute the rest once more in the backward pass;
+            also if the run asks for it.
     """
+    recomputes = recomputes or run.techniques.recompute
     framework, model, mesh = _FRAMEWORKS.get(run.framework), run.workload.model, run.mesh
-    if framework is None or model.name not in framework.kept:
+    if framework is None or model.name not in framework.kept or run.techniques.compile:
         return None
     passes, together = run.accumulation_steps, 1 if framework.in_order else run.accumulation_steps
     rows = run.batch_size // (mesh.axis("data") * mesh.axis("shard") * passes)
     whole = _kept(run.framework, model, run.item_bytes)
+    if recomputes and any(name.endswith(AHEAD) for name in whole):
+        return None
     kept = _inputs_only(run.framework, model, run.item_bytes) if recomputes else whole
 
     def add_up(names: Iterable[str], kept: Mapping[str, Kept] = kept) -> tuple[int, int]:
@@ -82,22 +86,36 @@ def activation_bytes(
         return rows // microbatches * size + fixed, rows * sum(one.batch_bytes for one in each)
 
     sizes, segments, again = [], model.segments(), 0
+    counted = 2 if microbatches == 1 else 1  # the targets stay while any micro-batch needs its part of them
     here = {segment for stage in stages for segment in stage}
     for stage in stages or (segments,):
-        for segment in stage if recomputes else ():  # one at a time is whole
-            names = (segment.name, f"{segment.name}{BEHIND}")
-            again = max(again, add_up(names, whole)[0] - add_up(names)[0])
         *names, last = [name for segment in stage for name in (segment.name, f"{segment.name}{BEHIND}")]
         if (place := segments.index(stage[0])) == 0 or segments[place - 1] not in here:
             names = [f"{stage[0].name}{AHEAD}", *names]
         behind = [last, *([LOSS] if segments[-1] in stage else [])]
         sizes.append((*add_up([*names, *behind]), *add_up(names)))
+        reached = 0
+        for segment in stage if recomputes and framework.in_order else ():
+            # While one is whole again, those behind it have been backward; a graph has that within its backward pass.
+            names = [segment.name, f"{segment.name}{BEHIND}"]
+            reached += (own := sum(add_up(names)[:counted]))
+            again = max(again, reached + sum(add_up(names, whole)[:counted]) - own - sum(sizes[-1][:counted]))
     return together * (again + max(sum(map(_stage_bytes, sizes, counts)) for counts in peaks))
 
 
 @functools.lru_cache(maxsize=8)  # every rank of a pipeline asks, and a search asks for thousands of pipelines
 def _kept(framework: str, model: ModelSpec, item_bytes: int) -> Mapping[str, Kept]:
     return _FRAMEWORKS[framework].kept[model.name](model, item_bytes)
+
+
+def keeps_behind(run: Run, segment: Segment) -> bool:
+    """Whether operations behind the last parameters of a segment keep anything.
+
+    Args:
+        run: What is trained.
+        segment: A segment of its model.
+    """
+    return f"{segment.name}{BEHIND}" in _kept(run.framework, run.workload.model, run.item_bytes)
 
 
 @functools.lru_cache(maxsize=8)
@@ -109,7 +127,9 @@ def _inputs_only(framework: str, model: ModelSpec, item_bytes: int) -> Mapping[s
     """
     found = dict(_kept(framework, model, item_bytes))
     for before, segment in itertools.pairwise(model.segments()[:-1]):
-        found[segment.name] = Kept(sequence=math.prod(before.outputs))
+        size = math.prod(before.outputs)
+        kernel = next(param for param in parameters_of(model, segment).values() if param.role == "kernel")
+        found[segment.name] = Kept(parts=size) if kernel.split == 0 else Kept(sequence=size)
         found.pop(f"{segment.name}{BEHIND}", None)
     return found
 

@@ -32,10 +32,11 @@ def replicated(run: Run, backend: str) -> Ledger:
         backend: "memory" (devices of one process), "gloo", "nccl" or "grpc".
 
     Returns:
-        The footprint of all devices, and a single all-reduce.
+        The footprint of all devices, and a single all-reduce, or with overlap one for each parameter.
     """
-    pieces = [num_params(run.workload.model)] if run.num_devices > 1 else []
-    return _summed(run, pieces, backend)
+    params = run.workload.model.params().values()
+    pieces = [param.size for param in params] if run.techniques.overlap else [num_params(run.workload.model)]
+    return _summed(run, pieces if run.num_devices > 1 else [], backend)
 
 
 def _summed(run: Run, pieces: Sequence[int], backend: str) -> Ledger:
@@ -72,9 +73,12 @@ def bucketed(run: Run, caps: tuple[int, ...], backend: str) -> Ledger:
 
     Args:
         run: What is trained.
-        caps: A bucket is closed once it holds so many bytes; the last cap is that of all further buckets.
+        caps: A bucket is closed once it holds so many bytes; the last cap is that of all further buckets. Without overlap
+            none is closed.
         backend: "gloo" or "nccl".
     """
+    if run.techniques.overlap is False:
+        caps = (num_params(run.workload.model) * run.item_bytes,)
     closed: list[int] = []
     filled = 0
     # DDP fills its buckets in the order in which the backward pass yields the gradients: the last parameter's first.

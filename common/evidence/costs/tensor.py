@@ -10,10 +10,12 @@ References:
 """
 
 import dataclasses
+import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from samestep.common.evidence.costs.activations import activation_bytes
+from samestep.common.evidence.costs.recomputed import both_passes
 from samestep.common.evidence.costs.sizes import holder, symmetric
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
@@ -66,11 +68,14 @@ def sums(run: Run, rows: int, segments: Sequence[Segment]) -> tuple[list[Send], 
         segments: The part of the model that is meant.
     """
     parts, row_bytes = run.mesh.axis("tensor"), rows * run.item_bytes
-    layers = _split_layers(run.workload.model, parts, segments)
-    outputs = [size for kind, size in layers if kind in ("table", "row", "logits")]
-    inputs = [size for kind, size in reversed(layers) if kind == "column"]
-    forward = [Send("forward", "all_reduce", "tensor", parts, size * row_bytes) for size in outputs]
-    return forward, [Send("backward", "all_reduce", "tensor", parts, size * row_bytes) for size in inputs]
+
+    def summed(phase: str, kinds: Collection[str], segment: Segment) -> list[Send]:
+        layers = _split_layers(run.workload.model, parts, [segment])[:: 1 if phase == "forward" else -1]
+        sizes = (size for kind, size in layers if kind in kinds)
+        return [Send(phase, "all_reduce", "tensor", parts, size * row_bytes) for size in sizes]
+
+    ahead = functools.partial(summed, "forward", ("table", "row", "logits"))
+    return both_passes(run, segments, ahead, functools.partial(summed, "backward", ("column",)))
 
 
 def _in_shards(run: Run, rows: int) -> tuple[list[Send], list[Send]]:
@@ -82,16 +87,17 @@ def _in_shards(run: Run, rows: int) -> tuple[list[Send], list[Send]]:
     parts = run.mesh.axis("tensor")
     ahead = {"table": "all_reduce", "column": "all_gather", "row": "reduce_scatter", "logits": "all_reduce"}
     back = {"table": "all_gather", "column": "reduce_scatter", "row": "all_gather", "norm": "all_reduce"}
-    layers = _split_layers(run.workload.model, parts, run.workload.model.segments())
 
     def collective(phase: str, operation: str, kind: str, size: int) -> Send:
         whole = size * run.item_bytes * (1 if kind == "norm" else rows)
         return Send(phase, operation, "tensor", parts, whole // (parts if operation == "all_gather" else 1))
 
-    return (
-        [collective("forward", ahead[kind], kind, size) for kind, size in layers if kind in ahead],
-        [collective("backward", back[kind], kind, size) for kind, size in reversed(layers) if kind in back],
-    )
+    def within(phase: str, operations: Mapping[str, str], segment: Segment) -> list[Send]:
+        layers = _split_layers(run.workload.model, parts, [segment])[:: 1 if phase == "forward" else -1]
+        return [collective(phase, operations[kind], kind, size) for kind, size in layers if kind in operations]
+
+    passes = (functools.partial(within, "forward", ahead), functools.partial(within, "backward", back))
+    return both_passes(run, run.workload.model.segments(), *passes)
 
 
 def _split_layers(model: ModelSpec, parts: int, segments: Sequence[Segment]) -> list[tuple[str, int]]:
@@ -115,7 +121,7 @@ def _split_layers(model: ModelSpec, parts: int, segments: Sequence[Segment]) -> 
             found.append(("table", param.lookups * param.shape[1]))
         elif name in kernels and split[name] == 0 and not param.lookups:
             found.append(("row", positions * param.shape[1]))
-        elif name in kernels and name != first and not param.shares_input:
+        elif name in kernels and name != first and not param.shares_input and not param.lookups:
             found.append(("column", positions * param.shape[0]))
     found += [("column", positions * params[name].shape[1]) for name in ties]
     has_split_logits = bool(ties) or (split.get(logits) == 1 and logits in meant and logits in last)

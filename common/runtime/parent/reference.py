@@ -16,7 +16,7 @@ def reference_of(run: Run) -> Run:
 
     A TensorFlow model with a torch model beside it has that one's. What distinguishes two references decides their numbers.
     """
-    framework, strategy, techniques, batch_norm = "numpy", "oracle", run.techniques, run.batch_norm
+    framework, strategy, techniques, batch_norm = "numpy", "oracle", run.techniques.of_reference(), run.batch_norm
     if isinstance(own := run.workload.model, OwnSpec):
         run = dataclasses.replace(run, workload=dataclasses.replace(run.workload, model=own.twin or own))
         framework = (own.twin or own).described.framework

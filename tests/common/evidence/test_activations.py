@@ -9,9 +9,10 @@ from samestep.common.evidence.costs.activations import (
     pipeline_activation_bytes,
     textbook_block_bytes,
 )
-from samestep.common.request import RunConfig, Techniques
+from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.strategy import Run
+from samestep.common.techniques import Techniques
 from samestep.common.workload.models.transformer import TransformerSpec
 
 SPEC = TransformerSpec(layers=6, heads=8, width=64, context=32)

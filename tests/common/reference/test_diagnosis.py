@@ -17,9 +17,10 @@ from samestep.common.reference import diagnosis
 from samestep.common.reference.diagnosis import ReplayedStep, Step, diagnose
 from samestep.common.reference.mutants import MUTANTS, Context, Mutant
 from samestep.common.reference.program import TrainingProgram
-from samestep.common.request import RunConfig, Techniques
+from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.strategy import Run
+from samestep.common.techniques import Techniques
 from samestep.common.workload.data.dataset import load
 
 MODELS = ("synthetic-mlp+width=8", "synthetic-gpt+layers=1+heads=2+width=8+context=4+vocabulary=7")

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from samestep.common.request import Techniques
+from samestep.common.techniques import Techniques
 from samestep.common.workload.initial import init
 from samestep.common.workload.models.cnn import CnnSpec
 from samestep.common.workload.models.mlp import MlpSpec

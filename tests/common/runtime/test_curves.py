@@ -12,7 +12,7 @@ import pytest
 from samestep.common.batch import batches
 from samestep.common.program import TrainState
 from samestep.common.reference.program import TrainingProgram
-from samestep.common.request import Launch, RunConfig, Techniques, launch_of
+from samestep.common.request import Launch, RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent import curves, verdict
 from samestep.common.runtime.parent.curves import LEAST_STEPS, Curve, curve_folder, keep_curve, reach_curve, read_curve
@@ -22,6 +22,7 @@ from samestep.common.runtime.state_file import write_state
 from samestep.common.runtime.topology import UNEVALUATED
 from samestep.common.runtime.worker import loop
 from samestep.common.strategy import Run
+from samestep.common.techniques import Techniques
 from samestep.common.workload.data.dataset import load
 from samestep.experiments.columns import same_step
 from samestep.experiments.tables import report

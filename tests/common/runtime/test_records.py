@@ -15,7 +15,7 @@ import pytest
 from samestep.common.errors import ERRORS, ConfigError, Diverged, WorkerFailed
 from samestep.common.ledger import exchanges_of
 from samestep.common.program import TrainState
-from samestep.common.request import RunConfig, Techniques, launch_of
+from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime import records
 from samestep.common.runtime.directory import (
@@ -30,6 +30,7 @@ from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.records import RunResult, Throughput, load_result
 from samestep.common.runtime.state_file import read_state, write_state
 from samestep.common.runtime.worker import loop
+from samestep.common.techniques import Techniques
 from samestep.common.workload.initial import init
 from tests.cells import SIZED
 from tests.children import in_child

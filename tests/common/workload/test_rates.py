@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from samestep.common.errors import ConfigError
-from samestep.common.request import RunConfig, Techniques, launch_of
+from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import as_config, parse
+from samestep.common.techniques import Techniques
 from samestep.common.workload.schedules import rate_share
 
 ORACLE = RunConfig("numpy", "oracle", "synthetic-mlp", dtype="float64", steps=12)

@@ -1,0 +1,103 @@
+"""What each technique costs and what it gains: a row with it against the same row without.
+
+`python -m benchmarks.techniques [torch:ddp+recompute=true ...]` prints a row per cell: the seconds of a step, the bytes of
+activations and of exchanges with the technique over those without, and the seconds before the first step that the technique
+adds. Speeds are ratios of pairs of runs that follow each other, the median of `--pairs` of them with the smallest and the
+largest; bytes are measured once. Where a row reports it, the share of communication that overlapped the backward pass
+stands beside.
+"""
+
+import argparse
+import dataclasses
+import statistics
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from samestep.common.flags import split_spelling
+from samestep.common.request import RunConfig, launch_of
+from samestep.common.run import parse
+from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.records import RunResult
+from samestep.experiments.arguments import apply_cell
+
+CELLS = (
+    "torch:ddp+accumulation_steps=4",
+    "torch:fsdp+accumulation_steps=4",
+    "tf:mirrored+accumulation_steps=4",
+    "tf:parameter_server+accumulation_steps=4",
+    "torch:ddp+clip_norm=1",
+    "torch:fsdp+clip_norm=1",
+    "tf:mirrored+clip_norm=1",
+    "torch:ddp+learning_rate_schedule=cosine+warmup_steps=10",
+    "tf:mirrored+learning_rate_schedule=cosine+warmup_steps=10",
+    "torch:single+recompute=true",
+    "torch:fsdp+recompute=true",
+    "torch:tp+recompute=true",
+    "tf:mirrored+recompute=true",
+    "torch:single+compile=true",
+    "torch:ddp+compile=true",
+    "tf:mirrored+compile=true",
+    "torch:ddp+overlap=false",
+    "tf:mirrored+overlap=true",
+)
+WORKLOAD = "prose-gpt"
+PAIRS = 5
+STEPS = 61
+HEADINGS = ("with the technique", "seconds a step", "activations", "exchanged", "first step, s", "overlapped")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Takes every cell, and prints its row as soon as it is there."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cells", nargs="*", default=CELLS)
+    parser.add_argument("--workload", default=WORKLOAD)
+    parser.add_argument("--pairs", type=int, default=PAIRS)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    given = parser.parse_args(arguments)
+    print(f"| {' | '.join(HEADINGS)} |\n|{'---|' * len(HEADINGS)}", flush=True)
+    with Launcher() as launcher:
+        for cell in given.cells:
+            pairs = [
+                (_take(launcher, split_spelling(cell)[0], given), _take(launcher, cell, given))
+                for _ in range(given.pairs)
+            ]
+            print(f"| {' | '.join((cell, *row(pairs)))} |", flush=True)
+
+
+def _take(launcher: Launcher, cell: str, given: argparse.Namespace) -> RunResult:
+    asked = apply_cell(cell, RunConfig(workload=given.workload, steps=given.steps, parity=False))
+    devices = None if asked.strategy == "single" else 2
+    with tempfile.TemporaryDirectory() as scratch:
+        asked = dataclasses.replace(asked, devices=devices, out=str(Path(scratch) / "run"), timeout_seconds=120.0)
+        return launcher.run(parse(asked), launch_of(asked))
+
+
+def row(pairs: Sequence[tuple[RunResult, RunResult]]) -> list[str]:
+    """Puts what the pairs measured into words.
+
+    Args:
+        pairs: Runs without and with a technique.
+    """
+    slower = sorted(with_it.step_seconds_median / plain.step_seconds_median for plain, with_it in pairs)
+    first = statistics.median(with_it.compile_seconds - plain.compile_seconds for plain, with_it in pairs)
+    plain, with_it = pairs[-1]
+    hidden = [result.processes[0].measures for result in (plain, with_it)]
+    return [
+        f"{statistics.median(slower):.2f} ({slower[0]:.2f} to {slower[-1]:.2f})",
+        _ratio(*(result.processes[0].activations_bytes for result in (plain, with_it))),
+        _ratio(*(sum(each.bytes_per_step for each in result.exchanges) for result in (plain, with_it))),
+        f"{first:+.1f}",
+        " to ".join(
+            f"{m['overlap_seconds'] / m['communication_seconds']:.0%}" for m in hidden if m.get("communication_seconds")
+        ),
+    ]
+
+
+def _ratio(plain: int | None, with_it: int | None) -> str:
+    """One amount over the other; nothing where there is none, or a compiler decides."""
+    return f"{with_it / plain:.2f}" if plain and with_it is not None else ""
+
+
+if __name__ == "__main__":
+    main()

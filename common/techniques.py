@@ -1,0 +1,70 @@
+"""Techniques: how a step is taken, whatever the strategy. Each is a flag, and a part of a cell."""
+
+import dataclasses
+
+from samestep.common.flags import flag
+
+MAX_STEPS = 10**9
+"""A result lists the loss of every step: 20 GB of them."""
+MAX_FACTOR = 10**6
+"""Of what multiplies gradients, so that a float32 holds the product."""
+SCHEDULES = ("constant", "linear", "cosine")
+
+
+@dataclasses.dataclass(frozen=True)
+class Techniques:
+    """How a step is taken, under any strategy that takes it."""
+
+    accumulation_steps: int = flag(
+        1, "micro-batches into which each shard is split; their gradients add up and are exchanged on the last", least=1
+    )
+    clip_norm: float | None = flag(
+        None,
+        "scale a gradient with a larger global norm down to this norm (default: no clipping)",
+        above=0,
+        most=MAX_FACTOR,
+    )
+    learning_rate_schedule: str = flag(
+        "constant", "how the learning rate decays after the warm-up, to zero at its end", choices=SCHEDULES
+    )
+    warmup_steps: int = flag(
+        0, "steps over which the learning rate rises in equal parts to its full value", least=0, most=MAX_STEPS
+    )
+    decay_steps: int | None = flag(
+        None,
+        "the step at which linear and cosine end, counted from the first step of training (default: --steps)",
+        least=1,
+        most=MAX_STEPS,
+    )
+
+    recompute: bool = flag(
+        False, "keep only the inputs of the model's inner segments, and compute the rest again in the backward pass"
+    )
+
+    compile: bool = flag(
+        False, "compile the forward and backward pass, with torch.compile or XLA; takes seconds before the first step"
+    )
+
+    overlap: bool | None = flag(
+        None,
+        "exchange gradients in pieces while the backward pass still runs, or all together after it (default: as the "
+        "strategy's API does)",
+    )
+
+    @property
+    def has_schedule(self) -> bool:
+        """Whether the learning rate differs between steps."""
+        return self.warmup_steps > 0 or self.decay_steps is not None
+
+    def without_transforms(self) -> "Techniques":
+        """The techniques that leave the gradient of the whole batch as it is."""
+        return dataclasses.replace(self, clip_norm=None)
+
+    def of_reference(self) -> "Techniques":
+        """The techniques that change the step; the others only change how it is computed."""
+        return dataclasses.replace(self, recompute=False, compile=False, overlap=None)
+
+    @property
+    def need_norm(self) -> bool:
+        """Whether the norm of the whole gradient is needed in each step."""
+        return self.clip_norm is not None

@@ -1,0 +1,64 @@
+"""Every row with every technique: either it takes it, or one line says why not; nothing is started."""
+
+import itertools
+
+import pytest
+
+from samestep.common.errors import ConfigError
+from samestep.common.flags import flags, spell_flag
+from samestep.common.request import RunConfig
+from samestep.common.run import parse
+from samestep.common.strategy import StrategyInfo
+from samestep.common.techniques import Techniques
+from tests.cells import every_row
+
+GIVEN = {
+    "accumulation_steps": {"accumulation_steps": 2},
+    "clip_norm": {"clip_norm": 1.0},
+    "learning_rate_schedule": {"learning_rate_schedule": "cosine"},
+    "warmup_steps": {"warmup_steps": 2},
+    "decay_steps": {"learning_rate_schedule": "linear", "decay_steps": 9},
+    "recompute": {"recompute": True},
+    "compile": {"compile": True},
+    "overlap": {"overlap": False},
+}
+"""A value of each technique, with what it needs beside it."""
+
+
+def asked(framework: str, row: StrategyInfo, **techniques: object) -> RunConfig:
+    devices = 2 if row.axes else 1
+    return RunConfig(
+        framework, row.name, "synthetic-mlp", devices, dtype=row.dtypes[0], steps=9, techniques=Techniques(**techniques)
+    )
+
+
+def test_every_technique_is_walked() -> None:
+    assert set(GIVEN) == set(flags(Techniques))
+
+
+@pytest.mark.parametrize("technique", GIVEN)
+@pytest.mark.parametrize(("framework", "row"), every_row(), ids=lambda value: getattr(value, "name", value))
+def test_a_row_takes_a_technique_or_says_why_not(framework: str, row: StrategyInfo, technique: str) -> None:
+    config = asked(framework, row, **GIVEN[technique])
+    if technique not in row.refuses:
+        run = parse(config)
+        assert all(getattr(run.techniques, name) == value for name, value in GIVEN[technique].items())
+        return
+    with pytest.raises(ConfigError) as caught:
+        parse(config)
+    flag = spell_flag(technique)
+    assert str(caught.value) == (
+        f"{framework}:{row.name} does not take {flag}: {row.refuses[technique]}; leave out {flag}."
+    )
+
+
+@pytest.mark.parametrize(("framework", "row"), every_row(), ids=lambda value: getattr(value, "name", value))
+def test_techniques_do_not_exclude_each_other(framework: str, row: StrategyInfo) -> None:
+    taken = [name for name in GIVEN if name not in row.refuses]
+    for one, other in itertools.combinations(taken, 2):
+        parse(asked(framework, row, **{**GIVEN[one], **GIVEN[other]}))
+
+
+def test_a_model_of_two_segments_has_nothing_to_recompute() -> None:
+    with pytest.raises(ConfigError, match=r"inner segments of a model again, and digits-mlp.* has none"):
+        parse(RunConfig(workload="digits-mlp+layers=2", techniques=Techniques(recompute=True)))

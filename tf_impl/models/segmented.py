@@ -1,0 +1,28 @@
+"""A model as a sequence of segments, which a technique may wrap."""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import tensorflow as tf
+
+SegmentFunction = Callable[[tf.Tensor], tf.Tensor]
+"""Takes the inputs or what the segment before returned."""
+
+
+class Segmented(Protocol):
+    """A model whose forward pass is a sequence of segments; every model here is one."""
+
+    def segments(self) -> dict[str, SegmentFunction]:
+        """Its segments in order, named as in the spec; run one after the other they are its forward pass."""
+
+
+def run_segments(segments: Iterable[SegmentFunction], x: tf.Tensor) -> tf.Tensor:
+    """Runs one segment after the other.
+
+    Args:
+        segments: The segments, in order.
+        x: The input of the first segment.
+    """
+    for segment in segments:
+        x = segment(x)
+    return x

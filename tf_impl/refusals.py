@@ -1,0 +1,13 @@
+"""Why rows refuse techniques. Imports no framework."""
+
+NO_SWITCH = {"overlap": "it exchanges when its API does; tf:mirrored and tf:multi_worker_mirrored have a choice"}
+REMOTE = {
+    **NO_SWITCH,
+    "recompute": "tf.recompute_grad reads every variable of a segment four times, and each time it is sent",
+    "compile": "XLA compiles no function whose variables are on another device",
+}
+IN_PARTS = {
+    **NO_SWITCH,
+    "recompute": "DTensor sums activations and gradients at each end of tf.recompute_grad once more",
+    "compile": "DTensor cuts the step up itself, before XLA could compile it",
+}

@@ -1,0 +1,9 @@
+"""Why rows refuse techniques. Imports no framework."""
+
+NO_SWITCH = {"overlap": "it exchanges when its API does; torch:ddp and torch:zero1 have a choice"}
+NO_CLIPPING = {**NO_SWITCH, "clip_norm": "no process sees the whole gradient"}
+NEW_REPLICAS = {
+    **NO_SWITCH,
+    "recompute": "its replicas have parameters only while their forward pass runs",
+    "compile": "its replicas are copies of the module, which drop what was compiled",
+}

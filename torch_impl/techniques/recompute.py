@@ -1,0 +1,50 @@
+"""Recomputation: inner segments keep their inputs only, and compute the rest once more in the backward pass.
+
+It is applied before any strategy distributes the model. What a rank needs for computing a segment again is there: a
+strategy that gathers parameters for the backward pass has gathered them by then.
+
+References:
+    torch.utils.checkpoint.checkpoint(use_reentrant=False) (torch 2.13); Chen et al., arXiv 1604.06174.
+"""
+
+import contextlib
+import functools
+from typing import cast
+
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from samestep.common.strategy import Run
+from samestep.common.workload.models.own import OwnSpec
+from samestep.torch_impl.activations import recomputing
+from samestep.torch_impl.models.segmented import Segmented, SegmentFunction
+
+
+def recompute(run: Run, model: nn.Module) -> None:
+    """Has the inner segments of a model recomputed if the run asks for it, in place; of a user's model its blocks.
+
+    Args:
+        run: What is trained.
+        model: The model, which may be on the meta device, or what a stage has left of it.
+    """
+    if not run.techniques.recompute:
+        return
+    spec = run.workload.model
+    if isinstance(spec, OwnSpec):
+        modules = dict(model.named_modules())
+        for block in (
+            modules[path] for path in (each.name.replace("/", ".") for each in spec.blocks()) if path in modules
+        ):
+            block.forward = _computed_twice(block.forward)
+        return
+    inner, right = {segment.name for segment in spec.segments()[1:-1]}, cast(Segmented, model).segments
+
+    def segments() -> dict[str, SegmentFunction]:
+        return {name: _computed_twice(each) if name in inner else each for name, each in right().items()}
+
+    cast(Segmented, model).segments = segments
+
+
+def _computed_twice(function: SegmentFunction) -> SegmentFunction:
+    contexts = lambda: (contextlib.nullcontext(), recomputing())  # noqa: E731
+    return functools.partial(checkpoint, function, use_reentrant=False, context_fn=contexts)
