@@ -112,7 +112,7 @@ class Forecast:
 
 
 def forecast(cell: str | None, base: RunConfig, assumed: Assumptions) -> Forecast:
-    """Predicts a row, or every row that can take the request.
+    """Predicts a row, or every row that can take the request; a user's own model is described first.
 
     Args:
         cell: The row, which `base` includes; None stands for every row.
@@ -121,10 +121,22 @@ def forecast(cell: str | None, base: RunConfig, assumed: Assumptions) -> Forecas
 
     Raises:
         ConfigError: The request is wrong, or no row can take it.
+        Unavailable: The framework of the user's model is not installed.
     """
+    if base.model is None:
+        return _forecast(cell, base, assumed, lambda config: config)
+    from samestep.common.runtime.parent.launcher import Launcher  # here: other predictions start nothing
+
+    with Launcher() as launcher:
+        return _forecast(cell, base, assumed, launcher.describe)
+
+
+def _forecast(
+    cell: str | None, base: RunConfig, assumed: Assumptions, describe: Callable[[RunConfig], RunConfig]
+) -> Forecast:
     memory = None if assumed.device_memory is None else parse_memory(assumed.device_memory)
     if cell is not None:
-        return Forecast((predict_row(cell, base, assumed),), {}, memory)
+        return Forecast((predict_row(cell, describe(base), assumed),), {}, memory)
     names = [(f"{framework}:{row.name}", row.axes) for framework, row in catalogue() if framework != "numpy"]
     axes = set(re.findall(r"(\w+)\s*=", base.mesh or "")) & {*AXES}
     refused = {name: f"it does not split along {', '.join(sorted(axes))}" for name, own in names if axes - {*own}}
@@ -132,7 +144,7 @@ def forecast(cell: str | None, base: RunConfig, assumed: Assumptions) -> Forecas
     for name, _ in names:
         if name not in refused:
             try:
-                rows.append(predict_row(name, apply_cell(name, base), assumed, is_named=False))
+                rows.append(predict_row(name, describe(apply_cell(name, base)), assumed, is_named=False))
             except ConfigError as error:
                 refused[name] = str(error)
     if not rows:

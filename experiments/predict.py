@@ -15,7 +15,7 @@ from samestep.experiments.formats import FORMATS, Document, write
 from samestep.experiments.parser import Parser
 from samestep.experiments.prediction import Assumptions
 
-PREDICTED = ("workload", "mesh", "batch_size", "optimizer", "dtype", "data")
+PREDICTED = ("workload", "model", "mesh", "batch_size", "optimizer", "dtype", "batch_norm", "data")
 """The fields of a request that decide what is predicted; `Assumptions` has the rest."""
 _ABOUT = (
     "Predict what a step holds and sends, without running anything, for one strategy or for every one that can take the "

@@ -52,6 +52,7 @@ def table() -> str:
 def judge(rule: Rule) -> tuple[str, str]:
     """The verdict on a rule, and the figures behind it."""
     cases = list(rule.cases())
+    assert cases, f"nothing was measured or predicted for: {rule.text}"
     if _hold(cases):
         return "confirmed", _figures(cases)
     for least in sorted({case.condition for case in cases})[1:] if rule.condition else ():
@@ -79,7 +80,7 @@ def _figures(cases: Sequence[Case]) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return f"{100 * share:.0f} %" if share >= 0.005 or not share else "less than 1 %"
 
 
 def _examples(least: float) -> str:

@@ -72,7 +72,9 @@ class PredictSettings(OptionSettings, total=False):
     batch_size: int | None
     optimizer: str | None
     dtype: str
+    model: str | None
     data: str | None
+    batch_norm: str
     backend: str | None
     device_memory: str | None
     precision: str | None

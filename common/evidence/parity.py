@@ -105,6 +105,7 @@ def judge(
     reference_losses: Sequence[float],
     params: Mapping[str, np.ndarray],
     reference_params: Mapping[str, np.ndarray] | None,
+    noise: float = 0.0,
 ) -> Parity:
     """Holds a run against its reference.
 
@@ -116,6 +117,7 @@ def judge(
         reference_losses: As many.
         params: Weights after the run's last step, by neutral name.
         reference_params: The same names and shapes; None if the reference does not know them.
+        noise: How far rounding alone may have moved a weight, where that is more than the bound.
 
     Raises:
         ValueError: The two differ in length, names or shapes and cannot be compared.
@@ -134,8 +136,8 @@ def judge(
             f"the loss of step {first_step + bad} is {seen} instead of {wanted} "
             f"(relative deviation {deviations[bad]:.1e}, allowed {LOSS_BOUND[dtype]:.0e})"
         )
-    elif not (worst_weight <= WEIGHT_BOUND[dtype] and math.isfinite(worst_weight)):
-        reason = f"after the last step {worst_name} is off by {worst_weight:.1e} (allowed {WEIGHT_BOUND[dtype]:.0e})"
+    elif not (worst_weight <= (bound := max(WEIGHT_BOUND[dtype], noise)) and math.isfinite(worst_weight)):
+        reason = f"after the last step {worst_name} is off by {worst_weight:.1e} (allowed {bound:.0e})"
     worst_loss = max(deviations, key=_size, default=0.0)
     first_bad = None if bad is None else first_step + bad
     weight = None if reference_params is None else _finite(worst_weight)

@@ -25,7 +25,7 @@ def own_workload(config: RunConfig) -> Workload:
     from samestep.common.workload.data.user import UserSpec  # here: it needs NumPy, which a prediction does without
 
     if config.described is None:
-        raise ConfigError(f"--model {config.model} is not described yet; `samestep run` and `samestep.run` do so.")
+        raise ConfigError(f"--model {config.model} is not described yet; the commands of samestep do so.")
     if config.data is None:
         raise ConfigError(f"--model {config.model} needs data; add --data ARRAYS.npz or --data FILE.py:FUNCTION.")
     model = OwnSpec.of(config.described)

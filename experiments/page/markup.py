@@ -92,5 +92,15 @@ def more(summary: str, *children: Child, **attributes: object) -> Element:
     return element("details", element("summary", summary), *children, **attributes)
 
 
+def scrolling(content: Element, label: str) -> Element:
+    """What may be wider than the page, in a region that scrolls, by keyboard as well.
+
+    Args:
+        content: Such as a table.
+        label: What it is, for those who do not see it.
+    """
+    return element("div", content, class_="scroll", tabindex="0", role="region", aria_label=label)
+
+
 def _spell(name: str) -> str:
     return name.rstrip("_").replace("_", "-") if name not in ("viewBox", "preserveAspectRatio") else name

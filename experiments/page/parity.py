@@ -8,7 +8,7 @@ from samestep.common.catalog import catalogue
 from samestep.common.evidence.parity import LOSS_BOUND
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.page.loaded import Entry, Loaded
-from samestep.experiments.page.markup import Child, element
+from samestep.experiments.page.markup import Child, element, scrolling
 from samestep.experiments.page.plots import figure, meaning
 from samestep.experiments.text import count
 
@@ -46,13 +46,8 @@ def write(loaded: Loaded) -> Element | None:
     ]
     matrix = element("table", element("thead", head), element("tbody", *body), class_="matrix")
     alt = f"Parity of {len(names)} strategies on {count(len(columns), 'workload')}: the largest deviation of each."
-    return element("div", meaning(_MEANING), figure(alt, "Largest deviation", _scroll(matrix), class_="parity"))
-
-
-def _scroll(table: Element) -> Element:
-    return element(
-        "div", table, class_="scroll", tabindex="0", role="region", aria_label="Parity by strategy and workload"
-    )
+    whole = scrolling(matrix, "Parity by strategy and workload")
+    return element("div", meaning(_MEANING), figure(alt, "Largest deviation", whole, class_="parity"))
 
 
 def _name(name: str, fields: dict[tuple[str, str], list[Judged]]) -> Element:

@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element
 
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.page.loaded import Entry, Loaded
-from samestep.experiments.page.markup import Child, code, element, more, table
+from samestep.experiments.page.markup import Child, code, element, more, scrolling, table
 from samestep.experiments.text import size
 
 _DIGITS = 12
@@ -20,8 +20,7 @@ def write(loaded: Loaded) -> Element:
     """Makes the section."""
     environments: list[Facts] = []
     rows = [_row(entry, environments) for entry in loaded.entries]
-    runs = element("div", table(_HEADERS, rows, class_="provenance"), class_="scroll", tabindex="0", role="region")
-    runs.set("aria-label", "Commands and directories")
+    runs = scrolling(table(_HEADERS, rows, class_="provenance"), "Commands and directories")
     return element("div", *(_environment(number, facts) for number, facts in enumerate(environments)), runs)
 
 

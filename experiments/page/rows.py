@@ -9,7 +9,7 @@ from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import title
 from samestep.experiments.columns import devices
 from samestep.experiments.page.loaded import Entry, Loaded
-from samestep.experiments.page.markup import Child, breakable, element
+from samestep.experiments.page.markup import Child, breakable, element, scrolling
 from samestep.experiments.page.verdicts import status
 from samestep.experiments.text import count, short, size
 
@@ -51,8 +51,7 @@ def write(loaded: Loaded) -> Element:
     found = element("output", count(len(body), "row"), id="found", for_="filter")
     tools = element("p", element("label", "Show rows with ", box), found, class_="tools")
     hint = "Click a heading to sort. Rows that the filter leaves out are dimmed in the figures."
-    around = element("div", table, class_="scroll", tabindex="0", role="region", aria_label="Table of all rows")
-    return element("div", tools, around, element("p", hint, class_="note"))
+    return element("div", tools, scrolling(table, "Table of all rows"), element("p", hint, class_="note"))
 
 
 def _head(number: int, column: Column) -> Element:
@@ -114,6 +113,12 @@ def _activations(result: RunResult) -> int | None:
     return max((row.activations_bytes for row in result.processes if row.activations_bytes is not None), default=None)
 
 
+def _metric(result: RunResult) -> str:
+    """The metric with its name: rows of other workloads have another one."""
+    name = result.metric_name.replace("_", " ")
+    return "" if result.metric_value is None else f"{result.metric_value:.4g} {name}"
+
+
 COLUMNS = (
     Column(
         "row",
@@ -121,11 +126,7 @@ COLUMNS = (
         lambda entry: element("a", *breakable(entry.name), href=f"#from-{entry.key}", class_=entry.framework),
     ),
     Column("same step", lambda entry: entry.row.status, lambda entry: status(entry.row)),
-    _number(
-        "largest deviation",
-        _of(_deviation),
-        lambda v: f"{v:.1e}",
-    ),
+    _number("largest deviation", _of(_deviation), lambda v: f"{v:.1e}"),
     _number("examples/s", _rate, short),
     Column(
         "against reference",
@@ -137,7 +138,7 @@ COLUMNS = (
     _number("sent a step", _of(lambda r: sum(row.sent_bytes_per_step for row in r.processes)), size),
     Column("devices", _of(lambda r: r.config.devices), lambda entry: devices(entry.result) if entry.result else None),
     _text("dtype", lambda r: r.dtype),
-    _number("metric", _of(lambda r: r.metric_value), lambda v: f"{v:.4g}"),
+    Column("metric", _of(lambda r: r.metric_value), lambda entry: _metric(entry.result) if entry.result else None),
     _number("start-up, s", _of(lambda r: r.startup_seconds), lambda v: f"{v:.2f}"),
     _text("workload", lambda r: title(r.workload, r.config.data)),
 )

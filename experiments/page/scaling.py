@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element
 from samestep.experiments.page.axes import Axis
 from samestep.experiments.page.curves import curve, dot, panel
 from samestep.experiments.page.loaded import Group, Loaded
-from samestep.experiments.page.markup import Child, element, table
+from samestep.experiments.page.markup import Child, element, scrolling, table
 from samestep.experiments.page.plots import FRAMEWORKS, figure, key, meaning
 from samestep.experiments.scaling import Point, Scaling
 from samestep.experiments.scaling_report import COLUMNS, explain_fit, title_of
@@ -30,9 +30,11 @@ def _kind(group: Group, found: Sequence[Scaling]) -> Element:
     lines = [(each, point) for each in found for point in each.points]
     shown = joined([column for column in COLUMNS if any(map(column.value, lines))])
     numbers = table([column.header for column in shown], ([column.value(line) for column in shown] for line in lines))
-    whole = element("div", numbers, class_="scroll", tabindex="0", role="region", aria_label="Scaling in numbers")
     notes = [f"{column.header}: {column.meaning}" for column in shown if column.meaning] + list(map(explain_fit, found))
-    below = [whole, element("ul", *(element("li", note) for note in notes), class_="notes")]
+    below = [
+        scrolling(numbers, "Scaling in numbers"),
+        element("ul", *(element("li", note) for note in notes), class_="notes"),
+    ]
     about = meaning(title_of(found))
     drawn = [each for each in found if any(point.speedup for point in each.points)]
     if not drawn:

@@ -25,23 +25,23 @@ def write(loaded: Loaded) -> Element | None:
 
 
 def _figure(facet: Facet) -> Element | None:
-    timed = [(entry, result, entry.speed) for entry, result in facet.rows if entry.speed and entry.speed.prediction]
+    timed = [
+        (found.median, entry, result, entry.speed)
+        for entry, result in facet.rows
+        if entry.speed and (found := entry.speed.prediction)
+    ]
     if not timed:
         return None
-    axis = fitting([value for row in timed for value in _values(*row[1:])], spell_tick)
-    timed.sort(key=lambda row: -row[2].prediction.median)  # pyrefly: ignore
-    drawn = [Line(entry, _marks(axis, entry, result, speed), _said(result, speed)) for entry, result, speed in timed]
-    fastest = timed[0][0].name
-    alt = f"Examples per second of {len(timed)} rows, {facet.title}; {fastest} has the largest median."
+    timed.sort(key=lambda row: -row[0])
+    ends = [end for median, _, result, speed in timed for end in (median, *_ends(result, speed)) if end]
+    axis = fitting(ends, spell_tick)
+    drawn = [
+        Line(entry, _marks(axis, median, entry, result, speed), _said(median, result, speed))
+        for median, entry, result, speed in timed
+    ]
+    alt = f"Examples per second of {len(timed)} rows, {facet.title}; {timed[0][1].name} has the largest median."
     unit = "examples per second" + (", logarithmic" if axis.is_log else "")
     return figure(alt, facet.title, lines(axis, unit, drawn), class_="speed")
-
-
-def _values(result: RunResult, speed: Speed) -> list[float]:
-    """Everything that the line of a row shows."""
-    found = speed.prediction
-    ends = [*_ends(result, speed), found.median if found else None]
-    return [value for value in ends if value is not None]
 
 
 def _ends(result: RunResult, speed: Speed) -> tuple[float | None, float | None]:
@@ -52,19 +52,20 @@ def _ends(result: RunResult, speed: Speed) -> tuple[float | None, float | None]:
     return (windows.slowest_window, windows.fastest_window) if windows else (None, None)
 
 
-def _marks(axis: Axis, entry: Entry, result: RunResult, speed: Speed) -> list[Element]:
-    assert speed.prediction is not None
+def _marks(axis: Axis, median: float, entry: Entry, result: RunResult, speed: Speed) -> list[Element]:
     low, high = _ends(result, speed)
-    kind = "interval" if speed.prediction.low is not None else "spread"
+    kind = "interval" if speed.prediction and speed.prediction.low is not None else "spread"
     ends = [mark(f"{kind} {entry.framework}", axis, low, high, data_low=low, data_high=high)] if low and high else []
-    return [*ends, mark(f"dot {entry.framework}", axis, speed.prediction.median, data_value=speed.prediction.median)]
+    return [*ends, mark(f"dot {entry.framework}", axis, median, data_value=median)]
 
 
-def _said(result: RunResult, speed: Speed) -> list[Child]:
+def _said(median: float, result: RunResult, speed: Speed) -> list[Child]:
     """The numbers, and the verdict against the reference."""
-    assert speed.prediction is not None
-    number = short(speed.prediction.median)
     low, high = _ends(result, speed)
     span = f" [{short(low)}..{short(high)}]" if low and high else ""
     kind = "quiet" if speed.verdict == NOT_SEPARATED or speed.confounds else "plain"
-    return [element("b", number), element("small", span), element("span", speed.verdict, class_=f"against {kind}")]
+    return [
+        element("b", short(median)),
+        element("small", span),
+        element("span", speed.verdict, class_=f"against {kind}"),
+    ]

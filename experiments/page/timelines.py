@@ -30,7 +30,7 @@ def write(loaded: Loaded) -> Element | None:
 
 
 def _drawable(loaded: Loaded) -> Iterator[Element]:
-    for entry in loaded.entries:
+    for entry in (entry for entry in loaded.entries if entry.framework != "numpy"):  # the oracle has no phases to show
         for directory in entry.directories[:1]:
             try:
                 if (trace := load_trace(directory)) is not None:

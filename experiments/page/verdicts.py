@@ -39,9 +39,9 @@ def status(row: Row) -> Element:
 
 def _headline(loaded: Loaded) -> str:
     """The one sentence to take along."""
-    rows = [entry.row for entry in loaded.entries]
-    missed, failed = ([row.cell for row in rows if row.status == each] for each in (MISSED, FAILED))
-    judged = sum(row.is_judged for row in rows)
+    rows = loaded.entries
+    missed, failed = ([entry.name for entry in rows if entry.row.status == each] for each in (MISSED, FAILED))
+    judged = sum(entry.row.is_judged for entry in rows)
     if missed:
         return f"{len(missed)} of {count(judged, 'judged row')} did not take the same step: {_names(missed)}."
     also = f" {count(len(failed), 'row')} failed: {_names(failed)}." if failed else ""
@@ -51,9 +51,9 @@ def _headline(loaded: Loaded) -> str:
     return f"{whole} as its reference ({judged} of {count(len(rows), 'row')} judged).{also}"
 
 
-def _names(cells: Sequence[str]) -> str:
-    left = len(cells) - _SHOWN
-    return ", ".join(cells[:_SHOWN]) + (f" and {left} more" if left > 0 else "")
+def _names(names: Sequence[str]) -> str:
+    left = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {left} more" if left > 0 else "")
 
 
 def _tally(loaded: Loaded) -> Element:

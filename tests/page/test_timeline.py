@@ -23,6 +23,7 @@ from samestep.experiments.page import timelines
 from samestep.experiments.page.svg import file_of
 from samestep.experiments.page.timeline import drawn_from, passes, timeline
 from samestep.experiments.picture import SMALL
+from samestep.experiments.run import recorded
 from samestep.experiments.trace import TRACE, Trace, faults, load_trace
 from tests.cells import SIZED
 from tests.conftest import RunCell
@@ -161,6 +162,7 @@ def test_a_mesh_of_torch_and_its_own_profile(run_cell: RunCell, tmp_path: Path) 
     fields = {"devices": None, "trace": False, "profile": True}
     trace = traced(run_cell, tmp_path / "run", "torch:hybrid+mesh=pipe=2,shard=2", **fields)
     assert {span.ranks for device in trace.devices for span in device.transfers} == {0, 2}
+    assert recorded(tmp_path / "run").count("\nProfile: ") == 4
     for rank in range(4):
         assert json.loads((tmp_path / "run" / f"profile-rank-{rank}.json").read_text())["traceEvents"]
 
@@ -181,6 +183,13 @@ def test_devices_of_one_process_of_tensorflow(run_cell: RunCell, tmp_path: Path)
     trace = traced(run_cell, tmp_path / "run", "tf:mirrored")
     assert [device.name for device in trace.devices] == ["rank-0, CPU:0", "rank-0, CPU:1"]
     assert holds(trace, "forward", "backward")
+
+
+def test_the_oracle_computes_all_the_time(run_cell: RunCell, tmp_path: Path) -> None:
+    trace = traced(run_cell, tmp_path / "run", "numpy:oracle", devices=1, dtype="float64")
+    for step in trace.steps:
+        (whole,) = (span for span in trace.devices[0].lanes["compute"] if span.step == step)
+        assert (whole.start, whole.end) == pytest.approx(trace.bounds(step), abs=200)
 
 
 @pytest.mark.torch
@@ -230,11 +239,19 @@ def test_a_page_draws_what_was_traced(tmp_path: Path) -> None:
     written(tmp_path)
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / TRACE).write_text("<script>")
-    places = {"torch:pp": tmp_path, "torch:ddp": tmp_path / "nowhere", "tf:mirrored": tmp_path / "broken"}
-    entries = [SimpleNamespace(key="r0", name=name, directories=(place,)) for name, place in places.items()]
+    places = {
+        "numpy:oracle": tmp_path,
+        "torch:pp": tmp_path,
+        "torch:ddp": tmp_path / "nowhere",
+        "tf:mirrored": tmp_path / "broken",
+    }
+    entries = [
+        SimpleNamespace(key="r0", name=name, framework=name.partition(":")[0], directories=(place,))
+        for name, place in places.items()
+    ]
     section = timelines.write(SimpleNamespace(entries=entries))
     assert section is not None
     assert [each.text for each in section.iter("summary")] == ["torch:pp", "tf:mirrored"]
     assert len(list(section.iter("svg"))) == 1
     assert "is no trace of a run" in "".join(section.itertext())
-    assert timelines.write(SimpleNamespace(entries=entries[1:2])) is None
+    assert timelines.write(SimpleNamespace(entries=entries[2:3])) is None

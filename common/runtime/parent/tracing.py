@@ -96,7 +96,7 @@ def _lanes(
     place, device = places
     for number, (start, end) in enumerate(steps):
         inside = [each for each in activities if start <= each.start_ns < end]
-        taken = busy(inside, start, end)
+        taken = busy([each for each in activities if each.start_ns < end and each.end_ns > start], start, end)
         for each in (*taken, *idle(taken, device, start, end)):
             yield number, each.lane, Transfer(each, None, "")
         free: list[int] = []

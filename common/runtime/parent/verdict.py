@@ -104,7 +104,8 @@ def _judge(
     first, count = measured.first_step, min(len(measured.losses), len(curve.losses))
     wanted = in_own_names(run, curve.state.params) if curve.state.step == run.steps else None
     reached, losses = read_state(directory).params, measured.losses[:count]
-    parity = judge(reference_of(run).name, run.dtype, first, losses, curve.losses[:count], reached, wanted)
+    name, noise = reference_of(run).name, _noise(run)
+    parity = judge(name, run.dtype, first, losses, curve.losses[:count], reached, wanted, noise)
     if parity.passed or repeat is None:
         return parity
     excused = excuse(run, parity, curve.losses[:count], initial_state(run, launch), repeat)
@@ -116,6 +117,18 @@ def _judge(
     bad = run.steps - 1 if parity.first_bad_step is None else parity.first_bad_step
     cause = diagnosis.diagnose(run, first, bad, initial_state(run, launch), functools.partial(_shorter, run, repeat))
     return dataclasses.replace(parity, reason=f"{cause} ({parity.reason})")
+
+
+def _noise(run: Run) -> float:
+    """How far rounding alone may move a weight of a user's model under AdamW.
+
+    Their model may have parameters whose true gradient is zero: a bias before a normalisation, the bias of an attention's
+    keys. What is computed instead is rounding, about 2^-53 where numbers are near one. Adam divides it by its own size or by
+    epsilon, whichever is larger, so that a step moves the weight by up to learning rate * 2^-53 / epsilon.
+    """
+    if not isinstance(run.workload.model, OwnSpec) or run.optimizer.name == "sgd":
+        return 0.0
+    return run.steps * run.optimizer.learning_rate * 2.0**-53 / run.optimizer.epsilon
 
 
 def _shorter(run: Run, repeat: Repeat, steps: int) -> tuple[list[float], TrainState]:

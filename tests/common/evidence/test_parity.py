@@ -9,8 +9,10 @@ PARAMS = {"hidden/kernel": np.ones((2, 3)), "output/bias": np.zeros(4)}
 LOSSES = [2.0, 1.5, 1.25, 1.0]
 
 
-def held_against(losses, reference=LOSSES, params=PARAMS, reference_params=PARAMS, dtype="float64", first=0) -> Parity:
-    return judge("numpy:oracle", dtype, first, losses, reference, params, reference_params)
+def held_against(
+    losses, reference=LOSSES, params=PARAMS, reference_params=PARAMS, dtype="float64", first=0, noise=0.0
+) -> Parity:
+    return judge("numpy:oracle", dtype, first, losses, reference, params, reference_params, noise)
 
 
 def moved(by: float) -> dict[str, np.ndarray]:
@@ -50,6 +52,12 @@ def test_float64_weights_are_bounded_absolutely(deviation, passed):
     assert found.passed is passed
     assert found.first_bad_step is None
     assert passed or found.reason.startswith("after the last step output/bias is off by ")
+
+
+def test_a_weight_may_move_by_what_rounding_alone_does():
+    found = [held_against(LOSSES, params=moved(deviation), noise=3e-10) for deviation in (2.9e-10, 3.1e-10)]
+    assert [each.passed for each in found] == [True, False]
+    assert found[1].reason.endswith("(allowed 3e-10)")
 
 
 def test_the_deviation_of_every_step_is_kept():

@@ -1,0 +1,57 @@
+"""A user's CNN in both frameworks, and their GPT: the same step under every row that can take them, in both dtypes."""
+
+from pathlib import Path
+
+import pytest
+
+from samestep.common.evidence.parity import LOSS_BOUND
+from tests.conftest import RunCell
+
+OWN = Path(__file__).parents[1] / "own"
+TORCH_ROWS = ("c10d", "dp", "ddp", "zero1", "zero2", "fsdp", "deepspeed", "rpc_parameter_server")
+SPLITTING_ROWS = ("mp", "pp", "tp", "rpc", "hybrid+mesh=pipe=2,tensor=2")
+TF_ROWS = ("mirrored", "multi_worker_mirrored", "central_storage", "parameter_server", "tpu")
+CNN = {"model": f"{OWN / 'both_zoo.py'}:CNN", "data": f"{OWN / 'both_zoo.py'}:images"}
+GPT = {"model": f"{OWN / 'torch_zoo.py'}:SPLIT_GPT", "data": f"{OWN / 'torch_zoo.py'}:tokens"}
+DTYPES = tuple(LOSS_BOUND)
+
+
+@pytest.mark.torch
+@pytest.mark.tf
+def test_a_cnn_in_both_frameworks(run_cell: RunCell) -> None:
+    """The rows of TensorFlow have the weights of the torch model, and take its steps."""
+    check(run_cell, "tf:mirrored", CNN, "float64")
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("row", TORCH_ROWS)
+def test_a_cnn_under_the_rows_of_torch(run_cell: RunCell, row: str, dtype: str) -> None:
+    check(run_cell, f"torch:{row}", CNN, dtype)
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.tf
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("row", TF_ROWS)
+def test_a_cnn_under_the_rows_of_tensorflow(run_cell: RunCell, row: str, dtype: str) -> None:
+    check(run_cell, f"tf:{row}", CNN, dtype)
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("row", [*TORCH_ROWS, *SPLITTING_ROWS])
+def test_a_gpt_with_segments_and_a_tensor_plan(run_cell: RunCell, row: str, dtype: str) -> None:
+    check(run_cell, f"torch:{row}", GPT, dtype)
+
+
+def check(run_cell: RunCell, cell: str, own: dict[str, str], dtype: str) -> None:
+    if "deepspeed" in cell and dtype == "float64":
+        pytest.skip("DeepSpeed trains in float32 at most")
+    devices = {} if "mesh" in cell else {"devices": 2}
+    result = run_cell(cell, "digits-mlp", dtype=dtype, **devices, **own)
+    assert result.parity.passed, result.parity.reason
+    assert result.parity.reference == "torch:single"
