@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from samestep.common.workload.dropout import example_keys
+from samestep.common.dropout import example_keys
 
 DIGESTED_BATCHES = 20
 """So that runs of any length can be compared. Another seed, start or way to draw shows in the first batch."""

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from samestep.common.workload.dropout import example_keys
+from samestep.common.dropout import example_keys
 
 pytestmark = pytest.mark.torch
 

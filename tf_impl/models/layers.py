@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from samestep.common.workload.dropout import keeps
+from samestep.common.dropout import keeps
 from samestep.common.workload.models.transformer import NORM_EPSILON
 
 Lookup = Callable[[tf.Variable, tf.Tensor], tf.Tensor]

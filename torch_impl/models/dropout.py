@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from samestep.common.workload.dropout import keeps
+from samestep.common.dropout import keeps
 from samestep.torch_impl.micro_batch import MICRO_BATCH
 
 

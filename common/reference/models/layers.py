@@ -8,9 +8,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from scipy.special import erf
 
+from samestep.common.dropout import keeps
 from samestep.common.program import Arrays
 from samestep.common.reference.micro_batch import MICRO_BATCH
-from samestep.common.workload.dropout import keeps
 from samestep.common.workload.models.transformer import NORM_EPSILON
 
 Saved = Any  # each layer saves something else, and nobody but its own backward pass reads it

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from samestep.common.batch import Batch
-from samestep.common.workload.dropout import BITS, example_keys, keeps, mix
+from samestep.common.dropout import BITS, example_keys, keeps, mix
 
 MIXED = {1: 2261973619, 2: 229111015, 0x12345678: 384267965, BITS: 2578835075}
 """A number of 32 bits, and what it is mixed to."""
