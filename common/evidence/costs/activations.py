@@ -23,10 +23,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from samestep.common.evidence.costs import kept_tf, kept_torch
 from samestep.common.evidence.costs.kept import AHEAD, BEHIND, LOSS, Kept, KeptBySegment
+from samestep.common.evidence.costs.sizes import ID_BYTES
 from samestep.common.strategy import Run
 from samestep.common.workload.in_flight import Counts, Peaks, in_flight
 from samestep.common.workload.models.decoder import DecoderSpec
-from samestep.common.workload.models.spec import ModelSpec, Segment, parameters_of
+from samestep.common.workload.models.spec import ModelSpec, Segment, draws, parameters_of
 from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.common.workload.pipeline import SCHEDULES, group_segments
 
@@ -77,9 +78,10 @@ def activation_bytes(
     def add_up(names: Iterable[str], kept: Mapping[str, Kept] = kept) -> tuple[int, int]:
         """Adds up a micro-batch, and what is kept of the batch while any of them is in flight."""
         each = [kept[name] for name in names if name in kept]
-        elements = sum(one.elements(mesh.axis("tensor"), splits_sequence) for one in each)
+        size = run.item_bytes * sum(one.elements(mesh.axis("tensor"), splits_sequence) for one in each)
+        size += sum(one.mask_bytes(mesh.axis("tensor"), splits_sequence) for one in each)
         fixed = sum(one.fixed_bytes for one in each)
-        return rows // microbatches * elements * run.item_bytes + fixed, rows * sum(one.batch_bytes for one in each)
+        return rows // microbatches * size + fixed, rows * sum(one.batch_bytes for one in each)
 
     sizes, segments, again = [], model.segments(), 0
     counted = 2 if microbatches == 1 else 1  # the targets stay while any micro-batch needs its part of them
@@ -111,7 +113,8 @@ def keeps_behind(run: Run, segment: Segment) -> bool:
         run: What is trained.
         segment: A segment of its model.
     """
-    return f"{segment.name}{BEHIND}" in _kept(run.framework, run.workload.model, run.item_bytes)
+    model = run.workload.model
+    return draws(model) or f"{segment.name}{BEHIND}" in _kept(run.framework, model, run.item_bytes)
 
 
 @functools.lru_cache(maxsize=8)
@@ -127,6 +130,9 @@ def _inputs_only(framework: str, model: ModelSpec, item_bytes: int) -> Mapping[s
         kernel = next(param for param in parameters_of(model, segment).values() if param.role == "kernel")
         found[segment.name] = Kept(parts=size) if kernel.split == 0 else Kept(sequence=size)
         found.pop(f"{segment.name}{BEHIND}", None)
+    if framework == "tf" and draws(model):  # the keys of the examples, from which masks are computed again
+        first = model.segments()[0].name
+        found[first] = dataclasses.replace(found[first], batch_bytes=found[first].batch_bytes + ID_BYTES)
     return found
 
 
