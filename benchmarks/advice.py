@@ -46,6 +46,8 @@ def _one(workload: str, here: Here) -> tuple[list[float], int, int, int, float]:
         cells, workload=workload, devices=DEVICES, steps=STEPS, repeats=ROUNDS, parity=False, timeout_seconds=300
     )
     speeds = {cell: examples_per_second(found.rounds[cell]) for cell in cells if cell in found.rounds}
+    if lost := [row.cell for row in found.rows if row.result is None and row.cell in cells]:
+        print(f"\n{workload}: {', '.join(lost)} did not end well", flush=True)
     predicted, measured = {}, {}
     for cell, values in speeds.items():
         run = parse(read_request(cell, {"workload": workload, "devices": DEVICES}))

@@ -1,18 +1,40 @@
 """Holds two implementations of your model against each other: `samestep port --model net.py --data arrays.npz`."""
 
 import dataclasses
+import sys
 from collections.abc import Sequence
 
 from samestep.common.errors import ConfigError, ParityFailed
-from samestep.common.flags import flags, read_fields
-from samestep.common.request import RunConfig
+from samestep.common.flags import flag, read_fields
+from samestep.common.request import MAX_FACTOR, MAX_SECONDS, MAX_SEED, MAX_STEPS, OPTIMIZERS, RunConfig
 from samestep.experiments.arguments import run_command
 from samestep.experiments.formats import check_format, write
 from samestep.experiments.parser import Parser, add_flags, add_format
 
-ASKED = ("model", "data", "steps", "batch_size", "optimizer", "learning_rate", "seed", "timeout_seconds")
-"""The fields of a request that a port has."""
-STEPS = 100
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What a port is asked for: those fields of a request that it has, with its own defaults."""
+
+    model: str | None = flag(None, "FILE.py, or FILE.py:NAME of the samestep.Model in it, with torch= and tf=")
+    data: str | None = flag(
+        None, "a .npz file, or FILE.py:FUNCTION, which returns the arrays; both models get the same"
+    )
+    batch_size: int = flag(16, "examples of a step", least=1)
+    steps: int = flag(100, "steps of the curve; 0 takes none", least=0, most=MAX_STEPS)
+    optimizer: str = flag("adamw", "how weights are updated, unless the samestep.Model says it", choices=OPTIMIZERS)
+    learning_rate: float | None = flag(
+        None, "its step size (default: 2^-10 for adamw, 2^-7 for sgd)", above=0, most=MAX_FACTOR
+    )
+    seed: int = flag(0, "determines the initial weights and the order of the examples", least=0, most=MAX_SEED)
+    timeout_seconds: float = flag(
+        60.0,
+        "end a model that takes longer to be built; what trains may take ten times as long",
+        least=1,
+        most=MAX_SECONDS,
+    )
+
+
 _ABOUT = (
     "Load the same weights into your torch model and into your Keras model, compare them in float64 layer by layer, and say "
     "which layer differs first and why. One batch, one step, then a curve."
@@ -26,19 +48,18 @@ def main(arguments: Sequence[str]) -> int:
         SamestepError: The request is wrong, a model cannot be built, or a parameter has no counterpart.
     """
     parser = Parser(prog="samestep port", description=_ABOUT, allow_abbrev=False)
-    add_flags(parser, "port", RunConfig, [name for name in flags(RunConfig) if name not in ASKED])
+    add_flags(parser, "port", Asked)
     add_format(parser)
     given = vars(parser.parse_args(arguments))
     form = given.pop("format")
     check_format(form)
-    config = read_fields(RunConfig, given)
+    config = RunConfig(**dataclasses.asdict(read_fields(Asked, given)))
     if config.model is None:
         raise ConfigError("samestep port needs --model FILE.py, with a torch model and a tf model in it.")
     from samestep.common.runtime.parent.launcher import Launcher  # here: --help imports no NumPy
-    from samestep.common.runtime.parent.porting import BATCH_SIZE
     from samestep.experiments.port_report import port_document
 
-    config = dataclasses.replace(config, batch_size=config.batch_size or BATCH_SIZE, steps=config.steps or STEPS)
+    print("Importing torch and tensorflow, building both models ...", file=sys.stderr, flush=True)
     with Launcher() as launcher:
         case, verdict = launcher.port(config)
     print(write(port_document(case, verdict), form))

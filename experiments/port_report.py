@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from samestep.common.evidence.port.alignment import Aligned, apart
+from samestep.common.evidence.port.alignment import Aligned
 from samestep.common.evidence.port.case import DIFFERENT, Case, Verdict
+from samestep.common.evidence.port.layouts import apart
 from samestep.common.workload.pairing import Pair
 from samestep.experiments.formats import Case as Reported
 from samestep.experiments.formats import Document

@@ -80,7 +80,7 @@ def _figures(cases: Sequence[Case]) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return f"{100 * share:.0f} %" if share >= 0.005 or not share else "less than 1 %"
 
 
 def _examples(least: float) -> str:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from samestep.common.errors import ConfigError
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declared import Model, call_user, load_model
-from samestep.common.workload.models.describing import EXAMPLES, Found, LossOfEach, write_found
+from samestep.common.workload.models.describing import EXAMPLES, FORWARD_PASS, Found, LossOfEach, write_found
 from samestep.common.workload.models.own import OwnOptimizer
 from samestep.common.workload.models.spec import Segment
 from samestep.tf_impl.models.inputs import Inputs, as_inputs
@@ -64,4 +64,4 @@ def _randoms(built: OwnModel, inputs: Inputs) -> tuple[str, ...]:
     """The layers that draw random numbers: there are some if two forward passes in training differ."""
     if np.array_equal(built(inputs).numpy(), built(inputs).numpy()):
         return ()
-    return tuple(layer.name for layer in built.layers(keras.layers.Dropout)) or ("its forward pass",)
+    return tuple(layer.name for layer in built.layers(keras.layers.Dropout)) or (FORWARD_PASS,)

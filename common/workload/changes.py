@@ -57,6 +57,11 @@ CHANGES: Mapping[str, Change] = {
     "packed": Change("packed", lambda arrays, shapes: [np.concatenate(list(arrays), axis=-1).reshape(shapes[0])]),
     "summed": Change("summed", lambda arrays, shapes: [arrays[0] + arrays[1]], is_summed=True),
     "gates": Change(f"gates {GATES[0]} -> {GATES[1]}", lambda arrays, shapes: [_swap_gates(arrays[0])]),
+    "summed gates": Change(
+        f"summed, gates {GATES[0]} -> {GATES[1]}",
+        lambda arrays, shapes: [_swap_gates(arrays[0] + arrays[1])],
+        is_summed=True,
+    ),
     "stacked": Change(
         f"stacked, gates {GATES[0]} -> {GATES[1]}", lambda arrays, shapes: [np.stack([_swap_gates(a) for a in arrays])]
     ),

@@ -11,6 +11,8 @@ from samestep.common.workload.models.layer import WEIGHT_ROLES, Held, Layer
 KNOWN = ("Linear", "NonDynamicallyQuantizableLinear", "Dense", "EinsumDense")
 """Classes whose kernels have a layout that everybody knows."""
 _REVERSED_SPACE = ("ConvTranspose2d", "ConvTranspose3d", "Conv3d")
+_BIASES = {(True, 2): "stacked", (True, 1): "summed gates", (False, 1): "summed"}
+"""(whether it is a GRU, dims of TensorFlow's bias) -> how torch's two biases become it."""
 _RECURRENT_KINDS = ("RNN", "LSTM", "GRU", "MultiheadAttention")
 
 
@@ -137,6 +139,6 @@ def _recurrent(one: Layer, other: Layer) -> Iterator[Pair]:
         return
     target = other.params["bias"]
     if len(biases) == 2:
-        yield Pair((one, other), biases, (target,), "stacked" if len(target.shape) == 2 else "summed")
+        yield Pair((one, other), biases, (target,), _BIASES[is_gru, len(target.shape)])
     else:
         yield Pair((one, other), biases, (target,), "gates" if is_gru else "same")

@@ -24,7 +24,7 @@ from tests.conftest import RunCell
 from tests.one_batch_worker import WALK
 from tests.own import ports
 
-pytestmark = [pytest.mark.torch, pytest.mark.tf]
+pytestmark = [pytest.mark.torch, pytest.mark.tf, pytest.mark.timeout(300)]
 ZOO = Path(__file__).parents[1] / "own" / "ports.py"
 DECIDED = "raw_turned"
 """Has a square kernel that only running it decides."""
@@ -71,7 +71,7 @@ def check(verdicts: dict[str, Verdict]) -> None:
         kind = expected[0] if expected else CONSTANTS if name in ports.ROUNDED else SAME
         is_right = found.kind == kind
         if expected:
-            is_right &= (found.torch, found.tf) == expected[1:3] and expected[3] in found.cause
+            is_right &= (found.torch, found.tf) == expected[1:3] and expected[3] in found.sentence
         if not is_right:
             wrong[name] = found.sentence
     assert wrong == {}
@@ -80,7 +80,6 @@ def check(verdicts: dict[str, Verdict]) -> None:
 FEW = ("mlp", "batch_norm", "unpacked_gpt", "gru", "whole_gpt", "gelu_tanh", "flattened", *ports.WRONG)
 
 
-@pytest.mark.timeout(300)
 def test_wrong_ports_are_told_from_right_ones(launcher: Launcher, tmp_path: Path) -> None:
     assert len(ports.WRONG) >= 18
     check(walk(launcher, tmp_path, FEW, steps=0))
@@ -94,7 +93,6 @@ def test_all_ports(launcher: Launcher, tmp_path: Path) -> None:
     check(walk(launcher, tmp_path, set(ports.MODELS) - {DECIDED}, steps=100))
 
 
-@pytest.mark.timeout(300)
 def test_a_square_kernel_is_decided_by_running_it_both_ways(launcher: Launcher) -> None:
     case, verdict = launcher.port(request(DECIDED, 100))
     assert verdict.sentence == "the same model: every layer within 1e-12, 100 steps within 1e-10"

@@ -62,8 +62,15 @@ def sentences():
     return split(draw.integers(0, 31, (120, 6)), draw.integers(0, 4, 120))
 
 
+def masked_sentences():
+    draw = np.random.default_rng(0)
+    inputs = {"ids": draw.integers(0, 31, (120, 6)), "mask": (np.arange(6) < draw.integers(1, 7, (120, 1))) * 1.0}
+    targets = draw.integers(0, 4, 120)
+    return {n: v[:96] for n, v in inputs.items()}, targets[:96], {n: v[96:] for n, v in inputs.items()}, targets[96:]
+
+
 DATA = {"points": points, "regression": regression, "clicks": clicks, "images": images, "odd_images": odd_images}
-DATA |= {"signals": signals, "tokens": tokens, "sentences": sentences}
+DATA |= {"signals": signals, "tokens": tokens, "sentences": sentences, "masked_sentences": masked_sentences}
 OF: dict[str, str] = {}
 """Model -> its data."""
 
@@ -414,6 +421,21 @@ def signals_keras():
     return keras.Sequential([keras.Input((10, 3)), *convs, layers.GlobalAveragePooling1D()])
 
 
+def reflecting_torch():
+    from torch import nn
+
+    conv = nn.Conv2d(3, 8, 3, 1, 1, padding_mode="reflect")
+    return torch_cnn(conv, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10))
+
+
+def padding_keras():
+    import keras
+    from keras import layers
+
+    conv = layers.Conv2D(8, 3, padding="same")
+    return keras.Sequential([keras.Input((8, 8, 3)), conv, layers.GlobalAveragePooling2D(), layers.Dense(10)])
+
+
 part = functools.partial
 model("cnn", "images", torch_same, tf_same)
 model("strided", "images", part(torch_same, 2), part(tf_same, 2))
@@ -475,6 +497,10 @@ defect(
 )
 
 
+# No cause is known, the layer is.
+defect("reflected", "images", reflecting_torch, padding_keras, ("0", "conv2d"), " along the border")
+
+
 # --- sequences --------------------------------------------------------------------------------------------------------
 
 
@@ -523,7 +549,7 @@ def torch_gpt(packed=False, scale=None, ahead=0, whole=False):
     return GPT()
 
 
-def tf_gpt(packed=False, scale=8**-0.5, ahead=0, whole=False, factor=None):
+def tf_gpt(packed=False, scale=8**-0.5, ahead=0, whole=0, factor=None):
     import keras
     import tensorflow as tf
     from keras import layers
@@ -549,7 +575,11 @@ def tf_gpt(packed=False, scale=8**-0.5, ahead=0, whole=False, factor=None):
     x = layers.Embedding(31, 16)(ids)
     x = x * factor if factor else x
     y = layers.LayerNormalization(epsilon=1e-5)(x)
-    x = x + (layers.MultiHeadAttention(2, 8)(y, y, use_causal_mask=True) if whole else Attention(name="attention")(y))
+    x = x + (
+        layers.MultiHeadAttention(whole, 16 // whole)(y, y, use_causal_mask=True)
+        if whole
+        else Attention(name="attention")(y)
+    )
     y = layers.LayerNormalization(epsilon=1e-5)(x)
     x = x + layers.Dense(16)(layers.Dense(32, "tanh")(y))
     return keras.Model(ids, layers.Dense(31)(x))
@@ -575,11 +605,11 @@ def torch_lstm(kind="LSTM", frozen=True, padding=None):
     return Net()
 
 
-def tf_lstm(kind="LSTM"):
+def tf_lstm(kind="LSTM", **settings):
     import keras
     from keras import layers
 
-    rnn = getattr(layers, kind)(16, return_sequences=True)
+    rnn = getattr(layers, kind)(16, return_sequences=True, **settings)
     return keras.Sequential([keras.Input((6,), dtype="int64"), layers.Embedding(31, 8), rnn, layers.Dense(31)])
 
 
@@ -634,14 +664,96 @@ def bag_keras():
     )
 
 
+def stacked_torch():
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.out = nn.Embedding(31, 16), nn.Linear(16, 31)
+            self.rnn = nn.GRU(16, 16, num_layers=2, batch_first=True)
+
+        def forward(self, ids):
+            return self.out(self.rnn(self.table(ids))[0])
+
+    return Net()
+
+
+def stacked_keras():
+    import keras
+    from keras import layers
+
+    rnns = [layers.GRU(16, return_sequences=True) for _ in range(2)]
+    return keras.Sequential([keras.Input((6,), dtype="int64"), layers.Embedding(31, 16), *rnns, layers.Dense(31)])
+
+
+def both_ways_torch():
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.out = nn.Embedding(31, 8), nn.Linear(32, 4)
+            self.rnn = nn.GRU(8, 16, bidirectional=True, batch_first=True)
+
+        def forward(self, ids):
+            return self.out(self.rnn(self.table(ids))[0].mean(1))
+
+    return Net()
+
+
+def both_ways_keras():
+    import keras
+    from keras import layers
+
+    rnn = layers.Bidirectional(layers.GRU(16, return_sequences=True))
+    return keras.Sequential(
+        [
+            keras.Input((6,), dtype="int64"),
+            layers.Embedding(31, 8),
+            rnn,
+            layers.GlobalAveragePooling1D(),
+            layers.Dense(4),
+        ]
+    )
+
+
+def masked_torch():
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.out = nn.Embedding(31, 8), nn.Linear(8, 4)
+
+        def forward(self, ids, mask):
+            x = self.table(ids) * mask[..., None]
+            return self.out(x.sum(1) / mask.sum(1, keepdim=True))
+
+    return Net()
+
+
+def masked_keras():
+    import keras
+    from keras import layers
+
+    ids, mask = keras.Input((6,), dtype="int64", name="ids"), keras.Input((6,), name="mask")
+    x = layers.Embedding(31, 8)(ids) * mask[..., None]
+    x = keras.ops.sum(x, 1) / keras.ops.sum(mask, 1, keepdims=True)
+    return keras.Model({"ids": ids, "mask": mask}, layers.Dense(4)(x))
+
+
 model("gpt", "tokens", torch_gpt, tf_gpt)
 model("packed_gpt", "tokens", part(torch_gpt, packed=True), tf_gpt)
 model("unpacked_gpt", "tokens", torch_gpt, part(tf_gpt, packed=True))
 model("lstm", "tokens", torch_lstm, tf_lstm)
 model("gru", "tokens", part(torch_lstm, "GRU", False), part(tf_lstm, "GRU"))
+model("stacked", "tokens", stacked_torch, stacked_keras)
+model("bidirectional", "sentences", both_ways_torch, both_ways_keras)
+model("masked", "masked_sentences", masked_torch, masked_keras)
 model("bag", "sentences", bag_torch, bag_keras)
-model("whole_gpt", "tokens", part(torch_gpt, whole=True), part(tf_gpt, whole=True), table=ROUNDED)
-model("half_whole_gpt", "tokens", torch_gpt, part(tf_gpt, whole=True), table=ROUNDED)
+model("whole_gpt", "tokens", part(torch_gpt, whole=True), part(tf_gpt, whole=2), table=ROUNDED)
+model("half_whole_gpt", "tokens", torch_gpt, part(tf_gpt, whole=2), table=ROUNDED)
 
 defect(
     "scale",
@@ -677,6 +789,32 @@ defect(
     tf_lstm,
     ("table", "embedding"),
     "torch does not train row 0 (padding_idx=0), TensorFlow does",
+)
+
+
+defect(
+    "heads",
+    "tokens",
+    part(torch_gpt, whole=True),
+    part(tf_gpt, whole=4),
+    ("attention.whole", "multi_head_attention"),
+    "torch has 2 heads, TensorFlow 4",
+)
+defect(
+    "factor",
+    "tokens",
+    torch_gpt,
+    part(tf_gpt, factor=4.0),
+    ("norm1", "layer_normalization"),
+    "torch multiplies by 1, TensorFlow by 4",
+)
+defect(
+    "reset",
+    "tokens",
+    part(torch_lstm, "GRU", False),
+    part(tf_lstm, "GRU", reset_after=False),
+    ("rnn", "gru"),
+    "torch's reset gate comes after the product with the state, TensorFlow's before it",
 )
 
 

@@ -163,5 +163,3 @@ def test_the_hooks_on_top_of_torch_2_13() -> None:
         print(pack(torch.ones(1)), unpack(None))
     """
     assert told(script) == "3 4"
-
-    assert told_elsewhere(script).splitlines()[-2:] == ["None", "0.19."]

@@ -35,16 +35,22 @@ def recompute(run: Run, model: nn.Module) -> None:
         for block in (
             modules[path] for path in (each.name.replace("/", ".") for each in spec.blocks()) if path in modules
         ):
-            block.forward = _computed_twice(block.forward)
+            block.forward = _computed_twice(run, block.forward)
         return
     inner, right = {segment.name for segment in spec.segments()[1:-1]}, cast(Segmented, model).segments
 
     def segments() -> dict[str, SegmentFunction]:
-        return {name: _computed_twice(each) if name in inner else each for name, each in right().items()}
+        return {name: _computed_twice(run, each) if name in inner else each for name, each in right().items()}
 
     cast(Segmented, model).segments = segments
 
 
-def _computed_twice(function: SegmentFunction) -> SegmentFunction:
-    contexts = lambda: (contextlib.nullcontext(), recomputing())  # noqa: E731
-    return functools.partial(checkpoint, function, use_reentrant=False, context_fn=contexts)
+def _computed_twice(run: Run, function: SegmentFunction) -> SegmentFunction:
+    twice = functools.partial(checkpoint, function, use_reentrant=False)
+    # A compiler traces through checkpoint, but through no context of ours (torch 2.13).
+    return twice if run.techniques.compile else functools.partial(twice, context_fn=_contexts)
+
+
+def _contexts() -> tuple[contextlib.AbstractContextManager[None], contextlib.AbstractContextManager[None]]:
+    """The contexts of the first and of the second time."""
+    return contextlib.nullcontext(), recomputing()

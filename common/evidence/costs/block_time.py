@@ -24,7 +24,7 @@ from samestep.common.evidence.costs.machine import Machine
 ITEM = 2
 """The bytes of a number."""
 _TILE, _SMALL_TILE = 128 * 256, 128 * 128
-_SMALL_TILE_COST = 1.2
+_SMALL_TILE_COST = 1.3
 """What a number of a matrix takes in small tiles, as a multiple of what it takes in large ones; chosen by left-out fits."""
 _REPLICATED = (5, 8)
 """Norms and residuals, forward and backward: numbers read and written for each of the stream, on every rank along `tensor`.

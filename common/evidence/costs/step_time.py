@@ -114,7 +114,9 @@ def step_time(shape: Shape, layout: Layout, machine: Machine) -> StepTime:
     layers = math.ceil(shape.layers / pipe)
     head = head_time(shape, rows, layout.tensor, machine)
     stages = SCHEDULES[layout.schedule].stages_per_rank
-    message = rows * shape.context * shape.width * ITEM / layout.tensor
+    message = (
+        rows * shape.context * shape.width * ITEM / layout.tensor
+    )  # each rank sends its part, as in Megatron and DeepSpeed
     distance = layout.tensor * layout.shard * layout.data
     sends = (count + pipe - 2) * stages * send_seconds(machine, message, distance) if pipe > 1 else 0.0
     params = (layers * shape.block_params + shape.vocabulary * shape.width) / layout.tensor

@@ -8,12 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from samestep.common.evidence.port.families import OTHER, SPATIAL, WITHOUT_PARAMETERS, family_of
+from samestep.common.evidence.port.families import OTHER, WITHOUT_PARAMETERS
+from samestep.common.evidence.port.layouts import Both, family, find_axes, like, squeezed, turned
 from samestep.common.workload.matching import Matching
 from samestep.common.workload.trace import Call, Trace
 
-Both = tuple[np.ndarray, np.ndarray]
-"""Torch's array in TensorFlow's layout, and TensorFlow's."""
 Sides = tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
 """Arrays by role or name, torch's and TensorFlow's."""
 _IN_PIECES = ("split", "packed")
@@ -68,8 +67,8 @@ def align(matching: Matching, torch: Trace, tf: Trace, weights: Sides) -> list[A
     """
     anchors = _anchors(matching, torch.calls, tf.calls)
     held = _held(matching, weights)
-    pairs = {*anchors, *_between(anchors, torch.calls, tf.calls)}
-    placed = [(i, _aligned(torch.calls[i], tf.calls[j], held)) for i, j in pairs]
+    pairs = anchors | dict.fromkeys(_between(sorted(anchors), torch.calls, tf.calls), True)
+    placed = [(i, _aligned(torch.calls[i], tf.calls[j], held, given)) for (i, j), given in pairs.items()]
     placed += _joined(matching, torch.calls, tf.calls)
     return [*(layer for _, layer in sorted(placed, key=lambda each: each[0])), _returned(torch, tf)]
 
@@ -96,19 +95,21 @@ def _join(calls: Sequence[Call]) -> Call:
     return dataclasses.replace(calls[-1], name=name, output=np.concatenate([call.output for call in calls], axis=-1))
 
 
-def _anchors(matching: Matching, torch: Sequence[Call], tf: Sequence[Call]) -> list[tuple[int, int]]:
-    """The calls of matched layers: the n-th of one is the n-th of the other."""
-    theirs: dict[str, str] = {}
-    ours: dict[str, str] = {}
+def _anchors(matching: Matching, torch: Sequence[Call], tf: Sequence[Call]) -> dict[tuple[int, int], bool]:
+    """The calls of matched layers, and whether they are given the same: the n-th of one is the n-th of the other.
+
+    Where one call does what several do on the other side, the last of these computes the result.
+    """
     places = [_places(calls) for calls in (torch, tf)]
-    for one, other in (pair.layers for pair in matching.pairs if pair.change not in _IN_PIECES):
-        if one.call in places[0] and other.call in places[1]:
-            theirs[one.call], ours[other.call] = other.call, one.call  # of several, the last computes the result
-    found = []
-    for name, other in theirs.items():
-        if ours[other] == name:
-            found += zip(places[0][name], places[1][other], strict=False)
-    return sorted(found)
+    both = [pair.layers for pair in matching.pairs if pair.change not in _IN_PIECES]
+    names = {(one.call, other.call): None for one, other in both if one.call in places[0] and other.call in places[1]}
+    last_of, last_in = dict(list(names)), {other: one for one, other in names}
+    found = {}
+    for one, other in names:
+        if last_of[one] == other and last_in[other] == one:
+            is_alone = sum(one == ours or other == theirs for ours, theirs in names) == 1
+            found |= dict.fromkeys(zip(places[0][one], places[1][other], strict=False), is_alone)
+    return found
 
 
 def _places(calls: Sequence[Call]) -> dict[str, list[int]]:
@@ -150,15 +151,19 @@ def _held(matching: Matching, weights: Sides) -> dict[tuple[str, str], tuple[dic
     return held
 
 
-def _aligned(one: Call, other: Call, held: Mapping[tuple[str, str], tuple[dict[str, np.ndarray], ...]]) -> Aligned:
+def _aligned(
+    one: Call, other: Call, held: Mapping[tuple[str, str], tuple[dict[str, np.ndarray], ...]], is_alone: bool
+) -> Aligned:
     kind = family(one) if family(one) != OTHER else family(other)
-    axes = _axes(kind, one, other)
+    axes = find_axes(kind, one, other)
     nothing: tuple[dict[str, np.ndarray], ...] = ({}, {})
     sides = [held.get(("torch", one.name), nothing), held.get(("tf", other.name), nothing)]
     inputs = None
     same = OTHER in (family(one), family(other)) or family(one) == family(other)
-    if one.inputs and other.inputs and same:  # attention as one layer gets other inputs than its last projection
-        given = _turned(one.inputs[0], axes), other.inputs[0]
+    if (
+        one.inputs and other.inputs and same and is_alone
+    ):  # attention as one layer gets other inputs than its last projection
+        given = turned(one.inputs[0], axes), other.inputs[0]
         if given[0].shape != given[1].shape:
             given = like(one.inputs[0], other.inputs[0]), other.inputs[0]
         inputs = given if given[0].shape == given[1].shape else None
@@ -167,7 +172,7 @@ def _aligned(one: Call, other: Call, held: Mapping[tuple[str, str], tuple[dict[s
         tf=other,
         family=kind,
         inputs=inputs,
-        output=_squeezed(_turned(one.output, axes), other.output),
+        output=squeezed(turned(one.output, axes), other.output),
         evaluated=_both(one.evaluated, other.evaluated, axes),
         gradient=_both(one.gradient, other.gradient, axes),
         params=(sides[0][0], sides[1][0]),
@@ -178,13 +183,7 @@ def _aligned(one: Call, other: Call, held: Mapping[tuple[str, str], tuple[dict[s
 def _both(one: np.ndarray | None, other: np.ndarray | None, axes: tuple[int, ...]) -> Both | None:
     if one is None or other is None:
         return None
-    return _squeezed(_turned(one, axes), other)
-
-
-def _squeezed(one: np.ndarray, other: np.ndarray) -> Both:
-    """Torch keeps the dims of space that it pools away, as ones."""
-    is_same = one.shape != other.shape and one.squeeze().shape == other.squeeze().shape
-    return (one.reshape(other.shape) if is_same else one), other
+    return squeezed(turned(one, axes), other)
 
 
 def _returned(torch: Trace, tf: Trace) -> Aligned:
@@ -193,57 +192,3 @@ def _returned(torch: Trace, tf: Trace) -> Aligned:
         for each in (torch, tf)
     ]
     return Aligned(calls[0], calls[1], OUTPUTS, None, (torch.outputs, tf.outputs), (torch.evaluated, tf.evaluated))
-
-
-def family(call: Call) -> str:
-    """What a call is, whatever its framework calls it; a function that a layer applies at its end is an activation."""
-    return "activation" if call.settings.get("is_activation") else family_of(call.kind)
-
-
-# --- layouts ----------------------------------------------------------------------------------------------------------
-
-
-def _axes(family: str, one: Call, other: Call) -> tuple[int, ...]:
-    """How the axes of torch's results are permuted to TensorFlow's."""
-    dims = one.output.ndim
-    first = tuple(range(dims))
-    last = (0, *range(2, dims), 1) if dims > 2 else first
-    if family in SPATIAL and dims > 2:
-        return first if other.settings.get("data_format") == "channels_first" else last
-    choices = [first, last, *([(1, 0, *first[2:])] if dims > 2 else [])]
-    fitting = [axes for axes in choices if one.output.transpose(axes).shape == other.output.shape]
-    return min(fitting or [first], key=lambda axes: apart(one.output.transpose(axes), other.output))
-
-
-def _turned(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
-    return array.transpose(axes) if array.ndim == len(axes) else array
-
-
-def like(array: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Torch's array in the layout that makes it most like TensorFlow's.
-
-    Args:
-        array: Torch's.
-        other: TensorFlow's.
-    """
-    dims = array.ndim
-    choices = [array] if dims < 3 else [array, np.moveaxis(array, 1, -1), array.swapaxes(0, 1)]
-    fitting = [each for each in choices if each.shape == other.shape]
-    return min(fitting, key=lambda each: apart(each, other), default=array)
-
-
-def apart(one: np.ndarray, other: np.ndarray) -> float:
-    """The largest deviation of two arrays, relative to their largest element; infinite where shapes or numbers are off.
-
-    Args:
-        one: An array.
-        other: Another one.
-    """
-    if one.shape != other.shape:
-        return np.inf
-    if not one.size or np.array_equal(one, other):
-        return 0.0
-    scale = max(np.abs(one).max(), np.abs(other).max())
-    with np.errstate(invalid="ignore", divide="ignore"):
-        found = float(np.abs(one.astype(np.float64) - other).max() / scale)
-    return found if np.isfinite(found) else np.inf

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from samestep.common.evidence.port import formulas, space, ways
-from samestep.common.evidence.port.alignment import Aligned, Both
-from samestep.common.evidence.port.identify import Candidate, Settings, differing, identify
+from samestep.common.evidence.port.alignment import Aligned
+from samestep.common.evidence.port.identify import EXAMPLES, Candidate, Settings, differing, identify
+from samestep.common.evidence.port.layouts import Both
 
 _MOST_SOURCES = 6
 """How many arrays back an operation may reach: past a block, to where its residual branch started."""
@@ -21,7 +22,8 @@ def identify_between(before: Sequence[Aligned], target: Both) -> tuple[Settings,
         before: The layers before, whose outputs agree.
         target: What went into the next layer.
     """
-    found = [identify(target[side], _candidates(_sources(before, side), target[side])) for side in (0, 1)]
+    few = [each[:EXAMPLES] for each in target]
+    found = [identify(few[side], _candidates(_sources(before, side), few[side])) for side in (0, 1)]
     return differing(*found)
 
 
@@ -30,9 +32,9 @@ def _sources(before: Sequence[Aligned], side: int) -> list[tuple[str, np.ndarray
     found: list[tuple[str, np.ndarray]] = []
     for layer in reversed(before):
         name = (layer.torch, layer.tf)[0].name
-        found.append((f"the output of `{name}`", layer.output[side]))
+        found.append((f"the output of `{name}`", layer.output[side][:EXAMPLES]))
         if layer.inputs is not None and layer.inputs[side].dtype.kind == "f":
-            found.append((f"the input of `{name}`", layer.inputs[side]))
+            found.append((f"the input of `{name}`", layer.inputs[side][:EXAMPLES]))
     return found[: 2 * _MOST_SOURCES]
 
 
@@ -40,7 +42,13 @@ def _candidates(sources: Sequence[tuple[str, np.ndarray]], target: np.ndarray) -
     alike = [(name, source) for name, source in sources if source.shape == target.shape]
     for name, function in formulas.ACTIVATIONS.items():
         for number, (_, source) in enumerate(alike[:3]):
-            yield {"activation": name, "source": number}, lambda f=function, x=source: f(x)
+            yield {"activation": name, "source": number, "factor": 1.0}, lambda f=function, x=source: f(x)
+    for name, function in formulas.ACTIVATIONS.items():
+        for number, (_, source) in enumerate(alike[:1]):
+            made = function(source)
+            factor = float(np.vdot(made, target) / max(np.vdot(made, made), 1e-300))
+            settings = {"activation": name, "source": number, "factor": float(f"{factor:.6g}")}
+            yield settings, lambda x=made, c=factor: c * x
     for name, function in formulas.ACTIVATIONS.items():
         for (first, source), (other, added) in itertools.permutations(alike[:_MOST_SOURCES], 2):
             if source is not added:

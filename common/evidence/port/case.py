@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from samestep.common.evidence.port.alignment import Aligned, Both, align, apart
+from samestep.common.evidence.port.alignment import Aligned, align
+from samestep.common.evidence.port.layouts import Both, apart
 from samestep.common.evidence.port.words import percent
 from samestep.common.workload.matching import Matching
 from samestep.common.workload.trace import Trace

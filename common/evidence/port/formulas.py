@@ -175,3 +175,34 @@ def lstm(
         h = special.expit(o) * np.tanh(c)
         outputs.append(h)
     return np.stack(outputs, axis=1)
+
+
+def gru(
+    x: np.ndarray,
+    kernel: np.ndarray,
+    recurrent: np.ndarray,
+    biases: tuple[np.ndarray, np.ndarray],
+    order: Sequence[int],
+    after: bool,
+) -> np.ndarray:
+    """The outputs [batch, time, units] of a GRU that starts from zero.
+
+    Args:
+        x: Inputs [batch, time, inputs].
+        kernel: [inputs, 3 units].
+        recurrent: [units, 3 units].
+        biases: Of the inputs and of the state, [3 units] each.
+        order: Where reset, update and new gate are among the three.
+        after: Whether the reset gate multiplies the product with the state, and not the state itself.
+    """
+    h = np.zeros((len(x), recurrent.shape[0]))
+    wide = [np.split(recurrent, 3, axis=-1)[place] for place in order]
+    added = [np.split(biases[1], 3)[place] for place in order]
+    outputs = []
+    for t in range(x.shape[1]):
+        given = np.split(x[:, t] @ kernel + biases[0], 3, axis=-1)
+        r, z = (special.expit(given[order[i]] + h @ wide[i] + added[i]) for i in (0, 1))
+        state = r * (h @ wide[2] + added[2]) if after else (r * h) @ wide[2] + added[2]
+        h = (1 - z) * np.tanh(given[order[2]] + state) + z * h
+        outputs.append(h)
+    return np.stack(outputs, axis=1)

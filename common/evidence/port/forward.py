@@ -1,9 +1,10 @@
 """Goes through the layers in the order of execution, to the first that differs, and says why."""
 
-from samestep.common.evidence.port.alignment import OUTPUTS, Aligned, apart
+from samestep.common.evidence.port.alignment import OUTPUTS, Aligned
 from samestep.common.evidence.port.between import identify_between
 from samestep.common.evidence.port.case import FLOAT32, GROWTH, LAYER_BOUND, Case, Verdict, differ, different, off
 from samestep.common.evidence.port.identify import identify_both
+from samestep.common.evidence.port.layouts import apart
 from samestep.common.evidence.port.ways import WAYS
 from samestep.common.evidence.port.words import say
 from samestep.common.workload.models.layer import Layer

@@ -3,17 +3,21 @@
 Each side is identified alone, from its own inputs. The settings in which the two differ are the cause.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
-from samestep.common.evidence.port.alignment import Aligned, apart
+from samestep.common.evidence.port.alignment import Aligned
+from samestep.common.evidence.port.layouts import apart
 
 Settings = Mapping[str, object]
 Candidate = tuple[Settings, Callable[[], np.ndarray]]
 """The settings of one way to compute a layer, and what comes out."""
 Way = Callable[[np.ndarray, Mapping[str, np.ndarray], Aligned], Iterator[Candidate]]
 """(inputs, parameters, the layer) -> ways to compute it, the likeliest first."""
+EXAMPLES = 2
+"""Of a batch, that are looked at: a large model's arrays are computed in hundreds of ways."""
 SAME = 1e-7
 """How far a candidate may be from what was seen: a framework may hold a constant in float32."""
 
@@ -47,9 +51,13 @@ def identify_both(layer: Aligned, ways: Way) -> tuple[Settings, Settings] | None
     """
     if layer.inputs is None:
         return None
+    if layer.family != "normalisation":  # which may take the statistics of the whole batch
+        inputs, output = ((one[:EXAMPLES], other[:EXAMPLES]) for one, other in (layer.inputs, layer.output))
+        layer = dataclasses.replace(layer, inputs=inputs, output=output)
     params = {**layer.params[1], **layer.params[0]}
     found = [
-        identify(output, ways(inputs, params, layer)) for inputs, output in zip(layer.inputs, layer.output, strict=True)
+        identify(output, ways(inputs, params, layer))
+        for inputs, output in zip(layer.inputs or (), layer.output, strict=True)
     ]
     return differing(*found)
 

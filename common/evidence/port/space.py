@@ -67,37 +67,40 @@ def convolution(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candi
 
 
 def pooling(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
-    """Maxima or means of windows, with the number of windows rounded down or up, padded or not.
+    """Maxima or means of windows, or of all of space, with the number of windows rounded down or up, padded or not.
 
     Args:
         x: [batch, *space, channels].
         params: None.
         layer: The layer.
     """
-    count = x.ndim - 2
-    space = x.shape[1:-1]
-    for size in _either(layer, ("kernel_size", "pool_size"), count, 2):
-        for step in [*_either(layer, ("stride", "strides"), count, size[0]), size]:
-            same = formulas.same_pads(space, size, step)
+    space, count = x.shape[1:-1], x.ndim - 2
+    sizes = _either(layer, ("kernel_size", "pool_size"), count, 0)
+    for size in [each for each in sizes if all(each)] or [space]:
+        for step in dict.fromkeys([*_either(layer, ("stride", "strides"), count, size[0]), size]):
+            pads = [[(p, p) for p in each] for each in _either(layer, ("padding",), count, 0)]
             up = [(0, max(-(-(n - k) // s) * s + k - n, 0)) for n, k, s in zip(space, size, step, strict=True)]
-            even = [[(p, p) for p in each] for each in _either(layer, ("padding",), count, 0)]
-            ways = [("down", [(0, 0)] * count), *(("down", each) for each in even), ("up", up), ("up", same)]
-            for (rounding, pads), how in itertools.product(ways, ("maximum", "mean", "mean of the padded")):
-                settings = {"window": size, "stride": step, "rounding": rounding, "padding": tuple(pads), "pools": how}
+            pads = [[(0, 0)] * count, *pads, up, formulas.same_pads(space, size, step)]
+            for each, how in itertools.product(pads, ("maximum", "mean", "mean with the padding")):
+                number = [(n + sum(p) - k) // s for n, p, k, s in zip(space, each, size, step, strict=True)]
+                even = [(n - k) // s for n, k, s in zip(space, size, step, strict=True)]
+                rounding = "down" if number == even else "up"
+                settings = {"window": size, "stride": step, "rounding": rounding, "padding": tuple(each), "pools": how}
 
                 def make(
-                    how: str = how, pads: formulas.Pads = pads, size: Sequence[int] = size, step: Sequence[int] = step
+                    how: str = how, pads: formulas.Pads = each, size: Sequence[int] = size, step: Sequence[int] = step
                 ) -> np.ndarray:
-                    return _pool(x, how, pads, size, step)
+                    made = _pool(x, how, pads, size, step)
+                    return made.reshape(layer.output[1].shape) if layer.output[1].ndim == 2 else made
 
                 yield settings, make
 
 
 def _pool(x: np.ndarray, how: str, pads: formulas.Pads, size: Sequence[int], step: Sequence[int]) -> np.ndarray:
-    fill = {"maximum": -np.inf, "mean": np.nan, "mean of the padded": 0.0}[how]
+    fill = {"maximum": -np.inf, "mean": np.nan, "mean with the padding": 0.0}[how]
     cut = formulas.windows(formulas.pad(x, pads, fill), size, step, (1,) * len(size))
     axes = tuple(range(-len(size), 0))
-    return {"maximum": np.max, "mean": np.nanmean, "mean of the padded": np.mean}[how](cut, axis=axes)
+    return {"maximum": np.max, "mean": np.nanmean, "mean with the padding": np.mean}[how](cut, axis=axes)
 
 
 def flatten(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:

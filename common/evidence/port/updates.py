@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from samestep.common.evidence.port.alignment import Both
+from samestep.common.evidence.port.layouts import Both
 from samestep.common.workload.changes import CHANGES
 from samestep.common.workload.matching import Matching
 from samestep.common.workload.pairing import Pair
@@ -32,7 +32,9 @@ def gradients(pair: Pair, torch: Arrays, tf: Arrays) -> list[Both]:
     if pair.is_buffer:
         return []
     change, ours = CHANGES[pair.change], [torch[held.neutral] for held in pair.torch]
-    made = [ours[0]] if change.is_summed else change.make(ours, [held.shape for held in pair.tf])
+    if change.is_summed:  # the gradient of each is that of the sum
+        ours = [ours[0], np.zeros_like(ours[0])]
+    made = change.make(ours, [held.shape for held in pair.tf])
     return [(array, tf[held.neutral]) for array, held in zip(made, pair.tf, strict=True)]
 
 
@@ -163,17 +165,18 @@ def _explain_update(
         rate = float((other - one) @ weight / (weight @ weight))
         who = "TensorFlow" if rate < 0 else "torch"
         return f"weight decay on {which}: {who} shrinks them by {abs(rate):.3g} of their size more"
-    if pair.change == "summed" and _is_multiple(one, other, _TWICE):
+    if CHANGES[pair.change].is_summed and _is_multiple(one, other, _TWICE):
         times = float(one @ other / (other @ other))
         return f"torch has two biases where TensorFlow has one; both move, and their sum {times:.2g} times as far"
+    times = float(other @ one / (one @ one))
+    if abs(times - 1) > LEAST_SHARE and _is_multiple(other, one):
+        return f"TensorFlow's step is {times:.6g} times torch's"
     epsilons = [_epsilon(gradient, each) for each in (one, other)]
     if None not in epsilons and abs(epsilons[0] - epsilons[1]) > _FITS * max(epsilons):  # type: ignore[operator,type-var]
         return (
             f"Adam's epsilon: {epsilons[0]:.2g} in torch, {epsilons[1]:.2g} in TensorFlow, where Keras adds it before the "
             "bias correction and so makes it larger in the first steps"
         )
-    if _is_multiple(other, one):
-        return f"TensorFlow's step is {float(other @ one / (one @ one)):.6g} times torch's"
     return ""
 
 
@@ -194,6 +197,7 @@ def _epsilon(gradient: np.ndarray, moved: np.ndarray) -> float | None:
         return None
     ratio, size = np.abs(gradient) / np.abs(moved), np.abs(gradient)
     slope, intercept = np.polyfit(size, ratio, 1)
-    if np.abs(ratio - slope * size - intercept).max() > _FITS * ratio.max():
+    fits = np.abs(ratio - slope * size - intercept).max() <= _FITS * ratio.max()
+    if not (fits and slope > 0 and intercept < slope * size.max()):
         return None
     return max(float(intercept / slope), 0.0)

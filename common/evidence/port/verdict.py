@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 
 from samestep.common.evidence.port import updates
-from samestep.common.evidence.port.alignment import apart
 from samestep.common.evidence.port.case import (
     CONSTANTS,
     CURVE_BOUND,
@@ -20,6 +19,7 @@ from samestep.common.evidence.port.case import (
     off,
 )
 from samestep.common.evidence.port.forward import go_forward
+from samestep.common.evidence.port.layouts import apart
 from samestep.common.evidence.port.running import explain_buffers, notes
 from samestep.common.evidence.port.words import percent
 from samestep.common.workload.pairing import Pair

@@ -119,12 +119,13 @@ def attention(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candida
         params: Torch's: kernel and bias of the packed projection, and of out_proj.
         layer: The layer.
     """
-    heads = layer.torch.settings.get("num_heads")
-    if not isinstance(heads, int) or "out_proj/kernel" not in params:
+    stated = [call.settings.get("num_heads") for call in (layer.torch, layer.tf)]
+    heads = [count for count in dict.fromkeys(stated) if isinstance(count, int)]
+    if "out_proj/kernel" not in params:
         return
     packed = x @ params["kernel"] + params.get("bias", 0.0)
     query, key, value = np.split(packed, 3, axis=-1)
-    for settings, make in attended(query, key, value, [heads]):
+    for settings, make in attended(query, key, value, heads):
         yield (
             settings,
             lambda make=make: make() @ params["out_proj/kernel"] + params.get("out_proj/bias", 0.0),
@@ -156,7 +157,7 @@ def attended(query: np.ndarray, key: np.ndarray, value: np.ndarray, heads: Seque
 
 
 def recurrent(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
-    """An LSTM under each order of its gates.
+    """An LSTM or a GRU under each order of its gates.
 
     Args:
         x: [batch, time, inputs].
@@ -164,20 +165,27 @@ def recurrent(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candida
         layer: The layer.
     """
     own = {name.rpartition("/")[2]: value for name, value in params.items()}
-    if "kernel" not in own or own["kernel"].shape[-1] != 4 * own["recurrent"].shape[0]:
+    if not {"kernel", "recurrent"} <= own.keys():
         return
-    biases = {"both": own.get("bias", 0.0) + own.get("second_bias", 0.0)}
-    biases |= {"the first": own["bias"]} if "second_bias" in own else {}
-    biases["none"] = np.zeros(own["kernel"].shape[-1])
+    gates, units = own["kernel"].shape[-1] // own["recurrent"].shape[0], own["recurrent"].shape[0]
+    zero = np.zeros(gates * units)
+    first, second = own.get("bias", zero), own.get("second_bias", zero)
+    biases = {"both": (first, second), "the first": (first, zero), "none": (zero, zero)}
     is_last = layer.output[1].ndim == 2
-    for which, order in itertools.product(biases, itertools.permutations(range(4))):
-        names = ", ".join(name for _, name in sorted(zip(order, "ifgo", strict=True)))
+    kinds = {4: ("ifgo", [""]), 3: ("rzn", ["after", "before"])}
+    letters, resets = kinds.get(gates, ("", []))
+    for which, order, reset in itertools.product(biases, itertools.permutations(range(len(letters))), resets):
+        names = ", ".join(name for _, name in sorted(zip(order, letters, strict=True)))
 
-        def make(which: str = which, order: Sequence[int] = order) -> np.ndarray:
-            made = formulas.lstm(x, own["kernel"], own["recurrent"], np.asarray(biases[which]), order)
+        def make(which: str = which, order: Sequence[int] = order, reset: str = reset) -> np.ndarray:
+            both = biases[which]
+            if reset:
+                made = formulas.gru(x, own["kernel"], own["recurrent"], both, order, reset == "after")
+            else:
+                made = formulas.lstm(x, own["kernel"], own["recurrent"], both[0] + both[1], order)
             return made[:, -1] if is_last else made
 
-        yield {"gates": names, "biases": which}, make
+        yield {"gates": names, "biases": which, "reset": reset}, make
 
 
 WAYS: Mapping[str, Way] = {

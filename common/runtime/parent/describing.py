@@ -96,4 +96,4 @@ def _end(client: ForkClient, worker: int, timeout_seconds: float) -> int:
             if answer.get("ended") == worker:
                 return int(answer["code"])
     client.signal_worker(worker, 9)
-    raise WorkerFailed(f"building the model took more than {timeout_seconds:g} s; give more with --timeout-seconds.")
+    raise WorkerFailed(f"a model took more than {timeout_seconds:g} s; give more with --timeout-seconds.")

@@ -12,6 +12,7 @@ from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.parent.describing import Servers, ask_description, run_tasks
 from samestep.common.workload.matching import Matching, match
+from samestep.common.workload.models.describing import FORWARD_PASS
 from samestep.common.workload.models.own import DATA, Description, OwnSpec, read_description
 from samestep.common.workload.optimizers import OptimizerSpec
 from samestep.common.workload.own import RATES
@@ -20,6 +21,8 @@ from samestep.common.workload.trace import ASKED, WEIGHTS, Asked, read_trace, re
 SIDES = ("torch", "tf")
 BATCH_SIZE = 16
 """Examples of a step, unless given."""
+_PATIENCE = 10
+"""How many times as long as a description a trace may take: it trains."""
 _NUDGED = 0.1
 """The standard deviation of what is added to a parameter that is constant at the start: a zero hides that it is not used."""
 
@@ -140,15 +143,22 @@ def port(folder: Path, config: RunConfig, server: Servers) -> tuple[Case, Verdic
     """
     run_tasks(ask_descriptions(folder, config), config, server)
     tasks, matching = ask_traces(folder, config)
-    run_tasks(tasks, config, server)
+    patient = dataclasses.replace(config, timeout_seconds=_PATIENCE * config.timeout_seconds)
+    run_tasks(tasks, patient, server)
     case = read_case(folder, matching)
     verdict = judge_port(case)
     for pair in filter(lambda pair: pair.is_ambiguous, matching.pairs):
         if verdict.kind == DIFFERENT:
             flipped = case.matching.flipped(pair)
             _carry(folder, flipped)
-            run_tasks({folder / f"{SIDES[1]}-trace": SIDES[1]}, config, server)
+            run_tasks({folder / f"{SIDES[1]}-trace": SIDES[1]}, patient, server)
             other = read_case(folder, flipped)
             if reach(other, other_verdict := judge_port(other)) > reach(case, verdict):
                 case, verdict = other, other_verdict
-    return case, verdict
+    return case, dataclasses.replace(verdict, notes=(*verdict.notes, *_notes(folder)))
+
+
+def _notes(folder: Path) -> list[str]:
+    """What a forward pass draws that is not a layer of dropout, which is off."""
+    drawing = [side for side in SIDES if FORWARD_PASS in read_description(str(folder / side)).randoms]
+    return [f"the forward pass of {side} draws random numbers that nothing here switches off" for side in drawing]

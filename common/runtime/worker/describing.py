@@ -46,6 +46,8 @@ def trace_model(directory: Path) -> None:
     """
     asked = pydantic.TypeAdapter(trace.Asked).validate_python(read_json(directory / trace.ASKED))
     split = read_data(directory, asked.data, asked.framework)
+    if asked.batch_size > (examples := len(split.train_targets)):
+        raise ConfigError(f"--batch-size {asked.batch_size} is more than the {examples} examples there are.")
     importlib.import_module(f"{FRAMEWORKS[asked.framework]}.port").trace(directory, asked, split)
 
 

@@ -24,6 +24,8 @@ from samestep.common.workload.models.spec import ArraySpec, Param, Role, Segment
 EXAMPLES = 2
 """How many examples the forward pass is tried with."""
 OWN_LOSS = "own"
+FORWARD_PASS = "its forward pass"
+"""Stands for a layer where random numbers are drawn outside of any that is known to."""
 _ROLES: Mapping[str, Role] = {"kernel": "kernel", "table": "table", "scale": "scale", "bias": "bias"}
 _MOST_CLASSES = 2**31 - 1
 _MOST_TRIED = 64

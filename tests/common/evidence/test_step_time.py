@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from samestep.common.evidence.costs.block_time import Shape
+from samestep.common.evidence.costs.block_time import Shape, block_time
 from samestep.common.evidence.costs.links import all_reduce_seconds, last_of, send_seconds
 from samestep.common.evidence.costs.machine import load_machine
 from samestep.common.evidence.costs.sizes import all_reduce_bytes
@@ -15,6 +15,7 @@ from samestep.common.run import parse_prediction
 
 A100 = load_machine("a100-80gb")
 GPT = Shape(24, 2048, 16, 16, 8192, False, 1024, 51200)
+SEVEN_BILLION = Shape(36, 4096, 32, 32, 4 * 4096, False, 2048, 51200)
 LAYOUT = Layout(batch_size=64, microbatch_size=2, data=2, tensor=2, pipe=2, recomputes=True)
 IDEAL = dataclasses.replace(
     A100,
@@ -111,6 +112,22 @@ def test_the_bytes_along_data_are_the_ledgers() -> None:
         RunConfig(framework="torch", strategy="ddp", workload="megatron-7.5b", mesh="data=8", batch_size=64), "bf16"
     )
     sent = run.strategy.cost(run, "nccl").sent_bytes_per_step / 8
-    shape = Shape(36, 4096, 32, 32, 4 * 4096, False, 2048, 51200)
-    time = step_time(shape, Layout(batch_size=64, microbatch_size=8, data=8), A100)
+    time = step_time(SEVEN_BILLION, Layout(batch_size=64, microbatch_size=8, data=8), A100)
     assert time.data_exchange * A100.node_bytes_per_second * A100.node_share == pytest.approx(sent, rel=0.005)
+
+
+def test_the_exchanges_along_tensor_are_the_ledgers() -> None:
+    """Two all-reduces a block and micro-batch forward, two backward, and one of the embedding that is not worth a term."""
+    config = RunConfig(
+        framework="torch", strategy="hybrid", workload="megatron-7.5b", mesh="pipe=2,tensor=4", batch_size=8
+    )
+    run = parse_prediction(config, "bf16")
+    count, rows = run.options.microbatches, 8 // run.options.microbatches
+    sends = [send for send in run.strategy.cost(run, "nccl").sends if send.group == "tensor"]
+    sizes = {send.bytes // send.count for send in sends}
+    assert sizes == {rows * 2048 * 4096 * 2}
+    number = {phase: sum(send.count for send in sends if send.phase == phase) for phase in ("forward", "backward")}
+    assert number == {"forward": count * (2 * 18 + 1), "backward": count * 2 * 18}
+    still = dataclasses.replace(IDEAL, node_bytes_per_second=A100.node_bytes_per_second)
+    block = block_time(SEVEN_BILLION, rows, 4, False, False, still)
+    assert block.seconds - block.alone == pytest.approx(4 * all_reduce_seconds(still, *sizes, 4))
