@@ -55,7 +55,7 @@ def report(advice: Advice) -> str:
     parts = [
         fill(_caption(advice), width),
         _table(advice, width),
-        fill(f"First is {advice.first.candidate.cell}{_recomputing(advice.first)}. {_why(advice)}", width),
+        fill(f"First is {advice.first.candidate.cell}. {_why(advice)}", width),
         bullets([*_others(advice), *_impossible(advice)], width),
         fill(_trust(advice), width),
         "What would change it:\n" + bullets((_changed(each, advice.first) for each in advice.changes), width),

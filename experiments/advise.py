@@ -108,7 +108,7 @@ def _this_machine() -> tuple[Timer, Machine]:
         store(here := calibrate())
 
     def timer(candidate: Candidate, machine: Machine) -> StepTime:
-        return seconds_here(candidate.run, dataclasses.replace(here, machine=machine), candidate.recomputes)
+        return seconds_here(candidate.run, dataclasses.replace(here, machine=machine))
 
     return timer, here.machine
 

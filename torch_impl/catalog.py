@@ -16,7 +16,7 @@ from samestep.common.runtime.topology import one_process, ranks, ranks_and_serve
 from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo
 from samestep.torch_impl import needs, options
 from samestep.torch_impl.families import ZERO
-from samestep.torch_impl.refusals import NEW_REPLICAS, NO_CLIPPING, NO_SWITCH
+from samestep.torch_impl.refusals import BY_CALLS, NEW_REPLICAS, NO_CLIPPING, NO_SWITCH
 
 GPUS = "several GPUs on one or more machines; CPU cores over gloo"
 SHARD_PER_RANK = Answer("yes", "one contiguous shard of the global batch per rank")
@@ -208,7 +208,7 @@ FRAMEWORK = FrameworkInfo(
             axes=("pipe",),
             topology=ranks,
             cost=rpc,
-            refuses={**NO_CLIPPING, "tied": "each worker's gradients stay with it, and no call adds the two halves up"},
+            refuses=BY_CALLS,
             reference="torch.distributed.rpc, torch.distributed.autograd, torch.distributed.optim.DistributedOptimizer",
             needs=needs.check_stages,
         ),

@@ -148,7 +148,7 @@ class TrainingProgram:
     def gradients(self, batch: Batch) -> torch.Tensor:
         """Accumulates the gradient of the global mean loss; returns this rank's part of the loss, on its device."""
         self._optimizer.zero_grad()
-        return accumulate(self.run.accumulation_steps, batch, self.parts.shard, self._exchanged_pass)
+        return accumulate(self.run, batch, self.parts.shard, self._exchanged_pass, self._device)
 
     def _exchanged_pass(self, inputs: np.ndarray, targets: np.ndarray, last: bool) -> torch.Tensor:
         x, y = (as_inputs(array, self._device) for array in (inputs, targets))

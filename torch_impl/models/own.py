@@ -34,6 +34,8 @@ def build_declared(model: Model, source: str) -> nn.Module:
         ConfigError: The builder fails, or returns no module.
     """
     assert model.torch is not None
+    if isinstance(model.torch, nn.Module):
+        raise ConfigError(f"--model {source}: torch= is a module; give the function that builds it.")
     built = call_user(model.torch, source, "the function given as torch=")
     if not isinstance(built, nn.Module):
         raise ConfigError(
