@@ -73,8 +73,9 @@ def _trust(advice: Advice) -> str:
     rows = "one node" if advice.nodes == 1 else "many nodes"
     return (
         f"Such predictions were off by {found.mape:.1%} on average over {found.rows} measured steps on {rows} of A100, to "
-        f"which no constant was fitted; in {count(found.problems, 'choice')} the layout ranked first was {found.regret:.1%} slower "
-        f"than the fastest. That leaves {count(len(close), 'layout')} undecided, within {found.mape:.1%} of the first."
+        f"which no constant was fitted; in {count(found.problems, 'choice')} the layout ranked first was "
+        f"{found.regret:.1%} slower than the fastest. "
+        f"That leaves {count(len(close), 'layout')} undecided, within {found.mape:.1%} of the first."
     ).replace("%", " %")
 
 
