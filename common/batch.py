@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from samestep.common.dropout import example_keys
+
 DIGESTED_BATCHES = 20
 """So that runs of any length can be compared. Another seed, start or way to draw shows in the first batch."""
 
@@ -26,6 +28,23 @@ class Batch:
     indices: np.ndarray
     inputs: np.ndarray
     targets: np.ndarray
+
+    @property
+    def num_targets(self) -> int:
+        """The number of targets that count in the whole batch."""
+        targets = self.targets[self.indices]
+        return targets.size if targets.dtype.kind == "f" else int((targets >= 0).sum())
+
+    def keys(self, seed: int, index: int, count: int) -> np.ndarray:
+        """The keys of the examples of a shard, which decide what dropout keeps of each.
+
+        Args:
+            seed: Of the run.
+            index: Which shard, from 0.
+            count: Into how many equal shards the batch is cut.
+        """
+        size = len(self.indices) // count
+        return example_keys(seed, self.step, index * size, size)
 
     def rows(self, index: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Gathers shard `index` of `count`: contiguous, in global order. `rows(0, 1)` is the whole batch.

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Generic, Literal, TypeVar
 
+from samestep.common.families import Textbook
 from samestep.common.ledger import Ledger
 from samestep.common.mesh import Mesh
 from samestep.common.request import DTYPES, PRECISIONS
@@ -33,38 +34,6 @@ class Measure:
     name: str
     unit: str
     meaning: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Family:
-    """Rows that the textbooks rank among each other.
-
-    Attributes:
-        name: Of the family.
-        differs: Quantity (a field of `Textbook`, or "peak") -> why what is measured may contradict the textbooks.
-        page: Where that is explained.
-    """
-
-    name: str
-    differs: Mapping[str, str]
-    page: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Textbook:
-    """What the textbooks say of a row among the rows of its family: its places, of which 1 has the most.
-
-    Attributes:
-        family: The rows that are ranked among each other.
-        speed: Its place by examples per second.
-        memory: Its place by memory per device.
-        sent: Its place by bytes on the wire; rows with one place send the same.
-    """
-
-    family: Family
-    speed: int
-    memory: int
-    sent: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,6 +209,7 @@ class FrameworkInfo:
         rows: Its strategies.
         preload: The modules that a fork server imports before it forks.
         danger_of_open_ports: What a stranger who connects to its servers can do, if they listen on every address.
+        available: Raises Unavailable for what this machine lacks for a run under any of its strategies.
     """
 
     module: str
@@ -248,3 +218,4 @@ class FrameworkInfo:
     rows: tuple[StrategyInfo, ...]
     preload: tuple[str, ...]
     danger_of_open_ports: str = ""
+    available: Callable[[Run], None] = lambda run: None

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from samestep.common.catalog import strategy_info
 from samestep.common.evidence.comparison import FASTER, LEAST_ROUNDS, SLOWER
+from samestep.common.families import Textbook
 from samestep.common.runtime.records import RunResult
-from samestep.common.strategy import Textbook
 from samestep.experiments.speed_columns import rate
 from samestep.experiments.speeds import Confounds, Rounds, compare_rounds, no_confounds, speed_of
 from samestep.experiments.text import fill, screen_width, size

@@ -4,6 +4,7 @@ from samestep.common.batch_norm import refuse_sync
 from samestep.common.errors import ConfigError
 from samestep.common.strategy import Run
 from samestep.common.workload.models.own import OwnSpec
+from samestep.common.workload.models.spec import draws, ignores_targets
 from samestep.common.workload.split import even_split_table
 from samestep.tf_impl.options import DTensorOptions, MirroredOptions, ParameterServerOptions, TpuOptions
 from samestep.tf_impl.tpu.probe import probe
@@ -102,6 +103,10 @@ def check_cores(run: Run[TpuOptions]) -> None:
         )
     if cores and isinstance(run.workload.model, OwnSpec):
         raise ConfigError(f"{given} compiles our own models only; leave it out to train {run.workload.name}.")
+    if cores and (draws(run.workload.model) or ignores_targets(run.workload.model)):
+        raise ConfigError(
+            f"{given} compiles no step that depends on which examples it takes; leave out +dropout= and +ignored=."
+        )
     if cores and run.techniques.recompute:
         raise ConfigError(f"{given} compiles a step that keeps its activations; leave out --recompute.")
     if cores and run.dtype != "float32":

@@ -14,7 +14,7 @@ from samestep.tf_impl import weights
 from samestep.tf_impl.activations import kept_bytes
 from samestep.tf_impl.exchanges import Copy, copies, sends_of, short_name
 from samestep.tf_impl.models import predictor
-from samestep.tf_impl.models.inputs import Inputs, as_inputs
+from samestep.tf_impl.models.inputs import Inputs, as_inputs, gather
 from samestep.tf_impl.optimizers import coefficients
 from samestep.tf_impl.step import accumulate, bind_update, mean_loss, micro_batches, transform
 from samestep.tf_impl.upstream import function_names
@@ -68,7 +68,9 @@ class TrainingProgram:
 
     def _arguments(self, batch: Batch) -> tuple[object, object, tf.Tensor]:
         x, y = self.parts.strategy.experimental_distribute_values_from_function(
-            lambda own: tuple(map(as_inputs, batch.rows(own.replica_id_in_sync_group, own.num_replicas_in_sync)))
+            lambda own: tuple(
+                map(as_inputs, gather(self.run, batch, own.replica_id_in_sync_group, own.num_replicas_in_sync))
+            )
         )
         return x, y, coefficients(self.run.optimizer_at(self._step + 1), self._step + 1)
 

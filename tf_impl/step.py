@@ -12,11 +12,12 @@ import tensorflow as tf
 
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
+from samestep.common.workload.models.spec import ignores_targets
 from samestep.common.workload.optimizers import OptimizerSpec
 from samestep.tf_impl.activations import BACKWARD, FORWARD
 from samestep.tf_impl.models import summed_loss
 from samestep.tf_impl.models.inputs import Inputs
-from samestep.tf_impl.models.losses import Loss
+from samestep.tf_impl.models.losses import Loss, weighted_cross_entropy
 from samestep.tf_impl.optimizers import UPDATES
 
 Gradient = tf.Tensor | tf.IndexedSlices
@@ -33,6 +34,8 @@ def mean_loss(run: Run, num_means: int = 1) -> Loss:
         run: What is trained.
         num_means: The number of equal shards of the global batch, each with a mean over its own targets.
     """
+    if ignores_targets(run.workload.model):
+        return lambda logits, targets: weighted_cross_entropy(logits, targets) * num_means
     summed = summed_loss(run.workload.model)
     count = run.batch_size * math.prod(run.workload.model.targets().shape) // num_means
     return lambda logits, targets: summed(logits, targets) / count

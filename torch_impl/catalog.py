@@ -11,11 +11,12 @@ from samestep.common.evidence.costs.parameter_server import rpc_parameter_server
 from samestep.common.evidence.costs.pipeline import mp, pp, rpc
 from samestep.common.evidence.costs.tensor import tp
 from samestep.common.evidence.costs.zero import fsdp, zero1, zero2
+from samestep.common.families import Textbook
 from samestep.common.runtime.topology import one_process, ranks, ranks_and_server
-from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo, Textbook
+from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo
 from samestep.torch_impl import needs, options
 from samestep.torch_impl.families import ZERO
-from samestep.torch_impl.refusals import NEW_REPLICAS, NO_CLIPPING, NO_SWITCH
+from samestep.torch_impl.refusals import BY_CALLS, NEW_REPLICAS, NO_CLIPPING, NO_SWITCH
 
 GPUS = "several GPUs on one or more machines; CPU cores over gloo"
 SHARD_PER_RANK = Answer("yes", "one contiguous shard of the global batch per rank")
@@ -42,6 +43,7 @@ PIPELINE_MEASURES = (
 
 FRAMEWORK = FrameworkInfo(
     module="torch",
+    available=needs.require_compiler,
     extra="torch",
     # Without a name server, as in a private network, torch warns of every connection that it has no name for (2.13).
     # Ranks that our launcher starts have no agent of torchrun's, even if the launcher itself was started by one.
@@ -206,7 +208,7 @@ FRAMEWORK = FrameworkInfo(
             axes=("pipe",),
             topology=ranks,
             cost=rpc,
-            refuses={**NO_CLIPPING, "tied": "each worker's gradients stay with it, and no call adds the two halves up"},
+            refuses=BY_CALLS,
             reference="torch.distributed.rpc, torch.distributed.autograd, torch.distributed.optim.DistributedOptimizer",
             needs=needs.check_stages,
         ),

@@ -1,6 +1,6 @@
 """The families of rows that the textbooks rank among each other. Imports no framework."""
 
-from samestep.common.strategy import Family
+from samestep.common.families import Family
 
 ZERO = Family(
     "ZeRO",

@@ -1,9 +1,11 @@
 """What the rows that split a model refuse before anything starts. Imports no framework."""
 
 import math
+import os
+import shutil
 
 from samestep.common.batch_norm import refuse_sync
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.strategy import Run
 from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import tied_segments
@@ -171,3 +173,16 @@ def check_three_dimensions(run: Run[PipelineOptions]) -> None:
             f"one: a parameter that is tied between them would be two; choose another --schedule, or torch:pp."
         )
     even_split_table(run.workload.model, run.mesh.axis("tensor"))  # refuses unequal parts of a layer or a head
+
+
+def require_compiler(run: Run) -> None:
+    """Makes sure that torch.compile finds what compiles its C++ on CPU cores.
+
+    Raises:
+        Unavailable: It does not.
+    """
+    wanted = [os.environ["CXX"]] if "CXX" in os.environ else ["g++", "clang++"]
+    if run.techniques.compile and not any(shutil.which(name) for name in wanted):
+        raise Unavailable(
+            f"--compile needs a C++ compiler, and there is no {' or '.join(wanted)}: apt install g++, or set CXX."
+        )

@@ -7,3 +7,9 @@ NEW_REPLICAS = {
     "recompute": "its replicas have parameters only while their forward pass runs",
     "compile": "its replicas are copies of the module, which drop what was compiled",
 }
+BY_CALLS = {
+    **NO_CLIPPING,
+    "tied": "each worker's gradients stay with it, and no call adds the two halves up",
+    "dropout": "the calls take activations along, but not which examples they are of",
+}
+"""Of stages on RPC workers."""

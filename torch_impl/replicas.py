@@ -18,6 +18,7 @@ from torch import nn
 from torch.func import functional_call
 
 from samestep.torch_impl.exchanges import RECORDER
+from samestep.torch_impl.micro_batch import MICRO_BATCH
 from samestep.torch_impl.models.inputs import Inputs
 
 _PACKED = ("broadcast_parameters", "reduce_gradients")
@@ -174,13 +175,16 @@ class Replicas(nn.Module):
         """
         shards, copies = self.scatter_inputs(x), self.broadcast(params)
 
-        def replica(skeleton: nn.Module, shard: Inputs, own: list[torch.Tensor]) -> Replica:
-            with torch.set_grad_enabled(grad):  # a thread has its own mode
+        count = len(self._skeletons[0])
+        keys = [None] * count if MICRO_BATCH.keys is None else MICRO_BATCH.keys.chunk(count)
+
+        def replica(skeleton: nn.Module, shard: Inputs, own: list[torch.Tensor], keys: torch.Tensor | None) -> Replica:
+            with torch.set_grad_enabled(grad), MICRO_BATCH.on_thread(keys):  # a thread has its own mode
                 leaves = [param.requires_grad_(grad) for param in own]
                 named = {name: leaves[number] for name, number in self._names.items()}
                 return functional_call(skeleton, named, shard), leaves
 
-        return self.run_together(replica, self._skeletons[0], shards, copies)
+        return self.run_together(replica, self._skeletons[0], shards, copies, keys)
 
 
 class _Replicated(torch.autograd.Function):

@@ -11,6 +11,8 @@ import torch.distributed as dist
 from samestep.common.batch import Batch
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
+from samestep.common.workload.models.spec import draws, ignores_targets
+from samestep.torch_impl.micro_batch import MICRO_BATCH
 from samestep.torch_impl.models import summed_loss
 from samestep.torch_impl.models.losses import Loss
 from samestep.torch_impl.sharded import local_part
@@ -30,28 +32,39 @@ def mean_loss(run: Run, loss: Loss | None = None) -> Loss:
     """
     summed = loss or summed_loss(run.workload.model)
     count = run.batch_size * math.prod(run.workload.model.targets().shape)
+    if ignores_targets(run.workload.model):
+        return lambda logits, targets: summed(logits, targets) / (MICRO_BATCH.num_targets or count)
     return lambda logits, targets: summed(logits, targets) / count
 
 
 def accumulate(
-    accumulation_steps: int, batch: Batch, shard: tuple[int, int], forward_backward: ForwardBackward
+    run: Run,
+    batch: Batch,
+    shard: tuple[int, int],
+    forward_backward: ForwardBackward,
+    device: torch.device | None = None,
 ) -> torch.Tensor:
     """Takes every micro-batch of a shard forward and backward; the gradients add up.
 
     Args:
-        accumulation_steps: The number of micro-batches.
+        run: What is trained.
         batch: The global batch.
         shard: Which contiguous shard of it, of how many.
         forward_backward: The function to call once for each micro-batch, in order.
+        device: Of the model; the CPU, unless given.
 
     Returns:
         The sum of the detached losses.
     """
-    index, count = shard
+    (index, count), steps = shard, run.accumulation_steps
     losses = []
-    for micro in range(accumulation_steps):
-        inputs, targets = batch.rows(index * accumulation_steps + micro, count * accumulation_steps)
-        losses.append(forward_backward(inputs, targets, micro == accumulation_steps - 1).detach())
+    if ignores_targets(run.workload.model):
+        MICRO_BATCH.num_targets = batch.num_targets
+    for micro in range(steps):
+        part = index * steps + micro, count * steps
+        keys = torch.from_numpy(batch.keys(run.seed, *part)).to(device) if draws(run.workload.model) else None
+        with MICRO_BATCH.numbered(keys):
+            losses.append(forward_backward(*batch.rows(*part), micro == steps - 1).detach())
     return functools.reduce(torch.add, losses)
 
 

@@ -26,6 +26,7 @@ from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import ModelSpec, layer, parameters_of
 from samestep.common.workload.models.transformer import LOGITS
 from samestep.common.workload.split import even_split_table
+from samestep.torch_impl.models.dropout import Dropout
 from samestep.torch_impl.sharded import full_tensor
 from samestep.torch_impl.weights import keep_tied
 
@@ -45,6 +46,12 @@ def split_by_tensor(
     paths = {path for path, module in model.named_modules() if not isinstance(module, nn.Identity)}
     with keep_tied(model):
         parallelize_module(model, mesh, {path: style for path, style in plan.items() if path in paths})
+    split = even_split_table(spec, mesh.size())
+    for module in model.modules():  # what dropout keeps is a matter of the whole activation
+        if isinstance(module, Dropout) and split.get(f"{module.behind}/kernel") == 1:
+            module.place(-1, mesh.get_local_rank(), mesh.size())
+        elif isinstance(module, Dropout) and module.behind and between_pairs:
+            module.place(1, mesh.get_local_rank(), mesh.size())
     for parameter in model.parameters():
         parameter.register_post_accumulate_grad_hook(_redistribute_gradient)
 

@@ -22,6 +22,7 @@ class TrainingProgram:
         self.hardware = Hardware(note="one core")
         self.model = build_model(run.workload.model)
         self.loss = LOSSES[run.workload.model.loss]
+        self.run = run
         self.params = init(run.workload.model, run.seed)
         self.optimizer = run.optimizer
         self.update = UPDATES[run.optimizer.name]
@@ -38,7 +39,7 @@ class TrainingProgram:
 
     def gradients(self, batch: Batch) -> tuple[float, Arrays]:
         """Computes the global mean loss and its gradients, accumulated over the micro-batches."""
-        return accumulate(self.model, self.loss, self.params, batch, self.techniques.accumulation_steps)
+        return accumulate(self.model, self.loss, self.params, batch, self.run)
 
     def apply(self, gradients: Arrays) -> None:
         """Transforms the gradients as the techniques ask, then updates every parameter."""

@@ -4,12 +4,14 @@ import numpy as np
 
 from samestep.common.batch import Batch
 from samestep.common.program import Arrays
+from samestep.common.reference.micro_batch import MICRO_BATCH
 from samestep.common.reference.models.layers import Layer
 from samestep.common.reference.models.losses import Loss
+from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 
 
-def accumulate(model: Layer, loss: Loss, params: Arrays, batch: Batch, accumulation_steps: int) -> tuple[float, Arrays]:
+def accumulate(model: Layer, loss: Loss, params: Arrays, batch: Batch, run: Run) -> tuple[float, Arrays]:
     """Takes every micro-batch forward and backward; losses and gradients add up.
 
     Args:
@@ -17,22 +19,25 @@ def accumulate(model: Layer, loss: Loss, params: Arrays, batch: Batch, accumulat
         loss: Summed over every target it is given.
         params: The model's parameters.
         batch: The global batch.
-        accumulation_steps: The number of micro-batches.
+        run: What is trained.
 
     Returns:
         The mean loss over every target of the batch, and its gradients.
     """
     total_loss = 0.0
     total: Arrays = {}
-    count = batch.targets[batch.indices].size
-    for micro in range(accumulation_steps):
-        inputs, targets = batch.rows(micro, accumulation_steps)
+    count = batch.num_targets
+    steps = run.accumulation_steps
+    for micro in range(steps):
+        inputs, targets = batch.rows(micro, steps)
+        MICRO_BATCH.keys = batch.keys(run.seed, micro, steps)
         logits, saved = model.forward(params, inputs)
         micro_loss, dlogits = loss(logits, targets)
         gradients: Arrays = {}
         model.backward(params, saved, dlogits / count, gradients)
         total_loss += micro_loss / count
         total = {name: total[name] + value for name, value in gradients.items()} if total else gradients
+    MICRO_BATCH.keys = None
     return total_loss, total
 
 

@@ -15,7 +15,7 @@ from samestep.common.workload.data.synthetic import SyntheticSpec
 from samestep.common.workload.models.cnn import CnnSpec
 from samestep.common.workload.models.mlp import MlpSpec
 from samestep.common.workload.models.ranker import RankerSpec
-from samestep.common.workload.models.spec import ModelSpec
+from samestep.common.workload.models.spec import ModelSpec, ignores_targets
 from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.common.workload.published import PUBLISHED
 from samestep.common.workload.workload import Workload
@@ -87,6 +87,10 @@ def resolve(spelling: str, path: str | None = None) -> Workload:
     roomy = [f.name for f in dataclasses.fields(model) if f.metadata.get("may_exceed_data")]  # pyrefly: ignore
     larger = {field: max(sizes[field], getattr(model, field)) for field in roomy if field in sizes}
     model = dataclasses.replace(model, **larger)  # pyrefly: ignore
+    if ignores_targets(model) and "ignored" not in flags(data):
+        raise ConfigError(
+            f"all targets of {name} count on these data; leave out +ignored=, or train prose-gpt+ignored=0.3."
+        )
     for field, size in sizes.items():
         for spec in (model, data):
             if (kept := getattr(spec, field, size)) != size:  # it would be ignored without a word

@@ -4,10 +4,11 @@ import itertools
 
 import pytest
 
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.flags import flags, spell_flag
-from samestep.common.request import RunConfig
+from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
+from samestep.common.runtime.parent.check import check_launch
 from samestep.common.strategy import StrategyInfo
 from samestep.common.techniques import Techniques
 from tests.cells import every_row
@@ -46,7 +47,7 @@ def test_a_row_takes_a_technique_or_says_why_not(framework: str, row: StrategyIn
         return
     with pytest.raises(ConfigError) as caught:
         parse(config)
-    flag = spell_flag(technique)
+    flag = "--no-overlap" if technique == "overlap" else spell_flag(technique)
     assert str(caught.value) == (
         f"{framework}:{row.name} does not take {flag}: {row.refuses[technique]}; leave out {flag}."
     )
@@ -62,3 +63,18 @@ def test_techniques_do_not_exclude_each_other(framework: str, row: StrategyInfo)
 def test_a_model_of_two_segments_has_nothing_to_recompute() -> None:
     with pytest.raises(ConfigError, match=r"inner segments of a model again, and digits-mlp.* has none"):
         parse(RunConfig(workload="digits-mlp+layers=2", techniques=Techniques(recompute=True)))
+
+
+@pytest.mark.torch
+def test_torch_compiles_nothing_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = RunConfig(workload="synthetic-mlp", techniques=Techniques(compile=True))
+    run, launch = parse(config), launch_of(config)
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    check_launch(run, launch)
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(Unavailable, match=r"no g\+\+ or clang\+\+: apt install g\+\+, or set CXX"):
+        check_launch(run, launch)
+    monkeypatch.setenv("CXX", "/opt/cxx")
+    with pytest.raises(Unavailable, match="there is no /opt/cxx"):
+        check_launch(run, launch)

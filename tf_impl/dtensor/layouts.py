@@ -7,7 +7,10 @@ import tensorflow as tf
 from tensorflow.experimental import dtensor
 
 from samestep.common.batch import Batch
+from samestep.common.strategy import Run
+from samestep.common.workload.data.several import each
 from samestep.tf_impl import weights
+from samestep.tf_impl.models.inputs import Inputs, gather
 
 
 class Layouts:
@@ -52,10 +55,11 @@ class Layouts:
                 value = np.split(value, self.mesh.dim_size(axis), axis=dim)[coordinates[axis]]
         return value
 
-    def micro_batches(self, batch: Batch, count: int) -> list[tuple[tf.Tensor, tf.Tensor]]:
+    def micro_batches(self, run: Run, batch: Batch, count: int) -> list[tuple[Inputs, Inputs]]:
         """Gathers the micro-batches, each of which has one of every data shard.
 
         Args:
+            run: What is trained.
             batch: The global batch.
             count: The number of micro-batches of each data shard.
 
@@ -65,9 +69,9 @@ class Layouts:
         shards = self.mesh.dim_size("data")
         gathered = []
         for micro in range(count):
-            parts = [batch.rows(shard * count + micro, shards * count) for shard in range(shards)]
+            parts = [gather(run, batch, shard * count + micro, shards * count) for shard in range(shards)]
             inputs, targets = map(np.concatenate, zip(*parts, strict=True))
-            gathered.append((self.batch(inputs), self.batch(targets)))
+            gathered.append((each(inputs, self.batch), each(targets, self.batch)))
         return gathered
 
     def batch(self, array: np.ndarray) -> tf.Tensor:

@@ -5,10 +5,40 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
-from samestep.common.workload.data.several import each
+from samestep.common.batch import Batch
+from samestep.common.strategy import Run
+from samestep.common.workload.data.several import each, together
+from samestep.common.workload.models.spec import draws, ignores_targets
 
 Inputs = tf.Tensor | Mapping[str, tf.Tensor]
 """Several go to a user's model as one mapping."""
+
+
+INPUTS, KEYS = "inputs", "keys"
+"""What a model with dropout is given in training: its inputs, and the key of each example."""
+
+
+def gather(run: Run, batch: Batch, index: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gathers a shard of a batch, with what the step needs of the whole batch in the same records.
+
+    Args:
+        run: What is trained.
+        batch: The global batch.
+        index: Which shard, from 0.
+        count: Into how many equal shards the batch is cut.
+    """
+    inputs, targets = batch.rows(index, count)
+    if draws(run.workload.model):
+        inputs = together({INPUTS: inputs, KEYS: batch.keys(run.seed, index, count)})
+    if ignores_targets(run.workload.model):
+        weight = ((targets >= 0) / batch.num_targets).astype(run.dtype)
+        targets = together({"targets": np.maximum(targets, 0), "weight": weight})
+    return inputs, targets
+
+
+def without_keys(x: Inputs) -> tuple[tf.Tensor, tf.Tensor | None]:
+    """Takes the inputs of one of our models apart: the inputs, and in training with dropout the keys."""
+    return (x[INPUTS], x[KEYS]) if isinstance(x, Mapping) else (x, None)
 
 
 def as_inputs(array: np.ndarray) -> Inputs:

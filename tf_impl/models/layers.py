@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from samestep.common.dropout import keeps
 from samestep.common.workload.models.transformer import NORM_EPSILON
 
 Lookup = Callable[[tf.Variable, tf.Tensor], tf.Tensor]
@@ -79,6 +80,26 @@ class Table:
     def __call__(self, ids: tf.Tensor) -> tf.Tensor:
         """Ids [...] -> rows [..., width]."""
         return self.lookup(self.table, ids)
+
+
+class Dropout:
+    """Keeps some elements of each example, times 1 / (1 - rate); the identity in evaluation, and at a rate of 0."""
+
+    def __init__(self, rate: float, number: int) -> None:
+        self.rate, self.number = rate, number
+
+    def __call__(self, x: tf.Tensor, keys: tf.Tensor | None) -> tf.Tensor:
+        """[batch, ...] -> [batch, ...].
+
+        Args:
+            x: The activations.
+            keys: The key of each example; None in evaluation.
+        """
+        if keys is None or not self.rate:
+            return x
+        elements = tf.reshape(tf.range(math.prod(x.shape[1:]), dtype=tf.int64), (1, *x.shape[1:]))
+        kept = keeps(tf.reshape(keys, (-1, *[1] * (x.shape.rank - 1))), elements, self.number, self.rate)
+        return tf.where(kept, x * tf.constant(1 / (1 - self.rate), x.dtype), tf.constant(0, x.dtype))
 
 
 def average_pool(x: tf.Tensor) -> tf.Tensor:

@@ -1,6 +1,6 @@
 """The losses, summed over every target."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
@@ -18,6 +18,18 @@ def cross_entropy(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
     # Gathered by hand: tf.nn.sparse_softmax_cross_entropy_with_logits is silently wrong on class-sharded DTensors.
     log_probabilities = tf.nn.log_softmax(logits)
     return -tf.reduce_sum(tf.gather(log_probabilities, targets, batch_dims=targets.shape.rank))
+
+
+def weighted_cross_entropy(logits: tf.Tensor, targets: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Sum of -weight * log softmax(logits)[target].
+
+    Args:
+        logits: [..., classes].
+        targets: "targets" [...], classes; "weight" [...], 0 for those that do not count.
+    """
+    log_probabilities = tf.nn.log_softmax(logits)
+    chosen = tf.gather(log_probabilities, targets["targets"], batch_dims=targets["targets"].shape.rank)
+    return -tf.reduce_sum(chosen * targets["weight"])
 
 
 def binary_cross_entropy(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:

@@ -3,12 +3,14 @@
 Shape suffixes: B batch, T tokens, D width, H heads, K width of a head, V vocabulary.
 """
 
+import functools
 import math
 
 import tensorflow as tf
 
 from samestep.common.workload.models.transformer import TransformerSpec
-from samestep.tf_impl.models.layers import ACTIVATIONS, Linear, Norm, Table, VariableFactory
+from samestep.tf_impl.models.inputs import Inputs, without_keys
+from samestep.tf_impl.models.layers import ACTIVATIONS, Dropout, Linear, Norm, Table, VariableFactory
 from samestep.tf_impl.models.segmented import SegmentFunction, run_segments
 
 
@@ -40,7 +42,9 @@ class Attention:
 class Block:
     """x + attention(norm(x)), then x + mlp(norm(x)): up to four times the width, GELU, down again."""
 
-    def __init__(self, variable: VariableFactory, name: str, spec: TransformerSpec) -> None:
+    def __init__(self, variable: VariableFactory, block: int, spec: TransformerSpec) -> None:
+        name = f"blocks/{block}"
+        self.dropouts = [Dropout(spec.dropout, 2 * block + i) for i in (1, 2)]
         self.attention_norm = Norm(variable, f"{name}/attention_norm")
         self.attention = Attention(variable, f"{name}/attention", spec)
         self.mlp_norm = Norm(variable, f"{name}/mlp_norm")
@@ -48,10 +52,16 @@ class Block:
         self.up = Linear(variable, f"{name}/mlp/up")
         self.down = Linear(variable, f"{name}/mlp/down")
 
-    def __call__(self, x_BTD: tf.Tensor) -> tf.Tensor:
-        """[B, T, D] -> [B, T, D]."""
-        x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD))
-        return x_BTD + self.down(self.activate(self.up(self.mlp_norm(x_BTD))))
+    def __call__(self, x_BTD: tf.Tensor, keys_B: tf.Tensor | None = None) -> tf.Tensor:
+        """[B, T, D] -> [B, T, D].
+
+        Args:
+            x_BTD: The residual stream.
+            keys_B: The key of each example; None in evaluation.
+        """
+        first, second = self.dropouts
+        x_BTD = x_BTD + first(self.attention(self.attention_norm(x_BTD)), keys_B)
+        return x_BTD + second(self.down(self.activate(self.up(self.mlp_norm(x_BTD)))), keys_B)
 
 
 class TiedLogits:
@@ -74,19 +84,23 @@ class Transformer:
     def __init__(self, spec: TransformerSpec, variable: VariableFactory) -> None:
         self.tokens = Table(variable, "embedding/tokens")
         self.positions = Table(variable, "embedding/positions")
-        self.blocks = [Block(variable, f"blocks/{block}", spec) for block in range(spec.layers)]
+        self.dropout = Dropout(spec.dropout, 0)
+        self.keys: tf.Tensor | None = None
+        self.blocks = [Block(variable, block, spec) for block in range(spec.layers)]
         self.norm = Norm(variable, "head/norm")
         self.logits = TiedLogits(self.tokens) if spec.tied else Linear(variable, "head/logits", bias=False)
 
     def segments(self) -> dict[str, SegmentFunction]:
         """Lists the embedding, which adds tokens and positions, the blocks and the head."""
-        blocks = {f"blocks/{i}": block for i, block in enumerate(self.blocks)}
+        keys_B = self.keys
+        blocks = {f"blocks/{i}": functools.partial(block, keys_B=keys_B) for i, block in enumerate(self.blocks)}
         return {
-            "embedding": lambda x_BT: self.tokens(x_BT) + self.positions.table,
+            "embedding": lambda x_BT: self.dropout(self.tokens(x_BT) + self.positions.table, keys_B),
             **blocks,
             "head": lambda x_BTD: self.logits(self.norm(x_BTD)),
         }
 
-    def __call__(self, x_BT: tf.Tensor) -> tf.Tensor:
+    def __call__(self, x: Inputs) -> tf.Tensor:
         """Runs all segments in order."""
+        x_BT, self.keys = without_keys(x)
         return run_segments(self.segments().values(), x_BT)

@@ -19,7 +19,7 @@ from samestep.common.strategy import Run
 from samestep.tf_impl import weights
 from samestep.tf_impl.exchanges import whole_bytes
 from samestep.tf_impl.models import predictor
-from samestep.tf_impl.models.inputs import Inputs, as_inputs
+from samestep.tf_impl.models.inputs import Inputs, as_inputs, gather
 from samestep.tf_impl.optimizers import coefficients
 from samestep.tf_impl.options import ParameterServerOptions
 from samestep.tf_impl.parameter_server.parts import assign, flat, lookup, parts_of
@@ -95,7 +95,7 @@ class ParameterServerProgram:
         self._step += 1
 
     def _arguments(self, batch: Batch, shard: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        x, y = map(as_inputs, batch.rows(shard, self._updates_per_step))
+        x, y = map(as_inputs, gather(self.run, batch, shard, self._updates_per_step))
         return x, y, coefficients(self.run.optimizer_at(self._step + 1), self._first_update + self._scheduled + 1)
 
     def _worker_step(self, x: Inputs, y: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:

@@ -5,18 +5,21 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional
 
+from samestep.common.workload.models.spec import IGNORED
+
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """(outputs, targets) -> a loss."""
 
 
 def cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Sum of -log softmax(logits)[target].
+    """Sum of -log softmax(logits)[target]; a target below 0 does not count.
 
     Args:
         logits: [..., classes].
         targets: [...], classes.
     """
-    return functional.cross_entropy(logits.flatten(0, -2), targets.flatten(), reduction="sum")
+    flat = logits.flatten(0, -2), targets.flatten()
+    return functional.cross_entropy(*flat, reduction="sum", ignore_index=IGNORED)
 
 
 def binary_cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

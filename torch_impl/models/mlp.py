@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from samestep.common.workload.models.mlp import MlpSpec
+from samestep.torch_impl.models.dropout import dropout
 from samestep.torch_impl.models.layers import activate
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 
@@ -19,13 +20,15 @@ class Mlp(nn.Module):
         sizes = [spec.features, *[spec.width] * (spec.layers - 1), spec.outputs]
         self.layers = nn.ModuleList(nn.Linear(sizes[i], sizes[i + 1]) for i in range(spec.layers))
 
+        self.dropouts = nn.ModuleList(dropout(spec.dropout, i, f"layers/{i}") for i in range(spec.layers - 1))
+
     def segments(self) -> dict[str, SegmentFunction]:
         """Makes one segment per layer."""
         return {f"layers/{i}": functools.partial(self._layer, i) for i in range(len(self.layers))}
 
     def _layer(self, i: int, x: torch.Tensor) -> torch.Tensor:
         x = self.layers[i](x.flatten(1))
-        return activate(self.activation, x) if i + 1 < len(self.layers) else x
+        return self.dropouts[i](activate(self.activation, x)) if i + 1 < len(self.layers) else x
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Runs all segments in order."""

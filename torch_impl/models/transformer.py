@@ -21,6 +21,7 @@ from torch.nn import functional
 
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.common.workload.models.transformer import NORM_EPSILON, TransformerSpec
+from samestep.torch_impl.models.dropout import dropout
 from samestep.torch_impl.models.layers import activate
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 
@@ -32,17 +33,19 @@ class Embedding(nn.Module):
         super().__init__()
         self.tokens = nn.Embedding(spec.vocabulary, spec.width)
         self.positions = nn.Embedding(spec.context, spec.width)
+        self.dropout = dropout(spec.dropout, 0)
 
     def forward(self, x_BT: torch.Tensor) -> torch.Tensor:
         """[B, T] ids -> [B, T, D]."""
-        return self.tokens(x_BT) + self.positions(torch.arange(x_BT.shape[1], device=x_BT.device))
+        return self.dropout(self.tokens(x_BT) + self.positions(torch.arange(x_BT.shape[1], device=x_BT.device)))
 
 
 class Attention(nn.Module):
     """Causal self-attention; q, k and v are separate, k has no bias."""
 
-    def __init__(self, spec: TransformerSpec) -> None:
+    def __init__(self, spec: TransformerSpec, block: int) -> None:
         super().__init__()
+        self.dropout = dropout(spec.dropout, 2 * block + 1, f"blocks/{block}/attention/output")
         self.head_width = spec.width // spec.heads
         self.query = nn.Linear(spec.width, spec.width)
         self.key = nn.Linear(spec.width, spec.width, bias=False)
@@ -54,32 +57,33 @@ class Attention(nn.Module):
         projected = (self.query(x_BTD), self.key(x_BTD), self.value(x_BTD))
         q_BHTK, k_BHTK, v_BHTK = (a.unflatten(-1, (-1, self.head_width)).transpose(1, 2) for a in projected)
         mixed_BHTK = functional.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, is_causal=True)
-        return self.output(mixed_BHTK.transpose(1, 2).flatten(2))
+        return self.dropout(self.output(mixed_BHTK.transpose(1, 2).flatten(2)))
 
 
 class FeedForward(nn.Module):
     """Up to four times the width, the activation, down again."""
 
-    def __init__(self, spec: TransformerSpec) -> None:
+    def __init__(self, spec: TransformerSpec, block: int) -> None:
         super().__init__()
+        self.dropout = dropout(spec.dropout, 2 * block + 2, f"blocks/{block}/mlp/down")
         self.activation = spec.activation
         self.up = nn.Linear(spec.width, 4 * spec.width)
         self.down = nn.Linear(4 * spec.width, spec.width)
 
     def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
         """[B, T, D] -> [B, T, D]."""
-        return self.down(activate(self.activation, self.up(x_BTD)))
+        return self.dropout(self.down(activate(self.activation, self.up(x_BTD))))
 
 
 class Block(nn.Module):
     """x + attention(norm(x)), then x + mlp(norm(x))."""
 
-    def __init__(self, spec: TransformerSpec) -> None:
+    def __init__(self, spec: TransformerSpec, block: int) -> None:
         super().__init__()
         self.attention_norm = nn.LayerNorm(spec.width, eps=NORM_EPSILON)
-        self.attention = Attention(spec)
+        self.attention = Attention(spec, block)
         self.mlp_norm = nn.LayerNorm(spec.width, eps=NORM_EPSILON)
-        self.mlp = FeedForward(spec)
+        self.mlp = FeedForward(spec, block)
 
     def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
         """[B, T, D] -> [B, T, D]."""
@@ -111,7 +115,7 @@ class Transformer(nn.Module):
     def __init__(self, spec: TransformerSpec) -> None:
         super().__init__()
         self.embedding = Embedding(spec)
-        self.blocks = nn.ModuleList(Block(spec) for _ in range(spec.layers))
+        self.blocks = nn.ModuleList(Block(spec, block) for block in range(spec.layers))
         self.head = Head(spec)
         if spec.tied:
             self.head.logits.weight = self.embedding.tokens.weight

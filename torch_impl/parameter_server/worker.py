@@ -137,7 +137,6 @@ class WorkerProgram:
         self._rank = dist.get_rank()
         self._shard = self._rank, run.num_devices
         self._server = worker_name(run.num_devices)
-        self._accumulation_steps = run.accumulation_steps
         self._step = self._gradients_bytes = self._pulled_bytes = self._activations_bytes = 0
         self._pushes = self._staleness = 0  # the sum over all pushes
         self._losses: list[torch.Tensor] = []
@@ -153,7 +152,7 @@ class WorkerProgram:
         self._record("pull", values)
         self._pulled_bytes = weights.nbytes(values)
         leaves = mode.accept(values)
-        starts = itertools.count(0, len(inputs) // self._accumulation_steps)
+        starts = itertools.count(0, len(inputs) // self._run.accumulation_steps)
 
         def forward_backward(inputs: np.ndarray, targets: np.ndarray, last: bool) -> torch.Tensor:
             with mode.exchange(last):
@@ -162,7 +161,7 @@ class WorkerProgram:
                 loss.backward()
             return loss
 
-        self._losses.append(accumulate(self._accumulation_steps, batch, self._shard, forward_backward))
+        self._losses.append(accumulate(self._run, batch, self._shard, forward_backward))
         self._gradients_bytes = weights.nbytes(parameter.grad for parameter in mode.stage.parameters())
         gradients = [leaf.grad for leaf in leaves]
         self._record("push", gradients)

@@ -14,6 +14,7 @@ from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.common.workload.pipeline import SCHEDULES
 from samestep.torch_impl.local_state import build_local_state, gather_states, merge
+from samestep.torch_impl.micro_batch import MICRO_BATCH
 from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.options import PipelineOptions
@@ -149,6 +150,7 @@ def scheduled_parts(
     chunks = [PipelineStage(s, i, len(pipe.stage_ranks), pipe.device, group=group) for i, s in pipe.stages.items()]
     for chunk in chunks:
         timeline.watch(chunk)
+        _number(chunk, run.options.microbatches)
     schedule = get_schedule_class(name.replace("_", ""))(
         chunks if SCHEDULES[name].stages_per_rank > 1 else chunks[0],
         n_microbatches=run.options.microbatches,
@@ -160,8 +162,22 @@ def scheduled_parts(
         inputs = (x,) if pipe.has_first and isinstance(x, torch.Tensor) else ()
         several = x if pipe.has_first and isinstance(x, Mapping) else {}
         target, losses = (y, []) if pipe.has_last else (None, None)
-        with timeline.step():
+        with timeline.step(), MICRO_BATCH.in_parts():
             schedule.step(*inputs, target=target, losses=losses, return_outputs=False, **several)
         return torch.stack(losses).sum() / replicas if losses and pipe.reports else pipe.no_loss()
 
     return pipe.parts(run, hardware, forward_backward, timeline.measures)
+
+
+def _number(stage: PipelineStage, count: int) -> None:
+    """Has each pass of a stage see the examples of its own micro-batch, of `count` that are in flight."""
+
+    def numbered(compute: Callable[..., object]) -> Callable[..., object]:
+        def of_part(number: int, *arguments: object, **options: object) -> object:
+            with MICRO_BATCH.part(number, count):
+                return compute(number, *arguments, **options)
+
+        return of_part
+
+    for method in ("forward_one_chunk", "backward_one_chunk", "backward_weight_one_chunk"):
+        setattr(stage, method, numbered(getattr(stage, method)))

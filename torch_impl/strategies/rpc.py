@@ -33,8 +33,7 @@ class DriverProgram:
     """Rank 0, which takes every step by calling all workers, itself among them."""
 
     def __init__(self, run: Run, served: Served) -> None:
-        self.hardware = HARDWARE
-        self._accumulation_steps = run.accumulation_steps
+        self.hardware, self._run = HARDWARE, run
         self._served = served
         self._workers = [worker_name(rank) for rank in range(run.num_devices)]
         params = [rref for worker in self._workers for rref in rpc.rpc_sync(worker, stages.parameters)]
@@ -46,16 +45,18 @@ class DriverProgram:
         """Goes forward from worker to worker, backward the same way, and updates everywhere."""
         self._served.opened.set()
         losses: list[torch.Tensor] = []
+        # The last worker, which sees no batch, divides by the number of all targets; some may not count.
+        share = batch.targets[batch.indices].size / batch.num_targets
         with dist_autograd.context() as context:
 
             def forward_backward(inputs: np.ndarray, targets: np.ndarray, last: bool) -> torch.Tensor:
                 x, y = as_inputs(inputs), torch.from_numpy(targets)
-                losses.append(stages.call_all(self._workers, x, y))
+                losses.append(stages.call_all(self._workers, x, y) * share)
                 if last:  # a context goes backward once, from all its losses (torch 2.13)
                     dist_autograd.backward(context, losses)
                 return losses[-1]
 
-            self._losses.append(accumulate(self._accumulation_steps, batch, (0, 1), forward_backward))
+            self._losses.append(accumulate(self._run, batch, (0, 1), forward_backward))
             self._optimizer.step(context)
         self._step += 1
 

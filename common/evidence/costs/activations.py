@@ -23,10 +23,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from samestep.common.evidence.costs import kept_tf, kept_torch
 from samestep.common.evidence.costs.kept import AHEAD, BEHIND, LOSS, Kept, KeptBySegment
+from samestep.common.evidence.costs.sizes import ID_BYTES
 from samestep.common.strategy import Run
 from samestep.common.workload.in_flight import Counts, Peaks, in_flight
 from samestep.common.workload.models.decoder import DecoderSpec
-from samestep.common.workload.models.spec import ModelSpec, Segment, parameters_of
+from samestep.common.workload.models.spec import ModelSpec, Segment, draws, parameters_of
 from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.common.workload.pipeline import SCHEDULES, group_segments
 
@@ -53,7 +54,6 @@ def activation_bytes(
     microbatches: int = 1,
     peaks: Peaks = (((1, 0),),),
     splits_sequence: bool = False,
-    recomputes: bool = False,
 ) -> int | None:
     """Predicts the most bytes that a device keeps at once; None where nobody wrote down what, or a compiler decides.
 
@@ -63,10 +63,8 @@ def activation_bytes(
         microbatches: The number of micro-batches that a pipeline cuts an accumulation step into.
         peaks: Candidates for the micro-batches of each stage in flight, as `in_flight` has them.
         splits_sequence: Whether the sequence is split along the axis `tensor`.
-        recomputes: Whether the inner segments keep their inputs only, and compute the rest once more in the backward pass;
-            also if the run asks for it.
     """
-    recomputes = recomputes or run.techniques.recompute
+    recomputes = run.techniques.recompute
     framework, model, mesh = _FRAMEWORKS.get(run.framework), run.workload.model, run.mesh
     if framework is None or model.name not in framework.kept or run.techniques.compile:
         return None
@@ -80,9 +78,10 @@ def activation_bytes(
     def add_up(names: Iterable[str], kept: Mapping[str, Kept] = kept) -> tuple[int, int]:
         """Adds up a micro-batch, and what is kept of the batch while any of them is in flight."""
         each = [kept[name] for name in names if name in kept]
-        elements = sum(one.elements(mesh.axis("tensor"), splits_sequence) for one in each)
+        size = run.item_bytes * sum(one.elements(mesh.axis("tensor"), splits_sequence) for one in each)
+        size += sum(one.mask_bytes(mesh.axis("tensor"), splits_sequence) for one in each)
         fixed = sum(one.fixed_bytes for one in each)
-        return rows // microbatches * elements * run.item_bytes + fixed, rows * sum(one.batch_bytes for one in each)
+        return rows // microbatches * size + fixed, rows * sum(one.batch_bytes for one in each)
 
     sizes, segments, again = [], model.segments(), 0
     counted = 2 if microbatches == 1 else 1  # the targets stay while any micro-batch needs its part of them
@@ -114,7 +113,8 @@ def keeps_behind(run: Run, segment: Segment) -> bool:
         run: What is trained.
         segment: A segment of its model.
     """
-    return f"{segment.name}{BEHIND}" in _kept(run.framework, run.workload.model, run.item_bytes)
+    model = run.workload.model
+    return draws(model) or f"{segment.name}{BEHIND}" in _kept(run.framework, model, run.item_bytes)
 
 
 @functools.lru_cache(maxsize=8)
@@ -130,6 +130,9 @@ def _inputs_only(framework: str, model: ModelSpec, item_bytes: int) -> Mapping[s
         kernel = next(param for param in parameters_of(model, segment).values() if param.role == "kernel")
         found[segment.name] = Kept(parts=size) if kernel.split == 0 else Kept(sequence=size)
         found.pop(f"{segment.name}{BEHIND}", None)
+    if framework == "tf" and draws(model):  # the keys of the examples, from which masks are computed again
+        first = model.segments()[0].name
+        found[first] = dataclasses.replace(found[first], batch_bytes=found[first].batch_bytes + ID_BYTES)
     return found
 
 
@@ -139,14 +142,13 @@ def _stage_bytes(sizes: tuple[int, int, int, int], counts: Counts) -> int:
     return present * size + put_off * late_size + (batch if present else late_batch if put_off else 0)
 
 
-def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int, recomputes: bool = False) -> list[int | None]:
+def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int) -> list[int | None]:
     """Predicts the most bytes that each rank of a pipeline keeps at once.
 
     Args:
         run: What is trained.
         schedule: A key of `SCHEDULES`.
         microbatches: The number of micro-batches that go through together.
-        recomputes: As for `activation_bytes`.
 
     Returns:
         One number for each place along the axis `pipe`.
@@ -157,9 +159,7 @@ def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int, recomp
     for stage, holder in zip(group_segments(run.workload.model.segments(), len(holders)), holders, strict=True):
         held[holder].append(stage)
     return [
-        activation_bytes(
-            run, stages, microbatches, in_flight(schedule, ranks, rank, microbatches), recomputes=recomputes
-        )
+        activation_bytes(run, stages, microbatches, in_flight(schedule, ranks, rank, microbatches))
         for rank, stages in enumerate(held)
     ]
 

@@ -5,7 +5,8 @@ a number, one device's exchanges, all of them all-reduces where the devices are 
 
     along tensor   each pair of a layer split by column and one split by row: its output forwards, its input's gradient
                    backwards, B/D x positions x width each; the split tables and the split logits are made whole
-    along data     all gradients in one, the split tables' whole; and the targets, by which the loss looks up
+    along data     all gradients in one, the split tables' whole; and the targets, by which the loss looks up; or, where some
+                   targets do not count, the gradient of what it looked up, as large as the logits of the whole batch
 
 DTensor packs several tensors into one all-reduce of a multiple of 1024 elements, also those of micro-batches, none of which
 waits for another.
@@ -23,7 +24,7 @@ from samestep.common.evidence.costs.tensor import tensor_elements
 from samestep.common.ledger import Ledger, Send, in_order
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import num_positions
+from samestep.common.workload.models.spec import ignores_targets, num_positions
 from samestep.common.workload.split import even_split_table
 
 _PACKED = 1024
@@ -99,6 +100,9 @@ def _along_data(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[int
         gradients += [param.size // parts] * passes * (param.tied and is_split_table)  # the head's half
     looked_up = run.batch_size * math.prod(model.targets().shape) // passes
     targets = [_packed([looked_up] * passes) * ID_BYTES] if model.loss == "cross_entropy" else []
+    if ignores_targets(model):  # the gradient of a weighted lookup, in place of the targets
+        logits = run.batch_size // passes * math.prod(model.segments()[-1].outputs)
+        targets = [logits * run.item_bytes] * passes
     return [_packed([*gradients, 1]) * run.item_bytes], targets  # and the loss
 
 

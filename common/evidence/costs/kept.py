@@ -19,6 +19,7 @@ class Kept:
         sequence: In equal parts along it if the sequence is split as well, else whole.
         batch_bytes: Of the batch itself; micro-batches are views of the same memory.
         fixed_bytes: Of each micro-batch, however many examples it has.
+        masks: What dropout keeps, one byte an element: whole, in parts, and by the sequence, as above.
     """
 
     whole: int = 0
@@ -26,6 +27,7 @@ class Kept:
     sequence: int = 0
     batch_bytes: int = 0
     fixed_bytes: int = 0
+    masks: tuple[int, int, int] = (0, 0, 0)
 
     def elements(self, num_parts: int, splits_sequence: bool) -> int:
         """Adds up the elements of one rank.
@@ -34,7 +36,16 @@ class Kept:
             num_parts: The size of the axis `tensor`.
             splits_sequence: Whether the sequence is split along it.
         """
-        return self.whole + self.parts // num_parts + self.sequence // (num_parts if splits_sequence else 1)
+        return _add_up((self.whole, self.parts, self.sequence), num_parts, splits_sequence)
+
+    def mask_bytes(self, num_parts: int, splits_sequence: bool) -> int:
+        """Adds up the masks of one rank; the arguments are those of `elements`."""
+        return _add_up(self.masks, num_parts, splits_sequence)
+
+
+def _add_up(sizes: tuple[int, int, int], num_parts: int, splits_sequence: bool) -> int:
+    whole, parts, sequence = sizes
+    return whole + parts // num_parts + sequence // (num_parts if splits_sequence else 1)
 
 
 LOSS = "loss"

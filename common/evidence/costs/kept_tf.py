@@ -4,10 +4,11 @@ Beside what torch keeps (`kept_torch.py`), the layers that are written out in pr
 
     GELU          x / 2, x / sqrt(2) and 1 + erf, three times its input, where torch keeps the input alone
     ReLU          its output, which is the same memory as the next layer's input
+    dropout       a byte for each element, which says whether it is kept
     layer norm    the centred input, its product with the reciprocal deviation, and that deviation; no mean
     attention     q, k, v and its output, and the softmax of all scores, H T a position: it is not fused; and the causal mask
     pooling       nothing: a mean needs a shape only; a maximum its input, and the larger one of each two rows
-    cross-entropy the log-probabilities and the targets
+    cross-entropy the log-probabilities and the targets, and the weights of targets if some do not count
     binary        exp(-|x|) and the targets as real numbers, and one byte that says where x >= 0
     squared error the difference
 
@@ -42,7 +43,9 @@ def mlp(model: MlpSpec, item_bytes: int) -> dict[str, Kept]:
     last, data, tensors = model.layers - 1, example_bytes(model.inputs(), item_bytes), TENSORS[model.activation]
     kept = {
         f"layers/{i}": Kept(
-            (model.width if i else 0) + (tensors * model.width if i < last else 0), batch_bytes=0 if i else data
+            (model.width if i else 0) + (tensors * model.width if i < last else 0),
+            batch_bytes=0 if i else data,
+            masks=(model.width if model.dropout and i < last else 0, 0, 0),
         )
         for i in range(model.layers)
     }
@@ -95,12 +98,13 @@ def transformer(model: TransformerSpec, item_bytes: int) -> dict[str, Kept]:
     tokens, width = model.context, model.width
     ids, norm = tokens * ID_BYTES, 2 * width + 1
     a_position = 2 * norm + 10 * width + TENSORS[model.activation] * 4 * width + model.heads * tokens
-    block = Kept(tokens * a_position, fixed_bytes=tokens**2)  # a mask of one byte an element
+    mask = tokens * width if model.dropout else 0
+    block = Kept(tokens * a_position, fixed_bytes=tokens**2, masks=(2 * mask, 0, 0))  # a mask of one byte an element
     return {
-        "embedding": Kept(batch_bytes=ids),
+        "embedding": Kept(batch_bytes=ids, masks=(mask, 0, 0)),
         **{f"blocks/{i}": block for i in range(model.layers)},
         "head": Kept(tokens * (norm + width)),
-        LOSS: Kept(tokens * model.vocabulary, batch_bytes=ids),
+        LOSS: Kept(tokens * model.vocabulary, batch_bytes=ids + (tokens * item_bytes if model.ignored else 0)),
     }
 
 

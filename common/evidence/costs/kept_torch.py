@@ -8,6 +8,7 @@ Each piece of memory counts once, however many operations keep it, and parameter
     ReLU              its output, which is the same memory as the next layer's input
     average pooling   its input
     max pooling       its input, and eight bytes for each maximum, which say where it was
+    dropout           a byte for each element, which says whether it is kept
     layer norm        its input, and a mean and a reciprocal deviation for each position
     attention         q, k, v, its output, and for each head and position the log of the sum of its softmax; never the scores
     embedding         the ids
@@ -48,7 +49,9 @@ def mlp(model: MlpSpec, item_bytes: int) -> dict[str, Kept]:
         data = 0 if i else example_bytes(model.inputs(), item_bytes)
         by_row, read = i % 2 == 1, AHEAD if i and model.activation == "relu" else ""
         kept[f"layers/{i}{read}"] = Kept(parts=entering) if by_row else Kept(entering, batch_bytes=data)
-        kept[f"layers/{i}{BEHIND}"] = Kept(leaving) if by_row else Kept(parts=leaving)
+        masks = leaving if model.dropout else 0
+        whole, parts = Kept(leaving, masks=(masks, 0, 0)), Kept(parts=leaving, masks=(0, masks, 0))
+        kept[f"layers/{i}{BEHIND}"] = whole if by_row else parts
     return kept | {LOSS: _loss(model, item_bytes, model.outputs)}
 
 
@@ -103,9 +106,13 @@ def transformer(model: TransformerSpec, item_bytes: int) -> dict[str, Kept]:
     tokens, width = model.context, model.width
     ids = tokens * ID_BYTES
     inside = (8 if model.activation == "relu" else 12) * width + model.heads
-    block = Kept(tokens * 2 * width, parts=tokens * inside, sequence=tokens * 2 * (width + 2))
+    mask = tokens * width if model.dropout else 0
+    sequence = tokens * 2 * (width + 2)
+    block = Kept(tokens * 2 * width, parts=tokens * inside, sequence=sequence, masks=(0, 0, 2 * mask))
     return {
-        "embedding": Kept(batch_bytes=ids, fixed_bytes=ids),  # the positions are looked up by number
+        "embedding": Kept(
+            batch_bytes=ids, fixed_bytes=ids, masks=(mask, 0, 0)
+        ),  # the positions are looked up by number
         **{f"blocks/{i}": block for i in range(model.layers)},
         "head": Kept(tokens * width, sequence=tokens * (width + 2)),
         LOSS: Kept(parts=tokens * model.vocabulary, batch_bytes=ids, fixed_bytes=item_bytes),

@@ -21,7 +21,7 @@ from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.sizes import ID_BYTES, borrower, example_bytes, holder, sent_bytes
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import parameters_of
+from samestep.common.workload.models.spec import ignores_targets, parameters_of
 from samestep.common.workload.pipeline import server_segments
 
 _CALLS_BYTES, _TENSOR_BYTES = 1500, 95
@@ -107,7 +107,8 @@ def parameter_server(run: Run, backend: str) -> Ledger:
         for phase, operation, size in (("forward", "pull", pulled), ("backward", "push", pushed))
     )
     ids = sum(param.lookups for param in tables) * batch * ID_BYTES
-    examples = batch * (example_bytes(model.inputs(), item) + example_bytes(model.targets(), item))
+    weights = math.prod(model.targets().shape) * item if ignores_targets(model) else 0
+    examples = batch * (example_bytes(model.inputs(), item) + example_bytes(model.targets(), item) + weights)
     calls = servers * _SERVER_BYTES + len(parts) * (_PART_BYTES + len(run.optimizer.slots) * _SLOT_BYTES)
     calls += sum(min(servers, param.shape[0]) for param in tables) * _TABLE_BYTES
     return Ledger(footprints, sends, updates * (pulled + pushed + calls) + ids + examples)

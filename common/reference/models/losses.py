@@ -10,7 +10,7 @@ Loss = Callable[[np.ndarray, np.ndarray], tuple[float, np.ndarray]]
 
 
 def cross_entropy(logits: np.ndarray, targets: np.ndarray) -> tuple[float, np.ndarray]:
-    """Sum of -log softmax(logits)[target].
+    """Sum of -log softmax(logits)[target]; a target below 0 does not count.
 
     Args:
         logits: [..., classes].
@@ -19,13 +19,14 @@ def cross_entropy(logits: np.ndarray, targets: np.ndarray) -> tuple[float, np.nd
     Returns:
         The sum, and its gradient with respect to the logits.
     """
+    counts, targets = targets[..., None] >= 0, np.maximum(targets, 0)
     shifted = logits - logits.max(axis=-1, keepdims=True)
     chosen = np.take_along_axis(shifted, targets[..., None], axis=-1)
     gradient = np.exp(shifted)
     sums = gradient.sum(axis=-1, keepdims=True)
     gradient /= sums
     np.put_along_axis(gradient, targets[..., None], np.take_along_axis(gradient, targets[..., None], -1) - 1, axis=-1)
-    return float((np.log(sums) - chosen).sum()), gradient
+    return float(((np.log(sums) - chosen) * counts).sum()), gradient * counts
 
 
 def binary_cross_entropy(logits: np.ndarray, targets: np.ndarray) -> tuple[float, np.ndarray]:

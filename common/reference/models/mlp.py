@@ -1,6 +1,6 @@
 """The MLP: linear layers with GELU between them."""
 
-from samestep.common.reference.models.layers import ACTIVATIONS, Flatten, Layer, Linear, Sequential
+from samestep.common.reference.models.layers import ACTIVATIONS, Flatten, Layer, Linear, Sequential, dropout
 from samestep.common.workload.models.mlp import MlpSpec
 
 
@@ -8,5 +8,5 @@ def Mlp(spec: MlpSpec) -> Sequential:  # noqa: N802 (a class in the other two mi
     """[batch, ...] -> [batch, outputs]."""
     layers: list[Layer] = [Flatten()]
     for layer in range(spec.layers):
-        layers += [Linear(f"layers/{layer}"), ACTIVATIONS[spec.activation]()]
-    return Sequential(layers[:-1])
+        layers += [Linear(f"layers/{layer}"), ACTIVATIONS[spec.activation](), *dropout(spec.dropout, layer)]
+    return Sequential(layers[: -2 if spec.dropout else -1])

@@ -16,6 +16,7 @@ from samestep.common.reference.models.layers import (
     Residual,
     Saved,
     Sequential,
+    dropout,
     rows_times,
     scatter_rows,
 )
@@ -89,16 +90,17 @@ class Attention:
         return x_BHTK.transpose(0, 2, 1, 3).reshape(batch, tokens, -1)
 
 
-def Block(name: str, spec: TransformerSpec) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
+def Block(block: int, spec: TransformerSpec) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
     """X + attention(norm(x)), then x + mlp(norm(x)).
 
     Args:
-        name: The path of the block's parameters.
+        block: Its number.
         spec: The spec of the model.
     """
+    name, (first, second) = f"blocks/{block}", (dropout(spec.dropout, 2 * block + i) for i in (1, 2))
     activation, down = ACTIVATIONS[spec.activation](), Linear(f"{name}/mlp/down")
-    attention = Sequential([Norm(f"{name}/attention_norm"), Attention(f"{name}/attention", spec.heads)])
-    mlp = Sequential([Norm(f"{name}/mlp_norm"), Linear(f"{name}/mlp/up"), activation, down])
+    attention = Sequential([Norm(f"{name}/attention_norm"), Attention(f"{name}/attention", spec.heads), *first])
+    mlp = Sequential([Norm(f"{name}/mlp_norm"), Linear(f"{name}/mlp/up"), activation, down, *second])
     return Sequential([Residual(attention), Residual(mlp)])
 
 
@@ -125,5 +127,5 @@ def Head(spec: TransformerSpec) -> Sequential:  # noqa: N802 (a class in the oth
 
 def Transformer(spec: TransformerSpec) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
     """Ids [B, T] -> logits [B, T, V]."""
-    blocks = [Block(f"blocks/{block}", spec) for block in range(spec.layers)]
-    return Sequential([Embedding("embedding"), *blocks, Head(spec)])
+    blocks = [Block(block, spec) for block in range(spec.layers)]
+    return Sequential([Embedding("embedding"), *dropout(spec.dropout, 0), *blocks, Head(spec)])

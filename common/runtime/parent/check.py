@@ -4,7 +4,7 @@ import dataclasses
 import os
 from pathlib import Path
 
-from samestep.common.catalog import require_row
+from samestep.common.catalog import framework_info, require_row
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.files import memory_bytes
 from samestep.common.request import Launch
@@ -42,6 +42,7 @@ def check_launch(run: Run, launch: Launch) -> str:
     if not launch.prepare:
         _check_memory(run)
         allow_open_files(processes)
+        framework_info(run.framework).available(run)
         run.strategy.available(run)
     return "\n".join(filter(None, notes))
 

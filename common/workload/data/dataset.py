@@ -17,6 +17,7 @@ import platformdirs
 from samestep.common.errors import Unavailable
 from samestep.common.files import Unreadable, read_arrays
 from samestep.common.workload.data.spec import DataSpec
+from samestep.common.workload.models.spec import IGNORED
 
 if TYPE_CHECKING:
     import numpy as np  # only where arrays are made: a prediction does without
@@ -103,6 +104,21 @@ def held_out(inputs: "np.ndarray", targets: "np.ndarray", test: "np.ndarray") ->
         test: [examples], true where an example is held out.
     """
     return Split(inputs[~test], targets[~test], inputs[test], targets[test])
+
+
+def ignore_targets(split: Split, share: float) -> Split:
+    """Marks training targets that do not count: of each example another share, so that no two shards have as many.
+
+    Args:
+        split: The data, with ids as targets.
+        share: Of all targets, on average; at most a half.
+    """
+    import numpy as np
+
+    stream, shape = np.random.default_rng(0), split.train_targets.shape
+    shares = 2 * share * stream.random((shape[0], *[1] * (len(shape) - 1)))
+    targets = np.where(stream.random(shape) < shares, IGNORED, split.train_targets)
+    return dataclasses.replace(split, train_targets=targets)
 
 
 def _code(decode: Callable[..., Split]) -> bytes:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     import numpy as np  # only where arrays are made: a prediction does without
 
-from samestep.common.workload.data.dataset import Split, cached, load, package_file
+from samestep.common.flags import flag
+from samestep.common.workload.data.dataset import Split, cached, ignore_targets, load, package_file
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import DataSizes, ModelSpec
 
@@ -23,6 +24,7 @@ class ProseSpec:
     name: ClassVar[str] = "prose"
 
     context: int = 64
+    ignored: float = flag(0.0, "as of the model", least=0, most=0.5)
 
     def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
         """The model follows the data."""
@@ -35,7 +37,8 @@ class ProseSpec:
     def load(self) -> Split:
         """Reads `pydoc_data/topics.py`; every fifth topic is held out, repeated paragraphs are dropped."""
         lacking = "this Python lacks pydoc_data: install its documentation topics, or use another Python"
-        return cached(package_file("pydoc_data", "topics.py", lacking).read_bytes(), _decode, self.context)
+        split = cached(package_file("pydoc_data", "topics.py", lacking).read_bytes(), _decode, self.context)
+        return ignore_targets(split, self.ignored) if self.ignored else split
 
 
 def _decode(source: bytes, context: int) -> Split:

@@ -20,6 +20,7 @@ class MlpSpec:
     layers: int = 4
     outputs: int = 10
     loss: str = "cross_entropy"
+    dropout: float = flag(0.0, "the share of hidden elements that a training step drops", least=0, most=0.9)
     activation: str = flag("gelu", "what is applied between two layers; relu has a kink", choices=ACTIVATIONS)
 
     def _sizes(self) -> list[int]:

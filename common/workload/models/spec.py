@@ -5,6 +5,8 @@ import functools
 import math
 from typing import ClassVar, Literal, Protocol, Self
 
+from samestep.common.flags import flags
+
 Role = Literal["kernel", "bias", "table", "scale"]
 ACTIVATIONS, POOLINGS = ("gelu", "relu"), ("average", "max")
 
@@ -178,6 +180,22 @@ def norm(name: str, width: int) -> dict[str, Param]:
         width: The number of features.
     """
     return {f"{name}/scale": Param((width,), "scale", constant=1.0), f"{name}/bias": Param((width,), "bias")}
+
+
+IGNORED = -1
+"""The target of a position that does not count."""
+
+
+def draws(model: ModelSpec) -> bool:
+    """Whether the model has dropout, so that a step needs to know which examples it takes."""
+    features = flags(model)
+    return "dropout" in features and vars(model)["dropout"] > 0
+
+
+def ignores_targets(model: ModelSpec) -> bool:
+    """Whether some targets do not count, so that each batch has another number of them."""
+    features = flags(model)
+    return "ignored" in features and vars(model)["ignored"] > 0
 
 
 def num_params(model: ModelSpec) -> int:

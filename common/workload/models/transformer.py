@@ -33,6 +33,10 @@ class TransformerSpec:
     context: int = 64
     vocabulary: int = dataclasses.field(default=256, metadata={"may_exceed_data": True})
     tied: bool = flag(False, "the head multiplies with the table of tokens instead of a kernel of its own")
+    dropout: float = flag(0.0, "the share of hidden elements that a training step drops", least=0, most=0.9)
+    ignored: float = flag(
+        0.0, "the share of training targets that do not count, more in some examples", least=0, most=0.5
+    )
     activation: str = flag("gelu", "what is applied between two layers; relu has a kink", choices=ACTIVATIONS)
 
     def __post_init__(self) -> None:

@@ -68,7 +68,9 @@ def test_an_unknown_field_is_answered_with_the_nearest_and_the_list():
 
 def test_only_sizes_and_features_are_offered():
     assert refusal("mnist-cnn+image=8").endswith("Choose from: activation, filters, hidden, outputs, pooling.")
-    assert refusal("synthetic-mlp+inputs=8").endswith("activation, examples, features, layers, outputs, width.")
+    assert refusal("synthetic-mlp+inputs=8").endswith(
+        "activation, dropout, examples, features, layers, outputs, width."
+    )
     assert refusal("flights-ranker+cardinalities=8").endswith("activation, embedding, hash_buckets, hidden.")
 
 
@@ -77,6 +79,14 @@ def test_a_feature_is_read_as_its_type_and_a_wrong_one_refused():
     assert resolve("mnist-cnn+activation=relu+pooling=max").model.pooling == "max"
     assert refusal("prose-gpt+tied=yes") == "+tied is 'yes'; give true or false."
     assert refusal("mnist-cnn+pooling=mean").startswith("unknown pooling 'mean'")
+
+
+def test_targets_are_ignored_only_where_the_data_say_which():
+    assert "all targets of synthetic-gpt count on these data" in refusal("synthetic-gpt+ignored=0.3")
+    targets = resolve("prose-gpt+context=16+ignored=0.3").data.load().train_targets
+    counts = (targets >= 0).sum(axis=1)
+    assert 0.25 < (targets < 0).mean() < 0.35
+    assert len(set(counts.tolist())) > 5
 
 
 def test_a_feature_that_is_off_leaves_the_digest_of_older_results():
