@@ -285,6 +285,7 @@ def test_json_has_every_layout(advice: Advice) -> None:
     assert sum(parts) == pytest.approx(first["step_seconds"])
 
 
+@pytest.mark.timeout(300)
 def test_64_devices_take_no_numpy_and_two_seconds(tmp_path: Path) -> None:
     whole = (
         "import sys\nfrom samestep.__main__ import main\nsys.argv = ['samestep', 'advise', *sys.argv[1:]]\n"
