@@ -72,9 +72,10 @@ def _trust(advice: Advice) -> str:
     close = {each.layout for each in advice.ranked if each.time.total <= (1 + found.mape) * advice.first.time.total}
     rows = "one node" if advice.nodes == 1 else "many nodes"
     return (
-        f"Such predictions were off by {found.mape:.1%} on average over {found.rows} measured steps on {rows}, to which no "
-        f"constant was fitted; the layout ranked first was {found.regret:.1%} slower than the fastest. That leaves "
-        f"{count(len(close), 'layout')} undecided that {'is' if len(close) == 1 else 'are'} within {found.mape:.1%} of the first."
+        f"Such predictions were off by {found.mape:.1%} on average over {found.rows} measured steps on {rows} of A100, to "
+        f"which no constant was fitted; in {count(found.problems, 'choice')} the layout ranked first was "
+        f"{found.regret:.1%} slower than the fastest. "
+        f"That leaves {count(len(close), 'layout')} undecided, within {found.mape:.1%} of the first."
     ).replace("%", " %")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from samestep.common.catalog import strategy_info
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.evidence.costs.activations import pipeline_activation_bytes
 from samestep.common.evidence.costs.core_time import Cores, Taken
 from samestep.common.evidence.costs.hybrid import hybrid_footprints
@@ -250,6 +250,12 @@ def test_exchanges_of_many_microbatches_are_those_of_the_whole_ledger(cell: str,
     assert found.data_exchange + found.pipeline_sends == pytest.approx(whole)
 
 
+def test_without_torch_this_machine_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, package=None: None)
+    with pytest.raises(Unavailable, match="torch"):
+        command.main(["--machine", "here"])
+
+
 def test_advice_for_this_machine_names_what_it_was_measured_on(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--machine", "here", "--workload", "digits-mlp"]) == 0
     told = capsys.readouterr().out
@@ -279,6 +285,7 @@ def test_json_has_every_layout(advice: Advice) -> None:
     assert sum(parts) == pytest.approx(first["step_seconds"])
 
 
+@pytest.mark.timeout(300)
 def test_64_devices_take_no_numpy_and_two_seconds(tmp_path: Path) -> None:
     whole = (
         "import sys\nfrom samestep.__main__ import main\nsys.argv = ['samestep', 'advise', *sys.argv[1:]]\n"

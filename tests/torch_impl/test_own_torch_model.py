@@ -137,6 +137,11 @@ def test_a_comparison_has_no_row_of_the_oracle(tmp_path: Path, monkeypatch: pyte
             r"all of it the random numbers of 1 layer \(1\); with these switched off \(--no-dropout\)",
             {"dropout": False},
         ),
+        (
+            "FUNCTIONAL_DROPOUT",
+            r"all of it the random numbers of 1 layer \(its forward pass\); with these switched off \(--no-dropout\)",
+            {"dropout": False},
+        ),
     ],
 )
 def test_what_the_model_does_is_told_from_what_the_strategy_does(
