@@ -264,11 +264,12 @@ def seen_with(run: Run, mutant: Mutant, number: int) -> tuple[float, str]:
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_known_mistake_is_named_where_it_matters(mutant: Mutant) -> None:
     cells = itertools.product(MODELS, ("sgd", "adamw"), (0, 3))
-    found = [seen_with(described(model, optimizer), mutant, number) for model, optimizer, number in cells]
+    more = {"techniques": Techniques(warmup_steps=4)} if mutant.name == "late_rate" else {}
+    found = [seen_with(described(model, optimizer, **more), mutant, number) for model, optimizer, number in cells]
     matters = [sentence for difference, sentence in found if difference >= MARGIN]
     assert matters
     assert all(sentence == mutant.sentence.format(devices=4) for sentence in matters), matters
 
 
-def test_there_are_nineteen_known_mistakes() -> None:
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) == 19
+def test_there_are_twenty_known_mistakes() -> None:
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) == 20
