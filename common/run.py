@@ -71,7 +71,8 @@ def _read(config: RunConfig, most_devices: int) -> Run:
     for technique, why in info.refuses.items():
         field = flags(Techniques).get(technique)
         if field is not None and getattr(config.techniques, technique) != field.default:
-            name, flag = f"{config.framework}:{info.name}", spell_flag(technique)
+            name = f"{config.framework}:{info.name}"
+            flag, *_ = spell_flags(Techniques(**{technique: getattr(config.techniques, technique)}))
             raise ConfigError(f"{name} does not take {flag}: {why}; leave out {flag}.")
     options = read_options(config.framework, info, config.options)
     mesh = _mesh(config, info, info.compiled_cores(options), most_devices)

@@ -179,7 +179,7 @@ def _fits_nowhere(base: Run, machine: Machine, nodes: int, keep: Mapping[str, in
     needed, memory = closest.needed_bytes / 1e9, machine.memory_bytes / 1e9
     told = (
         f"{base.workload.name} has no room on {count(nodes, 'node')} of {machine.title}: the closest layout, {closest.cell}"
-        f"{' with recomputation' if closest.recomputes else ''}, needs {needed:,.3g} GB of the {memory:.3g} GB of a device."
+        f" needs {needed:,.3g} GB of the {memory:.3g} GB of a device."
     )
     more = nodes
     while (more := 2 * more) * machine.gpus_per_node <= MAX_PREDICTED_DEVICES:

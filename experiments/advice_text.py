@@ -55,7 +55,7 @@ def report(advice: Advice) -> str:
     parts = [
         fill(_caption(advice), width),
         _table(advice, width),
-        fill(f"First is {advice.first.candidate.cell}{_recomputing(advice.first)}. {_why(advice)}", width),
+        fill(f"First is {advice.first.candidate.cell}. {_why(advice)}", width),
         bullets([*_others(advice), *_impossible(advice)], width),
         fill(_trust(advice), width),
         "What would change it:\n" + bullets((_changed(each, advice.first) for each in advice.changes), width),
@@ -72,9 +72,10 @@ def _trust(advice: Advice) -> str:
     close = {each.layout for each in advice.ranked if each.time.total <= (1 + found.mape) * advice.first.time.total}
     rows = "one node" if advice.nodes == 1 else "many nodes"
     return (
-        f"Such predictions were off by {found.mape:.1%} on average over {found.rows} measured steps on {rows}, to which no "
-        f"constant was fitted; the layout ranked first was {found.regret:.1%} slower than the fastest. That leaves "
-        f"{count(len(close), 'layout')} undecided that {'is' if len(close) == 1 else 'are'} within {found.mape:.1%} of the first."
+        f"Such predictions were off by {found.mape:.1%} on average over {found.rows} measured steps on {rows} of A100, to "
+        f"which no constant was fitted; in {count(found.problems, 'choice')} the layout ranked first was "
+        f"{found.regret:.1%} slower than the fastest. "
+        f"That leaves {count(len(close), 'layout')} undecided, within {found.mape:.1%} of the first."
     ).replace("%", " %")
 
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from samestep.common.catalog import require
 from samestep.common.errors import ConfigError
 from samestep.common.evidence.costs.machine import Machine, load_machine
 from samestep.common.evidence.costs.step_time import StepTime
@@ -98,7 +99,12 @@ def _described(config: RunConfig) -> Iterator[RunConfig]:
 
 
 def _this_machine() -> tuple[Timer, Machine]:
-    """The cores of this machine, which is measured first if it was not."""
+    """The cores of this machine, which is measured first if it was not.
+
+    Raises:
+        Unavailable: torch is not installed, which measures and is measured.
+    """
+    require("torch")
     from samestep.experiments.calibrate import calibrate
     from samestep.experiments.here import load_here, store
     from samestep.experiments.local_times import seconds_here
@@ -108,7 +114,7 @@ def _this_machine() -> tuple[Timer, Machine]:
         store(here := calibrate())
 
     def timer(candidate: Candidate, machine: Machine) -> StepTime:
-        return seconds_here(candidate.run, dataclasses.replace(here, machine=machine), candidate.recomputes)
+        return seconds_here(candidate.run, dataclasses.replace(here, machine=machine))
 
     return timer, here.machine
 

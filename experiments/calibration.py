@@ -93,7 +93,7 @@ def _measured(directory: Path) -> Iterable[tuple[Candidate, float]]:
         row, speed = row_of(result.strategy), result.examples_per_second
         if result.framework == "torch" and row is not None and speed is not None:
             run = parse_prediction(result.config)
-            candidate = Candidate(run, row, Taken.by(run).microbatch_size, False, 0, False)
+            candidate = Candidate(run, row, Taken.by(run).microbatch_size, 0, False)
             yield candidate, run.batch_size / speed.median
 
 

@@ -20,6 +20,8 @@ from samestep.common.workload.pipeline import SCHEDULES
 from samestep.experiments.layouts import Candidate, Row, meshes, num_microbatches, with_microbatches
 from samestep.experiments.prediction import needed_bytes
 
+LEAST_SEGMENTS = 3
+"""Of a model with inner segments that can be computed again."""
 MOST_MICROBATCHES = 32
 """For each rank of a pipeline: then the bubble takes less than 1/32 of what the step computes."""
 
@@ -87,13 +89,18 @@ def _try_mesh(found: Search, base: Run, row: Row, mesh: Mesh, memory: float) -> 
         state = held[stages]
         hopeless = max(state) > memory
         for recomputes in (False, True) if not hopeless else (True,):
-            trial = _Trial(found, row, rows, recomputes, state, memory)
-            fitting = trial.of(runs[:1] if hopeless else runs)
+            trial = _Trial(found, row, rows, state, memory)
+            tried = [_recomputing(each) for each in runs] if recomputes else runs
+            fitting = trial.of(tried[:1] if hopeless else tried)
             found.fitting += fitting
             largest = max((each.microbatch_size for each in fitting), default=0)
             runs = [each for each in runs if rows // num_microbatches(each) > largest]
-            if not runs or not trial.knows_activations:
+            if not runs or not trial.knows_activations or len(run.workload.model.segments()) < LEAST_SEGMENTS:
                 break
+
+
+def _recomputing(run: Run) -> Run:
+    return dataclasses.replace(run, techniques=dataclasses.replace(run.techniques, recompute=True))
 
 
 @dataclasses.dataclass
@@ -107,7 +114,6 @@ class _Trial:
     found: Search
     row: Row
     rows: int
-    recomputes: bool
     held: Sequence[int]
     memory: float
     knows_activations: bool = True
@@ -126,7 +132,7 @@ class _Trial:
 
     def _candidate(self, run: Run) -> Candidate:
         size = self.rows // num_microbatches(run)
-        candidate = _with_room(run, self.row, size, self.recomputes, self.held)
+        candidate = _with_room(run, self.row, size, self.held)
         self.knows_activations = candidate.knows_activations
         return candidate
 
@@ -148,12 +154,12 @@ def _held_bytes(run: Run) -> list[int]:
     return held
 
 
-def _with_room(run: Run, row: Row, microbatch_size: int, recomputes: bool, held: Sequence[int]) -> Candidate:
+def _with_room(run: Run, row: Row, microbatch_size: int, held: Sequence[int]) -> Candidate:
     """The candidate with what it needs."""
     if Taken.is_staged(run):
         options = run.options
-        kept = pipeline_activation_bytes(run, options.schedule, options.microbatches, recomputes)
+        kept = pipeline_activation_bytes(run, options.schedule, options.microbatches)
     else:
-        kept = [activation_bytes(run, recomputes=recomputes)]
+        kept = [activation_bytes(run)]
     needed = max(state + (activations or 0) for state, activations in zip(held, kept, strict=True))
-    return Candidate(run, row, microbatch_size, recomputes, needed, None not in kept)
+    return Candidate(run, row, microbatch_size, needed, None not in kept)

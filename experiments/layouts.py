@@ -48,7 +48,6 @@ class Candidate:
         run: With its strategy, mesh, schedule and micro-batches.
         row: Of the catalogue.
         microbatch_size: Examples of a pass of one replica.
-        recomputes: Whether activations are computed again in the backward pass.
         needed_bytes: Of the device that needs most: all classes of memory at their peaks.
         knows_activations: Whether they are part of that.
     """
@@ -56,15 +55,20 @@ class Candidate:
     run: Run
     row: Row
     microbatch_size: int
-    recomputes: bool
     needed_bytes: int
     knows_activations: bool
 
     @property
+    def recomputes(self) -> bool:
+        """Whether activations are computed again in the backward pass."""
+        return self.run.techniques.recompute
+
+    @property
     def cell(self) -> str:
-        """What `samestep predict` takes, but for recomputation."""
+        """What `samestep predict` takes."""
         given = dataclasses.asdict(self.run.options) if Taken.is_staged(self.run) else {}
         given |= {"accumulation_steps": self.run.accumulation_steps} if self.run.accumulation_steps > 1 else {}
+        given |= {"recompute": "true"} if self.recomputes else {}
         return "+".join([self.run.name, *(f"{n}={v}" for n, v in given.items()), f"mesh={self.run.mesh}"])
 
 

@@ -7,15 +7,14 @@ from samestep.common.workload.pipeline import SCHEDULES, group_segments
 from samestep.experiments.here import Here
 
 
-def seconds_here(run: Run, here: Here, recomputes: bool = False) -> StepTime:
+def seconds_here(run: Run, here: Here) -> StepTime:
     """Predicts the parts of a step on this machine.
 
     Args:
         run: What is timed.
         here: What was measured.
-        recomputes: Whether it computes activations again.
     """
-    return core_time(run, run.strategy.backend, Taken.by(run, recomputes), here.machine, here.cores)
+    return core_time(run, run.strategy.backend, Taken.by(run), here.machine, here.cores)
 
 
 def passes(run: Run) -> float:

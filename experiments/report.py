@@ -36,6 +36,8 @@ def main(arguments: Sequence[str]) -> int:
     loaded = load([Path(path) for path in given.runs], allowed)
     for problem in loaded.problems:
         print(f"not reported: {problem.place}: {problem.message}", file=sys.stderr)
+    if loaded.kept_apart:
+        print(loaded.kept_apart, file=sys.stderr)
     out = given.output or (DEFAULT if given.format == "html" else None)
     text = document(loaded, given.format)
     if out is None:

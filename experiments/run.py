@@ -10,6 +10,7 @@ from samestep.common.request import Launch, launch_of
 from samestep.common.strategy import ProcessSpec, Run
 from samestep.experiments.arguments import run_command
 from samestep.experiments.command_line import parse_run
+from samestep.experiments.switched import switched
 from samestep.experiments.text import fill, screen_width
 
 
@@ -67,12 +68,13 @@ def describe(run: Run, launch: Launch) -> str:
     batch = f"global batch {run.batch_size} = {shards} x {run.batch_size // shards}"
     devices = f"{count} device{'s' if count > 1 else ''}" + (f" ({mesh})" if "," in str(mesh) else "")
     rate = f"{run.optimizer.name} at rate {run.optimizer.learning_rate:g}"
+    off = f", {layers}" if (layers := switched(run.dropout, run.batch_norm)) else ""
     does, steps = "trains", f"{run.steps} steps"
     if run.strategy.compiled_cores(run.options):
         does, steps = "compiles", "one step"
     if launch.start_from is not None:
         steps += f" in all, from where {launch.start_from} ends"
-    return f"{run.name} {does} {trained} on {devices}: {batch}, {steps}, {rate}, {run.dtype}, seed {run.seed}"
+    return f"{run.name} {does} {trained} on {devices}: {batch}, {steps}, {rate}, {run.dtype}, seed {run.seed}{off}"
 
 
 def starting_lines(run: Run, directory: Path) -> str:

@@ -10,6 +10,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.flags import flags, spell_flag
 from samestep.common.request import RunConfig
 from samestep.common.strategy import StrategyInfo
+from samestep.common.techniques import Techniques
 from samestep.experiments.arguments import apply_cell, complete_cell, run_command
 from samestep.experiments.formats import check_format, write
 from samestep.experiments.listing import lacks, listing
@@ -122,6 +123,11 @@ def _describe(config: RunConfig) -> str:
         spell_flag(name): f"{field.metadata['help']}"
         + ("" if field.default is None else f" (default: {field.default})")
         for name, field in flags(row.options).items()
+    }
+    techniques = flags(Techniques)
+    facts |= {
+        f"does not take {spell_flag(name) if name in techniques else f'+{name}='}": why
+        for name, why in row.refuses.items()
     }
     facts |= {f"measures {m.name}": f"{m.unit}: {m.meaning}" for m in row.measures}
     parts = [fill(" ".join(part.split()), screen_width()) for part in parts]

@@ -13,6 +13,7 @@ from samestep.experiments.columns import Name, cell, columns, named, often_the_s
 from samestep.experiments.compiled import compiled
 from samestep.experiments.speed_columns import Row, Timed
 from samestep.experiments.speeds import Speed, speed_of
+from samestep.experiments.switched import switched
 from samestep.experiments.text import Column, bullets, cells, explain_emulation, fill, fit, github, joined, screen_width
 
 EXCEPTIONS = 3
@@ -84,7 +85,7 @@ def caption(results: Sequence[RunResult], width: int | None = None, names: Seque
     trained = [r for r in results if r.framework != "numpy" and not r.compiled] or results
     first, cores = trained[0], max(r.cores for r in results)
     said = [[fact(r) for r in trained] for fact in _FACTS]
-    same = [values[0] for values in said if len(set(values)) == 1]
+    same = [values[0] for values in said if len(set(values)) == 1 and values[0]]
     line = (
         f"`{title(_shared_workload(trained), first.config.data)}`: {', '.join(same)}, "
         f"{cores} core{'s' if cores > 1 else ''} of {first.machine['cpu']}."
@@ -102,6 +103,7 @@ _FACTS: Sequence[Callable[[RunResult], str]] = (
     lambda r: f"{r.steps} steps",
     lambda r: f"{r.optimizer} at rate {r.config.learning_rate:g}",
     lambda r: f"seed {r.seed}",
+    lambda r: switched(r.config.dropout, r.config.batch_norm),
 )
 """What the caption says of rows, as far as they do not differ in it."""
 

@@ -35,6 +35,7 @@ def run(line: str, folder: Path) -> str:
 
 
 @pytest.mark.torch
+@pytest.mark.timeout(300)
 def test_each_block_that_times_nothing(tmp_path: Path) -> None:
     told = run_blocks(BEFORE, tmp_path)
     assert len(told) == 4

@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.workload.data.dataset import Split
-from samestep.common.workload.declared import Model, call_user, load_model
+from samestep.common.workload.declared import IDS, Model, call_user, load_model
 from samestep.common.workload.models.describing import EXAMPLES, FORWARD_PASS, Found, LossOfEach, write_found
 from samestep.common.workload.models.own import OwnOptimizer
 from samestep.common.workload.models.spec import Segment
@@ -107,7 +107,7 @@ def _optimizer(model: Model, module: nn.Module, source: str) -> OwnOptimizer | N
 
 def _told(inputs: Inputs) -> str:
     if isinstance(inputs, torch.Tensor):
-        return f"{inputs.dtype} {list(inputs.shape)}"
+        return f"{inputs.dtype} {list(inputs.shape)}{'' if inputs.is_floating_point() else IDS}"
     return ", ".join(f"{name} {_told(one)}" for name, one in inputs.items())
 
 

@@ -22,7 +22,7 @@ from samestep.torch_impl.exchanges import RECORDER, Observer
 from samestep.torch_impl.local_state import build_local_state
 from samestep.torch_impl.models import build_model
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
-from samestep.torch_impl.models.own import switch_layers
+from samestep.torch_impl.models.own import switch_functions, switch_layers
 from samestep.torch_impl.models.synchronized import synchronize
 from samestep.torch_impl.optimizers import build_optimizer, set_rate
 from samestep.torch_impl.sharded import full_tensor
@@ -43,6 +43,7 @@ def build_fresh_model(
         distribute: Shards the model in place while it takes no memory yet, so that no process ever holds all of it.
     """
     spec = run.workload.model
+    switch_functions(run.dropout)
     # On the meta device; but a user's model may hold tensors that are neither parameters nor buffers.
     with torch.device(device if isinstance(spec, OwnSpec) else "meta"):
         model = build_model(spec).to(getattr(torch, run.dtype))

@@ -3,10 +3,13 @@
 Parameters come from the same table as the ledgers' (`DecoderSpec`), and activations are the textbook's.
 
 Megatron-LM holds, of each parameter, 2 bytes and 4 of its gradient, and 12 of optimizer state, which its distributed optimizer
-shards. Beside them cuBLAS and Transformer Engine keep three workspaces. torchtitan holds 16 bytes of each parameter, sharded.
+shards. Beside them there are workspaces, and what each stage of a pipeline received last. torchtitan holds 16 bytes of each
+parameter, sharded.
 
 References:
-    Korthikanti et al., arXiv 2205.05198, equations 1 and 2; Rajbhandari et al., arXiv 1910.02054, section 3.1.
+    Korthikanti et al., arXiv 2205.05198, equations 1 and 2; Rajbhandari et al., arXiv 1910.02054, section 3.1;
+    NVIDIA/Megatron-LM, `megatron/core`: `transformer/transformer_block.py` (`set_input_tensor`),
+    `pipeline_parallel/schedules.py` (`backward_step`), `transformer/dot_product_attention.py` (`matmul_input_buffer`).
 """
 
 import dataclasses
@@ -20,7 +23,10 @@ from samestep.common.workload.models.spec import parameters_of
 from samestep.common.workload.pipeline import SCHEDULES
 from samestep.common.workload.split import even_split_table
 
-_WORKSPACES = 3 * 32 * 2**20
+_CUBLAS_BYTES = 2 * 32 * 2**20
+"""A workspace of cuBLAS for the thread of the forward pass, and one for that of the backward pass."""
+_TRANSFORMER_ENGINE_BYTES = 32 * 2**20
+"""Its workspace on GPUs from Hopper on; 4 MiB on older ones."""
 _LOGIT_BYTES = 6
 """Of a logit: itself, and its probability in four bytes, which becomes its gradient."""
 _SHARDED_LOGIT_BYTES = 12
@@ -40,6 +46,7 @@ class Held:
         is_tied: Whether the head is the table of tokens.
         shards_optimizer: Whether the optimizer's state is sharded along `data`.
         fused_attention: Whether the scores of the attention stay on the chip.
+        is_local: Whether layers are Megatron's own instead of Transformer Engine's.
     """
 
     tensor: int
@@ -50,6 +57,7 @@ class Held:
     is_tied: bool
     shards_optimizer: bool
     fused_attention: bool
+    is_local: bool
 
 
 def megatron_bytes(shape: Shape, held: Held) -> tuple[float, float]:
@@ -60,13 +68,29 @@ def megatron_bytes(shape: Shape, held: Held) -> tuple[float, float]:
         held: How it is spread.
     """
     state = 6 + 12 / (held.data if held.shards_optimizer else 1)
-    allocated = state * _last_rank_params(shape, held) + _WORKSPACES
+    always = state * _last_rank_params(shape, held) + _workspace_bytes(shape, held)
     passes = held.pipe if held.pipe == 1 else (held.chunks - 1) * held.pipe + 1
     blocks = shape.layers // (held.pipe * held.chunks) * passes
     tokens = held.microbatch_size * shape.context
     kept = blocks * _block_bytes(shape, held.microbatch_size, held.tensor, held.fused_attention)
     logits = _LOGIT_BYTES * tokens * shape.vocabulary / held.tensor
-    return allocated, allocated + kept + logits
+    return always + _received_bytes(shape, held), always + kept + logits
+
+
+def _workspace_bytes(shape: Shape, held: Held) -> int:
+    """What kernels keep for good; Megatron's own attention keeps room for the scores of one layer."""
+    scores = held.microbatch_size * shape.heads // held.tensor * shape.context**2
+    return _CUBLAS_BYTES + (ITEM * scores if held.is_local else _TRANSFORMER_ENGINE_BYTES)
+
+
+def _received_bytes(shape: Shape, held: Held) -> int:
+    """What the stages of a pipeline's last rank still hold after a step: their last input, and its gradient.
+
+    The model refers to its input until it gets the next one, and the input to its gradient, which was sent back. At the
+    peak, inputs are those of micro-batches in flight, which are counted there, and have no gradient yet.
+    """
+    number = held.microbatch_size * shape.context * shape.width
+    return 2 * ITEM * number * held.chunks if held.pipe > 1 else 0
 
 
 def _last_rank_params(shape: Shape, held: Held) -> int:

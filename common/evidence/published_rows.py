@@ -72,7 +72,7 @@ def megatron() -> list[Compared]:
     found = []
     for line in _lines("megatron"):
         numbers = {name: int(line[name]) for name in ("tensor", "pipe", "chunks", "data", "microbatch_size")}
-        flags = {name: line[name] == "1" for name in ("is_tied", "shards_optimizer", "fused_attention")}
+        flags = {name: line[name] == "1" for name in ("is_tied", "shards_optimizer", "fused_attention", "is_local")}
         held = megatron_bytes(_shape(line), Held(**numbers, **flags))
         for kind, bytes_ in zip(("allocated", "peak"), held, strict=True):
             found.append(Compared(f"{line['row']}: {kind}", (f"{kind} bytes",), float(line[f"{kind}_bytes"]), bytes_))

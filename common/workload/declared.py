@@ -198,6 +198,10 @@ def own_lines(error: BaseException, path: str) -> str:
     return f"{type(error).__name__}: {first}" + (f" ({where})" if where else "")
 
 
+IDS = " (whole numbers are ids; of images make real ones, as in `inputs / 255`)"
+"""What a message adds about inputs of whole numbers that a model could not take."""
+
+
 def call_user(function: Callable[..., object], source: str, what: str, *arguments: object) -> object:
     """Calls the user's code, whose errors are theirs.
 
@@ -212,6 +216,8 @@ def call_user(function: Callable[..., object], source: str, what: str, *argument
     """
     try:
         return function(*arguments)
+    except ConfigError as error:
+        raise ConfigError(f"--model {source}: {str(error).removeprefix(f'--model {source}: ')}") from error
     except Exception as error:
         offered = _offers().get(source)
         path = Path(sys.modules[offered.module].__file__ or "") if offered else split_source(source)[0]

@@ -111,6 +111,12 @@ class Loaded:
         """One of each row that has any."""
         return [entry.result for entry in self.entries if entry.result]
 
+    @property
+    def kept_apart(self) -> str:
+        """Which single runs cannot be put together, in a sentence; "" if all can."""
+        single = [group.title for group in self.groups if group.comparison.directory is None]
+        return f"Single runs of different settings are not compared: {'; '.join(single)}." if single[1:] else ""
+
     def facets(self) -> Iterator["Facet"]:
         """What figures show apart: each group by its workloads, the rows that have a result."""
         for group in self.groups:

@@ -5,13 +5,14 @@
   const heads = [...table.tHead.rows[0].cells];
   const lines = [...body.rows];
   const values = new Map(lines.map(line => [line, [...line.cells].map(cell => cell.dataset.v ?? null)]));
+  const letters = new Intl.Collator();
   const words = new Map(lines.map(line => [line, line.textContent.toLowerCase()]));
 
   // Numbers by size, text by letter; what has no value comes last in either direction.
   function compare(a, b, sign) {
     if (a === null || b === null) return (a === null) - (b === null);
     const difference = Number(a) - Number(b);
-    return sign * (Number.isNaN(difference) ? a.localeCompare(b) : difference);
+    return sign * (Number.isNaN(difference) ? letters.compare(a, b) : difference);
   }
 
   function sort(column) {

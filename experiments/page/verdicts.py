@@ -27,6 +27,7 @@ def write(loaded: Loaded) -> Element:
     """Makes the section."""
     parts: list[Child] = [element("p", _headline(loaded), class_="headline"), _tally(loaded)]
     parts += [_problems(loaded)] if loaded.problems else []
+    parts += [element("p", loaded.kept_apart, class_="note")] if loaded.kept_apart else []
     parts += [_group(group) for group in loaded.groups]
     return element("div", *parts)
 

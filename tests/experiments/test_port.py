@@ -1,6 +1,5 @@
 """`samestep port`: right ports pass, wrong ones are named by their layer and their cause."""
 
-import dataclasses
 import json
 import re
 from collections.abc import Iterable
@@ -12,7 +11,9 @@ from samestep.common.errors import ConfigError
 from samestep.common.evidence.port.case import CONSTANTS, DIFFERENT, SAME, Verdict
 from samestep.common.evidence.port.verdict import judge_port
 from samestep.common.request import RunConfig
+from samestep.common.run import parse
 from samestep.common.runtime.parent import porting
+from samestep.common.runtime.parent.carrying import carry
 from samestep.common.runtime.parent.describing import run_tasks
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
@@ -80,9 +81,23 @@ def check(verdicts: dict[str, Verdict]) -> None:
 FEW = ("mlp", "batch_norm", "unpacked_gpt", "gru", "whole_gpt", "gelu_tanh", "flattened", *ports.WRONG)
 
 
-def test_wrong_ports_are_told_from_right_ones(launcher: Launcher, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def walked(launcher: Launcher, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Verdict]]:
+    folder = tmp_path_factory.mktemp("ports")
+    return folder, walk(launcher, folder, FEW, steps=0)
+
+
+def test_wrong_ports_are_told_from_right_ones(walked: tuple[Path, dict[str, Verdict]]) -> None:
     assert len(ports.WRONG) >= 18
-    check(walk(launcher, tmp_path, FEW, steps=0))
+    check(walked[1])
+
+
+def test_a_parameter_of_one_model_only_is_refused_in_runs(
+    walked: tuple[Path, dict[str, Verdict]], launcher: Launcher
+) -> None:
+    torch, tf = (walked[0] / "described" / "bias" / side for side in porting.SIDES)
+    with pytest.raises(ConfigError, match=r"2\.bias is in one of its two models only; `samestep port`"):
+        carry(tf, torch, request("bias", 20), launcher._server)
 
 
 @pytest.mark.slow
@@ -112,42 +127,23 @@ def run_port(run_cell: RunCell, cell: str, name: str) -> RunResult:
     return run_cell(cell, "digits-mlp", model=asked.model, data=asked.data, dtype="float64", steps=5)
 
 
-def test_the_rows_of_tensorflow_take_the_steps_of_the_torch_model(run_cell: RunCell) -> None:
-    result = run_port(run_cell, "tf:mirrored+devices=2", "flattened")
+def test_the_rows_of_tensorflow_take_the_steps_of_the_torch_model(run_cell: RunCell, launcher: Launcher) -> None:
+    result = run_port(run_cell, "tf:single", "unpacked_gpt")
     assert result.parity.passed, result.parity.reason
     assert result.parity.reference == "torch:single"
     assert result.parity.max_absolute_weight is not None and result.parity.max_absolute_weight <= 1e-10
-    assert result.workload_digest == run_port(run_cell, "torch:ddp", "flattened").workload_digest
+    torch = parse(launcher.describe(apply_cell("torch:single", request("unpacked_gpt", 5))))
+    assert result.workload_digest == torch.workload.digest
 
 
-def test_a_port_that_is_wrong_is_told_from_a_strategy_that_is(run_cell: RunCell) -> None:
-    result = run_port(run_cell, "tf:single", "epsilon")
+@pytest.mark.parametrize("strategy", ["single", pytest.param("mirrored", marks=pytest.mark.slow)])
+def test_a_port_that_is_wrong_is_told_from_a_strategy_that_is(run_cell: RunCell, strategy: str) -> None:
+    result = run_port(run_cell, f"tf:{strategy}", "epsilon")
     assert result.parity.passed is False
     said = (
         r"not the same function: \S+, all of it the port: from tf:single it is [0-9.e-]+: the strategy is right, and .*"
     )
     assert re.fullmatch(said, result.parity.reason)
-
-
-def test_a_parameter_of_one_model_only_is_refused(launcher: Launcher) -> None:
-    with pytest.raises(ConfigError, match=r"2\.bias is in one of its two models only; `samestep port`"):
-        launcher.describe(apply_cell("tf:single", request("bias", 20)))
-
-
-def test_what_has_no_counterpart_is_listed(launcher: Launcher, tmp_path: Path) -> None:
-    net = tmp_path / "net.py"
-    net.write_text(
-        "import samestep\n"
-        "def torch():\n"
-        "    from torch import nn\n"
-        "    return nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))\n"
-        "def tf():\n"
-        "    import keras\n"
-        "    return keras.Sequential([keras.Input((6,)), keras.layers.Dense(4), keras.layers.Dense(3)])\n"
-        "model = samestep.Model(torch=torch, tf=tf)\n"
-    )
-    with pytest.raises(ConfigError, match=r"torch has 0.weight \[5, 6\].*; tf has .*dense/kernel \[6, 4\]"):
-        launcher.port(dataclasses.replace(request("mlp", 0), model=str(net)))
 
 
 def test_what_is_missing_is_said() -> None:

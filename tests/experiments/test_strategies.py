@@ -102,3 +102,9 @@ def test_help_names_every_workload_and_what_stands_for_a_missing_flag(capsys: py
         real = [name for name in WORKLOADS if not name.startswith("synthetic-")]
         assert f"{', '.join(real)} or synthetic-{', -'.join(drawn)}; sized" in told
         assert told.count("(default: ") >= 10
+
+
+def test_a_row_says_which_techniques_and_features_it_does_not_take(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = " ".join(told(capsys, "torch:rpc").split())
+    assert "does not take --clip-norm: no process sees the whole gradient" in printed
+    assert "does not take +tied=: " in printed

@@ -5,6 +5,7 @@ from pathlib import Path
 ZOO = Path(__file__).with_name("torch_zoo.py")
 DATA = {
     "DROPOUT": "points",
+    "FUNCTIONAL_DROPOUT": "points",
     "GPT": "tokens",
     "SPLIT_GPT": "tokens",
     "LSTM": "tokens",

@@ -161,6 +161,24 @@ def dropout():
     return nn.Sequential(nn.Linear(6, 16), nn.Dropout(0.2), nn.Tanh(), nn.Linear(16, 2))
 
 
+def functional_dropout():
+    import torch
+    from torch import nn
+    from torch.nn.functional import dropout
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.hidden, self.out = nn.Linear(6, 16), nn.Linear(16, 2)
+
+        def forward(self, x):
+            x = dropout(self.hidden(x), 0.2, self.training)[:, None]
+            attended = nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=0.1 * self.training)
+            return self.out(torch.tanh(attended[:, 0]))
+
+    return Net()
+
+
 def huber(outputs, targets):
     from torch.nn import functional
 
@@ -202,3 +220,4 @@ MASKED = samestep.Model(
 ADAM = samestep.Model(torch=regression, loss="mean_squared_error", optimizer={"torch": adam})
 FACTORED = samestep.Model(torch=regression, loss="mean_squared_error", optimizer={"torch": factored})
 KERAS_OPTIMIZER = samestep.Model(torch=regression, loss="mean_squared_error", optimizer={"tf": lambda: None})
+FUNCTIONAL_DROPOUT = samestep.Model(torch=functional_dropout, loss="mean_squared_error")

@@ -194,7 +194,10 @@ def test_runs_of_different_workloads_are_kept_apart(told: Told, tmp_path: Path) 
         config = dataclasses.replace(result.config, workload=f"digits-mlp+width={width}")
         result = dataclasses.replace(result, workload=config.workload, config=config)
         runs.single(tmp_path / str(width), result)
-    assert told(tmp_path)[0] == 0
+    code, _, errors = told(tmp_path)
+    assert (code, errors.count("runs of digits-mlp+width="), errors.count("\n")) == (0, 2, 1)
+    assert errors.startswith("Single runs of different settings are not compared: ")
+    assert errors.strip() in Path("report.html").read_text()
     loaded = load([tmp_path])
     assert [(facet.workload, len(facet.rows)) for facet in loaded.facets()] == [
         ("digits-mlp+width=32", 1),

@@ -189,7 +189,7 @@ def test_the_oracle_computes_all_the_time(run_cell: RunCell, tmp_path: Path) -> 
     trace = traced(run_cell, tmp_path / "run", "numpy:oracle", devices=1, dtype="float64")
     for step in trace.steps:
         (whole,) = (span for span in trace.devices[0].lanes["compute"] if span.step == step)
-        assert (whole.start, whole.end) == pytest.approx(trace.bounds(step), abs=200)
+        assert (whole.start, whole.end) == pytest.approx(trace.bounds(step), abs=0.01)
 
 
 @pytest.mark.torch

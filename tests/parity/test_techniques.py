@@ -35,6 +35,8 @@ def test_all_that_a_row_takes(run_cell: RunCell, framework: str, row: StrategyIn
     keeps_what_was_predicted(result)
 
 
+DEEP = {**SIZED, "transformer": "prose-gpt+layers=3+width=32+context=16"}
+"""With more than one inner segment."""
 COMPILED = [
     pytest.param("torch:single", marks=pytest.mark.torch, id="torch"),
     pytest.param("tf:mirrored", marks=pytest.mark.tf, id="tf"),
@@ -64,6 +66,47 @@ def test_gradients_go_in_pieces_or_together(run_cell: RunCell, cell: str, overla
     assert result.parity.passed, result.parity.reason
     sends_what_was_predicted(result)
     assert [each.count_per_step for each in result.exchanges] == [pieces]
+
+
+TOGETHER = [
+    ("torch:fsdp+recompute=true+accumulation_steps=2+clip_norm=0.5", {"devices": 2}),
+    ("tf:mirrored+compile=true+accumulation_steps=2+clip_norm=0.5", {"devices": 2}),
+    (
+        "torch:hybrid+accumulation_steps=2+clip_norm=0.5+learning_rate_schedule=cosine+microbatches=2",
+        {"mesh": "pipe=2,data=2"},
+    ),
+    ("torch:single+compile=true+recompute=true", {}),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("cell", "where"),
+    [pytest.param(*each, id=each[0], marks=getattr(pytest.mark, each[0].partition(":")[0])) for each in TOGETHER],
+)
+def test_what_people_combine(run_cell: RunCell, cell: str, where: dict[str, object]) -> None:
+    result = run_cell(cell, DEEP["transformer"], dtype="float64", optimizer="adamw", **where)
+    assert result.parity.passed, result.parity.reason
+    sends_what_was_predicted(result)
+    keeps_what_was_predicted(result)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("technique", ["accumulation_steps", "clip_norm", "recompute"])
+@pytest.mark.parametrize("model", DEEP)
+@pytest.mark.parametrize(("framework", "row"), ROWS)
+def test_a_technique_costs_what_was_predicted(
+    run_cell: RunCell, framework: str, row: StrategyInfo, model: str, technique: str
+) -> None:
+    if technique in row.refuses:
+        pytest.skip(row.refuses[technique])
+    fields = {"dtype": row.dtypes[-1], "devices": 2 if row.axes else 1, "steps": 5}
+    techniques = Techniques(**{technique: EXACT[technique]})
+    result = run_cell(f"{framework}:{row.name}", DEEP[model], techniques=techniques, **fields)
+    assert result.parity.passed, result.parity.reason
+    sends_what_was_predicted(result)
+    keeps_what_was_predicted(result)
 
 
 @pytest.mark.torch

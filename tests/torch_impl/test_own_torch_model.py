@@ -11,6 +11,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
 from samestep.common.runtime.state_file import read_state
+from samestep.experiments import tables
 from samestep.experiments.arguments import apply_cell
 from tests.cells import slow
 from tests.conftest import RunCell
@@ -136,6 +137,11 @@ def test_a_comparison_has_no_row_of_the_oracle(tmp_path: Path, monkeypatch: pyte
             r"all of it the random numbers of 1 layer \(1\); with these switched off \(--no-dropout\)",
             {"dropout": False},
         ),
+        (
+            "FUNCTIONAL_DROPOUT",
+            r"all of it the random numbers of 1 layer \(its forward pass\); with these switched off \(--no-dropout\)",
+            {"dropout": False},
+        ),
     ],
 )
 def test_what_the_model_does_is_told_from_what_the_strategy_does(
@@ -145,7 +151,10 @@ def test_what_the_model_does_is_told_from_what_the_strategy_does(
     result = run_cell("torch:ddp", "digits-mlp", **fields)
     assert result.parity.passed is False
     assert re.fullmatch(rf"not the same function: \S+, {reason} [0-9.e-]+: the strategy is right", result.parity.reason)
-    assert run_cell("torch:ddp", "digits-mlp", **fields, **remedy).parity.passed
+    mended = run_cell("torch:ddp", "digits-mlp", **fields, **remedy)
+    assert mended.parity.passed
+    said = {"batch_norm": "batch normalisation frozen", "dropout": "without dropout"}[next(iter(remedy))]
+    assert said in tables.caption([mended], width=400)
 
 
 def test_micro_batches_have_local_statistics_as_well(run_cell: RunCell) -> None:

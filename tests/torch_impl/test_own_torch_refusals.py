@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from samestep.common.errors import ConfigError
@@ -60,6 +61,14 @@ def test_a_row_that_cannot_take_the_model_says_what_it_lacks(
         (["import samestep", "other = samestep.Model()"], "unknown model 'model'"),
         (["import samestep", "model = samestep.Model()"], "has no model for torch; add `torch=` to its samestep.Model"),
         (["import samestep", "model = samestep.Model(torch=lambda: 5)"], "returned int, not a torch.nn.Module"),
+        (
+            ["import samestep, torch", "model = samestep.Model(torch=torch.nn.Linear(6, 2))"],
+            "torch= is a module; give the function that builds it",
+        ),
+        (
+            ["import samestep, torch", "model = samestep.Model(torch=lambda: torch.nn.LSTM(6, 2))"],
+            "the model returns tuple; return a tensor, or a mapping or an object with `logits`",
+        ),
         (["import samestep", "model = samestep.Model(torch=lambda: 1 / 0)"], "ZeroDivisionError: division by zero"),
         (
             ["import samestep, torch", "model = samestep.Model(torch=lambda: torch.nn.Linear(5, 2))"],
@@ -155,6 +164,15 @@ def test_what_a_model_prints_goes_to_the_logs(
     run_cell("torch:single", "digits-mlp", **named)
     assert "loud" not in "".join(capfd.readouterr())
     assert "loud" in (tmp_path / "run" / "rank-0.log").read_text()
+
+
+def test_images_of_bytes_are_taken_for_ids(launcher: Launcher, tmp_path: Path) -> None:
+    images = np.zeros((60, 1, 8, 8), np.uint8)
+    pairs = {"inputs": images, "targets": np.arange(60) % 10}.items()
+    names = {f"{part}_{kind}": array for part in ("train", "test") for kind, array in pairs}
+    np.savez(tmp_path / "a.npz", **names)
+    message = told(launcher, "torch:ddp", model=f"{ZOO}:RESNET", data=str(tmp_path / "a.npz"))
+    assert "(whole numbers are ids; of images make real ones, as in `inputs / 255`) failed: RuntimeError" in message
 
 
 def test_targets_out_of_range(launcher: Launcher, tmp_path: Path) -> None:

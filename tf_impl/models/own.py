@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from samestep.common.errors import ConfigError
-from samestep.common.workload.declared import Model, call_user, load_model
+from samestep.common.workload.declared import IDS, Model, call_user, load_model
 from samestep.common.workload.models.layer import Layer
 from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import ArraySpec
@@ -42,6 +42,8 @@ class OwnModel:
         import keras  # here: our own models do without it
 
         assert model.tf is not None
+        if isinstance(model.tf, tf.Module):
+            raise ConfigError(f"--model {source}: tf= is a model; give the function that builds it.")
         self._source = source
         self._model = call_user(model.tf, source, "the function given as tf=")
         self._is_keras = isinstance(self._model, keras.Model)
@@ -127,7 +129,7 @@ class OwnModel:
 def _told(inputs: Inputs) -> str:
     if isinstance(inputs, Mapping):
         return ", ".join(f"{name} {_told(one)}" for name, one in inputs.items())
-    return f"{inputs.dtype.name} {inputs.shape}"
+    return f"{inputs.dtype.name} {inputs.shape}{'' if inputs.dtype.is_floating else IDS}"
 
 
 def _evaluated(call: Callable[..., Any], inputs: Any, training: bool | None = None, mask: Any = None) -> Any:

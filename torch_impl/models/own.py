@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import torch
 from torch import nn
+from torch.nn import functional
 
 from samestep.common.errors import ConfigError
 from samestep.common.workload.declared import Model, call_user, load_model
@@ -34,6 +35,8 @@ def build_declared(model: Model, source: str) -> nn.Module:
         ConfigError: The builder fails, or returns no module.
     """
     assert model.torch is not None
+    if isinstance(model.torch, nn.Module):
+        raise ConfigError(f"--model {source}: torch= is a module; give the function that builds it.")
     built = call_user(model.torch, source, "the function given as torch=")
     if not isinstance(built, nn.Module):
         raise ConfigError(
@@ -53,6 +56,37 @@ def build_declared(model: Model, source: str) -> nn.Module:
 def _by_keyword(module: nn.Module, inputs: tuple[object, ...], named: dict[str, object]) -> object:
     """Hands several inputs to the user's forward pass by keyword."""
     return ((), dict(inputs[0])) if inputs and isinstance(inputs[0], Mapping) else None
+
+
+def switch_functions(dropout: bool | None) -> None:
+    """Switches off, in this process, the dropout that a forward pass calls as a function; to be done before it is imported.
+
+    Args:
+        dropout: False does so.
+    """
+    if dropout is not False:
+        return
+    for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"):
+        setattr(functional, name, _same)
+    attend = functional.scaled_dot_product_attention
+
+    def attend_to_all(
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attn_mask: torch.Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> torch.Tensor:
+        return attend(query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa)
+
+    functional.scaled_dot_product_attention = attend_to_all
+
+
+def _same(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
+    return input
 
 
 def switch_layers(model: nn.Module, dropout: bool | None, batch_norm: str) -> None:

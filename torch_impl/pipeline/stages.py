@@ -13,7 +13,7 @@ from samestep.common.workload.pipeline import group_segments
 from samestep.torch_impl import weights
 from samestep.torch_impl.models import build_model, segment_functions
 from samestep.torch_impl.models.inputs import Inputs
-from samestep.torch_impl.models.own import switch_layers
+from samestep.torch_impl.models.own import switch_functions, switch_layers
 from samestep.torch_impl.models.segmented import run_segments
 from samestep.torch_impl.techniques.compile import compile_model
 from samestep.torch_impl.techniques.recompute import recompute
@@ -81,6 +81,7 @@ def build_stage(run: Run, device: torch.device, segments: Sequence[Segment], con
         contiguous: As in `Stage`.
     """
     spec = run.workload.model
+    switch_functions(run.dropout)
     # The whole model may not fit; but a user's may hold tensors that are neither parameters nor buffers.
     with torch.device("cpu" if isinstance(spec, OwnSpec) else "meta"):
         stage = Stage(spec, build_model(spec), segments, contiguous)

@@ -54,7 +54,6 @@ def activation_bytes(
     microbatches: int = 1,
     peaks: Peaks = (((1, 0),),),
     splits_sequence: bool = False,
-    recomputes: bool = False,
 ) -> int | None:
     """Predicts the most bytes that a device keeps at once; None where nobody wrote down what, or a compiler decides.
 
@@ -64,10 +63,8 @@ def activation_bytes(
         microbatches: The number of micro-batches that a pipeline cuts an accumulation step into.
         peaks: Candidates for the micro-batches of each stage in flight, as `in_flight` has them.
         splits_sequence: Whether the sequence is split along the axis `tensor`.
-        recomputes: Whether the inner segments keep their inputs only, and compute the rest once more in the backward pass;
-            also if the run asks for it.
     """
-    recomputes = recomputes or run.techniques.recompute
+    recomputes = run.techniques.recompute
     framework, model, mesh = _FRAMEWORKS.get(run.framework), run.workload.model, run.mesh
     if framework is None or model.name not in framework.kept or run.techniques.compile:
         return None
@@ -145,14 +142,13 @@ def _stage_bytes(sizes: tuple[int, int, int, int], counts: Counts) -> int:
     return present * size + put_off * late_size + (batch if present else late_batch if put_off else 0)
 
 
-def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int, recomputes: bool = False) -> list[int | None]:
+def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int) -> list[int | None]:
     """Predicts the most bytes that each rank of a pipeline keeps at once.
 
     Args:
         run: What is trained.
         schedule: A key of `SCHEDULES`.
         microbatches: The number of micro-batches that go through together.
-        recomputes: As for `activation_bytes`.
 
     Returns:
         One number for each place along the axis `pipe`.
@@ -163,9 +159,7 @@ def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int, recomp
     for stage, holder in zip(group_segments(run.workload.model.segments(), len(holders)), holders, strict=True):
         held[holder].append(stage)
     return [
-        activation_bytes(
-            run, stages, microbatches, in_flight(schedule, ranks, rank, microbatches), recomputes=recomputes
-        )
+        activation_bytes(run, stages, microbatches, in_flight(schedule, ranks, rank, microbatches))
         for rank, stages in enumerate(held)
     ]
 

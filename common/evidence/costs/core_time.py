@@ -56,25 +56,18 @@ class Taken:
     Attributes:
         microbatch_size: Examples of a pass of one replica.
         schedule: Of a pipeline, a key of `SCHEDULES`.
-        recomputes: Whether activations are computed again in the backward pass.
     """
 
     microbatch_size: int
     schedule: str = "gpipe"
-    recomputes: bool = False
 
     @classmethod
-    def by(cls, run: Run, recomputes: bool = False) -> "Taken":
-        """Reads off a run how it takes its batch.
-
-        Args:
-            run: A run.
-            recomputes: Whether it computes activations again.
-        """
+    def by(cls, run: Run) -> "Taken":
+        """Reads off a run how it takes its batch."""
         rows = run.batch_size // (run.mesh.axis("data") * run.mesh.axis("shard") * run.accumulation_steps)
         if cls.is_staged(run):
-            return cls(rows // run.options.microbatches, run.options.schedule, recomputes)
-        return cls(rows, recomputes=recomputes)
+            return cls(rows // run.options.microbatches, run.options.schedule)
+        return cls(rows)
 
     @staticmethod
     def is_staged(run: Run) -> bool:
@@ -152,7 +145,7 @@ def _pass_seconds(run: Run, segments: Sequence[Segment], taken: Taken, cores: Co
         here = [kept[name] for name in (segment.name, f"{segment.name}{BEHIND}") if name in kept]
         elements = sum(each.elements(parts, False) for each in here) or len(params) * math.prod(segment.outputs)
         seconds += rows * elements * cores.element_seconds
-    return seconds * (4 / 3 if taken.recomputes else 1)
+    return seconds * (4 / 3 if run.techniques.recompute else 1)
 
 
 def _matmul_rate(cores: Cores, size: float) -> float:

@@ -80,7 +80,8 @@ def _blame_port(run: Run, repeat: Repeat) -> str | None:
         return None
     short = _shortened(run)
     one = without_twin(short)
-    left = _apart(repeat(short)[0], repeat(one)[0], short.dtype)
+    is_itself = short.described() == one.described()
+    left = 0.0 if is_itself else _apart(repeat(short)[0], repeat(one)[0], short.dtype)
     if left > LOSS_BOUND[short.dtype]:
         return None
     return (
