@@ -6,6 +6,7 @@ need be.
 """
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 
@@ -77,17 +78,15 @@ def _try_mesh(found: Search, base: Run, row: Row, mesh: Mesh, memory: float) -> 
     if base.batch_size % replicas:
         raise ConfigError(f"global batch {base.batch_size:,} does not divide among {replicas:,} replicas")
     rows = base.batch_size // replicas
-    held: dict[int, list[int]] = {}
     for schedule in ("1f1b", "gpipe", "interleaved_1f1b") if Taken.is_staged(run) else ("",):
         runs = list(with_microbatches(run, rows, schedule))
         if not runs:
             continue
         run.strategy.needs(runs[0])
-        stages = SCHEDULES[schedule].stages_per_rank if schedule else 0
-        if stages not in held:
-            held[stages] = _held_bytes(runs[0])
-        state = held[stages]
-        hopeless = max(state) > memory
+        state = _held_bytes(_State(runs[0], SCHEDULES[schedule].stages_per_rank if schedule else 0))
+        hopeless, closest = max(state) > memory, found.closest.get(row.strategy)
+        if hopeless and closest and max(state) >= closest.needed_bytes:
+            continue
         for recomputes in (False, True) if not hopeless else (True,):
             trial = _Trial(found, row, rows, state, memory)
             tried = [_recomputing(each) for each in runs] if recomputes else runs
@@ -144,8 +143,24 @@ class _Trial:
         return False
 
 
-def _held_bytes(run: Run) -> list[int]:
-    """The most that a device needs beside activations, for each place along `pipe`; no micro-batch changes it."""
+@dataclasses.dataclass(frozen=True)
+class _State:
+    """A run by what decides the memory beside activations: no batch and no micro-batch does."""
+
+    run: Run = dataclasses.field(compare=False)
+    stages_per_rank: int
+    decides: tuple[object, ...] = ()
+
+    def __post_init__(self) -> None:
+        run = self.run
+        decides = (run.name, run.workload.model, run.mesh, run.optimizer, run.dtype, run.precision)
+        object.__setattr__(self, "decides", decides)
+
+
+@functools.lru_cache(maxsize=2**12)  # an advice searches three times
+def _held_bytes(state: _State) -> Sequence[int]:
+    """The most that a device needs beside activations, for each place along `pipe`."""
+    run = state.run
     held, devices = [0] * run.mesh.axis("pipe"), 0
     for footprint in FOOTPRINTS[run.strategy.cost](run):
         place = devices * len(held) // run.num_devices
