@@ -15,7 +15,7 @@ from samestep.common.program import Arrays
 from samestep.common.reference.models.layers import layers_below
 from samestep.common.reference.models.transformer import Embedding, TiedLogits
 from samestep.common.reference.program import TrainingProgram
-from samestep.common.reference.step import accumulate, clip
+from samestep.common.reference.step import accumulate, clip, clip_bound, clipping_to
 from samestep.common.techniques import Techniques
 from samestep.common.workload.models.spec import ignores_targets
 from samestep.common.workload.models.transformer import TOKENS
@@ -75,7 +75,12 @@ def weigh_microbatches(weight: Callable[[int, int], float], program: TrainingPro
 
 
 def mean_of_means(program: TrainingProgram, devices: int) -> bool:
-    """Divides each micro-batch of each shard by its own targets."""
+    """Divides each micro-batch of each shard by its own targets.
+
+    Args:
+        program: The program to be made wrong.
+        devices: The number of shards.
+    """
     count = devices * program.run.accumulation_steps
 
     def gradients(batch: Batch) -> Part:
@@ -121,7 +126,12 @@ def report_loss(loss_of: Callable[[Sequence[Part]], float], program: TrainingPro
 
 
 def partial_on_replicated(program: TrainingProgram, devices: int) -> bool:
-    """Leaves the gradients of norms and biases as the first shard's part."""
+    """Leaves the gradients of norms and biases as the first shard's part.
+
+    Args:
+        program: The program to be made wrong.
+        devices: The number of shards.
+    """
     right, params = program.gradients, program.run.workload.model.params()
 
     def gradients(batch: Batch) -> Part:
@@ -165,13 +175,13 @@ def clip_by(norm_of: Callable[[Arrays, int], float], program: TrainingProgram, d
         program: The program to be made wrong.
         devices: The number of shards.
     """
-    bound, right = program.techniques.clip_norm, program.apply
+    bound, right = clip_bound(program.techniques), program.apply
 
     def apply(gradients: Arrays) -> None:
         assert bound is not None
         norm = norm_of(gradients, devices)
         scale = min(1.0, bound / norm) if norm else 1.0
-        program.techniques = dataclasses.replace(program.techniques, clip_norm=None)
+        program.techniques = clipping_to(program.techniques, None)
         right({name: g * scale for name, g in gradients.items()})
 
     program.apply = apply
@@ -196,10 +206,10 @@ def clip_each(of_shards: bool, program: TrainingProgram, devices: int) -> bool:
         program: The program to be made wrong.
         devices: The number of shards.
     """
-    bound, right = program.techniques.clip_norm, program.gradients
+    bound, right = clip_bound(program.techniques), program.gradients
     if bound is None:
         return False
-    program.techniques = dataclasses.replace(program.techniques, clip_norm=None)
+    program.techniques = clipping_to(program.techniques, None)
 
     def gradients(batch: Batch) -> Part:
         loss, values = right(batch)
@@ -223,6 +233,6 @@ def set_clip(bound: float | None, program: TrainingProgram, devices: int) -> boo
         program: The program to be made wrong.
         devices: Ignored.
     """
-    applies = (bound is None) == (program.techniques.clip_norm is not None)
-    program.techniques = dataclasses.replace(program.techniques, clip_norm=bound)
+    applies = (bound is None) == (clip_bound(program.techniques) is not None)
+    program.techniques = clipping_to(program.techniques, bound)
     return applies

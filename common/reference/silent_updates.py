@@ -15,7 +15,12 @@ from samestep.common.workload.models.spec import draws
 
 
 def same_data_on_every_worker(program: TrainingProgram, devices: int) -> bool:
-    """Gives every shard the examples of the first one."""
+    """Gives every shard the examples of the first one.
+
+    Args:
+        program: The program to be made wrong.
+        devices: The number of shards.
+    """
     right = program.gradients
     program.gradients = lambda batch: right(
         _taking(batch, np.tile(batch.indices[: len(batch.indices) // devices], devices))
@@ -24,7 +29,12 @@ def same_data_on_every_worker(program: TrainingProgram, devices: int) -> bool:
 
 
 def padded_sample_twice(program: TrainingProgram, devices: int) -> bool:
-    """Takes the first example once more, in place of the last."""
+    """Takes the first example once more, in place of the last.
+
+    Args:
+        program: The program to be made wrong.
+        devices: The number of shards.
+    """
     right = program.gradients
     program.gradients = lambda batch: right(_taking(batch, np.append(batch.indices[:-1], batch.indices[0])))
     return True
@@ -35,7 +45,12 @@ def _taking(batch: Batch, indices: np.ndarray) -> Batch:
 
 
 def optimizer_state_lost(program: TrainingProgram, devices: int) -> bool:
-    """Begins the step with an optimizer state of zeros."""
+    """Begins the step with an optimizer state of zeros.
+
+    Args:
+        program: The program to be made wrong.
+        devices: The number of shards.
+    """
     right = program.apply
 
     def apply(gradients: Arrays) -> None:
@@ -49,21 +64,36 @@ def optimizer_state_lost(program: TrainingProgram, devices: int) -> bool:
 
 
 def step_count_lost(program: TrainingProgram, devices: int) -> bool:
-    """Corrects the bias of the moments as in the first step."""
+    """Corrects the bias of the moments as in the first step.
+
+    Args:
+        program: The program to be made wrong.
+        devices: The number of shards.
+    """
     right = program.update
     program.update = lambda spec, t, w, g, slots: right(spec, 1, w, g, slots)
     return program.optimizer.name == "adamw"
 
 
 def schedule_runs_n_times(program: TrainingProgram, devices: int) -> bool:
-    """Takes the learning rate that the schedule has after N times as many steps."""
+    """Takes the learning rate that the schedule has after N times as many steps.
+
+    Args:
+        program: The program to be made wrong.
+        devices: The number of shards.
+    """
     right = program.optimizer_at
     program.optimizer_at = lambda step: right(step * devices)
     return program.techniques.has_schedule and devices > 1
 
 
 def identity_log_softmax_gradient(program: TrainingProgram, devices: int) -> bool:
-    """Passes the gradient of the log-probabilities on as that of the logits: the softmax's share is missing."""
+    """Passes the gradient of the log-probabilities on as that of the logits: the softmax's share is missing.
+
+    Args:
+        program: The program to be made wrong.
+        devices: The number of shards.
+    """
     right = program.loss
 
     def loss(logits: np.ndarray, targets: np.ndarray) -> tuple[float, np.ndarray]:
@@ -100,7 +130,12 @@ def with_keys(keys_of: Callable[[np.ndarray, Batch, int], np.ndarray], program: 
 
 
 def unscaled_dropout(program: TrainingProgram, devices: int) -> bool:
-    """Keeps what it keeps as it is, not times 1 / (1 - rate)."""
+    """Keeps what it keeps as it is, not times 1 / (1 - rate).
+
+    Args:
+        program: The program to be made wrong.
+        devices: The number of shards.
+    """
     found = [each for each in layers_below(program.model) if isinstance(each, Dropout)]
     for layer in found:
         right, keep = layer.forward, 1 - layer.rate
