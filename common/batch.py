@@ -22,12 +22,14 @@ class Batch:
         indices: int64 [global_batch_size], into the first dimension of both arrays.
         inputs: The data set's training inputs [examples, ...].
         targets: The data set's training targets [examples, ...].
+        first: The place of its first example in the GLOBAL batch, if it is a part of one.
     """
 
     step: int
     indices: np.ndarray
     inputs: np.ndarray
     targets: np.ndarray
+    first: int = 0
 
     @property
     def num_targets(self) -> int:
@@ -44,7 +46,12 @@ class Batch:
             count: Into how many equal shards the batch is cut.
         """
         size = len(self.indices) // count
-        return example_keys(seed, self.step, index * size, size)
+        return example_keys(seed, self.step, self.first + index * size, size)
+
+    def part(self, index: int, count: int) -> "Batch":
+        """Makes a batch of a contiguous shard, whose examples keep their places; the arguments are those of `rows`."""
+        size = len(self.indices) // count
+        return dataclasses.replace(self, indices=self.indices[index * size :][:size], first=index * size)
 
     def rows(self, index: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Gathers shard `index` of `count`: contiguous, in global order. `rows(0, 1)` is the whole batch.

@@ -11,7 +11,8 @@ import numpy as np
 from samestep.common.batch import Batch, batches
 from samestep.common.evidence.parity import LEAST_LOSS, LOSS_BOUND, deviation, spell_apart
 from samestep.common.program import Arrays, TrainState
-from samestep.common.reference.mutants import MUTANTS, Context
+from samestep.common.reference.known import KNOWN
+from samestep.common.reference.mutants import Context
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.reference.step import transform
 from samestep.common.strategy import Run
@@ -158,7 +159,7 @@ def _compare(run: Run, replayed: ReplayedStep, seen: Step) -> str:
     if deviation <= 1:
         return ""
     least, sentence = min(1.0, UNEXPLAINED * deviation), ""
-    for mutant in MUTANTS:
+    for mutant in KNOWN:
         program = _program(run, replayed.before)
         if mutant.apply(program, replayed.context):
             distance = _distance(run, replayed.before, seen, _taken(program, replayed.batch))

@@ -49,11 +49,13 @@ class Mutant:
         name: Short and unique.
         sentence: What it means; `{devices}` stands for their number.
         apply: Makes a program wrong in this way.
+        cell: A workload with its features and techniques, in which it matters; "" if it does in any.
     """
 
     name: str
     sentence: str
     apply: Apply
+    cell: str = ""
 
 
 def _scaled(factor: Callable[[int], float], program: TrainingProgram, context: Context) -> bool:
@@ -81,9 +83,10 @@ def _weighted_shards(weight: Callable[[int, int], float], program: TrainingProgr
         loss, _ = right(batch)
         total: Arrays = {}
         for shard in range(count):
-            part = dataclasses.replace(batch, indices=np.array_split(batch.indices, count)[shard])
+            part = batch.part(shard, count)
+            share = weight(shard, count) * part.num_targets / batch.num_targets
             for name, g in right(part)[1].items():
-                total[name] = total.get(name, 0.0) + weight(shard, count) * g / count
+                total[name] = total.get(name, 0.0) + share * g
         return loss, total
 
     program.gradients = gradients
@@ -197,7 +200,12 @@ MUTANTS = (
         "a hyper-parameter passed through float32 on its way into the update",
         _float32_hyper_parameters,
     ),
-    Mutant("late_rate", "it took the learning rate of the step before: the schedule lags by one", _late_rate),
+    Mutant(
+        "late_rate",
+        "it took the learning rate of the step before: the schedule lags by one",
+        _late_rate,
+        "synthetic-mlp+width=8+warmup_steps=40",
+    ),
     Mutant("transposed_kernel", "a square kernel is used transposed", _transposed_kernel),
     Mutant(
         "norm_epsilon",

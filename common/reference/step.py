@@ -1,5 +1,7 @@
 """The step core of the oracle, the twin of those of the other mirrors: accumulation over micro-batches, and clipping."""
 
+import dataclasses
+
 import numpy as np
 
 from samestep.common.batch import Batch
@@ -61,3 +63,18 @@ def clip(gradients: Arrays, clip_norm: float) -> Arrays:
     norm = np.sqrt(sum(float((g * g).sum()) for g in gradients.values()))
     scale = min(1.0, clip_norm / norm) if norm else 1.0
     return {name: g * scale for name, g in gradients.items()}
+
+
+def clip_bound(techniques: Techniques) -> float | None:
+    """The largest norm of a gradient; None if it is not clipped."""
+    return techniques.clip_norm
+
+
+def clipping_to(techniques: Techniques, bound: float | None) -> Techniques:
+    """The same techniques with another bound of the norm.
+
+    Args:
+        techniques: Of a run.
+        bound: The bound; None for no clipping.
+    """
+    return dataclasses.replace(techniques, clip_norm=bound)

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,9 +13,11 @@ from hypothesis import strategies as st
 
 from samestep.common.batch import Batch, batches
 from samestep.common.evidence.parity import spell_apart
+from samestep.common.flags import flags, read_fields
 from samestep.common.program import Arrays, TrainState
 from samestep.common.reference import diagnosis
 from samestep.common.reference.diagnosis import ReplayedStep, Step, diagnose
+from samestep.common.reference.known import KNOWN, SILENT_BUGS
 from samestep.common.reference.mutants import MUTANTS, Context, Mutant
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.request import RunConfig
@@ -261,7 +264,34 @@ def seen_with(run: Run, mutant: Mutant, number: int) -> tuple[float, str]:
     return difference, diagnosis._compare(run, replayed, Step(step.loss * (1 + 1e-15), step.after))
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", [mutant for mutant in KNOWN if mutant.cell], ids=lambda mutant: mutant.name)
+def test_a_silent_bug_is_named_in_its_cell(mutant: Mutant) -> None:
+    workload, techniques = mutant.cell, {}
+    for name in flags(Techniques):
+        workload, found, value = workload.partition(f"+{name}=") if f"+{name}=" in workload else (workload, "", "")
+        techniques |= {name: value} if found else {}
+    rate = {"adamw": None, "sgd": 0.05}
+    found = [
+        seen_with(
+            described(
+                workload, optimizer, 2, learning_rate=rate[optimizer], techniques=read_fields(Techniques, techniques)
+            ),
+            mutant,
+            3,
+        )
+        for optimizer in ("adamw", "sgd")
+    ]
+    matters = [sentence for difference, sentence in found if difference >= MARGIN]
+    assert matters, found
+    assert all(sentence == mutant.sentence.format(devices=2) for sentence in matters), matters
+
+
+def test_there_are_thirty_silent_bugs_and_no_name_twice() -> None:
+    assert len(SILENT_BUGS) >= 30
+    assert len({mutant.name for mutant in KNOWN}) == len({mutant.sentence for mutant in KNOWN}) == len(KNOWN)
+
+
+@pytest.mark.parametrize("mutant", [mutant for mutant in KNOWN if not mutant.cell], ids=lambda mutant: mutant.name)
 def test_a_known_mistake_is_named_where_it_matters(mutant: Mutant) -> None:
     cells = itertools.product(MODELS, ("sgd", "adamw"), (0, 3))
     found = [seen_with(described(model, optimizer), mutant, number) for model, optimizer, number in cells]
@@ -270,5 +300,13 @@ def test_a_known_mistake_is_named_where_it_matters(mutant: Mutant) -> None:
     assert all(sentence == mutant.sentence.format(devices=4) for sentence in matters), matters
 
 
-def test_there_are_nineteen_known_mistakes() -> None:
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) == 19
+def test_there_are_twenty_mutants() -> None:
+    assert len(MUTANTS) == 20
+
+
+def test_the_page_of_silent_bugs_has_each_with_its_sentence() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "silent-bugs.md").read_text()
+    for mutant in SILENT_BUGS:
+        assert f"| `{mutant.name}` |" in page
+        assert mutant.sentence.replace("{devices}", "N") in page
+        assert f"`{mutant.cell}`" in page

@@ -1,0 +1,235 @@
+"""Every known mistake: the mutants, and those from public issue threads, each with a cell in which it matters."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import numpy as np
+
+from samestep.common.dropout import example_keys
+from samestep.common.reference import silent_bugs as bugs
+from samestep.common.reference import silent_updates as updates
+from samestep.common.reference.mutants import MUTANTS, Context, Mutant
+from samestep.common.reference.program import TrainingProgram
+from samestep.common.workload.models.spec import ignores_targets
+from samestep.common.workload.models.transformer import TOKENS
+
+GPT = "prose-gpt+layers=1+heads=2+width=8+context=8"
+TIED, IGNORED, DROPOUT = f"{GPT}+tied=true", f"{GPT}+ignored=0.5", f"{GPT}+dropout=0.2"
+STEPS, CLIP, RATE = "accumulation_steps=2", "clip_norm=0.05", "warmup_steps=40"
+OfDevices = Callable[[TrainingProgram, int], bool]
+"""Makes a program wrong in one way, given the number of devices; False if it has nothing that could be wrong so."""
+
+
+def _bug(name: str, cell: str, sentence: str, apply: OfDevices) -> Mutant:
+    return Mutant(name, sentence, partial(_apply, apply), cell)
+
+
+def _apply(apply: OfDevices, program: TrainingProgram, context: Context) -> bool:
+    return apply(program, context.devices)
+
+
+def _by_batch(factor: Callable[..., float], on_loss: bool = False) -> OfDevices:
+    return lambda program, devices: bugs.scale_by_batch(factor, on_loss, True, program)
+
+
+def _counts_ignored(program: TrainingProgram, devices: int) -> bool:
+    every = lambda batch: batch.num_targets / batch.targets[batch.indices].size  # noqa: E731
+    return bugs.scale_by_batch(every, True, ignores_targets(program.run.workload.model), program)
+
+
+def _by_micro(weight: Callable[[int, int], float]) -> OfDevices:
+    return partial(bugs.weigh_microbatches, weight)
+
+
+def _repeat_first(keys: np.ndarray, batch: object, devices: int) -> np.ndarray:
+    return np.tile(keys[: len(keys) // devices], devices)
+
+
+LOSS_AND_SUM = (
+    _bug(
+        "mean_of_means",
+        f"{IGNORED}+{STEPS}",
+        "each micro-batch and shard is divided by its own targets: a mean of means, where shards have uneven counts",
+        bugs.mean_of_means,
+    ),
+    _bug(
+        "ignored_counted", IGNORED, "targets that do not count are in the divisor: padding is counted", _counts_ignored
+    ),
+    _bug(
+        "times_targets",
+        GPT,
+        "every gradient is the sum over all targets: the division is in the reported loss only",
+        _by_batch(lambda batch: batch.num_targets),
+    ),
+    _bug(
+        "times_microbatches",
+        f"{GPT}+{STEPS}",
+        "every gradient is multiplied by the number of micro-batches",
+        _by_micro(lambda micro, count: count),
+    ),
+    _bug(
+        "divided_by_microbatches",
+        f"{GPT}+{STEPS}",
+        "every gradient is divided by the number of micro-batches once more",
+        _by_micro(lambda micro, count: 1 / count),
+    ),
+    _bug(
+        "divided_each_microbatch",
+        f"{GPT}+{STEPS}",
+        "the sum of micro-batches is divided after each of them: a moving average, not a sum",
+        _by_micro(lambda micro, count: count ** -float(count - micro)),
+    ),
+    _bug(
+        "doubled_each_microbatch",
+        f"{GPT}+{STEPS}",
+        "what was accumulated is doubled by each further micro-batch",
+        _by_micro(lambda micro, count: 2.0 ** (count - 1 - micro)),
+    ),
+    _bug(
+        "last_microbatch_only",
+        f"{GPT}+{STEPS}",
+        "only the last micro-batch counts: the others were overwritten",
+        _by_micro(lambda micro, count: float(micro == count - 1)),
+    ),
+    _bug(
+        "last_microbatch_lost",
+        f"{GPT}+{STEPS}",
+        "the last micro-batch is missing: the exchange came before it",
+        _by_micro(lambda micro, count: float(micro < count - 1)),
+    ),
+    _bug(
+        "loss_of_first_replica",
+        GPT,
+        "the reported loss is that of the first shard alone; the step itself is right",
+        partial(bugs.report_loss, lambda parts: len(parts) * parts[0][0]),
+    ),
+    _bug(
+        "loss_summed",
+        GPT,
+        "the reported loss is the sum over {devices} replicas, not their mean; the step itself is right",
+        partial(bugs.report_loss, lambda parts: len(parts) * sum(loss for loss, _ in parts)),
+    ),
+    _bug(
+        "loss_divided_twice",
+        GPT,
+        "the reported loss is divided by {devices} replicas once more; the step itself is right",
+        partial(bugs.report_loss, lambda parts: sum(loss for loss, _ in parts) / len(parts)),
+    ),
+    _bug(
+        "partial_on_replicated",
+        GPT,
+        "norms and biases have one rank's part of their gradient: it was not summed for them",
+        bugs.partial_on_replicated,
+    ),
+    _bug(
+        "identity_log_softmax",
+        GPT,
+        "the gradient of log-softmax is the identity's",
+        updates.identity_log_softmax_gradient,
+    ),
+)
+PARAMETERS = (
+    _bug(
+        "untied_head",
+        TIED,
+        "the tied table has the lookups' half of its gradient only: the head has come untied",
+        partial(bugs.tied_halves, 1.0, 0.0),
+    ),
+    _bug(
+        "head_half_only",
+        TIED,
+        "the tied table has the head's half of its gradient only",
+        partial(bugs.tied_halves, 0.0, 1.0),
+    ),
+    _bug(
+        "tied_halves_averaged",
+        TIED,
+        "the two halves of the tied table's gradient are averaged, not added",
+        partial(bugs.tied_halves, 0.5, 0.5),
+    ),
+    _bug(
+        "tied_head_twice",
+        TIED,
+        "the head's half of the tied table's gradient counts twice",
+        partial(bugs.tied_halves, 1.0, 2.0),
+    ),
+    _bug(
+        "clip_by_local_norm",
+        f"{GPT}+{CLIP}",
+        "the norm it clips by is that of one of {devices} shards of the gradient",
+        partial(bugs.clip_by, lambda g, devices: bugs.norm(g) / devices**0.5),
+    ),
+    _bug(
+        "clip_counts_replicas",
+        f"{GPT}+{CLIP}",
+        "the norm it clips by counts each of {devices} replicas",
+        partial(bugs.clip_by, lambda g, devices: bugs.norm(g) * devices**0.5),
+    ),
+    _bug(
+        "clip_misses_tables",
+        f"{GPT}+{CLIP}",
+        "the norm it clips by leaves the table of tokens out",
+        partial(bugs.clip_by, lambda g, devices: bugs.norm(g, lambda name: name != TOKENS)),
+    ),
+    _bug(
+        "clip_before_reduction",
+        f"{GPT}+{CLIP}",
+        "each shard's gradient is clipped before the sum",
+        partial(bugs.clip_each, True),
+    ),
+    _bug(
+        "clip_each_parameter",
+        f"{GPT}+{CLIP}",
+        "each parameter is clipped by its own norm",
+        partial(bugs.clip_each, False),
+    ),
+    _bug("clip_forgotten", f"{GPT}+{CLIP}", "the gradient is not clipped", partial(bugs.set_clip, None)),
+    _bug(
+        "clipped_by_default",
+        GPT,
+        "the gradient is clipped to norm 1, which nobody asked for",
+        partial(bugs.set_clip, 1.0),
+    ),
+)
+RUN = (
+    _bug(
+        "same_mask_on_every_shard",
+        DROPOUT,
+        "every shard drops the elements that the first one drops",
+        partial(updates.with_keys, _repeat_first),
+    ),
+    _bug(
+        "same_mask_every_step",
+        DROPOUT,
+        "it drops what the first step dropped: the random state was lost",
+        partial(updates.with_keys, lambda keys, batch, devices: example_keys(0, 0, 0, len(keys))),
+    ),
+    _bug(
+        "unscaled_dropout", DROPOUT, "what dropout keeps is not multiplied by 1 / (1 - rate)", updates.unscaled_dropout
+    ),
+    _bug(
+        "same_data_on_every_worker",
+        GPT,
+        "every worker took the first shard's examples",
+        updates.same_data_on_every_worker,
+    ),
+    _bug(
+        "padded_sample_twice",
+        GPT,
+        "the last example is the first once more: a sampler padded",
+        updates.padded_sample_twice,
+    ),
+    _bug("optimizer_state_lost", GPT, "the optimizer state was lost before this step", updates.optimizer_state_lost),
+    _bug("step_count_lost", GPT, "Adam's bias is corrected as in the first step", updates.step_count_lost),
+    _bug(
+        "schedule_runs_n_times",
+        f"{GPT}+{RATE}",
+        "the schedule runs {devices} times per step",
+        updates.schedule_runs_n_times,
+    ),
+)
+SILENT_BUGS: tuple[Mutant, ...] = (*LOSS_AND_SUM, *PARAMETERS, *RUN)
+KNOWN: tuple[Mutant, ...] = (*MUTANTS, *SILENT_BUGS)
+"""What the diagnosis tries."""
+CELLS: Mapping[str, str] = {mutant.name: mutant.cell for mutant in SILENT_BUGS}
+"""Mistake -> a cell in which it differs from the right step by more than 100 times the noise."""

@@ -1,0 +1,238 @@
+"""Mistakes from public issue threads that raised no error, as mutants; `docs/silent-bugs.md` says where each happened.
+
+Each names the cell in which it makes a difference. One of them acts on a single step, as all mutants do.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from samestep.common.batch import Batch
+from samestep.common.program import Arrays
+from samestep.common.reference.models.layers import layers_below
+from samestep.common.reference.models.transformer import Embedding, TiedLogits
+from samestep.common.reference.program import TrainingProgram
+from samestep.common.reference.step import accumulate, clip, clip_bound, clipping_to
+from samestep.common.techniques import Techniques
+from samestep.common.workload.models.spec import ignores_targets
+from samestep.common.workload.models.transformer import TOKENS
+
+Part = tuple[float, Arrays]
+"""The loss of a part of the batch and its gradients, each divided by the targets of the GLOBAL batch."""
+Combine = Callable[[Sequence[Part], Batch], Part]
+"""Makes loss and gradients of those of the parts, each wrong in one way."""
+
+
+def parts_of(program: TrainingProgram, batch: Batch, count: int) -> list[Part]:
+    """Takes contiguous parts of a batch forward and backward, each alone.
+
+    Args:
+        program: With the weights.
+        batch: The global batch.
+        count: The number of equal parts.
+    """
+    plain = dataclasses.replace(program.run, techniques=Techniques())
+    found = []
+    for number in range(count):
+        part = batch.part(number, count)
+        loss, gradients = accumulate(program.model, program.loss, program.params, part, plain)
+        share = part.num_targets / batch.num_targets
+        found.append((loss * share, {name: g * share for name, g in gradients.items()}))
+    return found
+
+
+def combine(parts: Sequence[Part], weights: Sequence[float]) -> Arrays:
+    """Adds up the gradients of parts.
+
+    Args:
+        parts: In order.
+        weights: Of each part; all are 1 in the right step.
+    """
+    names = parts[0][1]
+    return {name: sum(w * g[name] for w, (_, g) in zip(weights, parts, strict=True)) for name in names}
+
+
+def weigh_microbatches(weight: Callable[[int, int], float], program: TrainingProgram, devices: int) -> bool:
+    """Weighs the micro-batches of each shard wrongly; the loss is right.
+
+    Args:
+        weight: (micro-batch, number of micro-batches) -> its weight, 1 in the right step.
+        program: The program to be made wrong.
+        devices: The number of shards.
+    """
+    steps = program.run.accumulation_steps
+
+    def gradients(batch: Batch) -> Part:
+        parts = parts_of(program, batch, devices * steps)
+        weights = [weight(number % steps, steps) for number in range(devices * steps)]
+        return sum(loss for loss, _ in parts), combine(parts, weights)
+
+    program.gradients = gradients
+    return steps > 1
+
+
+def mean_of_means(program: TrainingProgram, devices: int) -> bool:
+    """Divides each micro-batch of each shard by its own targets.
+
+    Args:
+        program: The program to be made wrong.
+        devices: The number of shards.
+    """
+    count = devices * program.run.accumulation_steps
+
+    def gradients(batch: Batch) -> Part:
+        parts = parts_of(program, batch, count)
+        own = [batch.num_targets / batch.part(number, count).num_targets / count for number in range(count)]
+        return sum(w * loss for w, (loss, _) in zip(own, parts, strict=True)), combine(parts, own)
+
+    program.gradients = gradients
+    return ignores_targets(program.run.workload.model) and count > 1
+
+
+def scale_by_batch(factor: Callable[[Batch], float], on_loss: bool, applies: bool, program: TrainingProgram) -> bool:
+    """Scales every gradient, and the loss if asked for, by a number of the batch.
+
+    Args:
+        factor: The number.
+        on_loss: Whether the loss is scaled too.
+        applies: Whether the program can be wrong so.
+        program: The program to be made wrong.
+    """
+    right = program.gradients
+
+    def gradients(batch: Batch) -> Part:
+        loss, values = right(batch)
+        scale = factor(batch)
+        return loss * (scale if on_loss else 1.0), {name: g * scale for name, g in values.items()}
+
+    program.gradients = gradients
+    return applies
+
+
+def report_loss(loss_of: Callable[[Sequence[Part]], float], program: TrainingProgram, devices: int) -> bool:
+    """Reports another loss; the step is right.
+
+    Args:
+        loss_of: Makes it of the parts of the shards.
+        program: The program to be made wrong.
+        devices: The number of shards.
+    """
+    right = program.gradients
+    program.gradients = lambda batch: (loss_of(parts_of(program, batch, devices)), right(batch)[1])
+    return devices > 1
+
+
+def partial_on_replicated(program: TrainingProgram, devices: int) -> bool:
+    """Leaves the gradients of norms and biases as the first shard's part.
+
+    Args:
+        program: The program to be made wrong.
+        devices: The number of shards.
+    """
+    right, params = program.gradients, program.run.workload.model.params()
+
+    def gradients(batch: Batch) -> Part:
+        (loss, values), (_, first) = right(batch), parts_of(program, batch, devices)[0]
+        return loss, {n: first[n] if params[n].role in ("scale", "bias") else g for n, g in values.items()}
+
+    program.gradients = gradients
+    return devices > 1
+
+
+def tied_halves(lookups: float, head: float, program: TrainingProgram, devices: int) -> bool:
+    """Weighs the two halves of a tied table's gradient wrongly.
+
+    Args:
+        lookups: The weight of the embedding's half.
+        head: The weight of the head's half.
+        program: The program to be made wrong.
+        devices: Ignored.
+    """
+    kinds = {TiedLogits: head, Embedding: lookups}
+    layers = [each for each in layers_below(program.model) if isinstance(each, TiedLogits | Embedding)]
+    for layer in layers:
+        vars(layer)["backward"] = partial(_weighted_half, kinds[type(layer)], layer.backward)
+    return any(isinstance(each, TiedLogits) for each in layers)
+
+
+def _weighted_half(weight: float, right: Callable[..., np.ndarray], *arguments: object) -> np.ndarray:
+    gradients = arguments[-1]
+    assert isinstance(gradients, dict)
+    before = gradients.pop(TOKENS, 0.0)
+    dx = right(*arguments)
+    gradients[TOKENS] = before + weight * gradients[TOKENS]
+    return dx
+
+
+def clip_by(norm_of: Callable[[Arrays, int], float], program: TrainingProgram, devices: int) -> bool:
+    """Clips by another norm than that of the whole gradient.
+
+    Args:
+        norm_of: (gradients, number of devices) -> the wrong norm.
+        program: The program to be made wrong.
+        devices: The number of shards.
+    """
+    bound, right = clip_bound(program.techniques), program.apply
+
+    def apply(gradients: Arrays) -> None:
+        assert bound is not None
+        norm = norm_of(gradients, devices)
+        scale = min(1.0, bound / norm) if norm else 1.0
+        program.techniques = clipping_to(program.techniques, None)
+        right({name: g * scale for name, g in gradients.items()})
+
+    program.apply = apply
+    return bound is not None
+
+
+def norm(gradients: Arrays, of: Callable[[str], bool] = lambda name: True) -> float:
+    """The norm of some gradients.
+
+    Args:
+        gradients: By name.
+        of: Whether the norm counts one.
+    """
+    return math.sqrt(sum(float((g * g).sum()) for name, g in gradients.items() if of(name)))
+
+
+def clip_each(of_shards: bool, program: TrainingProgram, devices: int) -> bool:
+    """Clips each shard's gradient before the sum, or each parameter's alone.
+
+    Args:
+        of_shards: Which of the two.
+        program: The program to be made wrong.
+        devices: The number of shards.
+    """
+    bound, right = clip_bound(program.techniques), program.gradients
+    if bound is None:
+        return False
+    program.techniques = clipping_to(program.techniques, None)
+
+    def gradients(batch: Batch) -> Part:
+        loss, values = right(batch)
+        if not of_shards:
+            return loss, {name: clip({name: g}, bound)[name] for name, g in values.items()}
+        own = [
+            (0.0, clip({n: g * devices for n, g in g_of.items()}, bound))
+            for _, g_of in parts_of(program, batch, devices)
+        ]
+        return loss, combine(own, [1 / devices] * devices)
+
+    program.gradients = gradients
+    return devices > 1 or not of_shards
+
+
+def set_clip(bound: float | None, program: TrainingProgram, devices: int) -> bool:
+    """Clips to another bound, or not at all.
+
+    Args:
+        bound: The bound; None forgets to clip.
+        program: The program to be made wrong.
+        devices: Ignored.
+    """
+    applies = (bound is None) == (clip_bound(program.techniques) is not None)
+    program.techniques = clipping_to(program.techniques, bound)
+    return applies

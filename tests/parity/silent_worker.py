@@ -1,0 +1,118 @@
+"""A worker whose real program has one of the silent bugs: the one that MUTANT names."""
+
+import dataclasses
+import os
+
+import numpy as np
+
+from samestep.common.batch import Batch
+from samestep.common.runtime.worker import worker
+
+
+def torch_times_microbatches() -> None:
+    from samestep.torch_impl import program
+
+    def forward_backward(self: object, x: object, y: object) -> object:
+        loss = self._loss(self._model(x), y)
+        scale = self.parts.shard[1] if self.parts.averages_gradients else 1
+        (loss * scale * self.run.accumulation_steps).backward()
+        return loss
+
+    program.TrainingProgram._forward_backward = forward_backward
+
+
+def torch_last_microbatch_only() -> None:
+    from samestep.torch_impl import program
+
+    right = program.TrainingProgram._exchanged_pass
+
+    def exchanged_pass(self: object, inputs: np.ndarray, targets: np.ndarray, last: bool) -> object:
+        self._optimizer.zero_grad()
+        return right(self, inputs, targets, last)
+
+    program.TrainingProgram._exchanged_pass = exchanged_pass
+
+
+def torch_clip_forgotten() -> None:
+    from samestep.torch_impl import program
+
+    program.transform = lambda *arguments: None
+
+
+def torch_clip_by_local_norm() -> None:
+    from samestep.torch_impl import step
+
+    right = step.clip
+    step.clip = lambda gradients, norm, bound: right(gradients, norm / 2**0.5, bound)
+
+
+def torch_clip_counts_replicas() -> None:
+    from samestep.torch_impl import step
+
+    right = step.clip
+    step.clip = lambda gradients, norm, bound: right(gradients, norm * 2**0.5, bound)
+
+
+def torch_clip_each_parameter() -> None:
+    from samestep.torch_impl import step
+
+    right = step.clip
+    step.clip = lambda gradients, norm, bound: [right([g], g.norm(), bound) for g in gradients]
+
+
+def torch_unscaled_dropout() -> None:
+    from samestep.torch_impl.models.dropout import Dropout
+
+    right = Dropout.forward
+    Dropout.forward = lambda self, x: right(self, x) * (1 - self.rate) if x.requires_grad else right(self, x)
+
+
+def torch_same_mask_on_every_shard() -> None:
+    right = Batch.keys
+    Batch.keys = lambda self, seed, index, count: right(self, seed, 0, count)
+
+
+def torch_same_data_on_every_worker() -> None:
+    right = Batch.rows
+    Batch.rows = lambda self, index, count: right(self, 0, count)
+
+
+def torch_padded_sample_twice() -> None:
+    right = Batch.rows
+
+    def rows(self: Batch, index: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        padded = np.append(self.indices[:-1], self.indices[0])
+        return right(dataclasses.replace(self, indices=padded), index, count)
+
+    Batch.rows = rows
+
+
+def torch_loss_summed() -> None:
+    from samestep.torch_impl.program import TrainingProgram
+
+    right = TrainingProgram.losses
+    TrainingProgram.losses = lambda self: [2 * loss for loss in right(self)]
+
+
+def torch_ignored_counted() -> None:
+    Batch.num_targets = property(lambda self: self.targets[self.indices].size)
+
+
+def tf_ignored_counted() -> None:
+    torch_ignored_counted()
+
+
+def tf_clip_forgotten() -> None:
+    from samestep.tf_impl import program
+
+    program.transform = lambda gradients, techniques: gradients
+
+
+def tf_same_mask_on_every_shard() -> None:
+    torch_same_mask_on_every_shard()
+
+
+def main(arguments: list[str]) -> int:
+    """Does what every worker does, after breaking one thing."""
+    globals()[os.environ["MUTANT"]]()
+    return worker.main(arguments)

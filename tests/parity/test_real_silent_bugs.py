@@ -1,0 +1,67 @@
+"""Silent bugs in the real programs of torch and TensorFlow are caught, and named by their own names."""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from samestep.common.reference.known import KNOWN
+from samestep.common.request import RunConfig, launch_of
+from samestep.common.run import parse
+from samestep.common.runtime.parent.launcher import Launcher
+from samestep.experiments.arguments import apply_cell
+
+GPT = "prose-gpt+layers=1+heads=2+width=16+context=8"
+SENTENCES = {mutant.name: mutant.sentence.format(devices=2) for mutant in KNOWN}
+CASES = [
+    ("torch_times_microbatches", "ddp+accumulation_steps=4", GPT),
+    ("torch_last_microbatch_only", "c10d+accumulation_steps=2", GPT),
+    ("torch_clip_forgotten", "ddp+clip_norm=0.05", GPT),
+    ("torch_clip_by_local_norm", "ddp+clip_norm=0.05", GPT),
+    ("torch_clip_counts_replicas", "ddp+clip_norm=0.05", GPT),
+    ("torch_clip_each_parameter", "ddp+clip_norm=0.05", GPT),
+    ("torch_unscaled_dropout", "ddp", f"{GPT}+dropout=0.2"),
+    ("torch_same_mask_on_every_shard", "ddp", f"{GPT}+dropout=0.2"),
+    ("torch_same_data_on_every_worker", "ddp", GPT),
+    ("torch_padded_sample_twice", "ddp", GPT),
+    ("torch_loss_summed", "ddp", GPT),
+    ("torch_ignored_counted", "ddp", f"{GPT}+ignored=0.5"),
+    ("tf_ignored_counted", "mirrored", f"{GPT}+ignored=0.5"),
+    ("tf_clip_forgotten", "mirrored+clip_norm=0.05", GPT),
+    ("tf_same_mask_on_every_shard", "mirrored", f"{GPT}+dropout=0.2"),
+]
+
+
+SLOW = ("tf_ignored_counted", "tf_same_mask_on_every_shard")
+"""Their twins in torch are not."""
+
+
+@pytest.fixture(scope="module")
+def silent_launcher() -> Iterator[Launcher]:
+    with Launcher(worker="tests.parity.silent_worker") as launcher:
+        yield launcher
+
+
+@pytest.mark.parametrize(
+    ("bug", "cell", "workload"),
+    [
+        pytest.param(
+            *case,
+            id=case[0],
+            marks=[getattr(pytest.mark, case[0].partition("_")[0]), *([pytest.mark.slow] if case[0] in SLOW else [])],
+        )
+        for case in CASES
+    ],
+)
+def test_a_silent_bug_is_caught_and_named(
+    silent_launcher: Launcher, tmp_path: Path, bug: str, cell: str, workload: str
+) -> None:
+    framework, _, name = bug.partition("_")
+    base = RunConfig(
+        workload=workload, optimizer="sgd", devices=2, batch_size=16, steps=3, dtype="float64", parity=True
+    )
+    asked = dataclasses.replace(apply_cell(f"{framework}:{cell}", base), out=str(tmp_path / "run"))
+    result = silent_launcher.run(parse(asked), launch_of(asked), environment={"MUTANT": bug})
+    assert result.parity.passed is False
+    assert SENTENCES[name] in result.parity.reason
