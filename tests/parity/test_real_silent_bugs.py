@@ -33,8 +33,14 @@ CASES = [
 ]
 
 
-SLOW = ("tf_ignored_counted", "tf_same_mask_on_every_shard")
-"""Their twins in torch are not."""
+FAST = (
+    "torch_last_microbatch_only",
+    "torch_clip_by_local_norm",
+    "torch_same_mask_on_every_shard",
+    "torch_ignored_counted",
+    "tf_clip_forgotten",
+)
+"""One of each kind; the others are for `make test-slow`."""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +55,7 @@ def silent_launcher() -> Iterator[Launcher]:
         pytest.param(
             *case,
             id=case[0],
-            marks=[getattr(pytest.mark, case[0].partition("_")[0]), *([pytest.mark.slow] if case[0] in SLOW else [])],
+            marks=[getattr(pytest.mark, case[0].partition("_")[0]), *([] if case[0] in FAST else [pytest.mark.slow])],
         )
         for case in CASES
     ],
