@@ -53,4 +53,6 @@ def at_step(optimizer: OptimizerSpec, techniques: Techniques, step: int) -> Opti
         techniques: The techniques of the run.
         step: t, from 1.
     """
+    if not techniques.has_schedule:
+        return optimizer
     return dataclasses.replace(optimizer, learning_rate=optimizer.learning_rate * rate_share(techniques, step))

@@ -5,8 +5,6 @@ import functools
 import math
 from typing import ClassVar, Literal, Protocol, Self
 
-from samestep.common.flags import flags
-
 Role = Literal["kernel", "bias", "table", "scale"]
 ACTIVATIONS, POOLINGS = ("gelu", "relu"), ("average", "max")
 
@@ -188,14 +186,12 @@ IGNORED = -1
 
 def draws(model: ModelSpec) -> bool:
     """Whether the model has dropout, so that a step needs to know which examples it takes."""
-    features = flags(model)
-    return "dropout" in features and vars(model)["dropout"] > 0
+    return vars(model).get("dropout", 0) > 0  # asked in every step
 
 
 def ignores_targets(model: ModelSpec) -> bool:
     """Whether some targets do not count, so that each batch has another number of them."""
-    features = flags(model)
-    return "ignored" in features and vars(model)["ignored"] > 0
+    return vars(model).get("ignored", 0) > 0
 
 
 def num_params(model: ModelSpec) -> int:
