@@ -46,7 +46,15 @@ def connect(count: int, bits_per_second: int, leave_network: Callable[[], None])
     _let_programs_administer()
     _run("ip", "link", "add", "name", SWITCH, "type", "bridge")
     _run("ip", "link", "set", SWITCH, "up")
-    return [_connect(place, bits_per_second, leave_network) for place in range(count)]
+    networks: list[int] = []
+    try:
+        for place in range(count):
+            networks.append(_connect(place, bits_per_second, leave_network))
+    except OSError:
+        for network in networks:
+            os.close(network)
+        raise
+    return networks
 
 
 def _connect(place: int, bits_per_second: int, leave_network: Callable[[], None]) -> int:
