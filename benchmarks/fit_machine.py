@@ -3,7 +3,8 @@
 Seven constants, each with one effect, are fitted to the 973 rows of `evidence/vtrain` at once: the sum of soft-L1 losses of the
 logarithms of predicted over measured, in which rows on many nodes count thirty times, since there are few. Then they are fitted
 again and again without the rows of one number of GPUs, of one model, of one hidden size, and of everything larger than some.
-All but the first go into `left-out.toml`, with which `samestep predict --validate vtrain` predicts rows that nothing was fitted to.
+All but the first go into `left-out.toml`, with which `samestep predict --validate vtrain` predicts rows that nothing was
+fitted to.
 """
 
 import math

@@ -181,7 +181,8 @@ def extrapolated(rows: Sequence[Measured]) -> dict[str, Score]:
     found = {}
     for name, is_smaller in SMALLER.items():
         larger = [row for row in rows if not is_smaller(row)]
-        groups = by_group(compare(larger, lambda row, of=_left_out()[name]: of[row.is_one_node]))
+        machines = _left_out()[name]
+        groups = by_group(compare(larger, lambda row, of=machines: of[row.is_one_node]))
         found |= {f"{group}, {name}": each for group, each in groups.items() if "," not in group}
     return found
 
