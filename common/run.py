@@ -92,6 +92,7 @@ def _read(config: RunConfig, most_devices: int) -> Run:
     run = dataclasses.replace(run, techniques=_scheduled(run))
     _check_batch(run)
     _check_recomputation(run)
+    _check_compression(run)
     if run.batch_norm == "sync" and run.accumulation_steps > 1:
         raise ConfigError("--batch-norm sync sees one micro-batch at a time; leave out --accumulation-steps.")
     info.needs(run)
@@ -205,6 +206,13 @@ def _check_recomputation(run: Run) -> None:
         )
 
 
+def _check_compression(run: Run) -> None:
+    """Refuses to compress what nobody exchanges."""
+    method = run.techniques.compress
+    if method is not None and run.num_devices == 1:
+        raise ConfigError(f"--compress {method} is for what devices exchange, and there is one; add --devices 2.")
+
+
 def _mesh(config: RunConfig, info: StrategyInfo, compiled_cores: int, most: int) -> Mesh:
     name = f"{config.framework}:{info.name}"
     if config.mesh is None:
@@ -220,7 +228,10 @@ def _mesh(config: RunConfig, info: StrategyInfo, compiled_cores: int, most: int)
                 raise unknown("mesh axis", axis, info.axes, f"{name} does not split along it.")
     if mesh.size > most:
         raise ConfigError(f"--mesh {mesh} has {mesh.size} devices; give at most {most}.")
-    if not info.axes and mesh.size > 1:
+    shares = (
+        config.framework == "numpy" and config.techniques.compress is not None
+    )  # the oracle, of what devices exchange
+    if not info.axes and mesh.size > 1 and not shares:
         others = ", ".join(row.name for row in framework_info(config.framework).rows if row.axes)
         raise ConfigError(f"{name} runs on one device, not on {mesh.size}; for more choose from: {others}.")
     return mesh

@@ -9,6 +9,7 @@ MAX_STEPS = 10**9
 MAX_FACTOR = 10**6
 """Of what multiplies gradients, so that a float32 holds the product."""
 SCHEDULES = ("constant", "linear", "cosine")
+COMPRESSIONS = ("fp16", "bf16", "int8")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +50,12 @@ class Techniques:
         None,
         "exchange gradients in pieces while the backward pass still runs, or all together after it (default: as the "
         "strategy's API does)",
+    )
+
+    compress: str | None = flag(
+        None,
+        "exchange gradients in fewer bytes; int8 adds what it leaves out to the next step's (default: as they are)",
+        choices=COMPRESSIONS,
     )
 
     @property

@@ -37,6 +37,7 @@ class CompareSettings(TypedDict, total=False):
     recompute: bool
     compile: bool
     overlap: bool | None
+    compress: str | None
 
 
 class OptionSettings(TypedDict, total=False):
@@ -86,3 +87,4 @@ class PredictSettings(OptionSettings, total=False):
     recompute: bool
     compile: bool
     overlap: bool | None
+    compress: str | None

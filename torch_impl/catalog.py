@@ -16,7 +16,16 @@ from samestep.common.runtime.topology import one_process, ranks, ranks_and_serve
 from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo
 from samestep.torch_impl import needs, options
 from samestep.torch_impl.families import ZERO
-from samestep.torch_impl.refusals import BY_CALLS, NEW_REPLICAS, NO_CLIPPING, NO_SWITCH
+from samestep.torch_impl.refusals import (
+    ALONE,
+    BROADCASTS,
+    BY_CALLS,
+    BY_HAND,
+    NEW_REPLICAS,
+    NO_CLIPPING,
+    NO_SWITCH,
+    SPLIT_LAYERS,
+)
 
 GPUS = "several GPUs on one or more machines; CPU cores over gloo"
 SHARD_PER_RANK = Answer("yes", "one contiguous shard of the global batch per rank")
@@ -61,6 +70,7 @@ FRAMEWORK = FrameworkInfo(
             model_split=Answer("no", "one device holds the whole model"),
             hardware="one CPU core or one GPU",
             axes=(),
+            refuses=ALONE,
             cost=replicated,
             reference="torch.nn.Module, torch.optim",
             status="stable",
@@ -70,6 +80,7 @@ FRAMEWORK = FrameworkInfo(
             name="c10d",
             summary="Data parallelism by hand: one all-reduce of the flat gradient once the backward pass is done.",
             goal="seeing the algorithm; a control for ddp",
+            refuses=BY_HAND,
             cost=c10d,
             reference="torch.distributed.all_reduce, isend, recv",
             status="stable",
@@ -114,7 +125,7 @@ FRAMEWORK = FrameworkInfo(
             summary="DDP, with the optimizer state spread over the ranks: each updates some parameters and broadcasts them.",
             goal="memory: the optimizer state, 1/N each",
             model_split=Answer("partial", "the optimizer state only, whole parameters to a rank"),
-            refuses={},
+            refuses=BROADCASTS,
             cost=zero1,
             textbook=Textbook(ZERO, speed=1, memory=1, sent=2),
             reference="torch.distributed.optim.ZeroRedundancyOptimizer",
@@ -163,6 +174,7 @@ FRAMEWORK = FrameworkInfo(
             model_split=EQUAL_STAGES,
             hardware="several GPUs, whose links carry little; CPU cores over gloo",
             axes=("pipe",),
+            refuses=SPLIT_LAYERS,
             cost=mp,
             reference="torch.distributed.send, torch.distributed.recv",
             status="no API; a textbook pattern, for which upstream points to torch.distributed.pipelining",
@@ -176,6 +188,7 @@ FRAMEWORK = FrameworkInfo(
             data_split=Answer("partial", "into micro-batches, which every rank takes one after the other"),
             model_split=Answer("yes", "contiguous stages of layers, one or two a rank"),
             axes=("pipe",),
+            refuses=SPLIT_LAYERS,
             cost=pp,
             reference="torch.distributed.pipelining",
             status="alpha; the successor of PiPPy, which was merged into it",
@@ -191,6 +204,7 @@ FRAMEWORK = FrameworkInfo(
             model_split=Answer("yes", "kernels, heads, the vocabulary and tables of rows, by the neutral split table"),
             hardware="several GPUs with fast links in one machine; CPU cores over gloo",
             axes=("tensor",),
+            refuses=SPLIT_LAYERS,
             cost=tp,
             reference="torch.distributed.tensor.parallel.parallelize_module, loss_parallel",
             status="experimental; DTensor's convolutions are wrong when sharded (2.13), so they stay whole here",
