@@ -6,6 +6,7 @@ from samestep.common.catalog import framework_info, read_options, strategy_info
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import check_fields, flags, spell_flag, spell_flags
 from samestep.common.mesh import Mesh
+from samestep.common.precision import check_precision, check_weights
 from samestep.common.request import MAX_DEVICES, MAX_PREDICTED_DEVICES, Launch, RunConfig, read_bandwidth
 from samestep.common.strategy import Run, StrategyInfo
 from samestep.common.techniques import Techniques
@@ -15,7 +16,7 @@ from samestep.common.workload.own import optimizer_of, own_workload
 from samestep.common.workload.table import resolve
 from samestep.common.workload.workload import Workload
 
-_MADE = ("strategy", "workload", "optimizer", "mesh", "batch_size", "steps", "options", "precision")
+_MADE = ("strategy", "workload", "optimizer", "mesh", "batch_size", "steps", "options", "weights")
 _SAME = tuple(field.name for field in dataclasses.fields(Run) if field.name not in _MADE)
 """What a run takes from its request as it is."""
 
@@ -40,19 +41,18 @@ def parse(config: RunConfig) -> Run:
     return run
 
 
-def parse_prediction(config: RunConfig, precision: str | None = None) -> Run:
+def parse_prediction(config: RunConfig, weights: str | None = None) -> Run:
     """Makes a run of a request that is only predicted: on many more devices, of published models too, its data left alone.
 
     Args:
         config: As asked for; None stands for a default.
-        precision: A key of PRECISIONS, or None.
+        weights: Of TWO_BYTES, or None.
 
     Raises:
         ConfigError: The request is wrong.
     """
-    if precision is not None and config.dtype != "float32":
-        raise ConfigError(f"--precision {precision} has master weights in float32; leave out --dtype {config.dtype}.")
-    return dataclasses.replace(_read(config, MAX_PREDICTED_DEVICES), precision=precision)
+    check_weights(config, weights)
+    return dataclasses.replace(_read(config, MAX_PREDICTED_DEVICES), weights=weights)
 
 
 def _read(config: RunConfig, most_devices: int) -> Run:
@@ -93,6 +93,7 @@ def _read(config: RunConfig, most_devices: int) -> Run:
     _check_batch(run)
     _check_recomputation(run)
     _check_compression(run)
+    check_precision(run)
     if run.batch_norm == "sync" and run.accumulation_steps > 1:
         raise ConfigError("--batch-norm sync sees one micro-batch at a time; leave out --accumulation-steps.")
     info.needs(run)

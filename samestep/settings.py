@@ -34,6 +34,7 @@ class CompareSettings(TypedDict, total=False):
     learning_rate_schedule: str
     warmup_steps: int
     decay_steps: int | None
+    precision: str | None
     recompute: bool
     compile: bool
     overlap: bool | None
@@ -78,12 +79,13 @@ class PredictSettings(OptionSettings, total=False):
     batch_norm: str
     backend: str | None
     device_memory: str | None
-    precision: str | None
+    weights: str | None
     accumulation_steps: int
     clip_norm: float | None
     learning_rate_schedule: str
     warmup_steps: int
     decay_steps: int | None
+    precision: str | None
     recompute: bool
     compile: bool
     overlap: bool | None
