@@ -94,8 +94,6 @@ def _read(config: RunConfig, most_devices: int) -> Run:
     _check_recomputation(run)
     _check_compression(run)
     check_precision(run)
-    if run.batch_norm == "sync" and run.accumulation_steps > 1:
-        raise ConfigError("--batch-norm sync sees one micro-batch at a time; leave out --accumulation-steps.")
     info.needs(run)
     return run
 
@@ -240,6 +238,8 @@ def _mesh(config: RunConfig, info: StrategyInfo, compiled_cores: int, most: int)
 
 def _check_batch(run: Run) -> None:
     parts = run.accumulation_steps
+    if run.batch_norm == "sync" and parts > 1:
+        raise ConfigError("--batch-norm sync sees one micro-batch at a time; leave out --accumulation-steps.")
     shards = run.mesh.axis("data") * run.mesh.axis("shard") * parts
     if run.batch_size % shards:
         below, above = run.batch_size // shards * shards, (run.batch_size // shards + 1) * shards
