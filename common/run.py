@@ -3,6 +3,7 @@
 import dataclasses
 
 from samestep.common.catalog import framework_info, read_options, strategy_info
+from samestep.common.compression import check_compression
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import check_fields, flags, spell_flag, spell_flags
 from samestep.common.mesh import Mesh
@@ -92,7 +93,7 @@ def _read(config: RunConfig, most_devices: int) -> Run:
     run = dataclasses.replace(run, techniques=_scheduled(run))
     _check_batch(run)
     _check_recomputation(run)
-    _check_compression(run)
+    check_compression(run)
     check_precision(run)
     info.needs(run)
     return run
@@ -203,13 +204,6 @@ def _check_recomputation(run: Run) -> None:
             f"--recompute would update the buffers of {run.workload.name} ({next(iter(model.described.buffers))}, ...) "
             "twice a step; leave it out."
         )
-
-
-def _check_compression(run: Run) -> None:
-    """Refuses to compress what nobody exchanges."""
-    method = run.techniques.compress
-    if method is not None and run.num_devices == 1:
-        raise ConfigError(f"--compress {method} is for what devices exchange, and there is one; add --devices 2.")
 
 
 def _mesh(config: RunConfig, info: StrategyInfo, compiled_cores: int, most: int) -> Mesh:

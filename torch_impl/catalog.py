@@ -16,24 +16,16 @@ from samestep.common.runtime.topology import one_process, ranks, ranks_and_serve
 from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo
 from samestep.torch_impl import needs, options
 from samestep.torch_impl.families import ZERO
-from samestep.torch_impl.refusals import (
-    ALONE,
-    BROADCASTS,
-    BY_CALLS,
-    BY_HAND,
-    NEW_REPLICAS,
-    NO_CLIPPING,
-    NO_SWITCH,
-    SPLIT_LAYERS,
-)
+from samestep.torch_impl.refusals import ALONE, BROADCASTS, BY_CALLS, NEW_REPLICAS, NO_CLIPPING, NO_SWITCH, SPLIT_LAYERS
 
 GPUS = "several GPUs on one or more machines; CPU cores over gloo"
 SHARD_PER_RANK = Answer("yes", "one contiguous shard of the global batch per rank")
 WHOLE_BATCH = Answer("no", "the whole batch goes through every stage")
 WHOLE_MODEL = Answer("no", "every rank holds the whole model")
 EQUAL_STAGES = Answer("yes", "contiguous stages of layers, of about equal FLOPs")
-in_one_process = functools.partial(StrategyInfo, topology=one_process, backend="memory", refuses=NO_SWITCH)
+in_one_process = functools.partial(StrategyInfo, topology=one_process, backend="memory", refuses=ALONE)
 over_ranks = functools.partial(StrategyInfo, topology=ranks, backend="gloo", hardware=GPUS, refuses=NO_SWITCH)
+layer_parallel = functools.partial(over_ranks, refuses=SPLIT_LAYERS)
 data_parallel = functools.partial(over_ranks, data_split=SHARD_PER_RANK, model_split=WHOLE_MODEL, axes=("data",))
 over_rpc = functools.partial(
     StrategyInfo,
@@ -70,7 +62,6 @@ FRAMEWORK = FrameworkInfo(
             model_split=Answer("no", "one device holds the whole model"),
             hardware="one CPU core or one GPU",
             axes=(),
-            refuses=ALONE,
             cost=replicated,
             reference="torch.nn.Module, torch.optim",
             status="stable",
@@ -80,7 +71,6 @@ FRAMEWORK = FrameworkInfo(
             name="c10d",
             summary="Data parallelism by hand: one all-reduce of the flat gradient once the backward pass is done.",
             goal="seeing the algorithm; a control for ddp",
-            refuses=BY_HAND,
             cost=c10d,
             reference="torch.distributed.all_reduce, isend, recv",
             status="stable",
@@ -166,7 +156,7 @@ FRAMEWORK = FrameworkInfo(
             dtypes=("float32",),
             package="deepspeed",
         ),
-        over_ranks(
+        layer_parallel(
             name="mp",
             summary="One stage of the layers per rank, one batch at a time: all ranks but one wait.",
             goal="memory, when nothing better can be had",
@@ -174,21 +164,19 @@ FRAMEWORK = FrameworkInfo(
             model_split=EQUAL_STAGES,
             hardware="several GPUs, whose links carry little; CPU cores over gloo",
             axes=("pipe",),
-            refuses=SPLIT_LAYERS,
             cost=mp,
             reference="torch.distributed.send, torch.distributed.recv",
             status="no API; a textbook pattern, for which upstream points to torch.distributed.pipelining",
             measures=(Measure("idle_share", "share of the step", "how long this rank waited for another's tensors"),),
             needs=needs.check_stages,
         ),
-        over_ranks(
+        layer_parallel(
             name="pp",
             summary="Stages of layers on the ranks, micro-batches following each other through them.",
             goal="large models over slow links",
             data_split=Answer("partial", "into micro-batches, which every rank takes one after the other"),
             model_split=Answer("yes", "contiguous stages of layers, one or two a rank"),
             axes=("pipe",),
-            refuses=SPLIT_LAYERS,
             cost=pp,
             reference="torch.distributed.pipelining",
             status="alpha; the successor of PiPPy, which was merged into it",
@@ -196,7 +184,7 @@ FRAMEWORK = FrameworkInfo(
             measures=PIPELINE_MEASURES,
             needs=needs.check_schedule,
         ),
-        over_ranks(
+        layer_parallel(
             name="tp",
             summary="Layers split in pairs, by column and by row; every rank computes its part of each on the whole batch.",
             goal="large layers, inside one machine",
@@ -204,7 +192,6 @@ FRAMEWORK = FrameworkInfo(
             model_split=Answer("yes", "kernels, heads, the vocabulary and tables of rows, by the neutral split table"),
             hardware="several GPUs with fast links in one machine; CPU cores over gloo",
             axes=("tensor",),
-            refuses=SPLIT_LAYERS,
             cost=tp,
             reference="torch.distributed.tensor.parallel.parallelize_module, loss_parallel",
             status="experimental; DTensor's convolutions are wrong when sharded (2.13), so they stay whole here",

@@ -11,7 +11,6 @@ NO_SWITCH = {
     **uncompressed("its API adds up the gradients and has no hook for that; torch:ddp has one"),
 }
 ALONE = {**NO_SWITCH, **uncompressed("one device exchanges no gradients")}
-BY_HAND = {**NO_SWITCH, **uncompressed("it shows the plain all-reduce; torch:ddp compresses")}
 BROADCASTS = uncompressed("it also sends the updated parameters, which no hook of DDP's sees; torch:ddp compresses")
 SPLIT_LAYERS = {
     **NO_SWITCH,
