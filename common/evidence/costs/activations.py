@@ -66,7 +66,7 @@ def activation_bytes(
     """
     recomputes = run.techniques.recompute
     framework, model, mesh = _FRAMEWORKS.get(run.framework), run.workload.model, run.mesh
-    if framework is None or model.name not in framework.kept or run.techniques.compile:
+    if framework is None or model.name not in framework.kept or run.techniques.compile or run.techniques.precision:
         return None
     passes, together = run.accumulation_steps, 1 if framework.in_order else run.accumulation_steps
     rows = run.batch_size // (mesh.axis("data") * mesh.axis("shard") * passes)
