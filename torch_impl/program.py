@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -19,7 +18,7 @@ from samestep.common.workload.models.own import OwnSpec
 from samestep.torch_impl import devices, weights
 from samestep.torch_impl.activations import follow_activations
 from samestep.torch_impl.exchanges import RECORDER, Observer
-from samestep.torch_impl.local_state import build_local_state
+from samestep.torch_impl.local_state import HeldState, build_local_state
 from samestep.torch_impl.models import build_model, summed_loss
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.own import switch_functions, switch_layers
@@ -57,25 +56,6 @@ def build_fresh_model(
     mix_precision(run, model, device)
     compile_model(run, model)
     return model
-
-
-class HeldState(Protocol):
-    """What this process holds between two steps; `LocalState`, unless an engine lays it out in its own way."""
-
-    def snapshot(self, step: int) -> TrainState:
-        """Copies parameters and optimizer state, gathered."""
-
-    def restore(self, state: TrainState) -> None:
-        """Copies this process's part of everything in place."""
-
-    def footprint(self, device: torch.device, gradients_bytes: int, gathered_bytes: int = 0) -> Footprint:
-        """Adds up the tensors of this process, as `LocalState.footprint` does.
-
-        Args:
-            device: The device that the tensors are on.
-            gradients_bytes: The bytes of the gradients when the optimizer last started.
-            gathered_bytes: The most parameter bytes that a step gathered.
-        """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
