@@ -34,9 +34,7 @@ class Command(TypedDict, total=False):
 
 
 class Answer(TypedDict, total=False):
-    """What a server reports: that it is ready, that modules are imported, whether a network was made, that a worker was
-    started, or how one ended.
-    """
+    """What a server reports: that it is ready, what it has imported or made, that a worker was started, or how one ended."""
 
     ready: int
     network: str
