@@ -4,7 +4,6 @@ References:
     torch.nn.Module.compile (torch 2.13), which leaves the names of parameters as they are.
 """
 
-import torch._inductor.config as inductor
 from torch import nn
 
 from samestep.common.strategy import Run
@@ -18,5 +17,7 @@ def compile_model(run: Run, model: nn.Module) -> None:
         model: The model, or a stage of it, before a strategy wraps it.
     """
     if run.techniques.compile:
-        inductor.compile_threads = run.threads  # a process has no more cores; by default it starts a pool of compilers
+        from torch._inductor import config  # of torch.compile alone
+
+        config.compile_threads = run.threads  # a process has no more cores; by default it starts a pool of compilers
         model.compile()
