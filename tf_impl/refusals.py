@@ -1,10 +1,6 @@
 """Why rows refuse techniques. Imports no framework."""
 
-IN_ITS_DTYPE = {"precision": "its layers compute in the dtype of their variables"}
-NO_SWITCH = {
-    **IN_ITS_DTYPE,
-    "overlap": "it exchanges when its API does; tf:mirrored and tf:multi_worker_mirrored have a choice",
-}
+NO_SWITCH = {"overlap": "it exchanges when its API does; tf:mirrored and tf:multi_worker_mirrored have a choice"}
 REMOTE = {
     **NO_SWITCH,
     "recompute": "tf.recompute_grad reads every variable of a segment four times, and each time it is sent",
