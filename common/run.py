@@ -3,6 +3,7 @@
 import dataclasses
 
 from samestep.common.catalog import framework_info, read_options, strategy_info
+from samestep.common.compression import check_compression
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import check_fields, flags, spell_flag, spell_flags
 from samestep.common.mesh import Mesh
@@ -92,9 +93,8 @@ def _read(config: RunConfig, most_devices: int) -> Run:
     run = dataclasses.replace(run, techniques=_scheduled(run))
     _check_batch(run)
     _check_recomputation(run)
+    check_compression(run)
     check_precision(run)
-    if run.batch_norm == "sync" and run.accumulation_steps > 1:
-        raise ConfigError("--batch-norm sync sees one micro-batch at a time; leave out --accumulation-steps.")
     info.needs(run)
     return run
 
@@ -221,7 +221,10 @@ def _mesh(config: RunConfig, info: StrategyInfo, compiled_cores: int, most: int)
                 raise unknown("mesh axis", axis, info.axes, f"{name} does not split along it.")
     if mesh.size > most:
         raise ConfigError(f"--mesh {mesh} has {mesh.size} devices; give at most {most}.")
-    if not info.axes and mesh.size > 1:
+    shares = (
+        config.framework == "numpy" and config.techniques.compress is not None
+    )  # the oracle, of what devices exchange
+    if not info.axes and mesh.size > 1 and not shares:
         others = ", ".join(row.name for row in framework_info(config.framework).rows if row.axes)
         raise ConfigError(f"{name} runs on one device, not on {mesh.size}; for more choose from: {others}.")
     return mesh
@@ -229,6 +232,8 @@ def _mesh(config: RunConfig, info: StrategyInfo, compiled_cores: int, most: int)
 
 def _check_batch(run: Run) -> None:
     parts = run.accumulation_steps
+    if run.batch_norm == "sync" and parts > 1:
+        raise ConfigError("--batch-norm sync sees one micro-batch at a time; leave out --accumulation-steps.")
     shards = run.mesh.axis("data") * run.mesh.axis("shard") * parts
     if run.batch_size % shards:
         below, above = run.batch_size // shards * shards, (run.batch_size // shards + 1) * shards

@@ -1,6 +1,16 @@
 """Why rows refuse techniques. Imports no framework."""
 
-NO_SWITCH = {"overlap": "it exchanges when its API does; tf:mirrored and tf:multi_worker_mirrored have a choice"}
+
+def uncompressed(why: str) -> dict[str, str]:
+    """The refusal of compression, for a reason."""
+    return {"compress": why}
+
+
+NO_SWITCH = {
+    "overlap": "it exchanges when its API does; tf:mirrored and tf:multi_worker_mirrored have a choice",
+    **uncompressed("its API adds up the gradients itself; only torch:ddp compresses so far"),
+}
+ALONE = {**NO_SWITCH, **uncompressed("one device exchanges no gradients")}
 REMOTE = {
     **NO_SWITCH,
     "recompute": "tf.recompute_grad reads every variable of a segment four times, and each time it is sent",

@@ -16,15 +16,16 @@ from samestep.common.runtime.topology import one_process, ranks, ranks_and_serve
 from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo
 from samestep.torch_impl import needs, options
 from samestep.torch_impl.families import ZERO
-from samestep.torch_impl.refusals import BY_CALLS, NEW_REPLICAS, NO_CLIPPING, NO_SWITCH
+from samestep.torch_impl.refusals import ALONE, BROADCASTS, BY_CALLS, NEW_REPLICAS, NO_CLIPPING, NO_SWITCH, SPLIT_LAYERS
 
 GPUS = "several GPUs on one or more machines; CPU cores over gloo"
 SHARD_PER_RANK = Answer("yes", "one contiguous shard of the global batch per rank")
 WHOLE_BATCH = Answer("no", "the whole batch goes through every stage")
 WHOLE_MODEL = Answer("no", "every rank holds the whole model")
 EQUAL_STAGES = Answer("yes", "contiguous stages of layers, of about equal FLOPs")
-in_one_process = functools.partial(StrategyInfo, topology=one_process, backend="memory", refuses=NO_SWITCH)
+in_one_process = functools.partial(StrategyInfo, topology=one_process, backend="memory", refuses=ALONE)
 over_ranks = functools.partial(StrategyInfo, topology=ranks, backend="gloo", hardware=GPUS, refuses=NO_SWITCH)
+layer_parallel = functools.partial(over_ranks, refuses=SPLIT_LAYERS)
 data_parallel = functools.partial(over_ranks, data_split=SHARD_PER_RANK, model_split=WHOLE_MODEL, axes=("data",))
 over_rpc = functools.partial(
     StrategyInfo,
@@ -114,7 +115,7 @@ FRAMEWORK = FrameworkInfo(
             summary="DDP, with the optimizer state spread over the ranks: each updates some parameters and broadcasts them.",
             goal="memory: the optimizer state, 1/N each",
             model_split=Answer("partial", "the optimizer state only, whole parameters to a rank"),
-            refuses={},
+            refuses=BROADCASTS,
             cost=zero1,
             textbook=Textbook(ZERO, speed=1, memory=1, sent=2),
             reference="torch.distributed.optim.ZeroRedundancyOptimizer",
@@ -155,7 +156,7 @@ FRAMEWORK = FrameworkInfo(
             dtypes=("float32",),
             package="deepspeed",
         ),
-        over_ranks(
+        layer_parallel(
             name="mp",
             summary="One stage of the layers per rank, one batch at a time: all ranks but one wait.",
             goal="memory, when nothing better can be had",
@@ -169,7 +170,7 @@ FRAMEWORK = FrameworkInfo(
             measures=(Measure("idle_share", "share of the step", "how long this rank waited for another's tensors"),),
             needs=needs.check_stages,
         ),
-        over_ranks(
+        layer_parallel(
             name="pp",
             summary="Stages of layers on the ranks, micro-batches following each other through them.",
             goal="large models over slow links",
@@ -183,7 +184,7 @@ FRAMEWORK = FrameworkInfo(
             measures=PIPELINE_MEASURES,
             needs=needs.check_schedule,
         ),
-        over_ranks(
+        layer_parallel(
             name="tp",
             summary="Layers split in pairs, by column and by row; every rank computes its part of each on the whole batch.",
             goal="large layers, inside one machine",

@@ -5,10 +5,11 @@ import numpy as np
 from samestep.common.batch import Batch
 from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Arrays, Hardware, TrainState
+from samestep.common.reference import compression
 from samestep.common.reference.models import build_model
 from samestep.common.reference.models.losses import LOSSES
 from samestep.common.reference.optimizers import UPDATES, empty_slots
-from samestep.common.reference.step import accumulate, transform
+from samestep.common.reference.step import accumulate, shard_gradients, transform
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import init
 from samestep.common.workload.optimizers import OptimizerSpec
@@ -16,7 +17,7 @@ from samestep.common.workload.schedules import at_step
 
 
 class TrainingProgram:
-    """One replica, one process, nothing to exchange: what every other program is judged against."""
+    """One process, nothing to send: what every other program is judged against."""
 
     def __init__(self, run: Run) -> None:
         self.hardware = Hardware(note="one core")
@@ -28,6 +29,7 @@ class TrainingProgram:
         self.update = UPDATES[run.optimizer.name]
         self.slots = empty_slots(run.optimizer, self.params)
         self.techniques = run.techniques
+        self.local: tuple[Arrays, ...] = ()
         self._step = 0
         self._losses: list[float] = []
 
@@ -38,8 +40,12 @@ class TrainingProgram:
         self.apply(gradients)
 
     def gradients(self, batch: Batch) -> tuple[float, Arrays]:
-        """Computes the global mean loss and its gradients, accumulated over the micro-batches."""
-        return accumulate(self.model, self.loss, self.params, batch, self.run)
+        """Computes the global mean loss and its gradients, accumulated over the micro-batches; and, compressed, over devices."""
+        if self.run.techniques.compress is None:
+            return accumulate(self.model, self.loss, self.params, batch, self.run)
+        loss, shards = shard_gradients(self.model, self.loss, self.params, batch, self.run)
+        gradients, self.local = compression.exchange(self.run, shards, self.local)
+        return loss, gradients
 
     def apply(self, gradients: Arrays) -> None:
         """Transforms the gradients as the techniques ask, then updates every parameter."""
@@ -68,15 +74,16 @@ class TrainingProgram:
         return self.model.forward(self.params, inputs)[0]
 
     def state(self) -> TrainState:
-        """Copies parameters and optimizer state; the models keep no buffers, and one process no local state."""
+        """Copies parameters, optimizer state, and what each device would keep; the models keep no buffers."""
         slots = {slot: _copied(arrays) for slot, arrays in self.slots.items()}
-        return TrainState(self._step, _copied(self.params), slots)
+        return TrainState(self._step, _copied(self.params), slots, local=tuple(map(_copied, self.local)))
 
     def restore(self, state: TrainState) -> None:
         """Copies everything that `state` returns, into float64."""
         self._step = state.step
         self.params = _copied(state.params)
         self.slots = {slot: _copied(arrays) for slot, arrays in state.slots.items()}
+        self.local = tuple(map(_copied, state.local))
 
     def observe(self, batch: Batch) -> None:
         """Takes one more step."""

@@ -27,7 +27,7 @@ def reference_of(run: Run) -> Run:
         run,
         framework=framework,
         strategy=strategy_info(framework, strategy),
-        mesh=Mesh((("data", 1),)),
+        mesh=Mesh((("data", 1 if techniques.compress is None else run.num_devices),)),
         dtype="float64",
         threads=1,
         options=NoOptions(),
