@@ -1,7 +1,62 @@
-"""Batch normalisation over the whole batch: for which runs it cannot be had."""
+"""Batch normalisation of our own models: one definition for all three mirrors, that of torch.
+
+A channel is normalised by the mean and the biased variance of its inputs in training, and by running ones in evaluation. After
+a step the running mean is (1 - MOMENTUM) x itself + MOMENTUM x the mean, and the running variance moves likewise to the unbiased
+variance. (Keras moves it to the biased one, by a hundredth, and has an epsilon of 1e-3.)
+
+`--batch-norm` says of which examples: of each replica's micro-batch (local), of the whole batch (sync), or none (frozen: the
+running statistics are used and kept). The running statistics that count are those of the first replica, which is what
+DistributedDataParallel broadcasts and what a variable of MirroredStrategy reads as. It takes its micro-batches in order.
+
+References:
+    Ioffe and Szegedy, arXiv 1502.03167; torch.nn.BatchNorm2d (torch 2.13); keras.layers.BatchNormalization (Keras 3.15).
+"""
 
 from samestep.common.errors import ConfigError
 from samestep.common.strategy import Run
+from samestep.common.workload.models.own import OwnSpec
+from samestep.common.workload.models.spec import batch_norms
+
+MOMENTUM = 0.1
+EPSILON = 1e-5
+
+
+def num_replicas(run: Run) -> int:
+    """The replicas that take a shard of the batch each; of the oracle as many as its option says."""
+    return run.mesh.axis("data") * run.mesh.axis("shard") * vars(run.options).get("replicas", 1)
+
+
+def examples_of_statistics(run: Run) -> int:
+    """How many neighbouring examples a batch normalisation takes its statistics of; 0 if it takes the running ones."""
+    if run.batch_norm == "frozen":
+        return 0
+    return run.batch_size // (1 if run.batch_norm == "sync" else num_replicas(run) * run.accumulation_steps)
+
+
+def takes_shares(run: Run) -> bool:
+    """Whether one of our models takes statistics of parts of a batch, so that the number of parts decides its numbers."""
+    return run.batch_norm == "local" and has_batch_norm(run)
+
+
+def has_batch_norm(run: Run) -> bool:
+    """Whether one of our models normalises over the batch."""
+    return not isinstance(run.workload.model, OwnSpec) and bool(batch_norms(run.workload.model))
+
+
+def check_statistics(run: Run) -> None:
+    """Refuses statistics of one number, which have no unbiased variance.
+
+    Raises:
+        ConfigError: A layer without positions would take them of one example.
+    """
+    if not has_batch_norm(run) or examples_of_statistics(run) != 1:
+        return
+    names, segments = batch_norms(run.workload.model), run.workload.model.segments()
+    if any(f"{segment.name}/norm" in names and len(segment.outputs) == 1 for segment in segments):
+        raise ConfigError(
+            f"batch {run.batch_size} leaves each replica's micro-batch one example, which has no variance; give a larger "
+            "--batch-size, or --batch-norm frozen."
+        )
 
 
 def refuse_sync(run: Run, why: str) -> None:

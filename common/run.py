@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from samestep.common.batch_norm import check_statistics, has_batch_norm, num_replicas
 from samestep.common.catalog import framework_info, read_options, strategy_info
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import check_fields, flags, spell_flag, spell_flags
@@ -94,6 +95,7 @@ def _read(config: RunConfig, most_devices: int) -> Run:
     _check_recomputation(run)
     if run.batch_norm == "sync" and run.accumulation_steps > 1:
         raise ConfigError("--batch-norm sync sees one micro-batch at a time; leave out --accumulation-steps.")
+    check_statistics(run)
     info.needs(run)
     return run
 
@@ -193,6 +195,8 @@ def _check_recomputation(run: Run) -> None:
                 f"--recompute computes the inner segments of a model again, and {run.workload.name} has none; give it more "
                 "layers=, or leave it out."
             )
+        if has_batch_norm(run):
+            raise ConfigError("--recompute would update the running statistics of +norm=batch twice a step; leave it out.")
         return
     if run.framework == "tf" or not model.blocks():
         raise ConfigError(
@@ -228,11 +232,12 @@ def _mesh(config: RunConfig, info: StrategyInfo, compiled_cores: int, most: int)
 
 def _check_batch(run: Run) -> None:
     parts = run.accumulation_steps
-    shards = run.mesh.axis("data") * run.mesh.axis("shard") * parts
+    shards = num_replicas(run) * parts
     if run.batch_size % shards:
         below, above = run.batch_size // shards * shards, (run.batch_size // shards + 1) * shards
         sizes = f"{below} or {above}" if below else f"{above}"
-        among = f"{run.mesh.size} devices" if parts == 1 else f"{run.mesh.size} devices x {parts} micro-batches"
+        devices = f"{max(run.mesh.size, num_replicas(run))} devices"
+        among = devices if parts == 1 else f"{devices} x {parts} micro-batches"
         raise ConfigError(f"global batch {run.batch_size} does not divide among {among}; use --batch-size {sizes}.")
 
 

@@ -175,11 +175,12 @@ def _taken(program: TrainingProgram, batch: Batch) -> Step:
 
 
 def _distance(run: Run, before: TrainState, seen: Step, candidate: Step) -> float:
-    """The largest deviation of the loss, of the weights' move and of each slot's, in multiples of what rounding explains."""
+    """The largest deviation of the loss, and of the moves of weights, slots and buffers, in multiples of what rounding explains."""
     slots = [_relative(seen.after.slots[name], now, before.slots[name]) for name, now in candidate.after.slots.items()]
     move = _relative(seen.after.params, candidate.after.params, before.params)
     loss = _loss_deviation(run, seen, candidate)
-    return max(loss, move / MOVE_NOISE[run.dtype], max(slots) / NOISE[run.dtype])
+    kept = _relative(seen.after.buffers, candidate.after.buffers, before.buffers)
+    return max(loss, move / MOVE_NOISE[run.dtype], max(slots) / NOISE[run.dtype], kept / NOISE[run.dtype])
 
 
 def _loss_deviation(run: Run, seen: Step, candidate: Step) -> float:
@@ -204,7 +205,9 @@ def _describe(run: Run, replayed: ReplayedStep, seen: Step, right: Step) -> str:
     implied, noise = _implied_gradients(run, replayed.before, seen.after), NOISE[run.dtype]
     off = {name: _off(implied[name], 1.0, g) for name, g in gradients.items()}
     if max(off.values()) <= noise:
-        return "loss and gradients agree with the oracle's: the update is another one"
+        kept = _relative(seen.after.buffers, right.after.buffers, replayed.before.buffers)
+        what = "the running statistics are others" if kept > noise else "the update is another one"
+        return f"loss and gradients agree with the oracle's: {what}"
     ratio = sum(_dot(implied[n], g) for n, g in gradients.items()) / sum(_dot(g, g) for g in gradients.values())
     left = max(_off(implied[name], ratio, g) for name, g in gradients.items())
     if left <= max(noise, UNEXPLAINED * abs(ratio - 1)) < abs(ratio - 1):

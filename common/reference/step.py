@@ -13,15 +13,18 @@ from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 
 
-def accumulate(model: Layer, loss: Loss, params: Arrays, batch: Batch, run: Run) -> tuple[float, Arrays]:
+def accumulate(
+    model: Layer, loss: Loss, params: Arrays, batch: Batch, run: Run, examples: int
+) -> tuple[float, Arrays]:
     """Takes every micro-batch forward and backward; losses and gradients add up.
 
     Args:
         model: The model.
         loss: Summed over every target it is given.
-        params: The model's parameters.
+        params: The model's parameters and buffers.
         batch: The global batch.
         run: What is trained.
+        examples: As in `MicroBatch`.
 
     Returns:
         The mean loss over every target of the batch, and its gradients.
@@ -30,6 +33,7 @@ def accumulate(model: Layer, loss: Loss, params: Arrays, batch: Batch, run: Run)
     total: Arrays = {}
     count = batch.num_targets
     steps = run.accumulation_steps
+    MICRO_BATCH.examples = examples
     for micro in range(steps):
         inputs, targets = batch.rows(micro, steps)
         MICRO_BATCH.keys = batch.keys(run.seed, micro, steps)
@@ -39,7 +43,7 @@ def accumulate(model: Layer, loss: Loss, params: Arrays, batch: Batch, run: Run)
         model.backward(params, saved, dlogits / count, gradients)
         total_loss += micro_loss / count
         total = {name: total[name] + value for name, value in gradients.items()} if total else gradients
-    MICRO_BATCH.keys = None
+    MICRO_BATCH.keys, MICRO_BATCH.examples = None, 0
     return total_loss, total
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from samestep.common.workload.models.mlp import MlpSpec
+from samestep.torch_impl.models.batch_norm import linear
 from samestep.torch_impl.models.dropout import dropout
 from samestep.torch_impl.models.layers import activate
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
@@ -18,8 +19,8 @@ class Mlp(nn.Module):
         super().__init__()
         self.activation = spec.activation
         sizes = [spec.features, *[spec.width] * (spec.layers - 1), spec.outputs]
-        self.layers = nn.ModuleList(nn.Linear(sizes[i], sizes[i + 1]) for i in range(spec.layers))
-
+        hidden = [linear(spec.norm, sizes[i], sizes[i + 1]) for i in range(spec.layers - 1)]
+        self.layers = nn.ModuleList([*hidden, nn.Linear(*sizes[-2:])])
         self.dropouts = nn.ModuleList(dropout(spec.dropout, i, f"layers/{i}") for i in range(spec.layers - 1))
 
     def segments(self) -> dict[str, SegmentFunction]:

@@ -13,22 +13,27 @@ from collections.abc import Iterable
 from samestep.common.ledger import Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.own import Description, OwnSpec
+from samestep.common.workload.models.spec import batch_norms
 
 _SUMS = {"torch": {"forward": 2, "backward": 2}, "tf": {"forward": 3, "backward": 2}}
 """Framework -> how many sums a layer takes in each phase."""
 
 
 def with_statistics(run: Run, sends: Iterable[Send]) -> list[Send]:
-    """Adds the sums of the user's batch normalisations to what a strategy sends.
+    """Adds the sums of batch normalisations to what a strategy sends.
 
     Args:
         run: What is trained.
         sends: In order.
     """
     sends, model = list(sends), run.workload.model
-    if run.batch_norm != "sync" or run.num_devices == 1 or not isinstance(model, OwnSpec):
+    if run.batch_norm != "sync" or run.num_devices == 1:
         return sends
-    sizes = [_channels(model.described, layer) * run.item_bytes for layer in model.described.batch_norms]
+    if isinstance(model, OwnSpec):
+        channels = [_channels(model.described, layer) for layer in model.described.batch_norms]
+    else:
+        channels = batch_norms(model).values()
+    sizes = [each * run.item_bytes for each in channels]
     summed = [
         Send(phase, "all_reduce", run.mesh.only_axis, run.num_devices, size * count, count)
         for phase, ordered in (("forward", sizes), ("backward", sizes[::-1]))

@@ -2,9 +2,10 @@
 
 import dataclasses
 
-from samestep.common.catalog import strategy_info
+from samestep.common.batch_norm import num_replicas, takes_shares
+from samestep.common.catalog import read_options, strategy_info
 from samestep.common.mesh import Mesh
-from samestep.common.strategy import NoOptions, Run
+from samestep.common.strategy import Run
 from samestep.common.workload.models.own import OwnSpec
 
 ONE_DEVICE = {"torch": "single", "tf": "single"}
@@ -14,8 +15,10 @@ ONE_DEVICE = {"torch": "single", "tf": "single"}
 def reference_of(run: Run) -> Run:
     """The reference's run of the same steps: the oracle's, or of a user's model its own on one device in float64.
 
-    A TensorFlow model with a torch model beside it has that one's. What distinguishes two references decides their numbers.
+    A TensorFlow model with a torch model beside it has that one's. What distinguishes two references decides their numbers:
+    of local statistics also the number of replicas.
     """
+    replicas = {"replicas": num_replicas(run)} if takes_shares(run) else {}
     framework, strategy, techniques, batch_norm = "numpy", "oracle", run.techniques.of_reference(), run.batch_norm
     if isinstance(own := run.workload.model, OwnSpec):
         run = dataclasses.replace(run, workload=dataclasses.replace(run.workload, model=own.twin or own))
@@ -23,14 +26,15 @@ def reference_of(run: Run) -> Run:
         strategy = ONE_DEVICE[framework]
         techniques = dataclasses.replace(techniques, accumulation_steps=1)  # a normalisation sees the whole batch
         batch_norm = "local" if batch_norm == "sync" else batch_norm  # one device has all of it
+    row = strategy_info(framework, strategy)
     return dataclasses.replace(
         run,
         framework=framework,
-        strategy=strategy_info(framework, strategy),
+        strategy=row,
         mesh=Mesh((("data", 1),)),
         dtype="float64",
         threads=1,
-        options=NoOptions(),
+        options=read_options(framework, row, replicas),
         techniques=techniques,
         batch_norm=batch_norm,
     )
