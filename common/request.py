@@ -28,9 +28,9 @@ OPTIMIZERS = ("sgd", "adamw")
 BATCH_NORMS = ("local", "sync", "frozen")
 DTYPES = {"float32": 4, "float64": 8}
 """Dtype -> bytes of a number."""
-PRECISIONS = {"bf16": 2, "fp16": 2}
-"""Mixed precision -> bytes of a number of parameters, activations and gradients. The optimizer updates master weights in the
-run's dtype. So far it is only predicted."""
+WEIGHTS = {"bf16": 2, "fp16": 2}
+"""What a prediction keeps parameters, activations and gradients in -> bytes of a number. The optimizer updates master weights
+in the run's dtype, as Megatron-LM and DeepSpeed do. No run here does so; it is only predicted."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,7 @@ from samestep.common.workload.own import optimizer_of, own_workload
 from samestep.common.workload.table import resolve
 from samestep.common.workload.workload import Workload
 
-_MADE = ("strategy", "workload", "optimizer", "mesh", "batch_size", "steps", "options", "precision")
+_MADE = ("strategy", "workload", "optimizer", "mesh", "batch_size", "steps", "options", "weights")
 _SAME = tuple(field.name for field in dataclasses.fields(Run) if field.name not in _MADE)
 """What a run takes from its request as it is."""
 
@@ -41,19 +41,19 @@ def parse(config: RunConfig) -> Run:
     return run
 
 
-def parse_prediction(config: RunConfig, precision: str | None = None) -> Run:
+def parse_prediction(config: RunConfig, weights: str | None = None) -> Run:
     """Makes a run of a request that is only predicted: on many more devices, of published models too, its data left alone.
 
     Args:
         config: As asked for; None stands for a default.
-        precision: A key of PRECISIONS, or None.
+        weights: A key of WEIGHTS, or None.
 
     Raises:
         ConfigError: The request is wrong.
     """
-    if precision is not None and config.dtype != "float32":
-        raise ConfigError(f"--precision {precision} has master weights in float32; leave out --dtype {config.dtype}.")
-    return dataclasses.replace(_read(config, MAX_PREDICTED_DEVICES), precision=precision)
+    if weights is not None and config.dtype != "float32":
+        raise ConfigError(f"--weights {weights} has master weights in float32; leave out --dtype {config.dtype}.")
+    return dataclasses.replace(_read(config, MAX_PREDICTED_DEVICES), weights=weights)
 
 
 def _read(config: RunConfig, most_devices: int) -> Run:

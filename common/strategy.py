@@ -7,7 +7,7 @@ from typing import Generic, Literal, TypeVar
 from samestep.common.families import Textbook
 from samestep.common.ledger import Ledger
 from samestep.common.mesh import Mesh
-from samestep.common.request import DTYPES, PRECISIONS
+from samestep.common.request import DTYPES, WEIGHTS
 from samestep.common.techniques import Techniques
 from samestep.common.workload.optimizers import OptimizerSpec
 from samestep.common.workload.schedules import at_step
@@ -83,7 +83,7 @@ class Run(Generic[Options]):
         batch_norm: "local", "sync" or "frozen", as in `RunConfig`.
         options: The strategy's own.
         techniques: How a step is taken, under any strategy.
-        precision: A key of PRECISIONS, in which parameters, activations and gradients are kept; None: in the dtype.
+        weights: A key of WEIGHTS, in which parameters, activations and gradients are kept; None: in the dtype.
     """
 
     framework: str
@@ -100,7 +100,7 @@ class Run(Generic[Options]):
     batch_norm: str
     options: Options
     techniques: Techniques
-    precision: str | None = None
+    weights: str | None = None
 
     @property
     def name(self) -> str:
@@ -115,7 +115,7 @@ class Run(Generic[Options]):
     @property
     def item_bytes(self) -> int:
         """The bytes of one number of parameters, activations and gradients."""
-        return DTYPES[self.dtype] if self.precision is None else PRECISIONS[self.precision]
+        return DTYPES[self.dtype] if self.weights is None else WEIGHTS[self.weights]
 
     @property
     def accumulation_steps(self) -> int:

@@ -55,7 +55,7 @@ class Advice:
     """Every layout that has room.
 
     Attributes:
-        base: The model, batch, optimizer and precision.
+        base: The model, batch, optimizer and bytes of weights.
         machine: What it runs on.
         nodes: How many.
         ranked: The layouts, the fastest first.
@@ -95,7 +95,7 @@ def advise(base: Run, machine: Machine, nodes: int, keep: Mesh | None = None, ti
     """Ranks the layouts of a model on a machine.
 
     Args:
-        base: The model, batch, optimizer and precision.
+        base: The model, batch, optimizer and bytes of weights.
         machine: What it runs on.
         nodes: How many; all their devices are used.
         keep: Mesh axes whose sizes are not to be searched.

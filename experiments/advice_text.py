@@ -81,7 +81,7 @@ def _trust(advice: Advice) -> str:
 
 def _caption(advice: Advice) -> str:
     base = advice.base
-    numbers = base.dtype if base.precision is None else f"{base.precision} with {base.dtype} master weights"
+    numbers = base.dtype if base.weights is None else f"{base.weights} with {base.dtype} master weights"
     beside = "" if advice.first.candidate.knows_activations else _STATE
     return (
         f"Predicted, nothing was run: {base.workload.name} ({large_number(num_params(base.workload.model))} parameters) on "

@@ -12,7 +12,7 @@ from samestep.common.evidence.costs.machine import Machine, load_machine
 from samestep.common.evidence.costs.step_time import StepTime
 from samestep.common.flags import check_fields, flag, flags, read_fields
 from samestep.common.mesh import Mesh
-from samestep.common.request import PRECISIONS, RunConfig
+from samestep.common.request import WEIGHTS, RunConfig
 from samestep.common.run import parse_prediction
 from samestep.common.workload.published import PUBLISHED
 from samestep.experiments.advice import advise
@@ -44,10 +44,10 @@ class Assumptions:
     )
     nodes: int = flag(1, "number of nodes; all their devices are used", least=1, most=100_000)
     mesh: str | None = flag(None, "axis sizes that are settled, as in tensor=8; the others are searched")
-    precision: str = flag(
+    weights: str = flag(
         "bf16",
-        "parameters, activations and gradients in two bytes, beside master weights and optimizer state in float32",
-        choices=PRECISIONS,
+        "parameters, activations and gradients kept in two bytes, beside master weights and optimizer state in float32",
+        choices=WEIGHTS,
     )
     calibrate: str | None = flag(
         None, "correct the predictions by own measurements on this machine: a directory of runs, at any depth"
@@ -71,16 +71,14 @@ def main(arguments: Sequence[str]) -> int:
     check_format(assumed.format)
     keep = None if assumed.mesh is None else Mesh.parse(assumed.mesh)
     is_here = assumed.machine == HERE
-    if is_here and ("precision" in given or assumed.nodes > 1):
-        raise ConfigError(
-            "--machine here is one node, whose cores train in float32; leave out --precision and --nodes."
-        )
+    if is_here and ("weights" in given or assumed.nodes > 1):
+        raise ConfigError("--machine here is one node, whose cores train in float32; leave out --weights and --nodes.")
     timer, machine = _this_machine() if is_here else (seconds_of, load_machine(assumed.machine))
     found = None
     if assumed.calibrate is not None:
         timer, found = calibrated(timer, machine, Path(assumed.calibrate))
     with _described(config) as asked:
-        base = parse_prediction(asked, None if is_here else assumed.precision)
+        base = parse_prediction(asked, None if is_here else assumed.weights)
         ranked = advise(base, machine, assumed.nodes, keep, timer)
         print(write(document(dataclasses.replace(ranked, calibration=found)), assumed.format))
     return 0

@@ -46,7 +46,7 @@ def search(base: Run, num_devices: int, memory: float, keep: Mapping[str, int]) 
     """Lists every layout that has room.
 
     Args:
-        base: The model, batch, optimizer and precision.
+        base: The model, batch, optimizer and bytes of weights.
         num_devices: All of them are used.
         memory: The bytes of a device.
         keep: Mesh axis -> its size, where it is not to be searched.
@@ -153,7 +153,7 @@ class _State:
 
     def __post_init__(self) -> None:
         run = self.run
-        decides = (run.name, run.workload.model, run.mesh, run.optimizer, run.dtype, run.precision)
+        decides = (run.name, run.workload.model, run.mesh, run.optimizer, run.dtype, run.weights)
         object.__setattr__(self, "decides", decides)
 
 

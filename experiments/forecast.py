@@ -163,7 +163,7 @@ def _together(refused: Mapping[str, str]) -> dict[str, str]:
 def _caption(row: Prediction, width: int) -> str:
     """What is predicted, and where the sizes of a published model come from."""
     run = row.run
-    numbers = run.dtype if run.precision is None else f"{run.precision} with {run.dtype} master weights"
+    numbers = run.dtype if run.weights is None else f"{run.weights} with {run.dtype} master weights"
     size = large_number(num_params(run.workload.model))
     line = (
         f"Predicted, nothing was run: {title(run.workload.name, None)} ({size} parameters), "
@@ -231,7 +231,7 @@ def _figures(row: Prediction, memory: int | None) -> dict[str, Scalar]:
         "global_batch_size": row.run.batch_size,
         "optimizer": row.run.optimizer.name,
         "dtype": row.run.dtype,
-        "precision": row.run.precision,
+        "weights": row.run.weights,
         "backend": row.backend,
         "params_bytes": held.params_bytes,
         "params_peak_bytes": held.params_peak_bytes,

@@ -26,7 +26,7 @@ MESHES = (
 
 
 def predicted(workload: str, cell: str, **given: Scalar) -> Prediction:
-    """Predicts a published model in mixed precision over NCCL.
+    """Predicts a published model with weights in two bytes over NCCL.
 
     Args:
         workload: Its name.
@@ -34,7 +34,7 @@ def predicted(workload: str, cell: str, **given: Scalar) -> Prediction:
         **given: Further fields of the request.
     """
     config: RunConfig = read_request(cell, {"workload": workload, **given})
-    return predict_row(cell, config, Assumptions(backend="nccl", precision="fp16"))
+    return predict_row(cell, config, Assumptions(backend="nccl", weights="fp16"))
 
 
 def zero() -> str:

@@ -10,7 +10,7 @@ from samestep.common.evidence.textbook import formulas
 from samestep.common.flags import flag
 from samestep.common.ledger import Footprint, Formula, Ledger
 from samestep.common.mesh import Mesh
-from samestep.common.request import MAX_PREDICTED_DEVICES, PRECISIONS, RunConfig
+from samestep.common.request import MAX_PREDICTED_DEVICES, WEIGHTS, RunConfig
 from samestep.common.run import parse_prediction
 from samestep.common.strategy import Run
 from samestep.experiments.text import size
@@ -45,11 +45,11 @@ class Assumptions:
         choices=tuple(dict.fromkeys(name for names in BACKENDS.values() for name in names)),
     )
     device_memory: str | None = flag(None, "say what fits a device with so much memory, as in 80GiB")
-    precision: str | None = flag(
+    weights: str | None = flag(
         None,
-        "parameters, activations and gradients in two bytes, beside master weights and optimizer state in float32; only "
-        "predicted so far",
-        choices=PRECISIONS,
+        "parameters, activations and gradients kept in two bytes, beside master weights and optimizer state in float32, as "
+        "Megatron-LM and DeepSpeed do",
+        choices=WEIGHTS,
     )
 
 
@@ -139,7 +139,7 @@ def predict_row(cell: str, config: RunConfig, assumed: Assumptions, is_named: bo
                 f"--devices {assumed.devices} and --mesh {config.mesh} both say how many; give one of them."
             )
         config = dataclasses.replace(config, mesh=f"{(*info.axes, 'data')[0]}={assumed.devices}")
-    return _predict(cell, parse_prediction(config, assumed.precision), backend)
+    return _predict(cell, parse_prediction(config, assumed.weights), backend)
 
 
 def _predict(cell: str, run: Run, backend: str) -> Prediction:

@@ -77,7 +77,7 @@ class PredictSettings(OptionSettings, total=False):
     batch_norm: str
     backend: str | None
     device_memory: str | None
-    precision: str | None
+    weights: str | None
     accumulation_steps: int
     clip_norm: float | None
     learning_rate_schedule: str

@@ -71,7 +71,7 @@ def test_a_candidate_needs_what_the_ledger_of_its_strategy_says() -> None:
 def test_what_is_advised_is_what_predict_takes() -> None:
     for each in search(base(batch_size=96), 8, 2.2e6, {}).fitting[::9]:
         config = read_request(each.cell, {"workload": SMALL, "batch_size": 96})
-        found = predict_row(each.cell, config, Assumptions(backend="nccl", precision="bf16"))
+        found = predict_row(each.cell, config, Assumptions(backend="nccl", weights="bf16"))
         assert (found.run, found.needed_bytes) == (each.run, each.needed_bytes)
 
 
@@ -327,10 +327,10 @@ def test_4096_devices() -> None:
         ("--workload synthetic-gpt --batch-size 7 --mesh data=8", ["torch:ddp", "global batch 7", "8 replicas"]),
         ("--workload llama3-70b", ["no room on 1 node", "GB of a device", "--nodes 4"]),
         ("--workload gpt3-175b --nodes 1 --format pdf", ["unknown format 'pdf'"]),
-        ("--workload gpt3-175b --precision fp8", ["unknown precision 'fp8'"]),
+        ("--workload gpt3-175b --weights fp8", ["unknown weights 'fp8'"]),
         ("--workload gpt3-175b --depth 3", ["--depth"]),
         ("--machine here --nodes 2", ["one node", "leave out"]),
-        ("--machine here --precision bf16", ["float32", "leave out --precision"]),
+        ("--machine here --weights bf16", ["float32", "leave out --weights"]),
     ],
 )
 def test_one_line_for_what_is_impossible(line: str, words: list[str]) -> None:

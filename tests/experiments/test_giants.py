@@ -74,7 +74,7 @@ def test_on_four_ranks_the_gains_are_small() -> None:
 
 
 def test_seventy_billion_on_64_devices() -> None:
-    given = {"workload": "llama3-70b", "devices": 64, "batch_size": 64, "precision": "bf16", "backend": "nccl"}
+    given = {"workload": "llama3-70b", "devices": 64, "batch_size": 64, "weights": "bf16", "backend": "nccl"}
     found = samestep.predict(**given, device_memory="80GiB")
     fits = {row.cell: row.fits(found.memory or 0) for row in found.rows}
     assert fits["torch:ddp"] == fits["torch:zero1"] == fits["torch:zero2"] == "no"

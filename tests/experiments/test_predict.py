@@ -22,7 +22,7 @@ from samestep.experiments.text import size
 from tests.cells import SIZED
 
 ROOT = Path(__file__).parents[2]
-GPT3 = {"workload": "gpt3-175b", "precision": "fp16", "backend": "nccl"}
+GPT3 = {"workload": "gpt3-175b", "weights": "fp16", "backend": "nccl"}
 SECONDS = 1.5
 """Three times what a prediction may take; of processor time, so that a loaded machine changes little."""
 
@@ -140,10 +140,10 @@ def test_options_and_techniques_count() -> None:
     assert samestep.predict("torch:fsdp", devices=2, clip_norm=1.0) != samestep.predict("torch:fsdp", devices=2)
 
 
-def test_half_precision_halves_what_is_sent_and_keeps_masters() -> None:
+def test_weights_in_two_bytes_halve_what_is_sent_and_keep_masters() -> None:
     given = {"workload": "prose-gpt", "devices": 2, "backend": "nccl"}
     whole = samestep.predict("torch:ddp", **given).rows[0]
-    half = samestep.predict("torch:ddp", precision="bf16", **given).rows[0]
+    half = samestep.predict("torch:ddp", weights="bf16", **given).rows[0]
     assert half.ledger.sent_bytes_per_step == whole.ledger.sent_bytes_per_step / 2
     params = whole.fullest.params_bytes // 4
     held = half.fullest
@@ -239,8 +239,8 @@ def test_a_memory_is_read(text: str, count: int) -> None:
         (None, {"device_memory": "80gib"}, "--device-memory is '80gib'; give a size"),
         (None, {"backend": "smoke"}, "unknown backend 'smoke'"),
         ("torch:fsdp", {"backend": "grpc"}, "unknown backend of torch:fsdp 'grpc'. Choose from: gloo, nccl."),
-        (None, {"precision": "int4"}, "unknown precision 'int4'"),
-        ("torch:ddp", {"precision": "bf16", "dtype": "float64"}, "leave out --dtype float64"),
+        (None, {"weights": "int4"}, "unknown weights 'int4'"),
+        ("torch:ddp", {"weights": "bf16", "dtype": "float64"}, "leave out --dtype float64"),
         ("torch:ddp", {"devices": 100_001}, "--devices is 100001; give a whole number from 1 up, at most 100000."),
         ("torch:ddp", {"mesh": "data=200000"}, "--mesh data=200000 has 200000 devices; give at most 100000."),
         ("torch:ddp", {"devices": 2, "mesh": "data=2"}, "--devices 2 and --mesh data=2 both say how many"),

@@ -67,8 +67,8 @@ def _end_to_end(run: Run) -> tuple[tuple[Footprint, ...], list[Send]]:
 
 
 def _masters_bytes(run: Run, elements: int) -> int:
-    """The second copy of parameters that a rank updates; in mixed precision they are optimizer state anyway."""
-    return elements * run.item_bytes if run.precision is None else 0
+    """The second copy of parameters that a rank updates; with weights in two bytes they are optimizer state anyway."""
+    return elements * run.item_bytes if run.weights is None else 0
 
 
 def _gradient_elements(sizes: list[int], stretch: int, devices: int) -> Iterator[tuple[int, int]]:

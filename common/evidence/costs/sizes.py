@@ -26,12 +26,12 @@ broadcast all come from one rank."""
 
 
 def optimizer_item_bytes(run: Run) -> int:
-    """The bytes of optimizer state for one number of parameters: slots, and in mixed precision the master weights.
+    """The bytes of optimizer state for one number of parameters: slots, and master weights if the weights have two bytes.
 
     References:
         Rajbhandari et al., arXiv 1910.02054, section 3.1 (K = 12 for Adam).
     """
-    return (len(run.optimizer.slots) + (run.precision is not None)) * DTYPES[run.dtype]
+    return (len(run.optimizer.slots) + (run.weights is not None)) * DTYPES[run.dtype]
 
 
 def holder(run: Run, elements: int, device: str = "each", count: int = 1) -> Footprint:
