@@ -26,11 +26,16 @@ def num_replicas(run: Run) -> int:
     return run.mesh.axis("data") * run.mesh.axis("shard") * vars(run.options).get("replicas", 1)
 
 
+def num_passes(run: Run) -> int:
+    """The micro-batches of each shard: those of a pipeline for each that is accumulated."""
+    return run.accumulation_steps * vars(run.options).get("microbatches", 1)
+
+
 def examples_of_statistics(run: Run) -> int:
     """How many neighbouring examples a batch normalisation takes its statistics of; 0 if it takes the running ones."""
     if run.batch_norm == "frozen":
         return 0
-    return run.batch_size // (1 if run.batch_norm == "sync" else num_replicas(run) * run.accumulation_steps)
+    return run.batch_size // (1 if run.batch_norm == "sync" else num_replicas(run) * num_passes(run))
 
 
 def takes_shares(run: Run) -> bool:
@@ -44,12 +49,18 @@ def has_batch_norm(run: Run) -> bool:
 
 
 def check_statistics(run: Run) -> None:
-    """Refuses statistics of one number, which have no unbiased variance.
+    """Refuses statistics that cannot be: of micro-batches yet to come, of one number, or kept twice.
 
     Raises:
-        ConfigError: A layer without positions would take them of one example.
+        ConfigError: They are asked for.
     """
-    if not has_batch_norm(run) or examples_of_statistics(run) != 1:
+    if run.batch_norm == "sync" and run.accumulation_steps > 1:
+        raise ConfigError("--batch-norm sync sees one micro-batch at a time; leave out --accumulation-steps.")
+    if not has_batch_norm(run):
+        return
+    if run.techniques.recompute:
+        raise ConfigError("--recompute would update the running statistics of +norm=batch twice a step; leave it out.")
+    if examples_of_statistics(run) != 1:
         return
     names, segments = batch_norms(run.workload.model), run.workload.model.segments()
     if any(f"{segment.name}/norm" in names and len(segment.outputs) == 1 for segment in segments):

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from samestep.common.batch_norm import check_statistics, has_batch_norm, num_replicas
+from samestep.common.batch_norm import check_statistics, num_replicas
 from samestep.common.catalog import framework_info, read_options, strategy_info
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import check_fields, flags, spell_flag, spell_flags
@@ -78,6 +78,8 @@ def _read(config: RunConfig, most_devices: int) -> Run:
     options = read_options(config.framework, info, config.options)
     mesh = _mesh(config, info, info.compiled_cores(options), most_devices)
     workload = resolve(config.workload, config.data) if config.model is None else own_workload(config)
+    if config.dropout is False:
+        workload = workload.without_dropout()
     _check_features(config, info, workload)
     _check_framework(config, workload)
     run = Run(
@@ -93,8 +95,6 @@ def _read(config: RunConfig, most_devices: int) -> Run:
     run = dataclasses.replace(run, techniques=_scheduled(run))
     _check_batch(run)
     _check_recomputation(run)
-    if run.batch_norm == "sync" and run.accumulation_steps > 1:
-        raise ConfigError("--batch-norm sync sees one micro-batch at a time; leave out --accumulation-steps.")
     check_statistics(run)
     info.needs(run)
     return run
@@ -195,8 +195,6 @@ def _check_recomputation(run: Run) -> None:
                 f"--recompute computes the inner segments of a model again, and {run.workload.name} has none; give it more "
                 "layers=, or leave it out."
             )
-        if has_batch_norm(run):
-            raise ConfigError("--recompute would update the running statistics of +norm=batch twice a step; leave it out.")
         return
     if run.framework == "tf" or not model.blocks():
         raise ConfigError(

@@ -1,6 +1,10 @@
 """Why rows refuse techniques. Imports no framework."""
 
-NO_SWITCH = {"overlap": "it exchanges when its API does; tf:mirrored and tf:multi_worker_mirrored have a choice"}
+NO_NORM = {"norm": "its models have no batch normalisation yet; torch's rows have"}
+NO_SWITCH = {
+    **NO_NORM,
+    "overlap": "it exchanges when its API does; tf:mirrored and tf:multi_worker_mirrored have a choice",
+}
 REMOTE = {
     **NO_SWITCH,
     "recompute": "tf.recompute_grad reads every variable of a segment four times, and each time it is sent",

@@ -16,7 +16,7 @@ from samestep.common.runtime.topology import one_process, ranks, ranks_and_serve
 from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo
 from samestep.torch_impl import needs, options
 from samestep.torch_impl.families import ZERO
-from samestep.torch_impl.refusals import BY_CALLS, NEW_REPLICAS, NO_CLIPPING, NO_SWITCH
+from samestep.torch_impl.refusals import BY_CALLS, NEW_REPLICAS, NO_CLIPPING, NO_SWITCH, ON_SERVER
 
 GPUS = "several GPUs on one or more machines; CPU cores over gloo"
 SHARD_PER_RANK = Answer("yes", "one contiguous shard of the global batch per rank")
@@ -222,6 +222,7 @@ FRAMEWORK = FrameworkInfo(
             axes=("data",),
             topology=ranks_and_server,
             cost=rpc_parameter_server,
+            refuses=ON_SERVER,
             reference="torch.distributed.rpc, rpc.functions.async_execution",
             twin="tf:parameter_server",
             needs=needs.check_workers,

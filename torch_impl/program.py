@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -210,17 +210,12 @@ class TrainingProgram:
         """Takes one more step; its collectives are recorded as they are dispatched."""
         RECORDER.start()
         with Observer(self.parts.bare) as observer, self.parts.watch():
-            with follow_activations(self._at_rest) as kept:
+            with follow_activations(self.parts.bare) as kept:
                 self._losses.append(self.gradients(batch))
             self._gradients_bytes = weights.nbytes(p.grad for p in self.parts.bare.parameters())
             self.apply()
         self._gathered_bytes, self._activations_bytes = observer.gathered.peak_bytes, kept.peak_bytes
         self._sends = RECORDER.stop()
-
-    def _at_rest(self) -> Iterator[torch.Tensor]:
-        """What autograd may save without keeping an activation."""
-        yield from self.parts.bare.parameters()
-        yield from self.parts.bare.buffers()
 
     def sends(self) -> tuple[Send, ...]:
         """The collectives, and what the strategy recorded itself."""

@@ -6,7 +6,9 @@ NEW_REPLICAS = {
     **NO_SWITCH,
     "recompute": "its replicas have parameters only while their forward pass runs",
     "compile": "its replicas are copies of the module, which drop what was compiled",
+    "norm": "its replicas are made anew in every step, which loses their running statistics",
 }
+ON_SERVER = {**NO_CLIPPING, "norm": "its server has parameters only, and its workers keep nothing between steps"}
 BY_CALLS = {
     **NO_CLIPPING,
     "tied": "each worker's gradients stay with it, and no call adds the two halves up",

@@ -175,7 +175,7 @@ def _taken(program: TrainingProgram, batch: Batch) -> Step:
 
 
 def _distance(run: Run, before: TrainState, seen: Step, candidate: Step) -> float:
-    """The largest deviation of the loss, and of the moves of weights, slots and buffers, in multiples of what rounding explains."""
+    """The largest deviation of loss, weights' move, slots' moves and buffers' move, in multiples of what rounding explains."""
     slots = [_relative(seen.after.slots[name], now, before.slots[name]) for name, now in candidate.after.slots.items()]
     move = _relative(seen.after.params, candidate.after.params, before.params)
     loss = _loss_deviation(run, seen, candidate)

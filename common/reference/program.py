@@ -3,7 +3,7 @@
 import numpy as np
 
 from samestep.common.batch import Batch
-from samestep.common.batch_norm import MOMENTUM, examples_of_statistics
+from samestep.common.batch_norm import MOMENTUM, examples_of_statistics, num_passes
 from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Arrays, Hardware, TrainState
 from samestep.common.reference.micro_batch import MICRO_BATCH
@@ -50,7 +50,7 @@ class TrainingProgram:
     def keep_statistics(self) -> None:
         """Moves the running statistics by those of the first replica, a micro-batch after the other."""
         for path, seen in MICRO_BATCH.statistics.items():
-            for mean, variance in seen[: self.run.accumulation_steps]:
+            for mean, variance in seen[: num_passes(self.run)]:
                 for kind, value in (("running_mean", mean), ("running_var", variance)):
                     kept = self.buffers[f"{path}/{kind}"]
                     kept += MOMENTUM * (value - kept)

@@ -13,9 +13,7 @@ from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 
 
-def accumulate(
-    model: Layer, loss: Loss, params: Arrays, batch: Batch, run: Run, examples: int
-) -> tuple[float, Arrays]:
+def accumulate(model: Layer, loss: Loss, params: Arrays, batch: Batch, run: Run, examples: int) -> tuple[float, Arrays]:
     """Takes every micro-batch forward and backward; losses and gradients add up.
 
     Args:

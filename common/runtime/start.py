@@ -30,7 +30,9 @@ def read_start(run: Run, start_from: str) -> TrainState:
     named = "give the --workload that its config.json names"
     _check_arrays(run, run.workload.model.params(), state.params, f"{given} holds another model: its", named)
     if not isinstance(run.workload.model, OwnSpec):  # of a user's model another framework may have others
-        _check_arrays(run, initial_buffers(run.workload.model), state.buffers, f"{given} holds another model: its", named)
+        _check_arrays(
+            run, initial_buffers(run.workload.model), state.buffers, f"{given} holds another model: its", named
+        )
     if set(state.slots) != set(run.optimizer.slots):
         raise ConfigError(
             f"{given} holds {', '.join(state.slots) or 'no slots'}, but {run.optimizer.name} continues from "

@@ -82,5 +82,7 @@ def initial_buffers(model: ModelSpec) -> dict[str, np.ndarray]:
         return dict(model.initial("buffers"))
     kinds = {"running_mean": np.zeros, "running_var": np.ones}
     return {
-        f"{path}/{kind}": make(channels) for path, channels in batch_norms(model).items() for kind, make in kinds.items()
+        f"{path}/{kind}": make(channels)
+        for path, channels in batch_norms(model).items()
+        for kind, make in kinds.items()
     }

@@ -61,9 +61,7 @@ class _Normalized(torch.autograd.Function):
         return torch.addcmul(bias.view(ctx.shape), centred, (weight * inverse).view(ctx.shape)), mean, variance
 
     @staticmethod
-    def backward(
-        ctx: Any, dy: torch.Tensor, *_: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None]:
+    def backward(ctx: Any, dy: torch.Tensor, *_: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None]:
         x, weight, mean, inverse = ctx.saved_tensors
         normal = (x - mean.view(ctx.shape)) * inverse.view(ctx.shape)
         own = (dy * normal).sum(ctx.dims), dy.sum(ctx.dims)  # which the strategy sums as it does all gradients

@@ -97,7 +97,10 @@ def _buffers(run: Run) -> Iterator[Send]:
     if isinstance(model, OwnSpec):
         whole, sizes = model.described.whole_buffers, {n: math.prod(s) for n, s in model.described.buffers.items()}
     else:
-        whole, sizes = (), {name: 2 * channels for name, channels in batch_norms(model).items()}  # a mean and a variance
+        whole, sizes = (
+            (),
+            {name: 2 * channels for name, channels in batch_norms(model).items()},
+        )  # a mean and a variance
     for item_bytes, is_whole in ((run.item_bytes, False), (ID_BYTES, True)):
         if size := item_bytes * sum(size for name, size in sizes.items() if (name in whole) == is_whole):
             yield Send("forward", "broadcast", run.mesh.only_axis, run.num_devices, size)

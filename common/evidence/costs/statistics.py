@@ -26,21 +26,30 @@ def with_statistics(run: Run, sends: Iterable[Send]) -> list[Send]:
         run: What is trained.
         sends: In order.
     """
-    sends, model = list(sends), run.workload.model
-    if run.batch_norm != "sync" or run.num_devices == 1:
-        return sends
-    if isinstance(model, OwnSpec):
-        channels = [_channels(model.described, layer) for layer in model.described.batch_norms]
-    else:
-        channels = batch_norms(model).values()
-    sizes = [each * run.item_bytes for each in channels]
-    summed = [
-        Send(phase, "all_reduce", run.mesh.only_axis, run.num_devices, size * count, count)
-        for phase, ordered in (("forward", sizes), ("backward", sizes[::-1]))
-        for size, count in ((size, _SUMS[run.framework][phase]) for size in ordered)
-    ]
+    sends, forward, backward = list(sends), sums(run, "forward"), sums(run, "backward")
+    summed = [*forward.values(), *reversed(backward.values())]
     first = next((index for index, send in enumerate(sends) if send.phase != "forward"), len(sends))
     return [*sends[:first], *summed, *sends[first:]]
+
+
+def sums(run: Run, phase: str) -> dict[str, Send]:
+    """The sums of each batch normalisation in a phase, by its path.
+
+    Args:
+        run: What is trained.
+        phase: Of the step.
+    """
+    if run.batch_norm != "sync" or run.num_devices == 1:
+        return {}
+    model, count = run.workload.model, _SUMS[run.framework][phase]
+    if isinstance(model, OwnSpec):
+        channels = {layer: _channels(model.described, layer) for layer in model.described.batch_norms}
+    else:
+        channels = batch_norms(model)
+    return {
+        path: Send(phase, "all_reduce", run.mesh.only_axis, run.num_devices, size * run.item_bytes * count, count)
+        for path, size in channels.items()
+    }
 
 
 def _channels(described: Description, layer: str) -> int:

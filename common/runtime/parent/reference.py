@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from samestep.common.batch_norm import num_replicas, takes_shares
+from samestep.common.batch_norm import num_passes, num_replicas, takes_shares
 from samestep.common.catalog import read_options, strategy_info
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
@@ -18,8 +18,11 @@ def reference_of(run: Run) -> Run:
     A TensorFlow model with a torch model beside it has that one's. What distinguishes two references decides their numbers:
     of local statistics also the number of replicas.
     """
-    replicas = {"replicas": num_replicas(run)} if takes_shares(run) else {}
     framework, strategy, techniques, batch_norm = "numpy", "oracle", run.techniques.of_reference(), run.batch_norm
+    replicas = {}
+    if takes_shares(run):
+        replicas = {"replicas": num_replicas(run)}
+        techniques = dataclasses.replace(techniques, accumulation_steps=num_passes(run))
     if isinstance(own := run.workload.model, OwnSpec):
         run = dataclasses.replace(run, workload=dataclasses.replace(run.workload, model=own.twin or own))
         framework = (own.twin or own).described.framework
