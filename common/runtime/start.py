@@ -27,12 +27,14 @@ def read_start(run: Run, start_from: str) -> TrainState:
     given, state = f"--start-from {start_from}", read_state(Path(start_from))
     if state.step >= run.steps:
         raise ConfigError(f"{given} is at step {state.step}; --steps counts from zero, give more than {state.step}.")
-    named = "give the --workload that its config.json names"
-    _check_arrays(run, run.workload.model.params(), state.params, f"{given} holds another model: its", named)
-    if not isinstance(run.workload.model, OwnSpec):  # of a user's model another framework may have others
-        _check_arrays(
-            run, initial_buffers(run.workload.model), state.buffers, f"{given} holds another model: its", named
-        )
+    opening, remedy = f"{given} holds another model: its", "give the --workload that its config.json names"
+    groups = {"params": state.params, **state.slots}
+    _check_arrays(run, run.workload.model.params(), state.params, opening, remedy)
+    if not isinstance(
+        run.workload.model, OwnSpec
+    ):  # whose buffers may be whole numbers, and others in another framework
+        groups["buffers"] = state.buffers
+        _check_arrays(run, initial_buffers(run.workload.model), state.buffers, opening, remedy)
     if set(state.slots) != set(run.optimizer.slots):
         raise ConfigError(
             f"{given} holds {', '.join(state.slots) or 'no slots'}, but {run.optimizer.name} continues from "
@@ -41,7 +43,7 @@ def read_start(run: Run, start_from: str) -> TrainState:
     for slot, arrays in state.slots.items():
         remedy = "give the directory of a finished run"
         _check_arrays(run, run.workload.model.params(), arrays, f"{given} is damaged: its {slot} of", remedy)
-    for group, arrays in {"params": state.params, "buffers": state.buffers, **state.slots}.items():
+    for group, arrays in groups.items():
         for name, array in arrays.items():
             _check_numbers(run, array, f"{given}: {group} of {name}")
     return state
