@@ -1,14 +1,15 @@
 """Fits the constants of a machine file to measured iterations: `python -m benchmarks.fit_machine` prints and writes them.
 
-Eight constants, each with one effect, are fitted to the 973 rows of `evidence/vtrain` at once: the sum of soft-L1 losses of the
+Seven constants, each with one effect, are fitted to the 973 rows of `evidence/vtrain` at once: the sum of soft-L1 losses of the
 logarithms of predicted over measured, in which rows on many nodes count thirty times, since there are few. Then they are fitted
-again and again without the rows of one number of GPUs, of one model, and of one hidden size. The last two go into
-`left-out.toml`, with which `samestep predict --validate vtrain` predicts rows that nothing was fitted to.
+again and again without the rows of one number of GPUs, of one model, of one hidden size, and of everything larger than some.
+All but the first go into `left-out.toml`, with which `samestep predict --validate vtrain` predicts rows that nothing was
+fitted to.
 """
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from scipy.optimize import least_squares
@@ -19,6 +20,7 @@ from samestep.common.evidence.validation import (
     CLUSTER,
     LEFT_OUT,
     SERVER,
+    SMALLER,
     WAITS,
     Score,
     carried_rows,
@@ -29,11 +31,10 @@ from samestep.common.evidence.validation import (
 
 GUESSES = {
     "matrix_share": 0.7,
-    "unaligned_matrix_share": 0.3,
+    "unaligned_share": 0.3,
     "attention_share": 0.5,
     "block_host_seconds": 2e-3,
     "unfused_softmax_seconds": 1e-3,
-    "head_seconds": 1e-3,
     **dict.fromkeys(WAITS.values(), 1e-4),
 }
 """Where a fit starts, and where a constant stays that no row determines: round numbers that no row has decided."""
@@ -84,6 +85,20 @@ def told(name: str, found: Score) -> str:
     )
 
 
+def _without(name: str, rows: Sequence[Measured], is_left_out: Callable[[Measured], bool]) -> dict[str, float]:
+    """Fits to the rows that are not left out, and prints how far the others are off."""
+    left_out = [row for row in rows if is_left_out(row)]
+    constants = fit([row for row in rows if not is_left_out(row)])
+    used = machines_with(constants)
+    print(
+        told(
+            f"{'' if name in SMALLER else 'without '}{name}",
+            score(compare(left_out, lambda row: used[row.is_one_node])),
+        )
+    )
+    return constants
+
+
 def write_constants(path: Path, constants: Mapping[str, float]) -> None:
     """Replaces the values of a machine file.
 
@@ -102,15 +117,15 @@ def main() -> None:
     """Fits to all rows and to all but some, prints how well, and writes the files."""
     rows = carried_rows()
     for gpus in sorted({row.gpus for row in rows}):
-        used = machines_with(fit([row for row in rows if row.gpus != gpus]))
-        left_out = [row for row in rows if row.gpus == gpus]
-        print(told(f"without {gpus} GPUs", score(compare(left_out, lambda row, of=used: of[row.is_one_node]))))
+        _without(f"{gpus} GPUs", rows, lambda row, gpus=gpus: row.gpus == gpus)
     lines = ["# The constants of fits that left out some rows; written by `python -m benchmarks.fit_machine`."]
-    for name in dict.fromkeys([*(row.model for row in rows), *(row.family for row in rows)]):
-        left_out = [row for row in rows if name in (row.model, row.family)]
-        constants = fit([row for row in rows if row not in left_out])
-        used = machines_with(constants)
-        print(told(f"without {name}", score(compare(left_out, lambda row, of=used: of[row.is_one_node]))))
+    splits = {
+        name: lambda row, name=name: name in (row.model, row.family)
+        for name in dict.fromkeys([*(row.model for row in rows), *(row.family for row in rows)])
+    }
+    splits |= {name: lambda row, seen=seen: not seen(row) for name, seen in SMALLER.items()}
+    for name, is_left_out in splits.items():
+        constants = _without(name, rows, is_left_out)
         lines += [f'\n["{name}"]', *(f"{constant} = {value:g}" for constant, value in constants.items())]
     LEFT_OUT.write_text("\n".join(lines) + "\n")
     constants = fit(rows)

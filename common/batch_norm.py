@@ -49,7 +49,7 @@ def has_batch_norm(run: Run) -> bool:
 
 
 def check_statistics(run: Run) -> None:
-    """Refuses statistics that cannot be: of micro-batches yet to come, of one number, or kept twice.
+    """Refuses statistics that cannot be: of micro-batches yet to come, of one number, of rounded ones, or kept twice.
 
     Raises:
         ConfigError: They are asked for.
@@ -58,6 +58,11 @@ def check_statistics(run: Run) -> None:
         raise ConfigError("--batch-norm sync sees one micro-batch at a time; leave out --accumulation-steps.")
     if not has_batch_norm(run):
         return
+    if (precision := run.techniques.precision) is not None:
+        raise ConfigError(
+            f"--precision {precision} rounds what the statistics of +norm=batch are taken of, for which no bound is derived; "
+            "leave out one of them."
+        )
     if run.techniques.recompute:
         raise ConfigError("--recompute would update the running statistics of +norm=batch twice a step; leave it out.")
     if examples_of_statistics(run) != 1:

@@ -28,9 +28,6 @@ OPTIMIZERS = ("sgd", "adamw")
 BATCH_NORMS = ("local", "sync", "frozen")
 DTYPES = {"float32": 4, "float64": 8}
 """Dtype -> bytes of a number."""
-WEIGHTS = {"bf16": 2, "fp16": 2}
-"""What a prediction keeps parameters, activations and gradients in -> bytes of a number. The optimizer updates master weights
-in the run's dtype, as Megatron-LM and DeepSpeed do. No run here does so; it is only predicted."""
 
 
 @dataclasses.dataclass(frozen=True)

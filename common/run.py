@@ -7,6 +7,7 @@ from samestep.common.catalog import framework_info, read_options, strategy_info
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import check_fields, flags, spell_flag, spell_flags
 from samestep.common.mesh import Mesh
+from samestep.common.precision import check_precision, check_weights
 from samestep.common.request import MAX_DEVICES, MAX_PREDICTED_DEVICES, Launch, RunConfig, read_bandwidth
 from samestep.common.strategy import Run, StrategyInfo
 from samestep.common.techniques import Techniques
@@ -46,13 +47,12 @@ def parse_prediction(config: RunConfig, weights: str | None = None) -> Run:
 
     Args:
         config: As asked for; None stands for a default.
-        weights: A key of WEIGHTS, or None.
+        weights: Of TWO_BYTES, or None.
 
     Raises:
         ConfigError: The request is wrong.
     """
-    if weights is not None and config.dtype != "float32":
-        raise ConfigError(f"--weights {weights} has master weights in float32; leave out --dtype {config.dtype}.")
+    check_weights(config, weights)
     return dataclasses.replace(_read(config, MAX_PREDICTED_DEVICES), weights=weights)
 
 
@@ -95,6 +95,7 @@ def _read(config: RunConfig, most_devices: int) -> Run:
     run = dataclasses.replace(run, techniques=_scheduled(run))
     _check_batch(run)
     _check_recomputation(run)
+    check_precision(run)
     check_statistics(run)
     info.needs(run)
     return run

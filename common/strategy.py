@@ -7,7 +7,7 @@ from typing import Generic, Literal, TypeVar
 from samestep.common.families import Textbook
 from samestep.common.ledger import Ledger
 from samestep.common.mesh import Mesh
-from samestep.common.request import DTYPES, WEIGHTS
+from samestep.common.request import DTYPES
 from samestep.common.techniques import Techniques
 from samestep.common.workload.optimizers import OptimizerSpec
 from samestep.common.workload.schedules import at_step
@@ -83,7 +83,8 @@ class Run(Generic[Options]):
         batch_norm: "local", "sync" or "frozen", as in `RunConfig`.
         options: The strategy's own.
         techniques: How a step is taken, under any strategy.
-        weights: A key of WEIGHTS, in which parameters, activations and gradients are kept; None: in the dtype.
+        weights: Of TWO_BYTES: parameters, activations and gradients are kept in it, and the optimizer updates master weights in
+            the dtype, as in Megatron-LM and DeepSpeed. No run here does so; it is only predicted.
     """
 
     framework: str
@@ -115,7 +116,17 @@ class Run(Generic[Options]):
     @property
     def item_bytes(self) -> int:
         """The bytes of one number of parameters, activations and gradients."""
-        return DTYPES[self.dtype] if self.weights is None else WEIGHTS[self.weights]
+        return DTYPES[self.dtype] if self.weights is None else 2
+
+    @property
+    def product_bytes(self) -> int:
+        """The bytes of one number of what goes into products, and of parameters that are gathered for them."""
+        return self.item_bytes if self.techniques.precision is None else 2
+
+    @property
+    def arithmetic(self) -> str:
+        """The type in which forward and backward are computed: mixed precision's, or the dtype."""
+        return self.techniques.precision or self.dtype
 
     @property
     def accumulation_steps(self) -> int:
@@ -160,6 +171,7 @@ class StrategyInfo:
         options: A frozen dataclass; its fields are the strategy's own options.
         measures: The quantities that `Program.measures` returns.
         dtypes: The dtypes it can train in.
+        scales_loss: Whether it scales the loss where gradients in two bytes would vanish.
         emulation: What runs instead where its hardware is missing, in words; "" if the strategy runs anywhere.
         synchronous: Whether every step waits for every device under these options, so that parity is promised.
         varies: Why two runs of one command may differ in their bits with these options on CPU cores; "" if they do not.
@@ -187,6 +199,7 @@ class StrategyInfo:
     options: type = NoOptions
     measures: tuple[Measure, ...] = ()
     dtypes: tuple[str, ...] = tuple(DTYPES)
+    scales_loss: bool = False
     emulation: str = ""
     synchronous: Callable[..., bool] = lambda options: True
     varies: Callable[..., str] = lambda options: ""

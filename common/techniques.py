@@ -8,6 +8,8 @@ MAX_STEPS = 10**9
 """A result lists the loss of every step: 20 GB of them."""
 MAX_FACTOR = 10**6
 """Of what multiplies gradients, so that a float32 holds the product."""
+TWO_BYTES = ("bf16", "fp16")
+"""The types whose numbers have two bytes."""
 SCHEDULES = ("constant", "linear", "cosine")
 
 
@@ -37,6 +39,13 @@ class Techniques:
         most=MAX_STEPS,
     )
 
+    precision: str | None = flag(
+        None,
+        "compute forward and backward in two bytes a number, from parameters in float32, which get gradients in float32 "
+        "(default: everything in the dtype)",
+        choices=TWO_BYTES,
+    )
+
     recompute: bool = flag(
         False, "keep only the inputs of the model's inner segments, and compute the rest again in the backward pass"
     )
@@ -61,8 +70,8 @@ class Techniques:
         return dataclasses.replace(self, clip_norm=None)
 
     def of_reference(self) -> "Techniques":
-        """The techniques that change the step; the others only change how it is computed."""
-        return dataclasses.replace(self, recompute=False, compile=False, overlap=None)
+        """The techniques that change the step; the others only change how it is computed, and how it is rounded."""
+        return dataclasses.replace(self, precision=None, recompute=False, compile=False, overlap=None)
 
     @property
     def need_norm(self) -> bool:

@@ -12,8 +12,9 @@ from samestep.common.evidence.costs.machine import Machine, load_machine
 from samestep.common.evidence.costs.step_time import StepTime
 from samestep.common.flags import check_fields, flag, flags, read_fields
 from samestep.common.mesh import Mesh
-from samestep.common.request import WEIGHTS, RunConfig
+from samestep.common.request import RunConfig
 from samestep.common.run import parse_prediction
+from samestep.common.techniques import TWO_BYTES
 from samestep.common.workload.published import PUBLISHED
 from samestep.experiments.advice import advise
 from samestep.experiments.advice_text import document
@@ -47,7 +48,7 @@ class Assumptions:
     weights: str = flag(
         "bf16",
         "parameters, activations and gradients kept in two bytes, beside master weights and optimizer state in float32",
-        choices=WEIGHTS,
+        choices=TWO_BYTES,
     )
     calibrate: str | None = flag(
         None, "correct the predictions by own measurements on this machine: a directory of runs, at any depth"

@@ -141,6 +141,7 @@ def _request(cell: str, base: RunConfig, plan: Plan) -> RunConfig:
         devices=config.devices if "devices" in given else None if config.mesh else base.devices if info.axes else 1,
         dtype=config.dtype if possible else info.dtypes[0],
         threads=1 if is_oracle(cell) else config.threads,
+        techniques=config.techniques.of_reference() if is_oracle(cell) else config.techniques,
         parity=True if cell in plan.required else config.parity,
     )
 

@@ -10,9 +10,10 @@ from samestep.common.evidence.textbook import formulas
 from samestep.common.flags import flag
 from samestep.common.ledger import Footprint, Formula, Ledger
 from samestep.common.mesh import Mesh
-from samestep.common.request import MAX_PREDICTED_DEVICES, WEIGHTS, RunConfig
+from samestep.common.request import MAX_PREDICTED_DEVICES, RunConfig
 from samestep.common.run import parse_prediction
 from samestep.common.strategy import Run
+from samestep.common.techniques import TWO_BYTES
 from samestep.experiments.text import size
 
 BACKENDS = {
@@ -49,7 +50,7 @@ class Assumptions:
         None,
         "parameters, activations and gradients kept in two bytes, beside master weights and optimizer state in float32, as "
         "Megatron-LM and DeepSpeed do",
-        choices=WEIGHTS,
+        choices=TWO_BYTES,
     )
 
 

@@ -34,6 +34,7 @@ def generated() -> list[tuple[Path, str, str]]:
     parts = {"zero": giants.zero(), "giants": giants.giants(), "sources": giants.sources()}
     predicting = [(PREDICTING, name, content) for name, content in parts.items()]
     predicting.append((PREDICTING, "errors", giants.errors(README.read_text())))
+    predicting.append((PREDICTING, "extrapolation", seconds_page.extrapolation()))
     upstreams = [(PAGES[name], "upstream", upstream(name)) for name in PAGES]
     told = {
         "vtrain": seconds_page.vtrain(),

@@ -1,7 +1,7 @@
-"""The tables of docs/seconds.md, and the README's figure: errors of predicted seconds, and the constants behind them."""
+"""The tables of docs/seconds.md, and the figures of other pages: errors of predicted seconds, and the constants behind them."""
 
 from samestep.common.evidence.costs.machine import RATES, load_machine
-from samestep.common.evidence.validation import CLUSTER, SERVER, Score, expected_error
+from samestep.common.evidence.validation import CLUSTER, SERVER, Score, carried_rows, expected_error, extrapolated
 from samestep.experiments.text import github
 from samestep.experiments.validate import VALIDATIONS, errors
 
@@ -37,6 +37,23 @@ def figure() -> str:
         f"The mean error is **{one.mape:.1%} on one node** ({one.rows} rows) and **{many.mape:.1%} on 64 to 512 GPUs** "
         f"({many.rows} rows). The layout that\nis ranked first is {_regret(one, many):.1%} slower than the fastest measured "
         f"one, as the mean over model, GPUs and batch."
+    )
+
+
+def extrapolation() -> str:
+    """How far the constants of smaller runs are off on larger ones, in a sentence."""
+    found = extrapolated(carried_rows())
+    many, wider, widest = (
+        f"{found[name].mape:.1%}".replace("%", " %")
+        for name in (
+            "many nodes, fitted to one node",
+            *(f"{on}, fitted to hidden 1024" for on in ("one node", "many nodes")),
+        )
+    )
+    return (
+        f"Constants that were fitted to the measured steps on one node are off by {many} on average on 64 to 512 GPUs.\n"
+        f"Constants of models of hidden size 1,024 alone are off by {wider} on hidden size 2,048, and by {widest} on 3,072 and\n"
+        "8,192 on many nodes."
     )
 
 

@@ -13,6 +13,7 @@ from samestep.common.evidence.validation import (
     by_group,
     carried_rows,
     compare,
+    extrapolated,
     fitted_machine,
     is_carried,
     score,
@@ -74,7 +75,11 @@ def _with_other_constants(rows: Sequence[Measured]) -> dict[str, Score]:
     """How far carried rows are off with constants that have seen less, and with those that have seen them."""
     unseen = by_group(compare(rows, unseen_family_machine))
     families = {f"{name}, its hidden size left out": each for name, each in unseen.items() if "," in name}
-    return families | {"all, with the constants that were fitted to them": score(compare(rows, fitted_machine))}
+    return (
+        families
+        | extrapolated(rows)
+        | {"all, with the constants that were fitted to them": score(compare(rows, fitted_machine))}
+    )
 
 
 def _published(title: str, compared: Callable[[], list[Compared]]) -> Callable[[Path | None], Validation]:

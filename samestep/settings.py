@@ -34,6 +34,7 @@ class CompareSettings(TypedDict, total=False):
     learning_rate_schedule: str
     warmup_steps: int
     decay_steps: int | None
+    precision: str | None
     recompute: bool
     compile: bool
     overlap: bool | None
@@ -83,6 +84,7 @@ class PredictSettings(OptionSettings, total=False):
     learning_rate_schedule: str
     warmup_steps: int
     decay_steps: int | None
+    precision: str | None
     recompute: bool
     compile: bool
     overlap: bool | None

@@ -1,8 +1,11 @@
 """Why rows refuse techniques. Imports no framework."""
 
-NO_NORM = {"norm": "its models have no batch normalisation yet; torch's rows have"}
+IN_ITS_DTYPE = {
+    "precision": "its layers compute in the dtype of their variables",
+    "norm": "its models have no batch normalisation yet; torch's rows have",
+}
 NO_SWITCH = {
-    **NO_NORM,
+    **IN_ITS_DTYPE,
     "overlap": "it exchanges when its API does; tf:mirrored and tf:multi_worker_mirrored have a choice",
 }
 REMOTE = {

@@ -28,6 +28,7 @@ from samestep.torch_impl.optimizers import build_optimizer, set_rate
 from samestep.torch_impl.sharded import full_tensor
 from samestep.torch_impl.step import Loss, accumulate, mean_loss, transform
 from samestep.torch_impl.techniques.compile import compile_model
+from samestep.torch_impl.techniques.precision import mix_precision
 from samestep.torch_impl.techniques.recompute import recompute
 from samestep.torch_impl.upstream import num_graphs
 
@@ -53,6 +54,7 @@ def build_fresh_model(
     recompute(run, model)
     distribute(model)
     weights.materialize(model, device, initial_weights(spec, run.seed), initial_buffers(spec))
+    mix_precision(run, model, device)
     compile_model(run, model)
     return model
 

@@ -10,7 +10,8 @@ LOSS_BOUND = {"float64": 1e-12, "float32": 1e-5}
 WEIGHT_BOUND = {"float64": 1e-10, "float32": math.inf}
 """Float32 weights are not bounded: Adam divides rounding noise by itself wherever a gradient is nearly zero."""
 LEAST_LOSS = {"float64": 0.0, "float32": 0.1}
-"""Below this the float32 deviation is absolute: a loss near zero is a difference of numbers near one."""
+"""Below this the float32 deviation is absolute: a loss near zero is a difference of numbers near one. So it is for a loss that
+was computed in two bytes, whose own bound `evidence/roundoff.py` derives."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Parity:
         is_amplified: Whether the curve is off by rounding alone: it passed by single steps, or in float64.
         amplification: By how much a small relative move of the first weights moves the losses of the reference, relative to
             that move; None where it was not measured.
+        loss_bound: The largest deviation of a loss that was allowed, if it is not that of the dtype.
     """
 
     reference: str
@@ -43,6 +45,17 @@ class Parity:
     deviations: tuple[float | None, ...] = ()
     is_amplified: bool = False
     amplification: float | None = None
+    loss_bound: float | None = None
+
+
+def bound_of(parity: Parity, dtype: str) -> float:
+    """The largest deviation of a loss that a verdict allowed.
+
+    Args:
+        parity: The verdict.
+        dtype: Of the run.
+    """
+    return parity.loss_bound or LOSS_BOUND[dtype]
 
 
 def not_judged(reason: str) -> Parity:
@@ -106,6 +119,7 @@ def judge(
     params: Mapping[str, np.ndarray],
     reference_params: Mapping[str, np.ndarray] | None,
     noise: float = 0.0,
+    loss_bound: float | None = None,
 ) -> Parity:
     """Holds a run against its reference.
 
@@ -118,6 +132,7 @@ def judge(
         params: Weights after the run's last step, by neutral name.
         reference_params: The same names and shapes; None if the reference does not know them.
         noise: How far rounding alone may have moved a weight, where that is more than the bound.
+        loss_bound: The largest deviation of a loss; that of the dtype, unless given.
 
     Raises:
         ValueError: The two differ in length, names or shapes and cannot be compared.
@@ -128,13 +143,14 @@ def judge(
     weights = _deviations(params, reference_params)
     worst_name = max(weights, key=lambda name: _size(weights[name]))
     worst_weight = weights[worst_name]
-    bad = next((step for step, d in enumerate(deviations) if not d <= LOSS_BOUND[dtype]), None)
+    allowed = loss_bound or LOSS_BOUND[dtype]
+    bad = next((step for step, d in enumerate(deviations) if not d <= allowed), None)
     reason = ""
     if bad is not None:
         seen, wanted = spell_apart(losses[bad], reference_losses[bad])
         reason = (
             f"the loss of step {first_step + bad} is {seen} instead of {wanted} "
-            f"(relative deviation {deviations[bad]:.1e}, allowed {LOSS_BOUND[dtype]:.0e})"
+            f"(relative deviation {deviations[bad]:.1e}, allowed {allowed:.2g})"
         )
     elif not (worst_weight <= (bound := max(WEIGHT_BOUND[dtype], noise)) and math.isfinite(worst_weight)):
         reason = f"after the last step {worst_name} is off by {worst_weight:.1e} (allowed {bound:.0e})"
@@ -142,4 +158,14 @@ def judge(
     first_bad = None if bad is None else first_step + bad
     weight = None if reference_params is None else _finite(worst_weight)
     every = tuple(map(_finite, deviations))
-    return Parity(reference, len(losses), _finite(worst_loss), weight, not reason, reason, first_bad, every)
+    return Parity(
+        reference,
+        len(losses),
+        _finite(worst_loss),
+        weight,
+        not reason,
+        reason,
+        first_bad,
+        every,
+        loss_bound=loss_bound,
+    )

@@ -1,8 +1,8 @@
 """How well the seconds of steps are predicted: by how much predictions are off, and what a choice by them costs.
 
 A row that constants were fitted to is predicted with others: those of a fit that left out every row of its model
-(`left-out.toml`, which `python -m benchmarks.fit_machine` writes). So no row is judged by constants that have seen it. A harder
-check leaves out all models of its hidden size.
+(`left-out.toml`, which `python -m benchmarks.fit_machine` writes). So no row is judged by constants that have seen it. Harder
+checks leave out all models of its hidden size, or everything that is as large.
 """
 
 import dataclasses
@@ -19,6 +19,12 @@ SERVER, CLUSTER = "a100-80gb-server", "a100-80gb"
 WAITS = {True: "server_wait_seconds", False: "cluster_wait_seconds"}
 """Whether a row is of the server -> the name of its `wait_seconds` in a fit; the other constants are the same on both."""
 LEFT_OUT = FOLDER / "left-out.toml"
+SMALLER: Mapping[str, Callable[[Measured], bool]] = {
+    "fitted to 2 and 4 GPUs": lambda row: row.gpus <= 4,
+    "fitted to one node": lambda row: row.is_one_node,
+    "fitted to hidden 1024": lambda row: row.width <= 1024,
+}
+"""What constants were fitted to whose predictions of everything larger are held against it -> whether a row is among it."""
 FAR = 0.25
 """The error from which on a row is listed with its suspected cause."""
 
@@ -161,6 +167,24 @@ def unseen_machine(row: Measured) -> Machine:
 def unseen_family_machine(row: Measured) -> Machine:
     """The machine of a carried row, with constants that no row of its hidden size was fitted to."""
     return _left_out()[row.family][row.is_one_node]
+
+
+def extrapolated(rows: Sequence[Measured]) -> dict[str, Score]:
+    """How far carried rows are off that are larger than everything that constants were fitted to.
+
+    Args:
+        rows: Carried rows.
+
+    Returns:
+        The score by where the rows ran and what the constants have seen.
+    """
+    found = {}
+    for name, is_smaller in SMALLER.items():
+        larger = [row for row in rows if not is_smaller(row)]
+        machines = _left_out()[name]
+        groups = by_group(compare(larger, lambda row, of=machines: of[row.is_one_node]))
+        found |= {f"{group}, {name}": each for group, each in groups.items() if "," not in group}
+    return found
 
 
 @functools.cache

@@ -10,6 +10,7 @@ import numpy as np
 
 from samestep.common.batch import Batch, batches
 from samestep.common.evidence.parity import LEAST_LOSS, LOSS_BOUND, deviation, spell_apart
+from samestep.common.evidence.roundoff import gradient_error, noise_of
 from samestep.common.program import Arrays, TrainState
 from samestep.common.reference.known import KNOWN
 from samestep.common.reference.mutants import Context
@@ -18,10 +19,6 @@ from samestep.common.reference.step import transform
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import load
 
-NOISE = {"float64": 1e-11, "float32": 1e-3}
-"""How far rounding may take a gradient, or the optimizer state in one step, relative to its length."""
-MOVE_NOISE = {"float64": 1e-9, "float32": 5e-3}
-"""The same of the weights' move: Adam's division of small gradients amplifies rounding."""
 UNEXPLAINED = 0.1
 """How much of a deviation a known mistake may leave unexplained, at most."""
 
@@ -96,7 +93,7 @@ def diagnose(run: Run, first: int, bad: int, start: TrainState, replay: Replay) 
         if cause:
             return f"step {number}: {cause}"
     return (
-        f"every step agrees with the oracle's within {MOVE_NOISE[run.dtype]:.0e} of its length when replayed from the "
+        f"every step agrees with the oracle's within {noise_of(run)[1]:.0e} of its length when replayed from the "
         "run's own state: what is left was amplified on the way, as rounding is"
     )
 
@@ -180,13 +177,14 @@ def _distance(run: Run, before: TrainState, seen: Step, candidate: Step) -> floa
     move = _relative(seen.after.params, candidate.after.params, before.params)
     loss = _loss_deviation(run, seen, candidate)
     kept = _relative(seen.after.buffers, candidate.after.buffers, before.buffers)
-    return max(loss, move / MOVE_NOISE[run.dtype], max(slots) / NOISE[run.dtype], kept / NOISE[run.dtype])
+    noise, move_noise = noise_of(run)
+    return max(loss, move / move_noise, max(slots) / noise, kept / noise)
 
 
 def _loss_deviation(run: Run, seen: Step, candidate: Step) -> float:
     """The deviation of the loss in multiples of its bound."""
     size = max(abs(candidate.loss), LEAST_LOSS[run.dtype])
-    return abs(seen.loss - candidate.loss) / (LOSS_BOUND[run.dtype] * size)
+    return abs(seen.loss - candidate.loss) / ((gradient_error(run) or LOSS_BOUND[run.dtype]) * size)
 
 
 def _relative(seen: Arrays, candidate: Arrays, origin: Arrays) -> float:
@@ -202,7 +200,7 @@ def _describe(run: Run, replayed: ReplayedStep, seen: Step, right: Step) -> str:
         found, wanted = spell_apart(seen.loss, right.loss)
         return f"the forward pass gives a loss of {found} where the oracle's gives {wanted} from the same weights"
     gradients = transform(_program(run, replayed.before).gradients(replayed.batch)[1], run.techniques)
-    implied, noise = _implied_gradients(run, replayed.before, seen.after), NOISE[run.dtype]
+    implied, (noise, _) = _implied_gradients(run, replayed.before, seen.after), noise_of(run)
     off = {name: _off(implied[name], 1.0, g) for name, g in gradients.items()}
     if max(off.values()) <= noise:
         kept = _relative(seen.after.buffers, right.after.buffers, replayed.before.buffers)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from xml.etree.ElementTree import Element
 
 from samestep.common.catalog import catalogue
-from samestep.common.evidence.parity import LOSS_BOUND
+from samestep.common.evidence.parity import bound_of
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.page.loaded import Entry, Loaded
 from samestep.experiments.page.markup import Child, element, scrolling
@@ -78,5 +78,5 @@ def nearness(result: RunResult) -> float:
     deviation = result.parity.max_relative_loss
     if deviation is None:
         return 1.0
-    orders = math.log10(LOSS_BOUND[result.dtype] / deviation) if deviation else math.inf
+    orders = math.log10(bound_of(result.parity, result.dtype) / deviation) if deviation else math.inf
     return 1 - min(max(orders, 0.0), _ORDERS) / _ORDERS

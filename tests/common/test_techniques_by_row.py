@@ -19,6 +19,7 @@ GIVEN = {
     "learning_rate_schedule": {"learning_rate_schedule": "cosine"},
     "warmup_steps": {"warmup_steps": 2},
     "decay_steps": {"learning_rate_schedule": "linear", "decay_steps": 9},
+    "precision": {"precision": "bf16"},
     "recompute": {"recompute": True},
     "compile": {"compile": True},
     "overlap": {"overlap": False},

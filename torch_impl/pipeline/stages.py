@@ -16,6 +16,7 @@ from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.models.own import switch_functions, switch_layers
 from samestep.torch_impl.models.segmented import run_segments
 from samestep.torch_impl.techniques.compile import compile_model
+from samestep.torch_impl.techniques.precision import mix_precision
 from samestep.torch_impl.techniques.recompute import recompute
 
 
@@ -88,6 +89,7 @@ def build_stage(run: Run, device: torch.device, segments: Sequence[Segment], con
     switch_layers(stage.to(getattr(torch, run.dtype)), run.dropout, run.batch_norm)
     recompute(run, stage.model)
     weights.materialize(stage.model, device, initial_weights(spec, run.seed), initial_buffers(spec))
+    mix_precision(run, stage, device)
     compile_model(run, stage)
     return stage
 

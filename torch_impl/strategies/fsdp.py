@@ -18,6 +18,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from samestep.common.strategy import Run
 from samestep.torch_impl.devices import join_group, own_shard, use_device
 from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
+from samestep.torch_impl.techniques.precision import gathering
 from samestep.torch_impl.upstream import end_of_prediction
 
 
@@ -55,7 +56,7 @@ def shard(run: Run, model: nn.Module, device: torch.device, reshard: bool) -> No
     """
     mesh = build_device_mesh(run, device)
     for block in [*find_blocks(run, model), model]:
-        fully_shard(block, mesh=mesh, reshard_after_forward=reshard)
+        fully_shard(block, mesh=mesh, reshard_after_forward=reshard, mp_policy=gathering(run))
     model.register_forward_hook(free_after_prediction)
 
 

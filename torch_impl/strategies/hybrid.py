@@ -27,6 +27,7 @@ from samestep.torch_impl.pipeline.tied import TiedCopies
 from samestep.torch_impl.program import TrainingProgram
 from samestep.torch_impl.step import norm_over_ranks
 from samestep.torch_impl.strategies.fsdp import free_after_prediction
+from samestep.torch_impl.techniques.precision import gathering
 from samestep.torch_impl.tensor_parallel import split_by_tensor
 
 OUTER = ("data", "shard")
@@ -54,7 +55,7 @@ def distribute(run: Run, stage: Stage, mesh: DeviceMesh) -> None:
     if mesh["tensor"].size() > 1:
         split_by_tensor(stage.model, run.workload.model, mesh["tensor"])
     if mesh["shard"].size() > 1:
-        fully_shard(stage, mesh=mesh["shard"], reshard_after_forward=False)
+        fully_shard(stage, mesh=mesh["shard"], reshard_after_forward=False, mp_policy=gathering(run))
         stage.register_forward_hook(free_after_prediction)
     elif mesh["data"].size() > 1:
         upstream.replicate(stage, mesh["data"])

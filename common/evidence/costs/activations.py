@@ -67,7 +67,7 @@ def activation_bytes(
     """
     recomputes = run.techniques.recompute
     framework, model, mesh = _FRAMEWORKS.get(run.framework), run.workload.model, run.mesh
-    if framework is None or model.name not in framework.kept or run.techniques.compile:
+    if framework is None or model.name not in framework.kept or run.techniques.compile or run.techniques.precision:
         return None
     if run.batch_norm == "frozen" and has_batch_norm(run):
         return None

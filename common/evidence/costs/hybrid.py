@@ -103,7 +103,7 @@ def _cut(model: ModelSpec, schedule: str, pipes: int, parts: int, shards: int) -
 def _footprints(run: Run, stages: Sequence[_Stage]) -> Iterator[Footprint]:
     """The ranks at one place along `pipe`: all shards, each with its parts along `tensor`; or as many replicas."""
     shards, replicas = run.mesh.axis("shard"), run.mesh.axis("data")
-    gathered = sum(shards * stage.padded for stage in stages) * run.item_bytes
+    gathered = sum(shards * stage.padded for stage in stages) * (run.product_bytes if shards > 1 else run.item_bytes)
     # Sharded stages arrive in a buffer and are copied out of it; replicated ones are copied as well (torch 2.13).
     copies = 2 if shards > 1 else 1 if replicas > 1 else 0
     for elements, count in shard_elements(itertools.chain(*(stage.held for stage in stages)), shards):
@@ -139,7 +139,7 @@ def _sends(run: Run, stages: Sequence[_Stage], messages: Mapping[Pass, Send], pi
         left = collections.Counter(passes)
         if shards > 1:  # torch 2.13 gathers all stages of a rank ahead of the first pass
             for number in dict.fromkeys(number for _, number in passes):
-                yield Send("forward", "all_gather", "shard", shards, stages[number].padded * run.item_bytes)
+                yield Send("forward", "all_gather", "shard", shards, stages[number].padded * run.product_bytes)
         for each in passes:
             phase, number = each
             size = stages[number].padded * run.item_bytes

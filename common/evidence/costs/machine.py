@@ -39,8 +39,8 @@ def _rate(least: float, most: float, unit: str) -> float:
     return dataclasses.field(metadata={"rate": Rate(least, most, unit)})
 
 
-def _share() -> float:
-    return dataclasses.field(metadata={"rate": Rate(0.01, 1.0, "of the peak", is_measured=True)})
+def _share(unit: str = "of the peak") -> float:
+    return dataclasses.field(metadata={"rate": Rate(0.01, 1.0, unit, is_measured=True)})
 
 
 def _seconds() -> float:
@@ -61,7 +61,8 @@ class Machine:
         node_bytes_per_second: From a GPU to others of its node.
         network_bytes_per_second: From a node to others, over all its adapters.
         matrix_share: What matrix products reach of the peak while every processor has a tile.
-        unaligned_matrix_share: The same where a size is no multiple of 8, for which tensor cores are not used fully.
+        unaligned_share: What the head reaches of its speed where the vocabulary is not a multiple of 8, which tensor cores
+            and loads of 16 bytes need.
         memory_share: What kernels that read and write whole tensors once reach of the rate of the memory.
         attention_share: The same of the kernels on scores of the attention: masks, softmax, dropout.
         fused_attention_share: What a fused attention reaches of the peak of matrix products.
@@ -71,7 +72,6 @@ class Machine:
         all_reduce_host_seconds: The host's time for one all-reduce along `tensor`.
         unfused_softmax_seconds: More of the host's time in a block where Megatron's fused softmax refuses the sizes.
         wait_seconds: How late a GPU is on average at an all-reduce along `tensor`.
-        head_seconds: What logits and loss of a micro-batch take beside their arithmetic.
         sources: Where each value is from, by field.
     """
 
@@ -84,7 +84,7 @@ class Machine:
     node_bytes_per_second: float = _rate(1e6, 1e13, "bytes/s")
     network_bytes_per_second: float = _rate(1e6, 1e13, "bytes/s")
     matrix_share: float = _share()
-    unaligned_matrix_share: float = _share()
+    unaligned_share: float = _share("of its speed")
     memory_share: float = _share()
     attention_share: float = _share()
     fused_attention_share: float = _share()
@@ -94,7 +94,6 @@ class Machine:
     all_reduce_host_seconds: float = _seconds()
     unfused_softmax_seconds: float = _seconds()
     wait_seconds: float = _seconds()
-    head_seconds: float = _seconds()
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
 
 

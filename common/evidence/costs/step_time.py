@@ -2,7 +2,8 @@
 
 A replica takes its n micro-batches one after the other; with p stages the last of them starts p-1 passes late:
 
-    n (stage + head) + (p-1) stage        computing and exchanging along `tensor`; the head is on the last stage
+    n (stage + head) + (p-1) stage        computing and exchanging along `tensor`; the head is on the last stage, and takes
+                                          longer than the embedding on the first, of which one micro-batch is counted
     (n+p-2) sends                         of activations one way while gradients go the other way
     exchange                              of gradients and parameters along `data` and `shard`, as far as nothing hides it
     update                                of what a GPU holds
@@ -16,7 +17,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-from samestep.common.evidence.costs.block_time import ITEM, Shape, block_time, head_time
+from samestep.common.evidence.costs.block_time import ITEM, Shape, block_time, embedding_seconds, head_time
 from samestep.common.evidence.costs.links import all_reduce_seconds, send_seconds
 from samestep.common.evidence.costs.machine import Machine
 from samestep.common.workload.pipeline import SCHEDULES
@@ -113,6 +114,7 @@ def step_time(shape: Shape, layout: Layout, machine: Machine) -> StepTime:
     block = block_time(shape, rows, layout.tensor, layout.recomputes, layout.fused_attention, machine)
     layers = math.ceil(shape.layers / pipe)
     head = head_time(shape, rows, layout.tensor, machine)
+    embedding = embedding_seconds(shape, rows, layout.tensor, machine) * (count if pipe == 1 else 1)
     stages = SCHEDULES[layout.schedule].stages_per_rank
     message = (
         rows * shape.context * shape.width * ITEM / layout.tensor
@@ -122,11 +124,11 @@ def step_time(shape: Shape, layout: Layout, machine: Machine) -> StepTime:
     params = (layers * shape.block_params + shape.vocabulary * shape.width) / layout.tensor
     held = params / layout.shard / (layout.data if layout.sharding else 1)
     return StepTime(
-        compute=count * (layers * block.alone + head),
-        tensor_exchange=count * layers * (block.seconds - block.alone),
+        compute=count * (layers * block.alone + head.alone),
+        tensor_exchange=count * (layers * (block.seconds - block.alone) + head.seconds - head.alone) + embedding,
         pipeline_bubble=(pipe - 1) / stages * _BUBBLES.get(layout.schedule, 1.0) * layers * block.seconds,
         pipeline_sends=sends,
-        data_exchange=_exchange(layout, params, layers, layers * block.seconds + head, machine),
+        data_exchange=_exchange(layout, params, layers, layers * block.seconds + head.seconds, machine),
         optimizer=_UPDATE_BYTES * held / (machine.memory_bytes_per_second * machine.memory_share),
     )
 

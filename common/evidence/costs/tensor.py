@@ -67,12 +67,12 @@ def sums(run: Run, rows: int, segments: Sequence[Segment]) -> tuple[list[Send], 
         rows: The number of examples.
         segments: The part of the model that is meant.
     """
-    parts, row_bytes = run.mesh.axis("tensor"), rows * run.item_bytes
+    parts = run.mesh.axis("tensor")
 
     def summed(phase: str, kinds: Collection[str], segment: Segment) -> list[Send]:
         layers = _split_layers(run.workload.model, parts, [segment])[:: 1 if phase == "forward" else -1]
-        sizes = (size for kind, size in layers if kind in kinds)
-        return [Send(phase, "all_reduce", "tensor", parts, size * row_bytes) for size in sizes]
+        sizes = (size * rows * _item_bytes(run, kind) for kind, size in layers if kind in kinds)
+        return [Send(phase, "all_reduce", "tensor", parts, size) for size in sizes]
 
     ahead = functools.partial(summed, "forward", ("table", "row", "logits"))
     return both_passes(run, segments, ahead, functools.partial(summed, "backward", ("column",)))
@@ -89,7 +89,7 @@ def _in_shards(run: Run, rows: int) -> tuple[list[Send], list[Send]]:
     back = {"table": "all_gather", "column": "reduce_scatter", "row": "all_gather", "norm": "all_reduce"}
 
     def collective(phase: str, operation: str, kind: str, size: int) -> Send:
-        whole = size * run.item_bytes * (1 if kind == "norm" else rows)
+        whole = size * _item_bytes(run, kind) * (1 if kind == "norm" else rows)
         return Send(phase, operation, "tensor", parts, whole // (parts if operation == "all_gather" else 1))
 
     def within(phase: str, operations: Mapping[str, str], segment: Segment) -> list[Send]:
@@ -98,6 +98,15 @@ def _in_shards(run: Run, rows: int) -> tuple[list[Send], list[Send]]:
 
     passes = (functools.partial(within, "forward", ahead), functools.partial(within, "backward", back))
     return both_passes(run, run.workload.model.segments(), *passes)
+
+
+def _item_bytes(run: Run, kind: str) -> int:
+    """The bytes of a number that is summed: what products return has those of a product.
+
+    What goes on beside them, from the embedding on, has so too where parameters were gathered in two bytes.
+    """
+    is_narrow = kind == "row" or (kind in ("column", "table") and run.mesh.axis("shard") > 1)
+    return run.product_bytes if is_narrow else run.item_bytes
 
 
 def _split_layers(model: ModelSpec, parts: int, segments: Sequence[Segment]) -> list[tuple[str, int]]:

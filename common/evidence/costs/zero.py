@@ -124,14 +124,16 @@ def fsdp_footprints(run: Run) -> tuple[Footprint, ...]:
 
 
 def _blocks(run: Run) -> list[int]:
-    """The bytes that each rank hands over of what is in no block, and of each block: shards are padded to the first's size."""
+    """The numbers that each rank hands over of what is in no block, and of each block: shards are padded to the first's size."""
     shards, together = run.mesh.axis("shard"), gathered_together(run.workload.model)
-    return [_shards(params, shards)[0][0] * run.item_bytes if params else 0 for params in together]
+    return [_shards(params, shards)[0][0] if params else 0 for params in together]
 
 
 def _sharded_footprints(run: Run, gathers: int) -> tuple[Footprint, ...]:
     model, shards, blocks = run.workload.model, run.mesh.axis("shard"), _blocks(run)
-    peak = _peak_gathered([shards * block for block in blocks], freed=gathers == 2, buffered=shards > 1)
+    peak = _peak_gathered(
+        [shards * block * run.product_bytes for block in blocks], freed=gathers == 2, buffered=shards > 1
+    )
     activations = activation_bytes(run)
     held = [
         dataclasses.replace(each, params_peak_bytes=each.params_bytes + peak, activations_bytes=activations)
@@ -170,10 +172,10 @@ def _collectives(run: Run, gathers: int) -> Iterator[Send]:
     for micro in range(run.accumulation_steps):
         for block, summed in zip((*first, *blocks), (*[()] * len(first), *inside["forward"]), strict=True):
             if shards > 1:
-                yield Send("forward", "all_gather", "shard", shards, block)
+                yield Send("forward", "all_gather", "shard", shards, block * run.product_bytes)
             yield from summed
         again = [*first, *reversed(blocks)] if gathers == 2 and shards > 1 else []
-        ahead = [Send("backward", "all_gather", "shard", shards, block) for block in again]
+        ahead = [Send("backward", "all_gather", "shard", shards, block * run.product_bytes) for block in again]
         yield from ahead[: len(first) + 1]
         ahead = ahead[len(first) + 1 :]
         for number, block in enumerate([*reversed(blocks), *first]):
@@ -182,9 +184,9 @@ def _collectives(run: Run, gathers: int) -> Iterator[Send]:
             if micro < run.accumulation_steps - 1:
                 continue
             if shards > 1:
-                yield Send("backward", "reduce_scatter", "shard", shards, shards * block)
+                yield Send("backward", "reduce_scatter", "shard", shards, shards * block * run.item_bytes)
             if replicas > 1:
-                yield Send("backward", "all_reduce", "data", replicas, block)
+                yield Send("backward", "all_reduce", "data", replicas, block * run.item_bytes)
     if shards > 1 and run.techniques.need_norm:  # each parameter's norm
         size = len(run.workload.model.params()) * run.item_bytes
         yield Send("update", "all_reduce", "shard", shards, size)

@@ -1,9 +1,9 @@
 """The second half of a verdict: whether a curve that left its reference did so by rounding alone.
 
 With a kink in the model, or at a hot rate, two right runs part: rounding tips a unit over, and every later step adds to it. So
-a run whose curve is off is judged once more. The run in float64 decides for one in float32. In float64, or where a row has no
-float64, single steps are replayed in the oracle from the states that the run itself reached; each has to be the oracle's step,
-and what a perturbation of the initial weights does to the oracle's own curve has to explain the whole deviation.
+a run whose curve is off is judged once more. The run in float64 decides for one in float32. In float64, in two bytes, or where
+a row has no float64, single steps are replayed in the oracle from the states that the run itself reached; each has to be the
+oracle's step, and what a perturbation of the initial weights does to the oracle's own curve has to explain the whole deviation.
 """
 
 import dataclasses
@@ -12,14 +12,13 @@ import math
 from collections.abc import Sequence
 
 from samestep.common.evidence.parity import LOSS_BOUND, Parity, deviation
+from samestep.common.evidence.roundoff import SPREAD, UNIT_ROUNDOFF, gradient_error
 from samestep.common.program import TrainState
 from samestep.common.request import FRAMEWORKS
 from samestep.common.runtime.parent.attribution import Repeat
 from samestep.common.strategy import Run
 from samestep.common.workload.models.own import OwnSpec
 
-EPSILON = {"float64": 2.0**-53, "float32": 2.0**-24}
-"""How far rounding moves a number, relative to it."""
 REPLAYED = 6
 """How many steps are replayed at most, from the first to the one that is off."""
 EXPLAINED = 1000
@@ -39,7 +38,8 @@ def excuse(run: Run, parity: Parity, wanted: Sequence[float], start: TrainState,
     bad = run.steps - 1 if parity.first_bad_step is None else parity.first_bad_step
     if parity.max_relative_loss is None:
         return parity
-    if run.dtype == "float32" and "float64" in run.strategy.dtypes:
+    error = gradient_error(run)
+    if error is None and run.dtype == "float32" and "float64" in run.strategy.dtypes:
         agrees = _agrees_in_float64(dataclasses.replace(run, dtype="float64", steps=bad + 1), wanted, start, repeat)
         means = "in float64 it takes the reference's steps"
     elif isinstance(run.workload.model, OwnSpec):
@@ -50,7 +50,8 @@ def excuse(run: Run, parity: Parity, wanted: Sequence[float], start: TrainState,
     if not agrees:
         return parity
     moved = None if isinstance(run.workload.model, OwnSpec) else _amplification(run, len(wanted), start)
-    if moved is not None and parity.max_relative_loss > EXPLAINED * moved * EPSILON[run.dtype]:
+    rounded = EXPLAINED * UNIT_ROUNDOFF[run.dtype] if error is None else SPREAD * error
+    if moved is not None and parity.max_relative_loss > moved * rounded:
         return parity
     size = "" if moved is None else f", and a rounding of the first weights grows {moved:.1e} times"
     reason = f"rounding is amplified: {means}{size} ({parity.reason})"

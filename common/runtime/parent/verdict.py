@@ -9,6 +9,7 @@ from pathlib import Path
 
 from samestep.common.errors import ParityFailed, WorkerFailed
 from samestep.common.evidence.parity import Parity, judge, not_judged
+from samestep.common.evidence.roundoff import gradient_error
 from samestep.common.program import TrainState
 from samestep.common.request import FRAMEWORKS, ORACLE, Launch
 from samestep.common.runtime.directory import write_json
@@ -108,10 +109,11 @@ def _judge(
     if not isinstance(run.workload.model, OwnSpec):  # whose reference keeps other buffers
         reached, wanted = reached | state.buffers, wanted and wanted | curve.state.buffers
     name, noise = reference_of(run).name, _noise(run)
-    parity = judge(name, run.dtype, first, losses, curve.losses[:count], reached, wanted, noise)
+    wanted_losses, allowed = curve.losses[:count], gradient_error(run)
+    parity = judge(name, run.dtype, first, losses, wanted_losses, reached, wanted, noise, allowed)
     if parity.passed or repeat is None:
         return parity
-    excused = excuse(run, parity, curve.losses[:count], initial_state(run, launch), repeat)
+    excused = excuse(run, parity, wanted_losses, initial_state(run, launch), repeat)
     if excused.passed:
         return excused
     if isinstance(run.workload.model, OwnSpec):

@@ -13,6 +13,7 @@ import numpy as np
 
 from samestep.common.batch import Batch, batches, digest_order
 from samestep.common.errors import Diverged
+from samestep.common.ledger import Footprint
 from samestep.common.program import Program
 from samestep.common.request import Launch
 from samestep.common.runtime.process_file import ProcessFile
@@ -100,7 +101,7 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
         dataset_sha256=split.sha256,
         device_note=program.hardware.note,
         backend=program.hardware.backend,
-        emulation=program.hardware.emulation,
+        emulation="; ".join(filter(None, (program.hardware.emulation, _emulated(run, program.footprint())))),
         watched=dataclasses.replace(disturbances.watched, order_sha256=order),
     )
 
@@ -119,9 +120,19 @@ def _observe(program: Program, run: Run, batch: Batch, traffic: Traffic) -> tupl
         program.observe(batch)
         program.sync()
     footprints = program.footprint()
-    threads = run.threads if all("cpu" in row.device.lower() for row in footprints) else None
+    threads = run.threads if _is_on_cpus(footprints) else None
     served = traffic.served(threads)
     return traffic.own(threads and threads * (1 if served else len(footprints))), served
+
+
+def _is_on_cpus(footprints: Sequence[Footprint]) -> bool:
+    return all("cpu" in row.device.lower() for row in footprints)
+
+
+def _emulated(run: Run, footprints: Sequence[Footprint]) -> str:
+    """What CPU cores compute in the place of units for two bytes: the same numbers, at another speed."""
+    precision = run.techniques.precision
+    return f"{precision} on CPU cores, whose speed is not a GPU's" if precision and _is_on_cpus(footprints) else ""
 
 
 def _restore(program: Program, run: Run, start_from: str | None) -> int:

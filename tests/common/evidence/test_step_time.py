@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from samestep.common.evidence.costs.block_time import Shape, block_time
+from samestep.common.evidence.costs.block_time import Shape, block_time, embedding_seconds, head_time
 from samestep.common.evidence.costs.links import all_reduce_seconds, last_of, send_seconds
 from samestep.common.evidence.costs.machine import load_machine
 from samestep.common.evidence.costs.sizes import all_reduce_bytes
@@ -62,7 +62,48 @@ def test_a_tenth_of_the_work_is_bound_by_the_host() -> None:
     layout = Layout(batch_size=1, microbatch_size=1)
     seconds = [step_time(shape, layout, A100).compute for shape in (small, tiny)]
     assert seconds[0] == pytest.approx(seconds[1], rel=0.01)
-    assert seconds[0] == pytest.approx(24 * A100.block_host_seconds + A100.head_seconds, rel=0.01)
+    assert seconds[0] == pytest.approx(24 * A100.block_host_seconds, rel=0.01)
+
+
+def test_each_pass_takes_the_slower_of_host_and_gpu() -> None:
+    """Where one pass waits for the host and the other for the GPU, a block takes longer than either alone needs for both."""
+    times = {}
+    for factor in (0.0, 1.0, 100.0):
+        machine = dataclasses.replace(A100, block_host_seconds=factor * A100.block_host_seconds)
+        times[factor] = block_time(GPT, 2, 1, False, False, machine).alone
+    gpu, host = times[0.0], A100.block_host_seconds
+    assert times[100.0] == pytest.approx(100 * host)
+    assert max(gpu, host) <= times[1.0] < gpu + host
+    tuned = dataclasses.replace(A100, block_host_seconds=gpu)  # both need as long in all, in other shares of the passes
+    assert block_time(GPT, 2, 1, False, False, tuned).alone > 1.02 * gpu
+
+
+def test_the_head_exchanges_what_megatrons_does() -> None:
+    """The gradients of its input, and three numbers of each token; the sum of the embedding on the first stage."""
+    rows, tensor = 4, 8
+    stream, token = rows * 1024 * 2048 * 2, rows * 1024 * 4
+    head = head_time(GPT, rows, tensor, IDEAL)
+    wanted = all_reduce_seconds(IDEAL, stream, tensor) + 3 * all_reduce_seconds(IDEAL, token, tensor)
+    assert head.seconds - head.alone == pytest.approx(wanted)
+    assert embedding_seconds(GPT, rows, tensor, IDEAL) == pytest.approx(all_reduce_seconds(IDEAL, stream, tensor))
+    assert head_time(GPT, rows, 1, A100).seconds == head_time(GPT, rows, 1, A100).alone
+    late = dataclasses.replace(IDEAL, wait_seconds=1e-3)
+    assert head_time(GPT, rows, tensor, late).seconds - head.seconds == pytest.approx(4e-3 * last_of(tensor))
+
+
+def test_a_pipeline_waits_for_one_embedding_and_every_head() -> None:
+    shape = dataclasses.replace(GPT, layers=2)
+    for pipe, embeddings in ((1, 8), (2, 1)):
+        layout = Layout(batch_size=8, microbatch_size=1, tensor=2, pipe=pipe)
+        block, head = block_time(shape, 1, 2, False, False, A100), head_time(shape, 1, 2, A100)
+        blocks = 8 * 2 / pipe * (block.seconds - block.alone) + 8 * (head.seconds - head.alone)
+        wanted = blocks + embeddings * embedding_seconds(shape, 1, 2, A100)
+        assert step_time(shape, layout, A100).tensor_exchange == pytest.approx(wanted)
+
+
+def test_an_unpadded_vocabulary_is_slow() -> None:
+    odd, padded = (head_time(dataclasses.replace(GPT, vocabulary=size), 1, 1, A100).alone for size in (50257, 50304))
+    assert odd == pytest.approx(padded / A100.unaligned_share, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +119,7 @@ def test_the_bubble_is_that_of_the_schedule(schedule: str) -> None:
 def test_of_one_gpipe_the_bubble_is_the_textbooks() -> None:
     """(p-1)/(m+p-1) of the step, of a model that is nothing but blocks."""
     blocks = dataclasses.replace(GPT, vocabulary=8)
-    machine = dataclasses.replace(A100, head_seconds=0.0, node_bytes_per_second=1e12, node_share=1.0)
+    machine = dataclasses.replace(A100, node_bytes_per_second=1e12, node_share=1.0)
     layout = Layout(batch_size=32, microbatch_size=4, pipe=4)
     time = step_time(blocks, layout, machine)
     assert time.pipeline_bubble / (time.compute + time.pipeline_bubble) == pytest.approx(3 / 11, rel=0.01)

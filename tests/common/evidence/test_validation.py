@@ -23,6 +23,7 @@ from samestep.common.evidence.validation import (
     carried_rows,
     compare,
     expected_error,
+    extrapolated,
     fitted_machine,
     score,
     suspected_cause,
@@ -44,14 +45,21 @@ def test_models_that_no_constant_has_seen_are_predicted_within_the_bar(unseen: l
     assert groups["many nodes"].mape <= 0.08
     assert whole.far <= 0.02 * whole.rows
     assert (whole.rows, whole.problems) == (973, 92)
-    # The bar of 3 % is missed by a tenth: of six problems the two best layouts are predicted within 1 % of each other.
-    assert whole.regret is not None and whole.regret <= 0.0315
+    assert whole.regret is not None and whole.regret <= 0.03
 
 
-@pytest.mark.parametrize(("width", "bar"), [(1024, 0.06), (2048, 0.06), (8192, 0.08)])
+@pytest.mark.parametrize(("width", "bar"), [(1024, 0.06), (2048, 0.06), (3072, 0.08), (8192, 0.08)])
 def test_hidden_sizes_that_no_constant_has_seen_too(width: int, bar: float) -> None:
-    rows = [row for row in carried_rows() if row.width == width]
-    assert score(compare(rows, unseen_family_machine)).mape <= bar
+    found = score(compare([row for row in carried_rows() if row.width == width], unseen_family_machine))
+    assert found.mape <= bar
+    assert found.regret is not None and found.regret <= 0.03
+
+
+def test_many_nodes_are_predicted_from_one() -> None:
+    """Nothing that was measured on many nodes is seen, nor any hidden size beyond 2,048."""
+    found = extrapolated(carried_rows())["many nodes, fitted to one node"]
+    assert found.rows == 73
+    assert found.mape <= 0.10
 
 
 def test_the_constants_of_the_machine_files_are_within_the_bar() -> None:
@@ -90,7 +98,7 @@ def test_the_expected_error_is_that_of_unseen_rows(unseen: list[Compared]) -> No
 
 @pytest.mark.slow
 def test_the_fit_is_the_one_that_the_files_have() -> None:
-    """It takes half a minute: `python -m benchmarks.fit_machine` writes the files."""
+    """It takes seconds: `python -m benchmarks.fit_machine` writes the files."""
     constants = fit_machine.fit(carried_rows())
     cluster, server = load_machine(CLUSTER), load_machine(SERVER)
     for name in fit_machine.SHARED:

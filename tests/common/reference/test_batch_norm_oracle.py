@@ -112,6 +112,8 @@ def test_sync_sees_one_micro_batch_and_recomputation_none_twice() -> None:
         parse(_with(asked, "sync", techniques))
     with pytest.raises(ConfigError, match=r"running statistics of \+norm=batch twice a step"):
         parse(_with(asked, "local", {"recompute": True}))
+    with pytest.raises(ConfigError, match="--precision bf16 rounds what the statistics of"):
+        parse(_with(asked, "local", {"precision": "bf16"}))
 
 
 def _with(config: RunConfig, batch_norm: str, techniques: dict[str, object]) -> RunConfig:

@@ -1,0 +1,64 @@
+"""Mixed precision: forward and backward compute in two bytes a number, from parameters in float32.
+
+torch.autocast gives two bytes to what goes into products, and float32 to what two bytes would spoil. It is part of the
+model's own forward pass: whichever thread runs that has it, and so does a recomputation. What the model returns is float32
+again, so that losses are, and what goes from one stage of a pipeline to the next.
+
+References:
+    torch.autocast (torch 2.13); Micikevicius et al., arXiv 1710.03740 (float32 master weights).
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.fsdp import MixedPrecisionPolicy
+
+from samestep.common.errors import Unavailable
+from samestep.common.strategy import Run
+
+TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def mix_precision(run: Run, model: nn.Module, device: torch.device) -> None:
+    """Has a model compute in two bytes if the run asks for it, in place.
+
+    Args:
+        run: What is trained.
+        model: The model, or a stage of it; its class changes, so that copies of it compute so as well.
+        device: The device that it computes on.
+
+    Raises:
+        Unavailable: The device has too few exponents for it.
+    """
+    if run.techniques.precision is None:
+        return
+    require(run, device)
+    kind, dtype = type(model), TYPES[run.techniques.precision]
+
+    def forward(self: nn.Module, *inputs: Any, **several: Any) -> torch.Tensor:
+        with torch.autocast(device.type, dtype):
+            return kind.forward(self, *inputs, **several).float()
+
+    model.__class__ = type(kind.__name__, (kind,), {"forward": forward})
+
+
+def gathering(run: Run) -> MixedPrecisionPolicy:
+    """How sharded parameters are gathered: in two bytes if the run computes so; their gradients are summed in float32."""
+    if run.techniques.precision is None:
+        return MixedPrecisionPolicy()
+    return MixedPrecisionPolicy(param_dtype=TYPES[run.techniques.precision], reduce_dtype=torch.float32)
+
+
+def require(run: Run, device: torch.device) -> None:
+    """Makes sure that a device computes in the type that the run asks for.
+
+    Args:
+        run: What is trained.
+        device: The device of this process.
+
+    Raises:
+        Unavailable: It does not.
+    """
+    if run.techniques.precision == "fp16" and device.type == "cpu":
+        raise Unavailable("--precision fp16 needs a GPU: CPU cores have no units for it; give --precision bf16 here.")
