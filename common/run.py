@@ -78,8 +78,7 @@ def _read(config: RunConfig, most_devices: int) -> Run:
     options = read_options(config.framework, info, config.options)
     mesh = _mesh(config, info, info.compiled_cores(options), most_devices)
     workload = resolve(config.workload, config.data) if config.model is None else own_workload(config)
-    if config.dropout is False:
-        workload = workload.without_dropout()
+    workload = workload.without_dropout() if config.dropout is False else workload
     _check_features(config, info, workload)
     _check_framework(config, workload)
     run = Run(
