@@ -2,8 +2,8 @@
 
 `python -m benchmarks.cpu OLD [torch:ddp ...]` runs the command of both versions, a long run and a short one each, and
 prints for each cell the processor seconds of a step (all processes, user and system, the long run less the short one) and
-the median ratio of here over there with its 95 % interval. Both run at the same time, each on one
-half of the cores, and change halves from pair to pair: what else the machine does befalls both.
+the median ratio of here over there with its 95 % interval. Both run at the same time on the same half of the cores, and
+take turns there every few milliseconds: whatever slows these cores down slows both. The halves change from pair to pair.
 """
 
 import argparse
@@ -35,38 +35,42 @@ def main() -> None:
     given = parser.parse_args()
     print("| cell | here, ms a step | there, ms a step | here / there | 95 % |\n|---|---|---|---|---|", flush=True)
     for cell in given.cells:
-        pairs = [seconds_of_a_step([HERE, given.old], cell, bool(number % 2)) for number in range(given.pairs)]
+        pairs = [seconds_of_a_step([HERE, given.old], cell, _half(number)) for number in range(given.pairs)]
         ratio, low, high = median_interval([here / there for here, there in pairs])
         middle = [f"{1e3 * sorted(times)[len(times) // 2]:.3f}" for times in zip(*pairs, strict=True)]
         print(f"| {cell} | {' | '.join(middle)} | {ratio:.3f} | {low:.3f} .. {high:.3f} |", flush=True)
 
 
-def seconds_of_a_step(checkouts: Sequence[Path], cell: str, swapped: bool) -> list[float]:
+def _half(number: int) -> list[int]:
+    cores = sorted(os.sched_getaffinity(0))
+    middle = len(cores) // 2
+    return cores[middle:] if number % 2 else cores[: max(1, middle)]
+
+
+def seconds_of_a_step(checkouts: Sequence[Path], cell: str, cores: Sequence[int]) -> list[float]:
     """Processor seconds of a step of each version.
 
     Args:
         checkouts: The versions.
         cell: What to run.
-        swapped: Whether each runs on the cores that are otherwise the other's.
+        cores: That all of them share.
     """
-    long, short = (processor_seconds(checkouts, cell, steps, swapped) for steps in (LONG, SHORT))
+    long, short = (processor_seconds(checkouts, cell, steps, cores) for steps in (LONG, SHORT))
     return [(whole - start) / (LONG - SHORT) for whole, start in zip(long, short, strict=True)]
 
 
-def processor_seconds(checkouts: Sequence[Path], cell: str, steps: int, swapped: bool) -> list[float]:
+def processor_seconds(checkouts: Sequence[Path], cell: str, steps: int, cores: Sequence[int]) -> list[float]:
     """What the command of each version, and all that it starts, takes of the processor. They run at the same time.
 
     Args:
         checkouts: The versions.
         cell: What to run.
         steps: How many.
-        swapped: Whether each runs on the cores that are otherwise the other's.
+        cores: That all of them share.
     """
-    cores = sorted(os.sched_getaffinity(0))
-    halves = [cores[: len(cores) // 2], cores[len(cores) // 2 :]]
     with tempfile.TemporaryDirectory() as scratch:
         started = [
-            _start(checkout, cell, steps, halves[number ^ swapped], Path(scratch, str(number)))
+            _start(checkout, cell, steps, cores, Path(scratch, str(number)))
             for number, checkout in enumerate(checkouts)
         ]
         used = [os.wait4(process.pid, 0)[1:] for process in started]

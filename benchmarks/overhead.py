@@ -100,7 +100,8 @@ def measure(cell: str, name: str, described: str) -> None:
     """
     run = _parse(cell, name, described)
     pin(run)
-    rank = own_index(run.strategy.topology(run), os.environ)
+    specs = run.strategy.topology(run)
+    rank = own_index(specs, os.environ)
     strategy = importlib.import_module(f"{FRAMEWORKS[run.framework]}.strategies.{run.strategy.name}")
     program = strategy.build(run)
     loops = importlib.import_module(f"benchmarks.bare_{run.framework}")
@@ -116,7 +117,7 @@ def measure(cell: str, name: str, described: str) -> None:
     def ours() -> float:
         # Our own loop, windows, losses, files and all; the first window is a single step.
         start = time.perf_counter()
-        train(program, timed, streams[0], 0, file, Traffic(file, {}))
+        train(program, timed, streams[0], 0, file, Traffic(file, {}, alone=len(specs) == 1))
         return time.perf_counter() - start
 
     def bare() -> float:

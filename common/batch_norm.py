@@ -22,8 +22,8 @@ EPSILON = 1e-5
 
 
 def num_replicas(run: Run) -> int:
-    """The replicas that take a shard of the batch each; of the oracle as many as its option says."""
-    return run.mesh.axis("data") * run.mesh.axis("shard") * vars(run.options).get("replicas", 1)
+    """The replicas that take a shard of the batch each."""
+    return run.mesh.axis("data") * run.mesh.axis("shard")
 
 
 def num_passes(run: Run) -> int:
@@ -58,6 +58,11 @@ def check_statistics(run: Run) -> None:
         raise ConfigError("--batch-norm sync sees one micro-batch at a time; leave out --accumulation-steps.")
     if not has_batch_norm(run):
         return
+    if run.batch_norm == "sync" and run.techniques.compress is not None:
+        raise ConfigError(
+            "--compress is judged shard by shard, and no shard has the statistics of the whole batch; leave out --batch-norm "
+            "sync."
+        )
     if (precision := run.techniques.precision) is not None:
         raise ConfigError(
             f"--precision {precision} rounds what the statistics of +norm=batch are taken of, for which no bound is derived; "

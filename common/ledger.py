@@ -24,6 +24,7 @@ class Footprint:
             None was not measured, or not predicted.
         source: How it was seen: "tensors", "graph" (the framework holds it inside its graph only), or "predicted".
         optimizer_dtype: Of the optimizer state, as measured; "" if there is none.
+        residuals_bytes: What compression keeps from one exchange to the next.
         count: How many devices in a row have this footprint; only a prediction speaks of more than one at a time.
     """
 
@@ -35,6 +36,7 @@ class Footprint:
     activations_bytes: int | None = None
     source: str = "predicted"
     optimizer_dtype: str = ""
+    residuals_bytes: int = 0
     count: int = 1
 
     @classmethod
@@ -67,8 +69,8 @@ class Footprint:
 
     @property
     def state_bytes(self) -> int:
-        """Parameters, gradients and optimizer state together."""
-        return self.params_bytes + self.gradients_bytes + self.optimizer_bytes
+        """Parameters, gradients, optimizer state and residuals together."""
+        return self.params_bytes + self.gradients_bytes + self.optimizer_bytes + self.residuals_bytes
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,7 @@ MAX_FACTOR = 10**6
 TWO_BYTES = ("bf16", "fp16")
 """The types whose numbers have two bytes."""
 SCHEDULES = ("constant", "linear", "cosine")
+COMPRESSIONS = ("fp16", "bf16", "int8")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +59,12 @@ class Techniques:
         None,
         "exchange gradients in pieces while the backward pass still runs, or all together after it (default: as the "
         "strategy's API does)",
+    )
+
+    compress: str | None = flag(
+        None,
+        "exchange gradients in fewer bytes; int8 adds what it leaves out to the next step's (default: as they are)",
+        choices=COMPRESSIONS,
     )
 
     @property

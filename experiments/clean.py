@@ -13,7 +13,12 @@ from samestep.experiments.arguments import run_command
 from samestep.experiments.parser import Parser
 from samestep.experiments.text import github, size
 
-KINDS = {"oracle": "curves of the oracle", "data": "decoded data sets", "runs": "run directories"}
+KINDS = {
+    "oracle": "curves of the oracle",
+    "data": "decoded data sets",
+    "machines": "calibrations of this machine",
+    "runs": "run directories",
+}
 """What is kept, by the name of the flag that frees it."""
 RUNS = Path("runs")
 QUIET_SECONDS = 24 * 3600.0
@@ -49,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser(prog="samestep clean", allow_abbrev=False, description=__doc__)
     for name, what in KINDS.items():
         parser.add_argument(f"--{name}", action="store_true", help=f"remove the {what}")
-    parser.add_argument("--all", action="store_true", help="remove all three")
+    parser.add_argument("--all", action="store_true", help="remove all of them")
     chosen = vars(parser.parse_args(arguments))
     stores = _stores()
     for store in stores:
@@ -68,12 +73,14 @@ def main(arguments: Sequence[str]) -> int:
 def _stores() -> list[Store]:
     from samestep.common.runtime.parent.curves import curves_directory  # here: --help imports no NumPy
     from samestep.common.workload.data.dataset import cache_directory
+    from samestep.experiments.here import path
 
     curves, data = curves_directory(), cache_directory() / "data"
     limit = f"at most {size(LIMIT_BYTES)}; what is needed is computed again"
     return [
         Store("oracle", limit, curves, _find_curves, lambda folder: evict(folder, 0)),
-        Store("data", "what is needed is decoded again", data, _find_data, _free_data),
+        Store("data", "what is needed is decoded again", data, _find("*.npz"), _free("*.npz")),
+        Store("machines", "--machine here measures again", path().parent, _find("*.toml"), _free("*.toml")),
         Store("runs", "with their results", RUNS, find_runs, _free_runs),
     ]
 
@@ -82,8 +89,21 @@ def _find_curves(folder: Path) -> list[Entry]:
     return find_entries({path.parent.parent for path in folder.glob("*/*/config.json")})
 
 
-def _find_data(folder: Path) -> list[Entry]:
-    return find_entries(folder.glob("*.npz"))
+def _find(pattern: str) -> Callable[[Path], list[Entry]]:
+    """Finds the files of a folder whose names match."""
+    return lambda folder: find_entries(folder.glob(pattern))
+
+
+def _free(pattern: str) -> Callable[[Path], list[Entry]]:
+    """Removes them."""
+
+    def free(folder: Path) -> list[Entry]:
+        found = _find(pattern)(folder)
+        for entry in found:
+            entry.path.unlink(missing_ok=True)
+        return found
+
+    return free
 
 
 def _table(stores: Sequence[Store]) -> str:
@@ -97,13 +117,6 @@ def _table(stores: Sequence[Store]) -> str:
 
 def _total(entries: Sequence[Entry]) -> int:
     return sum(entry.bytes for entry in entries)
-
-
-def _free_data(folder: Path) -> list[Entry]:
-    found = _find_data(folder)
-    for entry in found:
-        entry.path.unlink(missing_ok=True)
-    return found
 
 
 def find_runs(folder: Path) -> list[Entry]:

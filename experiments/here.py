@@ -72,7 +72,7 @@ def store(here: Here) -> Path:
     """Writes the file; returns where."""
     about = {field.name: getattr(here.machine, field.name) for field in dataclasses.fields(Machine)}
     lines = [f"title = {json.dumps(here.machine.title)}"]
-    for name in here.machine.sources:
+    for name in (name for name, source in here.machine.sources.items() if source == _SOURCE):
         lines += [f"\n[{name}]", f"value = {about[name]!r}", f"source = {json.dumps(here.machine.sources[name])}"]
     lines += ["\n[measured]", f"element_seconds = {here.cores.element_seconds!r}"]
     tables = {

@@ -38,6 +38,7 @@ class CompareSettings(TypedDict, total=False):
     recompute: bool
     compile: bool
     overlap: bool | None
+    compress: str | None
 
 
 class OptionSettings(TypedDict, total=False):
@@ -88,3 +89,4 @@ class PredictSettings(OptionSettings, total=False):
     recompute: bool
     compile: bool
     overlap: bool | None
+    compress: str | None

@@ -1,5 +1,11 @@
 """Why rows refuse techniques. Imports no framework."""
 
+
+def uncompressed(why: str) -> dict[str, str]:
+    """The refusal of compression, for a reason."""
+    return {"compress": why}
+
+
 IN_ITS_DTYPE = {
     "precision": "its layers compute in the dtype of their variables",
     "norm": "its models have no batch normalisation yet; torch's rows have",
@@ -7,7 +13,9 @@ IN_ITS_DTYPE = {
 NO_SWITCH = {
     **IN_ITS_DTYPE,
     "overlap": "it exchanges when its API does; tf:mirrored and tf:multi_worker_mirrored have a choice",
+    **uncompressed("its API adds up the gradients itself; only torch:ddp compresses so far"),
 }
+ALONE = {**NO_SWITCH, **uncompressed("one device exchanges no gradients")}
 REMOTE = {
     **NO_SWITCH,
     "recompute": "tf.recompute_grad reads every variable of a segment four times, and each time it is sent",

@@ -14,23 +14,23 @@ from samestep.common.evidence.costs.zero import fsdp, zero1, zero2
 from samestep.common.families import Textbook
 from samestep.common.runtime.topology import one_process, ranks, ranks_and_server
 from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo
-from samestep.torch_impl import needs, options
+from samestep.torch_impl import needs, options, refusals
 from samestep.torch_impl.families import ZERO
-from samestep.torch_impl.refusals import BY_CALLS, NEW_REPLICAS, NO_CLIPPING, NO_SWITCH, ON_SERVER
 
 GPUS = "several GPUs on one or more machines; CPU cores over gloo"
 SHARD_PER_RANK = Answer("yes", "one contiguous shard of the global batch per rank")
 WHOLE_BATCH = Answer("no", "the whole batch goes through every stage")
 WHOLE_MODEL = Answer("no", "every rank holds the whole model")
 EQUAL_STAGES = Answer("yes", "contiguous stages of layers, of about equal FLOPs")
-in_one_process = functools.partial(StrategyInfo, topology=one_process, backend="memory", refuses=NO_SWITCH)
-over_ranks = functools.partial(StrategyInfo, topology=ranks, backend="gloo", hardware=GPUS, refuses=NO_SWITCH)
+in_one_process = functools.partial(StrategyInfo, topology=one_process, backend="memory", refuses=refusals.ALONE)
+over_ranks = functools.partial(StrategyInfo, topology=ranks, backend="gloo", hardware=GPUS, refuses=refusals.NO_SWITCH)
+layer_parallel = functools.partial(over_ranks, refuses=refusals.SPLIT_LAYERS)
 data_parallel = functools.partial(over_ranks, data_split=SHARD_PER_RANK, model_split=WHOLE_MODEL, axes=("data",))
 over_rpc = functools.partial(
     StrategyInfo,
     backend="tensorpipe",
     status="maintenance; upstream calls the RPC package stable and in maintenance mode",
-    refuses=NO_CLIPPING,
+    refuses=refusals.NO_CLIPPING,
 )
 OVERLAP_MEASURES = (
     Measure("communication_seconds", "s per step", "how long gradients were in flight"),
@@ -90,7 +90,7 @@ FRAMEWORK = FrameworkInfo(
             status="discouraged; upstream recommends DistributedDataParallel, even on one machine",
             twin="tf:central_storage",
             emulation="threads; nn.DataParallel needs two GPUs",
-            refuses=NEW_REPLICAS,
+            refuses=refusals.NEW_REPLICAS,
             needs=needs.check_replicas,
             measures=(
                 Measure("master_share", "share of the step", "how long the master works while its replicas wait"),
@@ -114,7 +114,7 @@ FRAMEWORK = FrameworkInfo(
             summary="DDP, with the optimizer state spread over the ranks: each updates some parameters and broadcasts them.",
             goal="memory: the optimizer state, 1/N each",
             model_split=Answer("partial", "the optimizer state only, whole parameters to a rank"),
-            refuses={},
+            refuses=refusals.BROADCASTS,
             cost=zero1,
             textbook=Textbook(ZERO, speed=1, memory=1, sent=2),
             reference="torch.distributed.optim.ZeroRedundancyOptimizer",
@@ -155,7 +155,7 @@ FRAMEWORK = FrameworkInfo(
             dtypes=("float32",),
             package="deepspeed",
         ),
-        over_ranks(
+        layer_parallel(
             name="mp",
             summary="One stage of the layers per rank, one batch at a time: all ranks but one wait.",
             goal="memory, when nothing better can be had",
@@ -169,7 +169,7 @@ FRAMEWORK = FrameworkInfo(
             measures=(Measure("idle_share", "share of the step", "how long this rank waited for another's tensors"),),
             needs=needs.check_stages,
         ),
-        over_ranks(
+        layer_parallel(
             name="pp",
             summary="Stages of layers on the ranks, micro-batches following each other through them.",
             goal="large models over slow links",
@@ -183,7 +183,7 @@ FRAMEWORK = FrameworkInfo(
             measures=PIPELINE_MEASURES,
             needs=needs.check_schedule,
         ),
-        over_ranks(
+        layer_parallel(
             name="tp",
             summary="Layers split in pairs, by column and by row; every rank computes its part of each on the whole batch.",
             goal="large layers, inside one machine",
@@ -208,7 +208,7 @@ FRAMEWORK = FrameworkInfo(
             axes=("pipe",),
             topology=ranks,
             cost=rpc,
-            refuses=BY_CALLS,
+            refuses=refusals.BY_CALLS,
             reference="torch.distributed.rpc, torch.distributed.autograd, torch.distributed.optim.DistributedOptimizer",
             needs=needs.check_stages,
         ),
@@ -222,7 +222,7 @@ FRAMEWORK = FrameworkInfo(
             axes=("data",),
             topology=ranks_and_server,
             cost=rpc_parameter_server,
-            refuses=ON_SERVER,
+            refuses=refusals.ON_SERVER,
             reference="torch.distributed.rpc, rpc.functions.async_execution",
             twin="tf:parameter_server",
             needs=needs.check_workers,

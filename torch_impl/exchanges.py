@@ -31,6 +31,7 @@ COLLECTIVES = {
     "c10d::broadcast_": ("broadcast", 0, 1),
     "c10d::_allgather_base_": ("all_gather", 1, 2),
     "c10d::allgather_": ("all_gather", 1, 2),
+    "c10d::alltoall_base_": ("all_to_all", 1, 2),
     "c10d::_reduce_scatter_base_": ("reduce_scatter", 1, 2),
     "c10d::reduce_scatter_": ("reduce_scatter", 1, 2),
     "c10d::send": ("send", 0, 1),

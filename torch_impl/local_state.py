@@ -50,6 +50,25 @@ class LocalOptimizerState:
         return sharded.full_tensor(self._optimizer.state[parameter][key])
 
 
+class HeldState(Protocol):
+    """What this process holds between two steps; `LocalState`, unless an engine lays it out in its own way."""
+
+    def snapshot(self, step: int) -> TrainState:
+        """Copies parameters and optimizer state, gathered."""
+
+    def restore(self, state: TrainState) -> None:
+        """Copies this process's part of everything in place."""
+
+    def footprint(self, device: torch.device, gradients_bytes: int, gathered_bytes: int = 0) -> Footprint:
+        """Adds up the tensors of this process, as `LocalState.footprint` does.
+
+        Args:
+            device: The device that the tensors are on.
+            gradients_bytes: The bytes of the gradients when the optimizer last started.
+            gathered_bytes: The most parameter bytes that a step gathered.
+        """
+
+
 @dataclasses.dataclass(frozen=True)
 class LocalState:
     """The part of a training state that this process holds.

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -19,14 +18,14 @@ from samestep.common.workload.models.own import OwnSpec
 from samestep.torch_impl import devices, weights
 from samestep.torch_impl.activations import follow_activations
 from samestep.torch_impl.exchanges import RECORDER, Observer
-from samestep.torch_impl.local_state import build_local_state
-from samestep.torch_impl.models import build_model
+from samestep.torch_impl.local_state import HeldState, build_local_state
+from samestep.torch_impl.models import build_model, summed_loss
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.own import switch_functions, switch_layers
 from samestep.torch_impl.models.synchronized import synchronize
 from samestep.torch_impl.optimizers import build_optimizer, set_rate
 from samestep.torch_impl.sharded import full_tensor
-from samestep.torch_impl.step import Loss, accumulate, mean_loss, transform
+from samestep.torch_impl.step import Loss, accumulate, target_share, transform
 from samestep.torch_impl.techniques.compile import compile_model
 from samestep.torch_impl.techniques.precision import mix_precision
 from samestep.torch_impl.techniques.recompute import recompute
@@ -59,25 +58,6 @@ def build_fresh_model(
     return model
 
 
-class HeldState(Protocol):
-    """What this process holds between two steps; `LocalState`, unless an engine lays it out in its own way."""
-
-    def snapshot(self, step: int) -> TrainState:
-        """Copies parameters and optimizer state, gathered."""
-
-    def restore(self, state: TrainState) -> None:
-        """Copies this process's part of everything in place."""
-
-    def footprint(self, device: torch.device, gradients_bytes: int, gathered_bytes: int = 0) -> Footprint:
-        """Adds up the tensors of this process, as `LocalState.footprint` does.
-
-        Args:
-            device: The device that the tensors are on.
-            gradients_bytes: The bytes of the gradients when the optimizer last started.
-            gathered_bytes: The most parameter bytes that a step gathered.
-        """
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Parts:
     """Where strategies differ.
@@ -91,7 +71,7 @@ class Parts:
         shard: Which contiguous shard of the global batch this process takes, of how many. If there are more than one,
             every rank takes one, and the losses of all ranks are summed.
         sums_losses: Whether they are summed even if there is one shard, since the ranks have parts of its loss.
-        averages_gradients: Whether the wrapper averages the gradients over the shards. The loss is multiplied by their
+        averages_gradients: Whether the wrapper averages the gradients over the shards. They are multiplied by the shards'
             number then, since the step wants the sum.
         forward_backward: (inputs, targets) of a micro-batch -> its loss, if that takes more than calling the model;
             gradients accumulate.
@@ -136,7 +116,7 @@ class TrainingProgram:
         self._model = parts.model or parts.bare
         self._optimizer = parts.optimizer or build_optimizer(run.optimizer, parts.bare.parameters())
         self._local_state = parts.local_state or build_local_state(run, self._optimizer, parts.bare)
-        self._loss = mean_loss(run, parts.loss)
+        self._loss, self._target_share = parts.loss or summed_loss(run.workload.model), target_share(run, self._device)
         self._step = 0
         self._losses: list[torch.Tensor] = []
         self._gradients_bytes = self._gathered_bytes = self._activations_bytes = 0
@@ -160,9 +140,10 @@ class TrainingProgram:
             return (self.parts.forward_backward or self._forward_backward)(x, y)
 
     def _forward_backward(self, x: Inputs, y: torch.Tensor) -> torch.Tensor:
-        loss = self._loss(self._model(x), y)
-        (loss * self.parts.shard[1] if self.parts.averages_gradients else loss).backward()
-        return loss
+        loss, share = self._loss(self._model(x), y), self._target_share()
+        # The backward pass starts with the mean's gradient by the sum: one number in place of operations in the graph.
+        loss.backward(share * self.parts.shard[1] if self.parts.averages_gradients else share)
+        return loss.detach() * share
 
     def apply(self) -> None:
         """Transforms the gradients as the techniques ask, then updates every parameter."""
@@ -183,11 +164,17 @@ class TrainingProgram:
 
     def agree(self, value: float) -> float:
         """Computes the mean over ranks."""
+        if not self._is_one_of_many:
+            return value
         total, count = self._sum(torch.tensor([value, 1.0], dtype=torch.float64, device=self._device))
         return total / count
 
+    @property
+    def _is_one_of_many(self) -> bool:
+        return self.parts.shard[1] > 1 or self.parts.sums_losses
+
     def _sum(self, own: torch.Tensor) -> list[float]:
-        if self.parts.shard[1] > 1 or self.parts.sums_losses:
+        if self._is_one_of_many:
             dist.all_reduce(own)
         return own.tolist()
 

@@ -1,6 +1,21 @@
 """Why rows refuse techniques. Imports no framework."""
 
-NO_SWITCH = {"overlap": "it exchanges when its API does; torch:ddp and torch:zero1 have a choice"}
+
+def uncompressed(why: str) -> dict[str, str]:
+    """The refusal of compression, for a reason."""
+    return {"compress": why}
+
+
+NO_SWITCH = {
+    "overlap": "it exchanges when its API does; torch:ddp and torch:zero1 have a choice",
+    **uncompressed("its API adds up the gradients and has no hook for that; torch:ddp has one"),
+}
+ALONE = {**NO_SWITCH, **uncompressed("one device exchanges no gradients")}
+BROADCASTS = uncompressed("it also sends the updated parameters, which no hook of DDP's sees; torch:ddp compresses")
+SPLIT_LAYERS = {
+    **NO_SWITCH,
+    **uncompressed("its ranks exchange activations; the gradients of parameters stay with them"),
+}
 NO_CLIPPING = {**NO_SWITCH, "clip_norm": "no process sees the whole gradient"}
 NEW_REPLICAS = {
     **NO_SWITCH,
@@ -11,6 +26,7 @@ NEW_REPLICAS = {
 ON_SERVER = {**NO_CLIPPING, "norm": "its server has parameters only, and its workers keep nothing between steps"}
 BY_CALLS = {
     **NO_CLIPPING,
+    **uncompressed("its workers exchange activations; the gradients of parameters stay with them"),
     "tied": "each worker's gradients stay with it, and no call adds the two halves up",
     "dropout": "the calls take activations along, but not which examples they are of",
 }

@@ -23,18 +23,27 @@ ForwardBackward = Callable[[np.ndarray, np.ndarray, bool], torch.Tensor]
 """(inputs, targets, whether it is the last) of one micro-batch -> its loss."""
 
 
-def mean_loss(run: Run, loss: Loss | None = None) -> Loss:
-    """Makes the loss of any part of a batch: its share of the mean over every target of the GLOBAL batch.
-
-    Args:
-        run: What is trained.
-        loss: The loss summed over every target it is given; by default the model's.
-    """
-    summed = loss or summed_loss(run.workload.model)
+def mean_loss(run: Run) -> Loss:
+    """Makes the loss of any part of a batch: its share of the mean over every target of the GLOBAL batch."""
+    summed = summed_loss(run.workload.model)
     count = run.batch_size * math.prod(run.workload.model.targets().shape)
     if ignores_targets(run.workload.model):
         return lambda logits, targets: summed(logits, targets) / (MICRO_BATCH.num_targets or count)
     return lambda logits, targets: summed(logits, targets) / count
+
+
+def target_share(run: Run, device: torch.device) -> Callable[[], torch.Tensor]:
+    """Makes what tells how much one target counts in the mean over every target of the present GLOBAL batch.
+
+    Args:
+        run: What is trained.
+        device: Of the losses.
+    """
+    model, dtype = run.workload.model, getattr(torch, run.dtype)
+    if ignores_targets(model):
+        return lambda: torch.tensor(1 / MICRO_BATCH.num_targets, dtype=dtype, device=device)
+    share = torch.tensor(1 / (run.batch_size * math.prod(model.targets().shape)), dtype=dtype, device=device)
+    return lambda: share
 
 
 def accumulate(

@@ -1,10 +1,6 @@
 """The oracle's row."""
 
-import dataclasses
-
-from samestep.common.evidence.costs.data_parallel import replicated
-from samestep.common.flags import flag
-from samestep.common.request import MAX_DEVICES
+from samestep.common.evidence.costs.data_parallel import oracle
 from samestep.common.runtime.topology import one_process
 from samestep.common.strategy import Answer, FrameworkInfo, StrategyInfo
 
@@ -13,19 +9,6 @@ _KEEP_MEMORY = ":".join(
 )
 """A step makes and drops arrays of a few MiB. By default glibc hands each back to the kernel, which fills new pages with zeros
 for the next one: a third of a step's time."""
-
-
-@dataclasses.dataclass(frozen=True)
-class OracleOptions:
-    """The option of the oracle."""
-
-    replicas: int = flag(
-        1,
-        "shards of the batch, each with statistics of its own in batch normalisation",
-        least=1,
-        most=MAX_DEVICES,
-    )
-
 
 FRAMEWORK = FrameworkInfo(
     module="numpy",
@@ -42,13 +25,12 @@ FRAMEWORK = FrameworkInfo(
             hardware="one CPU core",
             axes=(),
             topology=one_process,
-            cost=replicated,
+            cost=oracle,
             backend="memory",
             reference="numpy",
             status="ours",
             twin="",
             dtypes=("float64",),
-            options=OracleOptions,
         ),
     ),
 )

@@ -6,11 +6,12 @@ from samestep.common.batch import Batch
 from samestep.common.batch_norm import MOMENTUM, examples_of_statistics, num_passes
 from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Arrays, Hardware, TrainState
+from samestep.common.reference import compression
 from samestep.common.reference.micro_batch import MICRO_BATCH
 from samestep.common.reference.models import build_model
 from samestep.common.reference.models.losses import LOSSES
 from samestep.common.reference.optimizers import UPDATES, empty_slots
-from samestep.common.reference.step import accumulate, transform
+from samestep.common.reference.step import accumulate, shard_gradients, transform
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import init, initial_buffers
 from samestep.common.workload.optimizers import OptimizerSpec
@@ -18,7 +19,7 @@ from samestep.common.workload.schedules import at_step
 
 
 class TrainingProgram:
-    """One replica, one process, nothing to exchange: what every other program is judged against."""
+    """One process, nothing to send: what every other program is judged against."""
 
     def __init__(self, run: Run) -> None:
         self.hardware = Hardware(note="one core")
@@ -32,6 +33,7 @@ class TrainingProgram:
         self.update = UPDATES[run.optimizer.name]
         self.slots = empty_slots(run.optimizer, self.params)
         self.techniques = run.techniques
+        self.local: tuple[Arrays, ...] = ()
         self._step = 0
         self._losses: list[float] = []
 
@@ -44,8 +46,13 @@ class TrainingProgram:
         self.apply(gradients)
 
     def gradients(self, batch: Batch) -> tuple[float, Arrays]:
-        """Computes the global mean loss and its gradients, accumulated over the micro-batches."""
-        return accumulate(self.model, self.loss, self.params | self.buffers, batch, self.run, self.examples)
+        """Computes the global mean loss and its gradients, accumulated over the micro-batches; and, compressed, over devices."""
+        held = self.params | self.buffers
+        if self.run.techniques.compress is None:
+            return accumulate(self.model, self.loss, held, batch, self.run, self.examples)
+        loss, shards = shard_gradients(self.model, self.loss, held, batch, self.run, self.examples)
+        gradients, self.local = compression.exchange(self.run, shards, self.local)
+        return loss, gradients
 
     def keep_statistics(self) -> None:
         """Moves the running statistics by those of the first replica, a micro-batch after the other."""
@@ -82,9 +89,10 @@ class TrainingProgram:
         return self.model.forward(self.params | self.buffers, inputs)[0]
 
     def state(self) -> TrainState:
-        """Copies parameters, optimizer state and buffers; one process has no local state."""
+        """Copies parameters, optimizer state, buffers, and what each device would keep."""
         slots = {slot: _copied(arrays) for slot, arrays in self.slots.items()}
-        return TrainState(self._step, _copied(self.params), slots, _copied(self.buffers))
+        local = tuple(map(_copied, self.local))
+        return TrainState(self._step, _copied(self.params), slots, _copied(self.buffers), local)
 
     def restore(self, state: TrainState) -> None:
         """Copies everything that `state` returns, into float64."""
@@ -92,6 +100,7 @@ class TrainingProgram:
         self.params = _copied(state.params)
         self.buffers = _copied(state.buffers)
         self.slots = {slot: _copied(arrays) for slot, arrays in state.slots.items()}
+        self.local = tuple(map(_copied, state.local))
 
     def observe(self, batch: Batch) -> None:
         """Takes one more step."""

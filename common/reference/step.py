@@ -45,6 +45,20 @@ def accumulate(model: Layer, loss: Loss, params: Arrays, batch: Batch, run: Run,
     return total_loss, total
 
 
+def shard_gradients(
+    model: Layer, loss: Loss, params: Arrays, batch: Batch, run: Run, examples: int
+) -> tuple[float, list[Arrays]]:
+    """Computes the loss, and what each device's shard adds to its gradients; the arguments are those of `accumulate`."""
+    total, shards = 0.0, []
+    for device in range(run.num_devices):
+        part = batch.part(device, run.num_devices)
+        part_loss, gradients = accumulate(model, loss, params, part, run, examples)
+        share = part.num_targets / batch.num_targets
+        total += share * part_loss
+        shards.append({name: share * value for name, value in gradients.items()})
+    return total, shards
+
+
 def transform(gradients: Arrays, techniques: Techniques) -> Arrays:
     """Applies the techniques that change the gradient of the whole batch.
 

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import os
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 from samestep.common.errors import WorkerFailed
@@ -13,6 +12,9 @@ from samestep.common.runtime.records import Measured, validate
 
 DONE = "done"
 """The phase of a process that has written what it measured."""
+_IN_PLACE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+_READS, _WRITE_SECONDS = 10, 0.001
+"""How often a file is read that is half written, and how long after each other."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,12 +42,16 @@ def read_life(directory: Path, role: str) -> Life:
         role: The role of the process.
     """
     path = _path(directory, role)
-    try:
-        seen, values = path.stat().st_mtime, json.loads(path.read_text())
-        endpoint = str(values.get("endpoint", ""))
-        return Life(seen, str(values.get("phase", "")), int(values.get("step", 0)), endpoint)
-    except (OSError, ValueError, TypeError, AttributeError):
-        return Life()
+    for _ in range(_READS):
+        try:
+            seen, values = path.stat().st_mtime, json.loads(path.read_text())
+            endpoint = str(values.get("endpoint", ""))
+            return Life(seen, str(values.get("phase", "")), int(values.get("step", 0)), endpoint)
+        except ValueError:
+            time.sleep(_WRITE_SECONDS)  # it is being written
+        except (OSError, TypeError, AttributeError):
+            break
+    return Life()
 
 
 def read_measured(directory: Path, role: str) -> Measured:
@@ -97,11 +103,23 @@ class ProcessFile:
         now = time.monotonic()
         if now - self._beaten > self._beat_seconds:
             self._beaten = now
-            self._write({"phase": self.phase, "step": step, "endpoint": self.endpoint, "pid": os.getpid()})
+            values = {"phase": self.phase, "step": step, "endpoint": self.endpoint, "pid": os.getpid()}
+            self._write_in_place(json.dumps(self._own | values).encode())
 
     def finish(self, measured: Measured) -> None:
         """Writes what the process measured."""
-        self._write({"phase": DONE, "pid": os.getpid(), **dataclasses.asdict(measured)})
+        values = {"phase": DONE, "pid": os.getpid(), **dataclasses.asdict(measured)}
+        write_json(_path(self.directory, self.role), self._own | values)
 
-    def _write(self, values: Mapping[str, object]) -> None:
-        write_json(_path(self.directory, self.role), {"role": self.role, "rank": self.rank, **values})
+    @property
+    def _own(self) -> dict[str, object]:
+        return {"role": self.role, "rank": self.rank}
+
+    def _write_in_place(self, text: bytes) -> None:
+        """Writes while the clock may run: to replace the file would wait for the disk, for milliseconds on ext4."""
+        descriptor = os.open(_path(self.directory, self.role), _IN_PLACE, 0o600)
+        try:
+            os.pwrite(descriptor, text, 0)
+            os.ftruncate(descriptor, len(text))
+        finally:
+            os.close(descriptor)

@@ -23,6 +23,7 @@ GIVEN = {
     "recompute": {"recompute": True},
     "compile": {"compile": True},
     "overlap": {"overlap": False},
+    "compress": {"compress": "int8"},
 }
 """A value of each technique, with what it needs beside it."""
 
@@ -64,6 +65,13 @@ def test_techniques_do_not_exclude_each_other(framework: str, row: StrategyInfo)
 def test_a_model_of_two_segments_has_nothing_to_recompute() -> None:
     with pytest.raises(ConfigError, match=r"inner segments of a model again, and digits-mlp.* has none"):
         parse(RunConfig(workload="digits-mlp+layers=2", techniques=Techniques(recompute=True)))
+
+
+def test_one_device_has_nothing_to_compress() -> None:
+    with pytest.raises(
+        ConfigError, match="--compress int8 is for what devices exchange, and there is one; add --devices 2"
+    ):
+        parse(RunConfig("torch", "ddp", "synthetic-mlp", techniques=Techniques(compress="int8")))
 
 
 @pytest.mark.torch

@@ -51,28 +51,32 @@ def row(printed: str, kind: str) -> list[str]:
     return [part.strip() for part in line.split("|")[1:-1]]
 
 
-def caches(here: Path) -> tuple[Path, Path]:
-    """A curve of 300 bytes, and a data set of 50."""
-    curve, data = here.parent / "cache/samestep/oracle/ab12", here.parent / "cache/samestep/data/cd34.npz"
+def caches(here: Path) -> tuple[Path, Path, Path]:
+    """A curve of 300 bytes, a data set of 50, and a calibration of 20."""
+    cache = here.parent / "cache/samestep"
+    curve, data, machine = cache / "oracle/ab12", cache / "data/cd34.npz", cache / "machines/here.toml"
     (curve / "20.cut").mkdir(parents=True)
-    data.parent.mkdir()
+    for path in (data, machine):
+        path.parent.mkdir()
     for name in ("config.json", "metrics.jsonl", "state.npz"):
         (curve / "20.cut" / name).write_bytes(b"x" * 100)
     data.write_bytes(b"x" * 50)
-    return curve, data
+    machine.write_bytes(b"x" * 20)
+    return curve, data, machine
 
 
 def test_it_shows_what_there_is_and_frees_nothing_unasked(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    curve, data = caches(here)
+    curve, data, machine = caches(here)
     run = a_run(here / "runs" / "one")
     os.utime(curve, (1e9, 1e9))
     printed = told(capsys)
     assert row(printed, "curves of the oracle") == ["curves of the oracle", "1", "300 B", "2001-09-09", "--oracle"]
     assert row(printed, "decoded data sets")[1:3] == ["1", "50 B"]
+    assert row(printed, "calibrations of this machine")[1:3] == ["1", "20 B"]
     assert row(printed, "run directories")[1] == "1"
     assert str(curve.parent) in printed
     assert "at most 1.0 GiB" in printed
-    assert all(path.exists() for path in (curve / "20.cut" / "state.npz", data, run / "result.json"))
+    assert all(path.exists() for path in (curve / "20.cut" / "state.npz", data, machine, run / "result.json"))
 
 
 def test_it_finds_the_curves_that_judgements_keep(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,10 +91,10 @@ def test_it_finds_the_curves_that_judgements_keep(here: Path, capsys: pytest.Cap
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("name", ["oracle", "data", "runs"])
+@pytest.mark.parametrize("name", ["oracle", "data", "machines", "runs"])
 def test_it_frees_what_is_named_and_nothing_else(here: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
-    curve, data = caches(here)
-    held = {"oracle": curve, "data": data, "runs": a_run(here / "runs" / "one")}
+    curve, data, machine = caches(here)
+    held = {"oracle": curve, "data": data, "machines": machine, "runs": a_run(here / "runs" / "one")}
     printed = told(capsys, f"--{name}")
     assert printed.startswith("Freed ")
     assert f"({clean.KINDS[name]}: 1)." in printed
@@ -98,7 +102,7 @@ def test_it_frees_what_is_named_and_nothing_else(here: Path, capsys: pytest.Capt
     assert [kind for kind, path in held.items() if path.exists()] == [kind for kind in held if kind != name]
 
 
-def test_all_is_all_three(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_is_all_of_them(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     held = [*caches(here), a_run(here / "runs" / "one"), a_run(here / "runs" / "night" / "torch-ddp")]
     told(capsys, "--all")
     assert [path for path in held if path.exists()] == []

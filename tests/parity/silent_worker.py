@@ -13,10 +13,10 @@ def torch_times_microbatches() -> None:
     from samestep.torch_impl import program
 
     def forward_backward(self: object, x: object, y: object) -> object:
-        loss = self._loss(self._model(x), y)
+        loss, share = self._loss(self._model(x), y), self._target_share()
         scale = self.parts.shard[1] if self.parts.averages_gradients else 1
-        (loss * scale * self.run.accumulation_steps).backward()
-        return loss
+        loss.backward(share * scale * self.run.accumulation_steps)
+        return loss.detach() * share
 
     program.TrainingProgram._forward_backward = forward_backward
 

@@ -52,7 +52,7 @@ def test_running_statistics_decide_the_metric_and_are_kept(run_cell: RunCell, ce
     """A run that continues frozen uses, and keeps, what an earlier one has seen."""
     fields = {"dtype": "float64", "keep_state": True, "devices": 2}
     first = run_cell(cell, MLP, steps=5, out=str(tmp_path / "first"), all_held_out=True, **fields)
-    oracle = run_cell("numpy:oracle", MLP, steps=5, dtype="float64", options={"replicas": 2}, all_held_out=True)
+    oracle = run_cell("numpy:oracle", MLP, steps=5, dtype="float64", devices=2, all_held_out=True)
     assert first.metric_value == oracle.metric_value
     frozen = {"steps": 8, "batch_norm": "frozen", "start_from": str(tmp_path / "first")}
     result = run_cell(cell, MLP, out=str(tmp_path / "second"), **frozen, **fields)

@@ -1,6 +1,7 @@
 """The MLP: linear layers with GELU between them."""
 
 import functools
+import itertools
 
 import torch
 from torch import nn
@@ -19,17 +20,24 @@ class Mlp(nn.Module):
         super().__init__()
         self.activation = spec.activation
         sizes = [spec.features, *[spec.width] * (spec.layers - 1), spec.outputs]
-        hidden = [linear(spec.norm, sizes[i], sizes[i + 1]) for i in range(spec.layers - 1)]
-        self.layers = nn.ModuleList([*hidden, nn.Linear(*sizes[-2:])])
-        self.dropouts = nn.ModuleList(dropout(spec.dropout, i, f"layers/{i}") for i in range(spec.layers - 1))
+        hidden = range(spec.layers - 1)
+        inner = [linear(spec.norm, sizes[i], sizes[i + 1]) for i in hidden]
+        self.layers = nn.ModuleList([*inner, nn.Linear(*sizes[-2:])])
+        dropped = hidden if spec.dropout else ()
+        self.dropouts = nn.ModuleList(dropout(spec.dropout, i, f"layers/{i}") for i in dropped)
 
     def segments(self) -> dict[str, SegmentFunction]:
         """Makes one segment per layer."""
-        return {f"layers/{i}": functools.partial(self._layer, i) for i in range(len(self.layers))}
+        pairs = itertools.zip_longest(self.layers, self.dropouts)
+        inner = {f"layers/{i}": functools.partial(self._hidden, *pair) for i, pair in enumerate(pairs)}
+        return inner | {f"layers/{len(inner) - 1}": self._last}
 
-    def _layer(self, i: int, x: torch.Tensor) -> torch.Tensor:
-        x = self.layers[i](x.flatten(1))
-        return self.dropouts[i](activate(self.activation, x)) if i + 1 < len(self.layers) else x
+    def _hidden(self, layer: nn.Module, dropout: nn.Module | None, x: torch.Tensor) -> torch.Tensor:
+        x = activate(self.activation, layer(x.flatten(1)))
+        return dropout(x) if dropout else x
+
+    def _last(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers[-1](x.flatten(1))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Runs all segments in order."""

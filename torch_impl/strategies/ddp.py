@@ -13,8 +13,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from samestep.common.strategy import Run
 from samestep.torch_impl.devices import join_group, own_shard, use_device
+from samestep.torch_impl.local_state import build_local_state
+from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.options import DdpOptions
-from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
+from samestep.torch_impl.program import HeldState, Parts, TrainingProgram, build_fresh_model
+from samestep.torch_impl.techniques.compress import CompressedState, Compressor
 from samestep.torch_impl.upstream import ddp_logging_data
 
 MEBIBYTE = 1 << 20
@@ -57,14 +60,23 @@ def build(run: Run[DdpOptions]) -> TrainingProgram:
     hardware = join_group(run, device)
     bare = build_fresh_model(run, device)
     model = wrap(run, bare, run.options.bucket_bytes)
+    optimizer = build_optimizer(run.optimizer, bare.parameters())
+    local_state: HeldState = build_local_state(run, optimizer, bare)
+    compresses = run.techniques.compress is not None
+    if compresses:
+        compressor = Compressor(run, bare)
+        model.register_comm_hook(None, compressor.hook)
+        local_state = CompressedState(local_state, compressor)
     parts = Parts(
         bare=bare,
         hardware=hardware,
         model=model,
         predict=bare,  # after a forward pass without gradients, DDP's next one would not broadcast the buffers
         shard=own_shard(),
-        averages_gradients=True,
+        averages_gradients=not compresses,
         exchange=exchange_on_last(model),
+        optimizer=optimizer,
+        local_state=local_state,
         measures=lambda: measure_overlap(model),
     )
     return TrainingProgram(run, parts)

@@ -10,15 +10,17 @@ References:
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from samestep.common.evidence.costs.activations import activation_bytes
+from samestep.common.evidence.costs.compression import exchanged, residuals_bytes
 from samestep.common.evidence.costs.sizes import ID_BYTES, holder, symmetric
 from samestep.common.evidence.costs.statistics import with_statistics
 from samestep.common.ledger import Footprint, Ledger, Send
+from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.workload.models.own import OwnSpec
-from samestep.common.workload.models.spec import batch_norms, num_params
+from samestep.common.workload.models.spec import Param, batch_norms, num_params
 
 DEFAULT_CAPS = (1 << 20, 25 << 20)
 """DDP's own caps: the first bucket is small to be in flight early."""
@@ -34,24 +36,33 @@ def replicated(run: Run, backend: str) -> Ledger:
     Returns:
         The footprint of all devices, and a single all-reduce, or with overlap one for each parameter.
     """
-    params = run.workload.model.params().values()
-    pieces = [param.size for param in params] if run.techniques.overlap else [num_params(run.workload.model)]
-    return _summed(run, pieces if run.num_devices > 1 else [], backend)
+    params = list(run.workload.model.params().values())
+    together = [[param] for param in params] if run.techniques.overlap else [params]
+    return _summed(run, together if run.num_devices > 1 else [], backend)
 
 
-def _summed(run: Run, pieces: Sequence[int], backend: str) -> Ledger:
-    """Predicts full models whose gradients are all-reduced in pieces, each of so many elements."""
-    devices = run.num_devices
-    sends = [
-        Send("backward", "all_reduce", run.mesh.only_axis, devices, elements * run.item_bytes) for elements in pieces
-    ]
+def oracle(run: Run, backend: str) -> Ledger:
+    """One device holds everything and sends nothing, also where the oracle computes what several would exchange.
+
+    Args:
+        run: What is trained.
+        backend: "memory".
+    """
+    alone = dataclasses.replace(run.techniques, compress=None)
+    return replicated(dataclasses.replace(run, mesh=Mesh((("data", 1),)), techniques=alone), backend)
+
+
+def _summed(run: Run, together: Iterable[Sequence[Param]], backend: str) -> Ledger:
+    """Predicts full models whose gradients are summed over all devices, some parameters' together."""
+    sends = (send for params in together for send in exchanged(run, params))
     return symmetric(run, replicated_footprints(run), with_statistics(run, sends), backend)
 
 
 def replicated_footprints(run: Run) -> tuple[Footprint, ...]:
     """Predicts the memory of devices that all hold the full model, and a shard of the batch."""
     footprint = holder(run, num_params(run.workload.model), count=run.num_devices)
-    return (dataclasses.replace(footprint, activations_bytes=activation_bytes(run)),)
+    kept = residuals_bytes(run, run.workload.model.params().values())
+    return (dataclasses.replace(footprint, activations_bytes=activation_bytes(run), residuals_bytes=kept),)
 
 
 def ddp(run: Run, backend: str) -> Ledger:
@@ -79,14 +90,14 @@ def bucketed(run: Run, caps: tuple[int, ...], backend: str) -> Ledger:
     """
     if run.techniques.overlap is False:
         caps = (num_params(run.workload.model) * run.item_bytes,)
-    closed: list[int] = []
-    filled = 0
+    closed: list[list[Param]] = []
+    filled: list[Param] = []
     # DDP fills its buckets in the order in which the backward pass yields the gradients: the last parameter's first.
     for param in reversed(run.workload.model.params().values()):
-        filled += param.size
-        if filled * run.item_bytes >= caps[min(len(closed), len(caps) - 1)]:
+        filled.append(param)
+        if sum(each.size for each in filled) * run.item_bytes >= caps[min(len(closed), len(caps) - 1)]:
             closed.append(filled)
-            filled = 0
+            filled = []
     ledger = _summed(run, [*closed, filled] if filled else closed, backend)
     return symmetric(run, ledger.footprints, (*_buffers(run), *ledger.sends), backend)
 
@@ -116,7 +127,7 @@ def c10d(run: Run, backend: str) -> Ledger:
     Returns:
         The footprint of all ranks, and the all-reduce or the sends.
     """
-    ledger, devices = _summed(run, [num_params(run.workload.model)], backend), run.num_devices
+    ledger, devices = _summed(run, [list(run.workload.model.params().values())], backend), run.num_devices
     if not run.options.ring:
         return ledger
     chunk = -(-num_params(run.workload.model) // devices) * run.item_bytes

@@ -20,7 +20,7 @@ ID_BYTES = 8
 MESSAGE_BYTES = {"memory": 0, "gloo": 144, "nccl": 0, "grpc": 0}
 """What a message costs on the wire beyond its tensor (gloo of torch 2.13: its own preambles), counted by the kernel."""
 
-MESSAGES = {"all_reduce": 4, "reduce_scatter": 4, "all_gather": 2, "broadcast": 1, "send": 1}
+MESSAGES = {"all_reduce": 4, "reduce_scatter": 4, "all_gather": 2, "all_to_all": 1, "broadcast": 1, "send": 1}
 """How many messages each rank sends to each other one in a gloo collective: its rings work in two halves. Those of a
 broadcast all come from one rank."""
 
@@ -118,8 +118,9 @@ def all_reduce_bytes(size: float, ranks: int) -> float:
 def sent_bytes(send: Send, backend: str, item_bytes: int) -> float:
     """What a rank puts on the wire for one record of its sends, framing included.
 
-    Of a reduce-scatter each rank keeps 1/N; gloo's (torch 2.13) is an all-reduce inside. To an all-gather each rank hands
-    over its part. A send goes from one rank to another. Of a broadcast it is the mean over all ranks.
+    Of a reduce-scatter and of an all-to-all each rank keeps 1/N; gloo's reduce-scatter (torch 2.13) is an all-reduce
+    inside. To an all-gather each rank hands over its part. A send goes from one rank to another. Of a broadcast it is the
+    mean over all ranks.
 
     Args:
         send: Its operation is a key of `MESSAGES`.
@@ -130,6 +131,7 @@ def sent_bytes(send: Send, backend: str, item_bytes: int) -> float:
     payload = {
         "all_reduce": all_reduce_bytes(size, send.ranks),
         "all_gather": others * size,
+        "all_to_all": others / send.ranks * size,
         "reduce_scatter": all_reduce_bytes(size, send.ranks) if backend == "gloo" else others / send.ranks * size,
         "broadcast": others * size,
         "send": size,

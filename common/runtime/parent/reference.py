@@ -3,9 +3,9 @@
 import dataclasses
 
 from samestep.common.batch_norm import num_passes, num_replicas, takes_shares
-from samestep.common.catalog import read_options, strategy_info
+from samestep.common.catalog import strategy_info
 from samestep.common.mesh import Mesh
-from samestep.common.strategy import Run
+from samestep.common.strategy import NoOptions, Run
 from samestep.common.workload.models.own import OwnSpec
 
 ONE_DEVICE = {"torch": "single", "tf": "single"}
@@ -19,9 +19,9 @@ def reference_of(run: Run) -> Run:
     of local statistics also the number of replicas.
     """
     framework, strategy, techniques, batch_norm = "numpy", "oracle", run.techniques.of_reference(), run.batch_norm
-    replicas = {}
+    devices = 1 if techniques.compress is None else run.num_devices
     if takes_shares(run):
-        replicas = {"replicas": num_replicas(run)}
+        devices = num_replicas(run)
         techniques = dataclasses.replace(techniques, accumulation_steps=num_passes(run))
     if isinstance(own := run.workload.model, OwnSpec):
         run = dataclasses.replace(run, workload=dataclasses.replace(run.workload, model=own.twin or own))
@@ -29,15 +29,14 @@ def reference_of(run: Run) -> Run:
         strategy = ONE_DEVICE[framework]
         techniques = dataclasses.replace(techniques, accumulation_steps=1)  # a normalisation sees the whole batch
         batch_norm = "local" if batch_norm == "sync" else batch_norm  # one device has all of it
-    row = strategy_info(framework, strategy)
     return dataclasses.replace(
         run,
         framework=framework,
-        strategy=row,
-        mesh=Mesh((("data", 1),)),
+        strategy=strategy_info(framework, strategy),
+        mesh=Mesh((("data", devices),)),
         dtype="float64",
         threads=1,
-        options=read_options(framework, row, replicas),
+        options=NoOptions(),
         techniques=techniques,
         batch_norm=batch_norm,
     )

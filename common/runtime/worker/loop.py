@@ -71,8 +71,9 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
         (file.directory / "metrics.jsonl").unlink(missing_ok=True)  # of an earlier attempt, where something restarts us
     stream = batches(data.train_inputs, data.train_targets, run.batch_size, run.seed, first)
     disturbances = watch_for(run, file)
-    serving = {s.role: rank for rank, s in enumerate(run.strategy.topology(run)) if s.serves and file.rank == 0}
-    traffic = Traffic(file, serving, disturbances)
+    specs = run.strategy.topology(run)
+    serving = {spec.role: rank for rank, spec in enumerate(specs) if spec.serves and file.rank == 0}
+    traffic = Traffic(file, serving, disturbances, alone=len(specs) == 1)
     windows = train(program, run, stream, first, file, traffic)
     file.enter("evaluate")
     metric = evaluate(program, run, data, file)
@@ -192,7 +193,7 @@ def train(
 
 def _take(program: Program, part: Sequence[Batch], file: ProcessFile, traffic: Traffic) -> list[float]:
     """Takes some steps; returns when they began, when the call of each returned, and when all were done."""
-    before = traffic.read()
+    before = traffic.read_before()
     ticks = [time.perf_counter()]
     for batch in part:
         program.step(batch)

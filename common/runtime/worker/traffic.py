@@ -25,15 +25,22 @@ Window = dict[str, tuple[float, float]]
 class Traffic:
     """Counts what the present process uses, and on rank 0 what the processes use that only serve."""
 
-    def __init__(self, file: ProcessFile, serving: Mapping[str, int], disturbances: Disturbances | None = None) -> None:
+    def __init__(
+        self,
+        file: ProcessFile,
+        serving: Mapping[str, int],
+        disturbances: Disturbances | None = None,
+        alone: bool = False,
+    ) -> None:
         """Counts nothing yet.
 
         Args:
             file: The present process's.
             serving: Role -> rank of every process that only serves; empty everywhere but on rank 0.
             disturbances: Watches the windows that count; nothing does, unless given.
+            alone: Whether the run has no other process.
         """
-        self._file, self._serving = file, serving
+        self._file, self._serving, self._alone = file, serving, alone
         self._disturbances = disturbances or Disturbances()
         self._windows: list[Window] = []
         self._first: Reading = {}
@@ -46,6 +53,10 @@ class Traffic:
     def read(self) -> Reading:
         """Reads the counters of all."""
         return {self._file.role: count()} | {role: ask(self._file.directory, role) for role in self._serving}
+
+    def read_before(self) -> Reading:
+        """Reads the counters before a part. Between two parts, a process that is alone sends nobody its losses."""
+        return self._last if self._alone and self._last else self.read()
 
     def open(self, counts: bool = True) -> None:
         """Starts the next window.

@@ -80,7 +80,7 @@ def test_in_evaluation_the_running_statistics_are_used_and_nothing_is_noted(take
 def test_the_running_statistics_are_those_of_the_first_replica_a_micro_batch_after_the_other(
     training, oracle_config
 ) -> None:
-    config = dataclasses.replace(oracle_config, options={"replicas": 3})
+    config = dataclasses.replace(oracle_config, workload="digits-mlp+norm=batch", devices=3)
     program, (batch,) = training(MODELS[0], config, batch_size=12)
     techniques = dataclasses.replace(program.run.techniques, accumulation_steps=2)
     program.run = dataclasses.replace(program.run, techniques=techniques)
@@ -114,6 +114,16 @@ def test_sync_sees_one_micro_batch_and_recomputation_none_twice() -> None:
         parse(_with(asked, "local", {"recompute": True}))
     with pytest.raises(ConfigError, match="--precision bf16 rounds what the statistics of"):
         parse(_with(asked, "local", {"precision": "bf16"}))
+
+
+def test_the_oracle_has_several_devices_only_where_they_matter() -> None:
+    asked = RunConfig(
+        framework="numpy", strategy="oracle", workload="digits-mlp+norm=batch", dtype="float64", devices=2
+    )
+    assert parse(asked).num_devices == 2
+    for other in ({"batch_norm": "sync"}, {"workload": "digits-mlp"}):
+        with pytest.raises(ConfigError, match="numpy:oracle runs on one device, not on 2"):
+            parse(dataclasses.replace(asked, **other))
 
 
 def _with(config: RunConfig, batch_norm: str, techniques: dict[str, object]) -> RunConfig:

@@ -1,0 +1,49 @@
+"""What compressed exchanges send, and what they keep.
+
+With Ψ numbers of w bytes and N devices, a device sends 2(N-1)/N Ψ numbers of two bytes (fp16, bf16) or one (int8), in an
+all-to-all of pieces and an all-gather of their sums; w / 2 and w times less than an all-reduce. For int8 two all-reduces of
+one number for each parameter come on top, and it keeps (1 + 1/N) w Ψ bytes of residuals.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from samestep.common.ledger import Send
+from samestep.common.strategy import Run
+from samestep.common.workload.compression import ITEM_BYTES, piece_size
+from samestep.common.workload.models.spec import Param
+
+
+def exchanged(run: Run, params: Sequence[Param]) -> Iterator[Send]:
+    """The sends by which gradients that go together are summed over all devices.
+
+    Args:
+        run: What is trained.
+        params: Those of the gradients.
+    """
+    method = run.techniques.compress
+    if method is None:
+        yield _send(run, "all_reduce", sum(param.size for param in params) * run.item_bytes)
+        return
+    row_bytes = sum(piece_size(param.size, run.num_devices) for param in params) * ITEM_BYTES[method]
+    scales = [_send(run, "all_reduce", len(params) * run.item_bytes)] if method == "int8" else []
+    yield from scales
+    yield _send(run, "all_to_all", run.num_devices * row_bytes)
+    yield from scales
+    yield _send(run, "all_gather", row_bytes)
+
+
+def _send(run: Run, operation: str, size: int) -> Send:
+    return Send("backward", operation, run.mesh.only_axis, run.num_devices, size)
+
+
+def residuals_bytes(run: Run, params: Iterable[Param]) -> int:
+    """What a device keeps from one exchange to the next.
+
+    Args:
+        run: What is trained.
+        params: Of the model.
+    """
+    if run.techniques.compress != "int8":
+        return 0
+    pieces = sum(piece_size(param.size, run.num_devices) for param in params)
+    return (run.num_devices + 1) * pieces * run.item_bytes
