@@ -80,7 +80,7 @@ def test_in_evaluation_the_running_statistics_are_used_and_nothing_is_noted(take
 def test_the_running_statistics_are_those_of_the_first_replica_a_micro_batch_after_the_other(
     training, oracle_config
 ) -> None:
-    config = dataclasses.replace(oracle_config, workload="digits-mlp+norm=batch", devices=3)
+    config = dataclasses.replace(oracle_config, workload="digits-mlp+norm=batch", devices=3, batch_size=12)
     program, (batch,) = training(MODELS[0], config, batch_size=12)
     techniques = dataclasses.replace(program.run.techniques, accumulation_steps=2)
     program.run = dataclasses.replace(program.run, techniques=techniques)
