@@ -221,6 +221,7 @@ class FrameworkInfo:
         environment: What has to be set before its import.
         rows: Its strategies.
         preload: The modules that a fork server imports before it forks.
+        preload_for_models: The modules that it imports before it first forks a worker with a user's model.
         danger_of_open_ports: What a stranger who connects to its servers can do, if they listen on every address.
         available: Raises Unavailable for what this machine lacks for a run under any of its strategies.
     """
@@ -230,5 +231,6 @@ class FrameworkInfo:
     environment: Mapping[str, str]
     rows: tuple[StrategyInfo, ...]
     preload: tuple[str, ...]
+    preload_for_models: tuple[str, ...] = ()
     danger_of_open_ports: str = ""
     available: Callable[[Run], None] = lambda run: None

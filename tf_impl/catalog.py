@@ -30,6 +30,7 @@ FRAMEWORK = FrameworkInfo(
     extra="tf",
     environment={"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "1"},
     preload=("samestep.tf_impl.lean", "samestep.tf_impl.program"),
+    preload_for_models=("keras",),
     # tf.distribute.Server has no address to listen on, and asks for no password (2.21).
     danger_of_open_ports="run TensorFlow graphs as you, which read and write files",
     rows=(

@@ -1,6 +1,7 @@
 """What a launcher and its fork servers say to each other: one JSON object a line, in both directions.
 
 launcher: {"network": 0, "bits_per_second": 0}   server: {"network": ""}   (or why there is none)
+launcher: {"preload": ["keras"]}   server: {"preloaded": 1}
 launcher: {"start": 1, "directory": DIR, "log": FILE, "environment": {...}, "place": 0}
 server: {"started": 1, "pid": 4711}
 launcher: {"signal": 1, "number": 15}
@@ -14,11 +15,14 @@ class Command(TypedDict, total=False):
     """What a server is told.
 
     To make a private network, in place of the last one, with a link for each of `network` workers if there are any; to
-    start worker `start` at a place in that network, or outside; or to send signal `number` to worker `signal`.
+    import modules, which the workers to come then share; to start worker `start` at a place in that network, or outside; or
+    to send signal `number` to worker `signal`.
     """
 
     network: int
     bits_per_second: int
+
+    preload: list[str]
 
     start: int
     directory: str
@@ -30,10 +34,11 @@ class Command(TypedDict, total=False):
 
 
 class Answer(TypedDict, total=False):
-    """What a server reports: that it is ready, whether a network was made, that a worker was started, or how one ended."""
+    """What a server reports: that it is ready, what it has imported or made, that a worker was started, or how one ended."""
 
     ready: int
     network: str
+    preloaded: int
     started: int
     pid: int
     ended: int

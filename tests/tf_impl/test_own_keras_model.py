@@ -1,5 +1,6 @@
 """A user's own Keras model: every strategy that can take it takes the steps of the model itself on one device."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from samestep.common.errors import ConfigError
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
+from samestep.common.runtime.parent.fork_client import ForkClient
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.state_file import read_state
 from samestep.experiments.arguments import apply_cell
@@ -56,6 +58,28 @@ def test_running_statistics_are_state(run_cell: RunCell, tmp_path: Path) -> None
     states = [read_state(tmp_path / name).buffers for name in ("whole", "rest", "begun")]
     assert states[0] and all((states[0][name] == states[1][name]).all() for name in states[0])
     assert not all((states[0][name] == states[2][name]).all() for name in states[0])
+
+
+@pytest.mark.slow
+def test_keras_is_imported_once_for_all_workers(tmp_path: Path) -> None:
+    server = ForkClient("tf", 1, "tests.tf_impl.imported_worker", str(tmp_path))
+    try:
+        server.wait_ready()
+        assert not has_keras(server, tmp_path)
+        server.preload_for_models()
+        assert has_keras(server, tmp_path)
+    finally:
+        server.close()
+
+
+def has_keras(server: ForkClient, tmp_path: Path) -> bool:
+    """Whether a new worker finds Keras; its server has one thread, or a fork could leave it locks that nobody frees."""
+    number = server.start_worker(tmp_path, tmp_path / "log", {}, None)
+    deadline = time.monotonic() + 60
+    while not any(answer.get("ended") == number for answer in server.poll(0.5)):
+        assert time.monotonic() < deadline
+    assert (tmp_path / "log").read_text().splitlines()[-1] in ("True 1", "False 1")
+    return (tmp_path / "log").read_text().startswith("True")
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ class ForkClient:
         os.set_blocking(self._answers.fileno(), False)
         self._pending = b""
         self._count = 0
-        self._ready = False
+        self._ready = self._preloaded = False
         self._memory_kills = MemoryKills()
         self.pids: dict[int, int] = {}
 
@@ -73,6 +73,14 @@ class ForkClient:
         if not self._ready:
             self._wait_for("ready", f"importing {self._framework}")
             self._ready = True
+
+    def preload_for_models(self) -> None:
+        """Imports what users' models are built with, for all workers to come."""
+        if not self._preloaded and (names := framework_info(self._framework).preload_for_models):
+            self.wait_ready()
+            self._send({"preload": list(names)})
+            self._wait_for("preloaded", f"importing {' and '.join(names)}")
+        self._preloaded = True
 
     def make_network(self, linked: int = 0, bits_per_second: int = 0) -> str:
         """Makes a private network, in place of the last one, for the workers of a run.

@@ -44,7 +44,7 @@ class Launcher:
         self._servers: dict[tuple[str, int], ForkClient] = {}
         self.last_run: Path | None = None
         self._scratch = tempfile.TemporaryDirectory(prefix="samestep-", ignore_cleanup_errors=True)
-        self._descriptions = Descriptions(Path(self._scratch.name), self._server)
+        self._descriptions = Descriptions(Path(self._scratch.name), self._server_for_models)
 
     def __enter__(self) -> Self:
         return self
@@ -138,7 +138,8 @@ class Launcher:
         """
         specs = run.strategy.topology(run)
         try:
-            server = self._server(run.framework, run.threads)
+            choose = self._server if launch.model is None else self._server_for_models
+            server = choose(run.framework, run.threads)
             alone = not any(spec.environment for spec in specs)
             meeting = Meeting() if alone else meet(server, run.framework, len(specs), launch.bandwidth)
             shared = {LAUNCHED_AT: str(launched_at or time.time()), **meeting.environment, **(environment or {})}
@@ -186,7 +187,7 @@ class Launcher:
             SamestepError: A model cannot be built, or a parameter has no counterpart.
         """
         with self._scratch_directory() as folder:
-            return port(folder, config, self._server)
+            return port(folder, config, self._server_for_models)
 
     def _server(self, framework: str, threads: int) -> ForkClient:
         key = (framework, threads)
@@ -195,6 +196,11 @@ class Launcher:
             self._servers[key] = ForkClient(framework, threads, worker, self._scratch.name)
             adapter(Measured)  # made while the server imports its framework
         return self._servers[key]
+
+    def _server_for_models(self, framework: str, threads: int) -> ForkClient:
+        server = self._server(framework, threads)
+        server.preload_for_models()
+        return server
 
     @contextlib.contextmanager
     def _scratch_directory(self) -> Iterator[Path]:

@@ -18,7 +18,7 @@ import sys
 import traceback
 
 from samestep.common.runtime.fork_protocol import Answer, Command
-from samestep.common.runtime.imports import import_framework
+from samestep.common.runtime.imports import import_framework, import_modules
 from samestep.common.runtime.worker.private_network import Network, NetworkMaker, enter_network
 
 _PR_SET_PDEATHSIG = 1
@@ -72,6 +72,10 @@ class ForkServer:
             self._answer({"started": command["start"], "pid": pid})
         elif "network" in command:
             self._answer({"network": self._renew_network(command["network"], command["bits_per_second"])})
+        elif "preload" in command:
+            with contextlib.suppress(ImportError):  # whoever needs it will say so
+                import_modules(command["preload"])
+            self._answer({"preloaded": len(command["preload"])})
         elif command["signal"] in self._pids:  # not yet reaped, so that the pid is still its own
             os.kill(self._pids[command["signal"]], command["number"])
 
