@@ -6,7 +6,9 @@ def uncompressed(why: str) -> dict[str, str]:
     return {"compress": why}
 
 
+UNNORMALISED = {"norm": "its models have no batch normalisation yet; torch's rows have"}
 NO_SWITCH = {
+    **UNNORMALISED,
     "overlap": "it exchanges when its API does; tf:mirrored and tf:multi_worker_mirrored have a choice",
     **uncompressed("its API adds up the gradients itself; only torch:ddp compresses so far"),
 }

@@ -104,7 +104,10 @@ def _judge(
     curve = _reference(run, launch, measured, seconds, oracle)
     first, count = measured.first_step, min(len(measured.losses), len(curve.losses))
     wanted = in_own_names(run, curve.state.params) if curve.state.step == run.steps else None
-    reached, losses = read_state(directory).params, measured.losses[:count]
+    state, losses = read_state(directory), measured.losses[:count]
+    reached = state.params
+    if not isinstance(run.workload.model, OwnSpec):  # whose reference keeps other buffers
+        reached, wanted = reached | state.buffers, wanted and wanted | curve.state.buffers
     name, noise = reference_of(run).name, _noise(run)
     wanted_losses, allowed = curve.losses[:count], gradient_error(run)
     parity = judge(name, run.dtype, first, losses, wanted_losses, reached, wanted, noise, allowed)
