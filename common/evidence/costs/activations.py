@@ -22,6 +22,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from samestep.common.batch_norm import has_batch_norm
 from samestep.common.evidence.costs import kept_tf, kept_torch
 from samestep.common.evidence.costs.kept import AHEAD, BEHIND, LOSS, Kept, KeptBySegment
 from samestep.common.evidence.costs.sizes import ID_BYTES
@@ -68,6 +69,8 @@ def activation_bytes(
     recomputes = run.techniques.recompute
     framework, model, mesh = _FRAMEWORKS.get(run.framework), run.workload.model, run.mesh
     if framework is None or model.name not in framework.kept or run.techniques.compile or run.techniques.precision:
+        return None
+    if run.batch_norm == "frozen" and has_batch_norm(run):
         return None
     passes, together = run.accumulation_steps, 1 if framework.in_order else run.accumulation_steps
     rows = run.batch_size // (mesh.axis("data") * mesh.axis("shard") * passes)
