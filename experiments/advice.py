@@ -14,7 +14,7 @@ from samestep.experiments.calibration import Calibration
 from samestep.experiments.candidates import Search, search
 from samestep.experiments.layouts import Candidate
 from samestep.experiments.step_times import SHAPES, Timer, seconds_of
-from samestep.experiments.text import count, number
+from samestep.experiments.text import count
 
 SLOWER = (2, 4, 8, 16)
 """How many times slower links are tried."""
@@ -187,7 +187,7 @@ def _fits_nowhere(base: Run, machine: Machine, nodes: int, keep: Mapping[str, in
     needed, memory = closest.needed_bytes / 1e9, machine.memory_bytes / 1e9
     told = (
         f"{base.workload.name} has no room on {count(nodes, 'node')} of {machine.title}: the closest layout, {closest.cell}, "
-        f"needs {number(needed)} GB, and a device has {number(memory)} GB."
+        f"needs {needed:,.0f} GB, and a device has {memory:,.0f} GB."
     )
     more = nodes
     while (more := 2 * more) * machine.gpus_per_node <= MAX_PREDICTED_DEVICES:

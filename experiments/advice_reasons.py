@@ -12,7 +12,7 @@ from samestep.common.workload.models.own import OwnSpec
 from samestep.experiments.advice import EQUAL, Advice, Change, Timed
 from samestep.experiments.layouts import ALONE, ONE, SPLIT, WHOLE
 from samestep.experiments.step_times import PARTS, WORK
-from samestep.experiments.text import count, number
+from samestep.experiments.text import count
 
 _TOLD = 0.1
 """The share of a difference from which a part of it is worth a word."""
@@ -196,6 +196,15 @@ def waits(time: StepTime) -> float:
         time: The step's.
     """
     return 1 - sum(time.parts()[name] for name in WORK) / time.total
+
+
+def number(value: float) -> str:
+    """A number as people write it: three digits, and no power of ten.
+
+    Args:
+        value: The number.
+    """
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _slower(first: Timed, other: Timed) -> str:

@@ -106,8 +106,8 @@ _COLUMNS = (
     Column[Timed]("schedule", lambda each: _schedule(each), gives_way=3),
     Column[Timed]("micro-batch", lambda each: str(each.candidate.microbatch_size), gives_way=1),
     Column[Timed]("recomputes", lambda each: "yes" if each.candidate.recomputes else "no", gives_way=2),
-    Column[Timed]("step s", lambda each: number(each.time.total)),
-    Column[Timed]("needs GB", lambda each: number(each.candidate.needed_bytes / 1e9)),
+    Column[Timed]("step s", lambda each: reasons.number(each.time.total)),
+    Column[Timed]("needs GB", lambda each: reasons.number(each.candidate.needed_bytes / 1e9)),
     Column[Timed]("waits", lambda each: f"{reasons.waits(each.time):.0%}".replace("%", " %")),
 )
 

@@ -15,7 +15,7 @@ from samestep.common.evidence.costs.step_time import StepTime
 from samestep.common.run import parse_prediction
 from samestep.experiments.layouts import Candidate, row_of
 from samestep.experiments.step_times import Timer
-from samestep.experiments.text import count, number
+from samestep.experiments.text import count
 
 RESULT = "result.json"
 LEAST_RUNS = 3
@@ -65,8 +65,8 @@ class Calibration:
                 f"{self.error_left_out:.0%} on runs that are left out of the fit"
             )
         return (
-            f"Calibrated with {count(self.runs, 'run')} in {self.directory}: computing takes {number(self.work)} times and "
-            f"exchanging {number(self.exchanges)} times what was predicted; {off}."
+            f"Calibrated with {count(self.runs, 'run')} in {self.directory}: computing takes {self.work:.2f} times and "
+            f"exchanging {self.exchanges:.2f} times what was predicted; {off}."
         ).replace("%", " %")
 
 

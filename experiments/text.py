@@ -234,15 +234,6 @@ def large_number(count: int) -> str:
     return next((f"{count / scale:.4g} {name}" for scale, name in names if count >= scale), f"{count:,}")
 
 
-def number(value: float) -> str:
-    """A number as people write it: three digits, and no power of ten.
-
-    Args:
-        value: The number.
-    """
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
 def spell(number: float | None, form: str) -> str:
     """A number in a format; "" stands for one that was not measured.
 
