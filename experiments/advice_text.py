@@ -14,7 +14,6 @@ from samestep.experiments.text import (
     fit,
     github,
     large_number,
-    number,
     screen_width,
 )
 
