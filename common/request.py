@@ -87,12 +87,13 @@ class RunConfig:
         None, "train on your own arrays: a .npz file; with --model also FILE.py:FUNCTION, which returns them"
     )
     dropout: bool | None = flag(
-        None, "--no-dropout switches the dropout of your own model off, in every strategy and in the reference"
+        None,
+        "--no-dropout switches dropout off, that of ours and of your own model, in every strategy and in the reference",
     )
     batch_norm: str = flag(
         "local",
-        "statistics in the batch normalisation of your own model: of each replica's shard, of the whole batch where the "
-        "replicas can exchange them, or the running ones, frozen",
+        "statistics in batch normalisation, of ours with +norm=batch or of your own model: of each replica's shard, of the "
+        "whole batch where the replicas can exchange them, or the running ones, frozen",
         choices=BATCH_NORMS,
     )
     start_from: str | None = flag(

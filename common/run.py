@@ -2,12 +2,14 @@
 
 import dataclasses
 
+from samestep.common.batch_norm import check_statistics, num_replicas, takes_shares
 from samestep.common.catalog import framework_info, read_options, strategy_info
 from samestep.common.compression import check_compression
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import check_fields, flags, spell_flag, spell_flags
 from samestep.common.mesh import Mesh
 from samestep.common.precision import check_precision, check_weights
+from samestep.common.recomputation import check_recomputation
 from samestep.common.request import MAX_DEVICES, MAX_PREDICTED_DEVICES, Launch, RunConfig, read_bandwidth
 from samestep.common.strategy import Run, StrategyInfo
 from samestep.common.techniques import Techniques
@@ -20,6 +22,8 @@ from samestep.common.workload.workload import Workload
 _MADE = ("strategy", "workload", "optimizer", "mesh", "batch_size", "steps", "options", "weights")
 _SAME = tuple(field.name for field in dataclasses.fields(Run) if field.name not in _MADE)
 """What a run takes from its request as it is."""
+_CHECKS = (check_recomputation, check_compression, check_precision, check_statistics)
+"""What techniques and features refuse, whatever the row."""
 
 
 def parse(config: RunConfig) -> Run:
@@ -78,6 +82,7 @@ def _read(config: RunConfig, most_devices: int) -> Run:
     options = read_options(config.framework, info, config.options)
     mesh = _mesh(config, info, info.compiled_cores(options), most_devices)
     workload = resolve(config.workload, config.data) if config.model is None else own_workload(config)
+    workload = workload.without_dropout() if config.dropout is False else workload
     _check_features(config, info, workload)
     _check_framework(config, workload)
     run = Run(
@@ -91,11 +96,8 @@ def _read(config: RunConfig, most_devices: int) -> Run:
         options=options,
     )
     run = dataclasses.replace(run, techniques=_scheduled(run))
-    _check_batch(run)
-    _check_recomputation(run)
-    check_compression(run)
-    check_precision(run)
-    info.needs(run)
+    for check in (_check_devices, _check_batch, *_CHECKS, info.needs):
+        check(run)
     return run
 
 
@@ -183,29 +185,6 @@ def _scheduled(run: Run) -> Techniques:
     return dataclasses.replace(given, decay_steps=end)
 
 
-def _check_recomputation(run: Run) -> None:
-    """Refuses to recompute where there is nothing to, and where computing twice changes what is learned."""
-    model = run.workload.model
-    if not run.techniques.recompute:
-        return
-    if not isinstance(model, OwnSpec):
-        if len(model.segments()) < 3:
-            raise ConfigError(
-                f"--recompute computes the inner segments of a model again, and {run.workload.name} has none; give it more "
-                "layers=, or leave it out."
-            )
-        return
-    if run.framework == "tf" or not model.blocks():
-        raise ConfigError(
-            f"--recompute computes blocks of a user's torch model again, and {run.workload.name} names none; leave it out."
-        )
-    if model.described.buffers:
-        raise ConfigError(
-            f"--recompute would update the buffers of {run.workload.name} ({next(iter(model.described.buffers))}, ...) "
-            "twice a step; leave it out."
-        )
-
-
 def _mesh(config: RunConfig, info: StrategyInfo, compiled_cores: int, most: int) -> Mesh:
     name = f"{config.framework}:{info.name}"
     if config.mesh is None:
@@ -221,20 +200,20 @@ def _mesh(config: RunConfig, info: StrategyInfo, compiled_cores: int, most: int)
                 raise unknown("mesh axis", axis, info.axes, f"{name} does not split along it.")
     if mesh.size > most:
         raise ConfigError(f"--mesh {mesh} has {mesh.size} devices; give at most {most}.")
-    shares = (
-        config.framework == "numpy" and config.techniques.compress is not None
-    )  # the oracle, of what devices exchange
-    if not info.axes and mesh.size > 1 and not shares:
-        others = ", ".join(row.name for row in framework_info(config.framework).rows if row.axes)
-        raise ConfigError(f"{name} runs on one device, not on {mesh.size}; for more choose from: {others}.")
     return mesh
+
+
+def _check_devices(run: Run) -> None:
+    """Refuses several devices where a row has one; but the oracle also computes what each of several would have."""
+    has_shares = run.framework == "numpy" and (run.techniques.compress is not None or takes_shares(run))
+    if not run.strategy.axes and run.mesh.size > 1 and not has_shares:
+        others = ", ".join(row.name for row in framework_info(run.framework).rows if row.axes)
+        raise ConfigError(f"{run.name} runs on one device, not on {run.mesh.size}; for more choose from: {others}.")
 
 
 def _check_batch(run: Run) -> None:
     parts = run.accumulation_steps
-    if run.batch_norm == "sync" and parts > 1:
-        raise ConfigError("--batch-norm sync sees one micro-batch at a time; leave out --accumulation-steps.")
-    shards = run.mesh.axis("data") * run.mesh.axis("shard") * parts
+    shards = num_replicas(run) * parts
     if run.batch_size % shards:
         below, above = run.batch_size // shards * shards, (run.batch_size // shards + 1) * shards
         sizes = f"{below} or {above}" if below else f"{above}"

@@ -14,6 +14,7 @@ from samestep.tf_impl.models import build_model
 from samestep.tf_impl.models.layers import Lookup, VariableFactory
 from samestep.tf_impl.models.own import OwnModel, build_own
 from samestep.tf_impl.step import Logits
+from samestep.tf_impl.techniques.precision import product_of
 from samestep.tf_impl.techniques.recompute import recompute
 
 Held = TypeVar("Held")
@@ -56,7 +57,7 @@ def fresh_model(
             own.buffers[name].assign(value)
         return own, own.params
     values = initial_weights(run.workload.model, run.seed)
-    factory = VariableFactory(lambda name: make(values[name].astype(run.dtype), name), lookup)
+    factory = VariableFactory(lambda name: make(values[name].astype(run.dtype), name), lookup, product_of(run))
     model = build_model(run.workload.model, factory)
     recompute(run, model)
     return model, factory.by_name

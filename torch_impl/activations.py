@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 import torch
+from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor
@@ -21,23 +22,23 @@ from samestep.torch_impl.upstream import outside_modes, saved_tensors_hooks_on_t
 class KeptActivations:
     """Counts the storages that autograd keeps, each once, however many tensors are views of it.
 
-    The batch counts where an operation saves it: it has to stay until then. Parameters never count, nor do their views
-    and gathered copies, which the footprint has under parameters. What a pipeline keeps beside autograd, such as the
+    The batch counts where an operation saves it: it has to stay until then. Parameters and buffers never count, nor do views
+    and gathered copies of them, which the footprint has under parameters. What a pipeline keeps beside autograd, such as the
     buffers of its messages, does not count.
 
     Attributes:
         peak_bytes: The most bytes that were kept at once.
     """
 
-    def __init__(self, parameters: Callable[[], Iterator[torch.Tensor]]) -> None:
+    def __init__(self, model: nn.Module) -> None:
         """Starts between two steps.
 
         Args:
-            parameters: Lists what does not count, as it is when an operation saves something: `fully_shard` replaces the
+            model: What it holds does not count, as it is when an operation saves something: `fully_shard` replaces the
                 parameters of a module by gathered ones while it computes.
         """
         self.peak_bytes = 0
-        self._parameters = parameters
+        self._model = model
         self._bytes = 0
         self._holders: dict[StorageWeakRef, int] = {}
         self._recomputed: dict[StorageWeakRef, int] = {}
@@ -68,7 +69,8 @@ class KeptActivations:
 
     def _is_parameter(self, key: StorageWeakRef) -> bool:
         if key not in self._known:
-            self._known |= {StorageWeakRef(_local(each).untyped_storage()) for each in self._parameters()}
+            held = (*self._model.parameters(), *self._model.buffers())
+            self._known |= {StorageWeakRef(_local(each).untyped_storage()) for each in held}
         return key in self._known
 
     def _release(self, key: StorageWeakRef, size: int) -> None:
@@ -96,13 +98,9 @@ def _local(tensor: torch.Tensor) -> torch.Tensor:
 
 
 @contextlib.contextmanager
-def follow_activations(parameters: Callable[[], Iterator[torch.Tensor]]) -> Iterator[KeptActivations]:
-    """Makes a context in which what autograd saves is counted.
-
-    Args:
-        parameters: As in `KeptActivations`.
-    """
-    kept = KeptActivations(parameters)
+def follow_activations(model: nn.Module) -> Iterator[KeptActivations]:
+    """Makes a context in which what autograd saves is counted, but for what a model holds."""
+    kept = KeptActivations(model)
     _FOLLOWED.append(kept)
     try:
         with saved_tensors_hooks(kept.pack, lambda held: held.tensor):

@@ -14,24 +14,23 @@ from samestep.common.evidence.costs.zero import fsdp, zero1, zero2
 from samestep.common.families import Textbook
 from samestep.common.runtime.topology import one_process, ranks, ranks_and_server
 from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo
-from samestep.torch_impl import needs, options
+from samestep.torch_impl import needs, options, refusals
 from samestep.torch_impl.families import ZERO
-from samestep.torch_impl.refusals import ALONE, BROADCASTS, BY_CALLS, NEW_REPLICAS, NO_CLIPPING, NO_SWITCH, SPLIT_LAYERS
 
 GPUS = "several GPUs on one or more machines; CPU cores over gloo"
 SHARD_PER_RANK = Answer("yes", "one contiguous shard of the global batch per rank")
 WHOLE_BATCH = Answer("no", "the whole batch goes through every stage")
 WHOLE_MODEL = Answer("no", "every rank holds the whole model")
 EQUAL_STAGES = Answer("yes", "contiguous stages of layers, of about equal FLOPs")
-in_one_process = functools.partial(StrategyInfo, topology=one_process, backend="memory", refuses=ALONE)
-over_ranks = functools.partial(StrategyInfo, topology=ranks, backend="gloo", hardware=GPUS, refuses=NO_SWITCH)
-layer_parallel = functools.partial(over_ranks, refuses=SPLIT_LAYERS)
+in_one_process = functools.partial(StrategyInfo, topology=one_process, backend="memory", refuses=refusals.ALONE)
+over_ranks = functools.partial(StrategyInfo, topology=ranks, backend="gloo", hardware=GPUS, refuses=refusals.NO_SWITCH)
+layer_parallel = functools.partial(over_ranks, refuses=refusals.SPLIT_LAYERS)
 data_parallel = functools.partial(over_ranks, data_split=SHARD_PER_RANK, model_split=WHOLE_MODEL, axes=("data",))
 over_rpc = functools.partial(
     StrategyInfo,
     backend="tensorpipe",
     status="maintenance; upstream calls the RPC package stable and in maintenance mode",
-    refuses=NO_CLIPPING,
+    refuses=refusals.NO_CLIPPING,
 )
 OVERLAP_MEASURES = (
     Measure("communication_seconds", "s per step", "how long gradients were in flight"),
@@ -91,7 +90,7 @@ FRAMEWORK = FrameworkInfo(
             status="discouraged; upstream recommends DistributedDataParallel, even on one machine",
             twin="tf:central_storage",
             emulation="threads; nn.DataParallel needs two GPUs",
-            refuses=NEW_REPLICAS,
+            refuses=refusals.NEW_REPLICAS,
             needs=needs.check_replicas,
             measures=(
                 Measure("master_share", "share of the step", "how long the master works while its replicas wait"),
@@ -115,7 +114,7 @@ FRAMEWORK = FrameworkInfo(
             summary="DDP, with the optimizer state spread over the ranks: each updates some parameters and broadcasts them.",
             goal="memory: the optimizer state, 1/N each",
             model_split=Answer("partial", "the optimizer state only, whole parameters to a rank"),
-            refuses=BROADCASTS,
+            refuses=refusals.BROADCASTS,
             cost=zero1,
             textbook=Textbook(ZERO, speed=1, memory=1, sent=2),
             reference="torch.distributed.optim.ZeroRedundancyOptimizer",
@@ -209,7 +208,7 @@ FRAMEWORK = FrameworkInfo(
             axes=("pipe",),
             topology=ranks,
             cost=rpc,
-            refuses=BY_CALLS,
+            refuses=refusals.BY_CALLS,
             reference="torch.distributed.rpc, torch.distributed.autograd, torch.distributed.optim.DistributedOptimizer",
             needs=needs.check_stages,
         ),
@@ -223,6 +222,7 @@ FRAMEWORK = FrameworkInfo(
             axes=("data",),
             topology=ranks_and_server,
             cost=rpc_parameter_server,
+            refuses=refusals.ON_SERVER,
             reference="torch.distributed.rpc, rpc.functions.async_execution",
             twin="tf:parameter_server",
             needs=needs.check_workers,

@@ -97,7 +97,12 @@ class EngineState:
     """
 
     def __init__(
-        self, named: Mapping[str, Weight], keys: Mapping[str, str], engine: DeepSpeedEngine, update: EngineUpdate
+        self,
+        named: Mapping[str, Weight],
+        keys: Mapping[str, str],
+        engine: DeepSpeedEngine,
+        update: EngineUpdate,
+        buffers: Mapping[str, torch.Tensor],
     ) -> None:
         """Makes the optimizer state that the engine's optimizer would make at the first step.
 
@@ -106,8 +111,9 @@ class EngineState:
             keys: The keys of the optimizer state: neutral name -> torch's key.
             engine: The engine, just initialized.
             update: The update, which has seen the bytes of the gradients.
+            buffers: The model's buffers by neutral name.
         """
-        self._full = LocalState(named, EngineOptimizerState(), keys, utils.safe_get_full_fp32_param)
+        self._full = LocalState(named, EngineOptimizerState(), keys, utils.safe_get_full_fp32_param, buffers)
         self._named, self._keys, self._update = named, keys, update
         self._layout = LAYOUTS[engine.zero_optimization_stage()](engine)
         self._states = engine.optimizer.optimizer.state
@@ -118,7 +124,7 @@ class EngineState:
         self.followed = PeakBytes(self._alive)
 
     def snapshot(self, step: int) -> TrainState:
-        """Copies masters and their optimizer state, gathered."""
+        """Copies masters and their optimizer state, gathered, and buffers."""
         return self._full.snapshot(step)
 
     def restore(self, state: TrainState) -> None:
@@ -129,6 +135,7 @@ class EngineState:
                 self._layout.write(weight.parameter, weight.from_neutral(state.params[name]))
                 for slot, key in self._keys.items():
                     self._layout.write(weight.parameter, weight.from_neutral(state.slots[slot][name]), key)
+            self._full.restore_buffers(state)
 
     def _set_step_count(self, steps: int) -> None:
         """Sets what AdamW corrects its bias by."""

@@ -109,8 +109,12 @@ class LocalState:
                         local[key] = torch.zeros_like(weight.parameter)
                         sharded.copy_shard(local[key], weight.from_neutral(state.slots[slot][name]))
                     local["step"] = torch.tensor(float(state.step))
-            for name, buffer in self.buffers.items():
-                buffer.copy_(torch.from_numpy(state.buffers[name]))
+            self.restore_buffers(state)
+
+    def restore_buffers(self, state: TrainState) -> None:
+        """Copies the buffers in place."""
+        for name, buffer in self.buffers.items():
+            buffer.copy_(torch.from_numpy(state.buffers[name]))
 
     def footprint(self, device: torch.device, gradients_bytes: int, gathered_bytes: int = 0) -> Footprint:
         """Adds up the tensors of this process.
@@ -186,7 +190,7 @@ def merge(parts: Iterable[TrainState]) -> TrainState:
     for part in parts:
         step = part.step
         params |= part.params
-        buffers |= part.buffers
+        buffers = part.buffers | buffers  # of replicas, those of the first
         for slot, values in part.slots.items():
             slots.setdefault(slot, {}).update(values)
     return TrainState(step, params, slots, buffers)

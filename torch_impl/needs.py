@@ -4,7 +4,7 @@ import math
 import os
 import shutil
 
-from samestep.common.batch_norm import refuse_sync
+from samestep.common.batch_norm import has_batch_norm, refuse_sync
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.strategy import Run
 from samestep.common.workload.models.own import OwnSpec
@@ -139,12 +139,17 @@ def check_tensor_parallel(run: Run[TensorOptions]) -> None:
 
 
 def check_tensor_plan(run: Run) -> None:
-    """Refuses a user's model that does not say which of its layers are cut.
+    """Refuses a user's model that does not say which of its layers are cut, and running statistics, which cannot be.
 
     Raises:
-        ConfigError: It does not, or it is given what only our own models can do.
+        ConfigError: It does not, or our model has batch normalisation.
     """
     model = run.workload.model
+    if run.mesh.axis("tensor") > 1 and has_batch_norm(run):
+        raise ConfigError(
+            f"{run.name} along tensor does not take +norm=batch: no plan cuts running statistics along with the channels of a "
+            "layer; leave it out, or choose another strategy."
+        )
     if not isinstance(model, OwnSpec) or run.mesh.axis("tensor") == 1:
         return
     if all(param.split is None for param in model.params().values()):

@@ -199,7 +199,7 @@ class TrainingProgram:
         """Takes one more step; its collectives are recorded as they are dispatched."""
         RECORDER.start()
         with Observer(self.parts.bare) as observer, self.parts.watch():
-            with follow_activations(self.parts.bare.parameters) as kept:
+            with follow_activations(self.parts.bare) as kept:
                 self._losses.append(self.gradients(batch))
             self._gradients_bytes = weights.nbytes(p.grad for p in self.parts.bare.parameters())
             self.apply()

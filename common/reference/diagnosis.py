@@ -172,12 +172,13 @@ def _taken(program: TrainingProgram, batch: Batch) -> Step:
 
 
 def _distance(run: Run, before: TrainState, seen: Step, candidate: Step) -> float:
-    """The largest deviation of the loss, of the weights' move and of each slot's, in multiples of what rounding explains."""
+    """The largest deviation of loss, weights' move, slots' moves and buffers' move, in multiples of what rounding explains."""
     slots = [_relative(seen.after.slots[name], now, before.slots[name]) for name, now in candidate.after.slots.items()]
     move = _relative(seen.after.params, candidate.after.params, before.params)
     loss = _loss_deviation(run, seen, candidate)
+    kept = _relative(seen.after.buffers, candidate.after.buffers, before.buffers)
     noise, move_noise = noise_of(run)
-    return max(loss, move / move_noise, max(slots) / noise)
+    return max(loss, move / move_noise, max(slots) / noise, kept / noise)
 
 
 def _loss_deviation(run: Run, seen: Step, candidate: Step) -> float:
@@ -202,7 +203,9 @@ def _describe(run: Run, replayed: ReplayedStep, seen: Step, right: Step) -> str:
     implied, (noise, _) = _implied_gradients(run, replayed.before, seen.after), noise_of(run)
     off = {name: _off(implied[name], 1.0, g) for name, g in gradients.items()}
     if max(off.values()) <= noise:
-        return "loss and gradients agree with the oracle's: the update is another one"
+        kept = _relative(seen.after.buffers, right.after.buffers, replayed.before.buffers)
+        what = "the running statistics are others" if kept > noise else "the update is another one"
+        return f"loss and gradients agree with the oracle's: {what}"
     ratio = sum(_dot(implied[n], g) for n, g in gradients.items()) / sum(_dot(g, g) for g in gradients.values())
     left = max(_off(implied[name], ratio, g) for name, g in gradients.items())
     if left <= max(noise, UNEXPLAINED * abs(ratio - 1)) < abs(ratio - 1):

@@ -3,15 +3,17 @@
 import numpy as np
 
 from samestep.common.batch import Batch
+from samestep.common.batch_norm import MOMENTUM, examples_of_statistics, num_passes
 from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Arrays, Hardware, TrainState
 from samestep.common.reference import compression
+from samestep.common.reference.micro_batch import MICRO_BATCH
 from samestep.common.reference.models import build_model
 from samestep.common.reference.models.losses import LOSSES
 from samestep.common.reference.optimizers import UPDATES, empty_slots
 from samestep.common.reference.step import accumulate, shard_gradients, transform
 from samestep.common.strategy import Run
-from samestep.common.workload.initial import init
+from samestep.common.workload.initial import init, initial_buffers
 from samestep.common.workload.optimizers import OptimizerSpec
 from samestep.common.workload.schedules import at_step
 
@@ -25,6 +27,8 @@ class TrainingProgram:
         self.loss = LOSSES[run.workload.model.loss]
         self.run = run
         self.params = init(run.workload.model, run.seed)
+        self.buffers = initial_buffers(run.workload.model)
+        self.examples = examples_of_statistics(run)
         self.optimizer = run.optimizer
         self.update = UPDATES[run.optimizer.name]
         self.slots = empty_slots(run.optimizer, self.params)
@@ -34,18 +38,29 @@ class TrainingProgram:
         self._losses: list[float] = []
 
     def step(self, batch: Batch) -> None:
-        """Takes every micro-batch forward and backward, clips, updates."""
+        """Takes every micro-batch forward and backward, moves the running statistics, clips, updates."""
+        MICRO_BATCH.statistics.clear()
         loss, gradients = self.gradients(batch)
         self._losses.append(loss)
+        self.keep_statistics()
         self.apply(gradients)
 
     def gradients(self, batch: Batch) -> tuple[float, Arrays]:
         """Computes the global mean loss and its gradients, accumulated over the micro-batches; and, compressed, over devices."""
+        held = self.params | self.buffers
         if self.run.techniques.compress is None:
-            return accumulate(self.model, self.loss, self.params, batch, self.run)
-        loss, shards = shard_gradients(self.model, self.loss, self.params, batch, self.run)
+            return accumulate(self.model, self.loss, held, batch, self.run, self.examples)
+        loss, shards = shard_gradients(self.model, self.loss, held, batch, self.run, self.examples)
         gradients, self.local = compression.exchange(self.run, shards, self.local)
         return loss, gradients
+
+    def keep_statistics(self) -> None:
+        """Moves the running statistics by those of the first replica, a micro-batch after the other."""
+        for path, seen in MICRO_BATCH.statistics.items():
+            for mean, variance in seen[: num_passes(self.run)]:
+                for kind, value in (("running_mean", mean), ("running_var", variance)):
+                    kept = self.buffers[f"{path}/{kind}"]
+                    kept += MOMENTUM * (value - kept)
 
     def apply(self, gradients: Arrays) -> None:
         """Transforms the gradients as the techniques ask, then updates every parameter."""
@@ -71,17 +86,19 @@ class TrainingProgram:
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Computes logits."""
-        return self.model.forward(self.params, inputs)[0]
+        return self.model.forward(self.params | self.buffers, inputs)[0]
 
     def state(self) -> TrainState:
-        """Copies parameters, optimizer state, and what each device would keep; the models keep no buffers."""
+        """Copies parameters, optimizer state, buffers, and what each device would keep."""
         slots = {slot: _copied(arrays) for slot, arrays in self.slots.items()}
-        return TrainState(self._step, _copied(self.params), slots, local=tuple(map(_copied, self.local)))
+        local = tuple(map(_copied, self.local))
+        return TrainState(self._step, _copied(self.params), slots, _copied(self.buffers), local)
 
     def restore(self, state: TrainState) -> None:
         """Copies everything that `state` returns, into float64."""
         self._step = state.step
         self.params = _copied(state.params)
+        self.buffers = _copied(state.buffers)
         self.slots = {slot: _copied(arrays) for slot, arrays in state.slots.items()}
         self.local = tuple(map(_copied, state.local))
 

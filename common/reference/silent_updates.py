@@ -118,11 +118,12 @@ def with_keys(keys_of: Callable[[np.ndarray, Batch, int], np.ndarray], program: 
     def gradients(batch: Batch) -> tuple[float, Arrays]:
         inputs, targets = batch.rows(0, 1)
         MICRO_BATCH.keys = keys_of(batch.keys(program.run.seed, 0, 1), batch, devices)
-        logits, saved = program.model.forward(program.params, inputs)
+        MICRO_BATCH.examples = program.examples
+        logits, saved = program.model.forward(program.params | program.buffers, inputs)
         loss, dlogits = program.loss(logits, targets)
         values: Arrays = {}
         program.model.backward(program.params, saved, dlogits / batch.num_targets, values)
-        MICRO_BATCH.keys = None
+        MICRO_BATCH.keys, MICRO_BATCH.examples = None, 0
         return loss / batch.num_targets, values
 
     program.gradients = gradients

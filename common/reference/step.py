@@ -13,15 +13,16 @@ from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 
 
-def accumulate(model: Layer, loss: Loss, params: Arrays, batch: Batch, run: Run) -> tuple[float, Arrays]:
+def accumulate(model: Layer, loss: Loss, params: Arrays, batch: Batch, run: Run, examples: int) -> tuple[float, Arrays]:
     """Takes every micro-batch forward and backward; losses and gradients add up.
 
     Args:
         model: The model.
         loss: Summed over every target it is given.
-        params: The model's parameters.
+        params: The model's parameters and buffers.
         batch: The global batch.
         run: What is trained.
+        examples: As in `MicroBatch`.
 
     Returns:
         The mean loss over every target of the batch, and its gradients.
@@ -30,6 +31,7 @@ def accumulate(model: Layer, loss: Loss, params: Arrays, batch: Batch, run: Run)
     total: Arrays = {}
     count = batch.num_targets
     steps = run.accumulation_steps
+    MICRO_BATCH.examples = examples
     for micro in range(steps):
         inputs, targets = batch.rows(micro, steps)
         MICRO_BATCH.keys = batch.keys(run.seed, micro, steps)
@@ -39,16 +41,18 @@ def accumulate(model: Layer, loss: Loss, params: Arrays, batch: Batch, run: Run)
         model.backward(params, saved, dlogits / count, gradients)
         total_loss += micro_loss / count
         total = {name: total[name] + value for name, value in gradients.items()} if total else gradients
-    MICRO_BATCH.keys = None
+    MICRO_BATCH.keys, MICRO_BATCH.examples = None, 0
     return total_loss, total
 
 
-def shard_gradients(model: Layer, loss: Loss, params: Arrays, batch: Batch, run: Run) -> tuple[float, list[Arrays]]:
+def shard_gradients(
+    model: Layer, loss: Loss, params: Arrays, batch: Batch, run: Run, examples: int
+) -> tuple[float, list[Arrays]]:
     """Computes the loss, and what each device's shard adds to its gradients; the arguments are those of `accumulate`."""
     total, shards = 0.0, []
     for device in range(run.num_devices):
         part = batch.part(device, run.num_devices)
-        part_loss, gradients = accumulate(model, loss, params, part, run)
+        part_loss, gradients = accumulate(model, loss, params, part, run, examples)
         share = part.num_targets / batch.num_targets
         total += share * part_loss
         shards.append({name: share * value for name, value in gradients.items()})

@@ -9,6 +9,9 @@ from samestep.common.errors import ConfigError
 from samestep.common.program import TrainState
 from samestep.common.runtime.state_file import read_state
 from samestep.common.strategy import Run
+from samestep.common.workload.initial import initial_buffers
+from samestep.common.workload.models.own import OwnSpec
+from samestep.common.workload.models.spec import Param
 
 
 def read_start(run: Run, start_from: str) -> TrainState:
@@ -24,38 +27,47 @@ def read_start(run: Run, start_from: str) -> TrainState:
     given, state = f"--start-from {start_from}", read_state(Path(start_from))
     if state.step >= run.steps:
         raise ConfigError(f"{given} is at step {state.step}; --steps counts from zero, give more than {state.step}.")
-    _check_arrays(
-        run, state.params, f"{given} holds another model: its", "give the --workload that its config.json names"
-    )
+    opening, remedy = f"{given} holds another model: its", "give the --workload that its config.json names"
+    groups = {"params": state.params, **state.slots}
+    _check_arrays(run, run.workload.model.params(), state.params, opening, remedy)
+    if not isinstance(
+        run.workload.model, OwnSpec
+    ):  # whose buffers may be whole numbers, and others in another framework
+        groups["buffers"] = state.buffers
+        _check_arrays(run, initial_buffers(run.workload.model), state.buffers, opening, remedy)
     if set(state.slots) != set(run.optimizer.slots):
         raise ConfigError(
             f"{given} holds {', '.join(state.slots) or 'no slots'}, but {run.optimizer.name} continues from "
             f"{', '.join(run.optimizer.slots)}; give the --optimizer that its config.json names."
         )
     for slot, arrays in state.slots.items():
-        _check_arrays(run, arrays, f"{given} is damaged: its {slot} of", "give the directory of a finished run")
-    for group, arrays in {"params": state.params, **state.slots}.items():
+        remedy = "give the directory of a finished run"
+        _check_arrays(run, run.workload.model.params(), arrays, f"{given} is damaged: its {slot} of", remedy)
+    for group, arrays in groups.items():
         for name, array in arrays.items():
             _check_numbers(run, array, f"{given}: {group} of {name}")
     return state
 
 
-def _check_arrays(run: Run, held: Mapping[str, np.ndarray], opening: str, remedy: str) -> None:
-    """Refuses other names or shapes than those of the model's parameters.
+def _check_arrays(
+    run: Run, wanted: Mapping[str, Param | np.ndarray], held: Mapping[str, np.ndarray], opening: str, remedy: str
+) -> None:
+    """Refuses other names or shapes than those of the model.
 
     Args:
         run: What is trained.
-        held: Parameters, or one kind of optimizer state.
+        wanted: The model's parameters or buffers.
+        held: What the state has: one of them, or one kind of optimizer state.
         opening: Of the message.
         remedy: The end of the message.
     """
     shapes = {name: array.shape for name, array in held.items()}
-    wanted = {name: param.shape for name, param in run.workload.model.params().items()}
-    for name in {**wanted, **shapes}:
-        if shapes.get(name) != wanted.get(name):
+    right = {name: each.shape for name, each in wanted.items()}
+    for name in {**right, **shapes}:
+        if shapes.get(name) != right.get(name):
             raise ConfigError(
                 f"{opening} {name} is {_spell(shapes.get(name))}, that of {run.workload.name} is "
-                f"{_spell(wanted.get(name))}; {remedy}."
+                f"{_spell(right.get(name))}; {remedy}."
             )
 
 

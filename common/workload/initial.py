@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from samestep.common.workload.models.own import OwnSpec
-from samestep.common.workload.models.spec import ModelSpec, Param
+from samestep.common.workload.models.spec import ModelSpec, Param, batch_norms
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -77,5 +77,12 @@ def init(model: ModelSpec, seed: int) -> dict[str, np.ndarray]:
 
 
 def initial_buffers(model: ModelSpec) -> dict[str, np.ndarray]:
-    """The initial buffers, by neutral name; our own models have none."""
-    return model.initial("buffers") if isinstance(model, OwnSpec) else {}
+    """The initial buffers, by neutral name: of our own models the running statistics of batch normalisations."""
+    if isinstance(model, OwnSpec):
+        return dict(model.initial("buffers"))
+    kinds = {"running_mean": np.zeros, "running_var": np.ones}
+    return {
+        f"{path}/{kind}": make(channels)
+        for path, channels in batch_norms(model).items()
+        for kind, make in kinds.items()
+    }

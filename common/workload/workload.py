@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from samestep.common.flags import flags
 from samestep.common.workload.data.spec import DataSpec
-from samestep.common.workload.models.spec import ModelSpec
+from samestep.common.workload.models.spec import ModelSpec, draws
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +40,12 @@ class Workload:
         """sha256 over the numbers of the model, the data set and the metric (not over the name)."""
         described = [_described(self.model), _described(self.data), self.metric]
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
+
+    def without_dropout(self) -> "Workload":
+        """The same without any dropout of our models; a user's model switches its own off when it is built."""
+        if not draws(self.model):
+            return self
+        return dataclasses.replace(self, model=dataclasses.replace(self.model, dropout=0.0))  # pyrefly: ignore
 
 
 def _described(spec: ModelSpec | DataSpec) -> list[object]:

@@ -14,6 +14,7 @@ from samestep.common.run import parse
 from samestep.common.strategy import StrategyInfo
 from samestep.common.workload.table import WORKLOADS
 from samestep.experiments.arguments import apply_cell
+from samestep.experiments.tables import caption
 from tests.cells import SIZED, every_row
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
@@ -24,6 +25,7 @@ FEATURES = {
     "pooling": f"{SIZED['cnn']}+activation=relu+pooling=max",
     "dropout": f"{SIZED['transformer']}+dropout=0.1",
     "ignored": f"{SIZED['transformer']}+ignored=0.3",
+    "norm": f"{SIZED['cnn']}+norm=batch",
 }
 """Feature -> a workload that has it."""
 STEPS = (
@@ -56,6 +58,8 @@ FAST = {
     ),
     *(("dropout", cell) for cell in ("tf:mirrored+accumulation_steps=2", "tf:dtensor+mesh=data=2,tensor=2")),
     *(("ignored", cell) for cell in ("torch:ddp+accumulation_steps=2", "torch:hybrid+mesh=pipe=2,data=2", "torch:rpc")),
+    *(("norm", cell) for cell in ("torch:ddp+accumulation_steps=2", "torch:fsdp", "torch:deepspeed+zero_stage=3")),
+    *(("norm", cell) for cell in ("torch:pp+schedule=zbv_zero_bubble", "torch:hybrid+mesh=pipe=2,data=2")),
     *(("ignored", cell) for cell in ("tf:mirrored+accumulation_steps=2", "tf:dtensor", "tf:parameter_server")),
     *(("pooling", cell) for cell in ("torch:ddp", "torch:pp", "tf:mirrored", "tf:dtensor+mesh=data=2,tensor=2")),
 }
@@ -113,7 +117,7 @@ def test_every_row_is_among_the_steps() -> None:
 def test_a_feature_is_taken_or_refused_with_the_reason(feature: str, cell: str) -> None:
     info = next(row for framework, row in catalogue() if cell.partition("+")[0] == f"{framework}:{row.name}")
     why = refused(feature, cell)
-    if "needs a transformer" in why:
+    if "needs a transformer" in why or "along tensor" in why:
         return
     assert bool(why) == (feature in info.refuses)
     if why:
@@ -150,6 +154,24 @@ def test_dropout_inside_a_pair_of_layers_drops_the_same_elements(run_cell: RunCe
     result = run_cell(cell, f"{SIZED['mlp']}+dropout=0.3", dtype="float64", steps=4)
     assert result.parity.passed, result.parity.reason
     keeps_what_was_predicted(result)
+
+
+def test_no_dropout_is_the_model_without() -> None:
+    """In every row, the reference and the predicted costs: they all take what is trained from here."""
+    for framework, row in every_row():
+        config = RunConfig(framework=framework, strategy=row.name, workload=FEATURES["dropout"], dropout=False)
+        assert (
+            parse(config).workload.digest
+            == parse(dataclasses.replace(config, workload=SIZED["transformer"])).workload.digest
+        )
+
+
+@pytest.mark.torch
+def test_no_dropout_in_a_run_and_what_it_says(run_cell: RunCell) -> None:
+    off = run_cell("torch:single", f"{SIZED['mlp']}+dropout=0.3", dtype="float64", steps=4, dropout=False)
+    plain = run_cell("torch:single", SIZED["mlp"], dtype="float64", steps=4)
+    assert off.losses == plain.losses and off.parity.passed
+    assert "without dropout" in caption([off], width=200)
 
 
 @pytest.mark.torch

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from samestep.common.workload.models.cnn import CnnSpec
+from samestep.torch_impl.models.batch_norm import convolution
 from samestep.torch_impl.models.layers import activate, pool
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 
@@ -16,7 +17,7 @@ class BabyCNN(nn.Module):
         self.activation, self.pooling = spec.activation, spec.pooling
         height, width, channels = spec.image
         sizes = (channels, spec.filters, 2 * spec.filters)
-        self.blocks = nn.ModuleList(nn.Conv2d(sizes[i], sizes[i + 1], kernel_size=3, padding=1) for i in range(2))
+        self.blocks = nn.ModuleList(convolution(spec.norm, sizes[i], sizes[i + 1]) for i in range(2))
         self.hidden = nn.Linear(height // 4 * (width // 4) * sizes[-1], spec.hidden)
         self.output = nn.Linear(spec.hidden, spec.outputs)
 

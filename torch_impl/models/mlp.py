@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from samestep.common.workload.models.mlp import MlpSpec
+from samestep.torch_impl.models.batch_norm import linear
 from samestep.torch_impl.models.dropout import dropout
 from samestep.torch_impl.models.layers import activate
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
@@ -19,9 +20,11 @@ class Mlp(nn.Module):
         super().__init__()
         self.activation = spec.activation
         sizes = [spec.features, *[spec.width] * (spec.layers - 1), spec.outputs]
-        self.layers = nn.ModuleList(nn.Linear(sizes[i], sizes[i + 1]) for i in range(spec.layers))
-        hidden = range(spec.layers - 1) if spec.dropout else ()
-        self.dropouts = nn.ModuleList(dropout(spec.dropout, i, f"layers/{i}") for i in hidden)
+        hidden = range(spec.layers - 1)
+        inner = [linear(spec.norm, sizes[i], sizes[i + 1]) for i in hidden]
+        self.layers = nn.ModuleList([*inner, nn.Linear(*sizes[-2:])])
+        dropped = hidden if spec.dropout else ()
+        self.dropouts = nn.ModuleList(dropout(spec.dropout, i, f"layers/{i}") for i in dropped)
 
     def segments(self) -> dict[str, SegmentFunction]:
         """Makes one segment per layer."""

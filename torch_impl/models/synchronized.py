@@ -1,10 +1,11 @@
 """Batch normalisation over the whole batch, of which each rank has an equal shard.
 
-On GPUs torch's own SyncBatchNorm, which runs nowhere else (2.13); on CPUs the same, by hand: the mean and then the variance
-are summed over the ranks in the forward pass, and so are their gradients in the backward pass.
+On GPUs torch's own SyncBatchNorm, which runs nowhere else (2.13) and only where batches are counted; otherwise the same, by hand:
+the mean and then the variance are summed over the ranks in the forward pass, and two sums of gradients in the backward pass.
 """
 
 import functools
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -21,50 +22,64 @@ def synchronize(model: nn.Module, device: torch.device) -> nn.Module:
     Returns:
         The model; on GPUs with other modules in it, under the same paths.
     """
-    if device.type == "cuda":
+    layers = [each for each in model.modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)]
+    if device.type == "cuda" and all(each.num_batches_tracked is not None for each in layers):
         return nn.SyncBatchNorm.convert_sync_batchnorm(model)
-    for each in model.modules():
-        if isinstance(each, nn.modules.batchnorm._BatchNorm):
-            each.forward = functools.partial(_normalize, each)  # pyrefly: ignore
+    for each in layers:
+        each.forward = functools.partial(_normalize, each)  # pyrefly: ignore
     return model
-
-
-class _SumOverRanks(torch.autograd.Function):
-    """What every rank takes of a sum comes back as the gradient of each summand."""
-
-    @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, x: torch.Tensor) -> torch.Tensor:
-        return _summed(x)
-
-    @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: torch.Tensor) -> torch.Tensor:
-        return _summed(gradient)
-
-
-def _summed(x: torch.Tensor) -> torch.Tensor:
-    total = x.contiguous().clone()
-    dist.all_reduce(total)
-    return total
 
 
 def _normalize(layer: nn.modules.batchnorm._BatchNorm, x: torch.Tensor) -> torch.Tensor:
     """The forward pass of a batch normalisation, over [shard, channels, ...] of every rank."""
     if not (layer.training or layer.running_mean is None):
         return type(layer).forward(layer, x)
-    dims, shape = [0, *range(2, x.ndim)], [1, -1, *[1] * (x.ndim - 2)]
-    count = x.numel() // x.shape[1] * dist.get_world_size()
-    mean = _SumOverRanks.apply(x.sum(dims)) / count
-    centred = x - mean.view(shape)
-    variance = _SumOverRanks.apply(centred.square().sum(dims)) / count
+    weight = torch.ones(x.shape[1], dtype=x.dtype, device=x.device) if layer.weight is None else layer.weight
+    bias = torch.zeros_like(weight) if layer.bias is None else layer.bias
+    out, mean, variance = _Normalized.apply(x, weight, bias, layer.eps)
     if layer.training and layer.running_mean is not None:
-        _keep(layer, mean.detach(), variance.detach() * (count / (count - 1)))
-    out = centred * torch.rsqrt(variance + layer.eps).view(shape)
-    return out if layer.weight is None else out * layer.weight.view(shape) + layer.bias.view(shape)
+        count = x.numel() // x.shape[1] * dist.get_world_size()
+        _keep(layer, mean, variance * (count / (count - 1)))
+    return out
+
+
+class _Normalized(torch.autograd.Function):
+    """(x - mean) / sqrt(variance + epsilon) * weight + bias over all ranks; keeps x, as the layer of one device does."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, epsilon: float
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        ctx.dims, ctx.shape = [0, *range(2, x.ndim)], [1, -1, *[1] * (x.ndim - 2)]
+        ctx.count = x.numel() // x.shape[1] * dist.get_world_size()
+        mean = _summed(x.sum(ctx.dims)) / ctx.count
+        centred = x - mean.view(ctx.shape)
+        variance = _summed(centred.square().sum(ctx.dims)) / ctx.count
+        inverse = torch.rsqrt(variance + epsilon)
+        ctx.save_for_backward(x, weight, mean, inverse)
+        ctx.mark_non_differentiable(mean, variance)
+        return torch.addcmul(bias.view(ctx.shape), centred, (weight * inverse).view(ctx.shape)), mean, variance
+
+    @staticmethod
+    def backward(ctx: Any, dy: torch.Tensor, *_: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None]:
+        x, weight, mean, inverse = ctx.saved_tensors
+        normal = (x - mean.view(ctx.shape)) * inverse.view(ctx.shape)
+        own = (dy * normal).sum(ctx.dims), dy.sum(ctx.dims)  # which the strategy sums as it does all gradients
+        along, total = ((_summed(each) / ctx.count).view(ctx.shape) for each in own)
+        return (dy - total - normal * along) * (weight * inverse).view(ctx.shape), *own, None
+
+
+def _summed(x: torch.Tensor) -> torch.Tensor:
+    total = x.clone()
+    dist.all_reduce(total)
+    return total
 
 
 def _keep(layer: nn.modules.batchnorm._BatchNorm, mean: torch.Tensor, variance: torch.Tensor) -> None:
     """Moves the running statistics; without a momentum they are the mean of all so far."""
-    layer.num_batches_tracked.add_(1)
-    share = 1 / float(layer.num_batches_tracked) if layer.momentum is None else layer.momentum
+    share = layer.momentum
+    if layer.num_batches_tracked is not None:
+        layer.num_batches_tracked.add_(1)
+        share = 1 / float(layer.num_batches_tracked) if share is None else share
     layer.running_mean.lerp_(mean, share)
     layer.running_var.lerp_(variance, share)

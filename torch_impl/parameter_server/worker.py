@@ -212,7 +212,7 @@ class WorkerProgram:
     def observe(self, batch: Batch) -> None:
         """Takes one more step; collectives among workers are recorded as they are dispatched, calls as they are made."""
         RECORDER.start()
-        with Observer(), follow_activations(self._mode.stage.parameters) as kept:
+        with Observer(), follow_activations(self._mode.stage) as kept:
             self.step(batch)
         self._activations_bytes = kept.peak_bytes
         self._sends = RECORDER.stop()

@@ -151,6 +151,7 @@ def scheduled_parts(
     for chunk in chunks:
         timeline.watch(chunk)
         _number(chunk, run.options.microbatches)
+        chunk.submod.eval()  # torch runs a stage once more, first, for its shapes: no running statistics may move
     schedule = get_schedule_class(name.replace("_", ""))(
         chunks if SCHEDULES[name].stages_per_rank > 1 else chunks[0],
         n_microbatches=run.options.microbatches,
@@ -174,6 +175,8 @@ def _number(stage: PipelineStage, count: int) -> None:
 
     def numbered(compute: Callable[..., object]) -> Callable[..., object]:
         def of_part(number: int, *arguments: object, **options: object) -> object:
+            if not stage.submod.training:
+                stage.submod.train()
             with MICRO_BATCH.part(number, count):
                 return compute(number, *arguments, **options)
 

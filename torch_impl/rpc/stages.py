@@ -112,8 +112,12 @@ def record_send(phase: str, tensor: torch.Tensor, to: int) -> None:
 
 def predict(x: Inputs) -> torch.Tensor:
     """Applies this worker's stage, without a gradient."""
+    stage = _opened().stage
+    stage.eval()
     with torch.no_grad():
-        return _opened().stage(x)
+        out = stage(x)
+    stage.train()
+    return out
 
 
 def parameters() -> list[rpc.RRef]:

@@ -23,7 +23,7 @@ from samestep.torch_impl.optimizers import build_optimizer, slot_keys
 from samestep.torch_impl.options import DeepSpeedOptions
 from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
 from samestep.torch_impl.upstream import without_shared_memory_op
-from samestep.torch_impl.weights import named_weights
+from samestep.torch_impl.weights import named_buffers, named_weights
 
 
 def engine_config(model: ModelSpec, stage: int) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def build(run: Run[DeepSpeedOptions]) -> TrainingProgram:
         yield
 
     update = EngineUpdate(engine, run.techniques)
-    state = EngineState(named, slot_keys(run.optimizer), engine, update)
+    state = EngineState(named, slot_keys(run.optimizer), engine, update, named_buffers(bare))
     parts = Parts(
         bare=bare,
         hardware=hardware,

@@ -20,7 +20,7 @@ from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.workload.models.own import OwnSpec
-from samestep.common.workload.models.spec import Param, num_params
+from samestep.common.workload.models.spec import Param, batch_norms, num_params
 
 DEFAULT_CAPS = (1 << 20, 25 << 20)
 """DDP's own caps: the first bucket is small to be in flight early."""
@@ -105,12 +105,15 @@ def bucketed(run: Run, caps: tuple[int, ...], backend: str) -> Ledger:
 def _buffers(run: Run) -> Iterator[Send]:
     """Rank 0's buffers, which DDP broadcasts before the first forward pass of a step: one message for each kind of number."""
     model = run.workload.model
-    if not isinstance(model, OwnSpec):
-        return
-    described = model.described
+    if isinstance(model, OwnSpec):
+        whole, sizes = model.described.whole_buffers, {n: math.prod(s) for n, s in model.described.buffers.items()}
+    else:
+        whole, sizes = (
+            (),
+            {name: 2 * channels for name, channels in batch_norms(model).items()},
+        )  # a mean and a variance
     for item_bytes, is_whole in ((run.item_bytes, False), (ID_BYTES, True)):
-        names = [name for name in described.buffers if (name in described.whole_buffers) == is_whole]
-        if size := item_bytes * sum(math.prod(described.buffers[name]) for name in names):
+        if size := item_bytes * sum(size for name, size in sizes.items() if (name in whole) == is_whole):
             yield Send("forward", "broadcast", run.mesh.only_axis, run.num_devices, size)
 
 

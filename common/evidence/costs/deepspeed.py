@@ -20,9 +20,10 @@ from collections.abc import Iterator, Mapping
 
 from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.sizes import holder, symmetric
-from samestep.common.evidence.costs.statistics import with_statistics
+from samestep.common.evidence.costs.statistics import sums, with_statistics
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
+from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import Param, layer
 
 
@@ -40,7 +41,9 @@ def deepspeed(run: Run, backend: str) -> Ledger:
     activations = activation_bytes(run)
     footprints = tuple(dataclasses.replace(each, activations_bytes=activations) for each in footprints)
     needed = (send for send in sends if send.operation != "all_gather" or run.num_devices > 1)
-    return symmetric(run, footprints, with_statistics(run, needed), backend)
+    if run.options.zero_stage < 3 or isinstance(run.workload.model, OwnSpec):
+        needed = with_statistics(run, needed)
+    return symmetric(run, footprints, tuple(needed), backend)
 
 
 def _num_norms(run: Run) -> int:
@@ -103,12 +106,14 @@ def _each_split(run: Run) -> tuple[tuple[Footprint, ...], list[Send]]:
     params_bytes = own + _masters_bytes(run, own // item)
     peak = params_bytes + (_peak_gathered(params, devices) * item if devices > 1 else 0)
     footprint = dataclasses.replace(held, params_bytes=params_bytes, params_peak_bytes=peak, count=devices)
-    sizes = [sum(-(-params[name].size // devices) for name in names) * item for names in _modules(params)]
-    once = [
-        *(Send("forward", "all_gather", "data", devices, size) for size in sizes),
-        *(Send("backward", "all_gather", "data", devices, size) for size in reversed(sizes)),
-        Send("backward", "reduce_scatter", "data", devices, devices * own),
-    ]
+    once = []
+    for phase, layers in (("forward", (every := _layers(params))), ("backward", every[::-1])):
+        summed = {} if isinstance(run.workload.model, OwnSpec) else sums(run, phase)
+        for names in itertools.chain.from_iterable(layers):
+            size = sum(-(-params[name].size // devices) for name in names) * item
+            once += [Send(phase, "all_gather", "data", devices, size)]
+            once += [summed[path] for path in {layer(names[0])} if path in summed]
+    once += [Send("backward", "reduce_scatter", "data", devices, devices * own)]
     normed = [Send("update", "all_reduce", "data", devices, item)] * (norms - 1)  # clipping's own comes first
     normed += [Send("update", "all_reduce", "data", devices, 2 * item)]  # the engine's is of two numbers
     return (footprint,), [*once * micro, *normed]
@@ -118,6 +123,17 @@ def _modules(params: Mapping[str, Param]) -> list[list[str]]:
     """The names of the parameters of each module; the engine gathers module by module, a tied table once more for the head."""
     modules = [list(names) for _, names in itertools.groupby(params, layer)]
     return modules + [[name] for name, param in params.items() if param.tied]
+
+
+def _layers(params: Mapping[str, Param]) -> list[list[list[str]]]:
+    """The modules, those of a layer together: a normalisation is inside the layer in front of it."""
+    layers: list[list[list[str]]] = []
+    for names in _modules(params):
+        if layer(names[0]).endswith("/norm") and layers and layer(layers[-1][0][0]) == layer(layer(names[0])):
+            layers[-1].append(names)
+        else:
+            layers.append([names])
+    return layers
 
 
 def _peak_gathered(params: Mapping[str, Param], devices: int) -> int:
@@ -130,11 +146,14 @@ def _peak_gathered(params: Mapping[str, Param], devices: int) -> int:
     padded = {name: -(-param.size // devices) * devices for name, param in params.items()}
     peak = kept = 0
     looked_up: set[str] = set()
-    for names in _modules(params):
-        size = sum(padded[name] + (params[name].size if len(names) > 1 else 0) for name in names)
-        if params[names[0]].role == "table" and names[0] not in looked_up:
-            looked_up |= {*names}
-        elif len(names) == 1:
-            kept += size
-        peak = max(peak, kept + size)
+    for modules in _layers(params):
+        around = 0
+        for names in modules:
+            size = sum(padded[name] + (params[name].size if len(names) > 1 else 0) for name in names)
+            if params[names[0]].role == "table" and names[0] not in looked_up:
+                looked_up |= {*names}
+            elif len(names) == 1:
+                kept += size
+            around += size
+            peak = max(peak, kept + around)
     return max(peak, sum(padded[name] for name in looked_up))

@@ -10,6 +10,7 @@ Each piece of memory counts once, however many operations keep it, and parameter
     max pooling       its input, and eight bytes for each maximum, which say where it was
     dropout           a byte for each element, which says whether it is kept
     layer norm        its input, and a mean and a reciprocal deviation for each position
+    batch norm        its input, and a mean and a reciprocal deviation for each channel, whatever the number of examples
     attention         q, k, v, its output, and for each head and position the log of the sum of its softmax; never the scores
     embedding         the ids
     cross-entropy     the log-probabilities, the targets, and the sum of the weights of the classes, one number
@@ -24,6 +25,7 @@ References:
     tools/autograd/derivatives.yaml of torch 2.13; Dao et al., arXiv 2205.14135 (the fused attention).
 """
 
+import dataclasses
 import math
 
 from samestep.common.evidence.costs.kept import AHEAD, BEHIND, LOSS, Kept
@@ -32,7 +34,7 @@ from samestep.common.workload.models.cnn import CnnSpec
 from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.mlp import MlpSpec
 from samestep.common.workload.models.ranker import RankerSpec
-from samestep.common.workload.models.spec import ModelSpec
+from samestep.common.workload.models.spec import ModelSpec, batch_norms
 from samestep.common.workload.models.transformer import TransformerSpec
 
 
@@ -43,12 +45,14 @@ def mlp(model: MlpSpec, item_bytes: int) -> dict[str, Kept]:
         model: The spec.
         item_bytes: The bytes of a number.
     """
-    kept, last = {}, model.layers - 1
+    kept, last, norms = {}, model.layers - 1, batch_norms(model)
     for i in range(model.layers):
         entering, leaving = (model.width if i else 0), (model.width if i < last else 0)
         data = 0 if i else example_bytes(model.inputs(), item_bytes)
         by_row, read = i % 2 == 1, AHEAD if i and model.activation == "relu" else ""
         kept[f"layers/{i}{read}"] = Kept(parts=entering) if by_row else Kept(entering, batch_bytes=data)
+        if channels := norms.get(f"layers/{i}/norm"):
+            kept[f"layers/{i}"] = _normalized(kept.get(f"layers/{i}", Kept()), channels, channels, item_bytes)
         masks = leaving if model.dropout else 0
         whole, parts = Kept(leaving, masks=(masks, 0, 0)), Kept(parts=leaving, masks=(0, masks, 0))
         kept[f"layers/{i}{BEHIND}"] = whole if by_row else parts
@@ -65,10 +69,14 @@ def cnn(model: CnnSpec, item_bytes: int) -> dict[str, Kept]:
     pixels, channels, is_relu = math.prod(model.image[:2]), model.filters, model.activation == "relu"
     sizes = (pixels * channels, pixels // 4 * 2 * channels)
     places = [size // 4 * ID_BYTES // item_bytes if model.pooling == "max" else 0 for size in sizes]
+    blocks = [Kept(batch_bytes=example_bytes(model.inputs(), item_bytes)), Kept(pixels // 4 * channels)]
+    if model.norm == "batch":
+        each = zip(blocks, sizes, (channels, 2 * channels), strict=True)
+        blocks = [_normalized(block, size, count, item_bytes) for block, size, count in each]
     return {
-        "blocks/0": Kept(batch_bytes=example_bytes(model.inputs(), item_bytes)),
+        "blocks/0": blocks[0],
         f"blocks/0{BEHIND}": Kept((1 if is_relu else 2) * sizes[0] + places[0]),
-        "blocks/1": Kept(pixels // 4 * channels),
+        "blocks/1": blocks[1],
         f"blocks/1{BEHIND}": Kept((1 if is_relu else 2) * sizes[1] + places[1]),
         "hidden": Kept(pixels // 16 * 2 * channels),
         f"hidden{BEHIND}": Kept(parts=model.hidden),
@@ -140,6 +148,11 @@ def decoder(model: DecoderSpec, item_bytes: int) -> dict[str, Kept]:
         "head": Kept(tokens * width, sequence=tokens * norm),
         LOSS: Kept(parts=tokens * model.vocabulary, batch_bytes=ids, fixed_bytes=item_bytes),
     }
+
+
+def _normalized(layer: Kept, elements: int, channels: int, item_bytes: int) -> Kept:
+    """A layer whose outputs are normalised over the batch."""
+    return dataclasses.replace(layer, whole=layer.whole + elements, fixed_bytes=2 * channels * item_bytes)
 
 
 def _loss(model: ModelSpec, item_bytes: int, outputs: int) -> Kept:

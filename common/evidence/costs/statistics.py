@@ -13,29 +13,43 @@ from collections.abc import Iterable
 from samestep.common.ledger import Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.own import Description, OwnSpec
+from samestep.common.workload.models.spec import batch_norms
 
 _SUMS = {"torch": {"forward": 2, "backward": 2}, "tf": {"forward": 3, "backward": 2}}
 """Framework -> how many sums a layer takes in each phase."""
 
 
 def with_statistics(run: Run, sends: Iterable[Send]) -> list[Send]:
-    """Adds the sums of the user's batch normalisations to what a strategy sends.
+    """Adds the sums of batch normalisations to what a strategy sends.
 
     Args:
         run: What is trained.
         sends: In order.
     """
-    sends, model = list(sends), run.workload.model
-    if run.batch_norm != "sync" or run.num_devices == 1 or not isinstance(model, OwnSpec):
-        return sends
-    sizes = [_channels(model.described, layer) * run.item_bytes for layer in model.described.batch_norms]
-    summed = [
-        Send(phase, "all_reduce", run.mesh.only_axis, run.num_devices, size * count, count)
-        for phase, ordered in (("forward", sizes), ("backward", sizes[::-1]))
-        for size, count in ((size, _SUMS[run.framework][phase]) for size in ordered)
-    ]
+    sends, forward, backward = list(sends), sums(run, "forward"), sums(run, "backward")
+    summed = [*forward.values(), *reversed(backward.values())]
     first = next((index for index, send in enumerate(sends) if send.phase != "forward"), len(sends))
     return [*sends[:first], *summed, *sends[first:]]
+
+
+def sums(run: Run, phase: str) -> dict[str, Send]:
+    """The sums of each batch normalisation in a phase, by its path.
+
+    Args:
+        run: What is trained.
+        phase: Of the step.
+    """
+    if run.batch_norm != "sync" or run.num_devices == 1:
+        return {}
+    model, count = run.workload.model, _SUMS[run.framework][phase]
+    if isinstance(model, OwnSpec):
+        channels = {layer: _channels(model.described, layer) for layer in model.described.batch_norms}
+    else:
+        channels = batch_norms(model)
+    return {
+        path: Send(phase, "all_reduce", run.mesh.only_axis, run.num_devices, size * run.item_bytes * count, count)
+        for path, size in channels.items()
+    }
 
 
 def _channels(described: Description, layer: str) -> int:

@@ -21,9 +21,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.data_parallel import DEFAULT_CAPS, bucketed, replicated_footprints
 from samestep.common.evidence.costs.sizes import holder, optimizer_item_bytes, shard_elements, symmetric
-from samestep.common.evidence.costs.statistics import with_statistics
+from samestep.common.evidence.costs.statistics import sums, with_statistics
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
+from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import ModelSpec, Param, parameters_of
 
 _DUMMY_BYTES = 4
@@ -106,7 +107,9 @@ def _fully_sharded(run: Run, gathers: int, backend: str) -> Ledger:
         gathers: How often a block is gathered per micro-batch; with 2 it is freed in between.
         backend: "gloo" or "nccl".
     """
-    sends = with_statistics(run, _collectives(run, gathers))
+    sends = list(_collectives(run, gathers))
+    if isinstance(run.workload.model, OwnSpec):  # whose blocks may have several normalisations each
+        sends = with_statistics(run, sends)
     return symmetric(run, _sharded_footprints(run, gathers), sends, backend)
 
 
@@ -165,16 +168,19 @@ def _collectives(run: Run, gathers: int) -> Iterator[Send]:
     shards, replicas = run.mesh.axis("shard"), run.mesh.axis("data")
     rest, *blocks = _blocks(run)
     first = [rest] if rest else []
+    inside = {phase: _sums_inside(run, phase) for phase in ("forward", "backward")}
     for micro in range(run.accumulation_steps):
-        if shards > 1:
-            sizes = (block * run.product_bytes for block in (*first, *blocks))
-            yield from (Send("forward", "all_gather", "shard", shards, size) for size in sizes)
+        for block, summed in zip((*first, *blocks), (*[()] * len(first), *inside["forward"]), strict=True):
+            if shards > 1:
+                yield Send("forward", "all_gather", "shard", shards, block * run.product_bytes)
+            yield from summed
         again = [*first, *reversed(blocks)] if gathers == 2 and shards > 1 else []
         ahead = [Send("backward", "all_gather", "shard", shards, block * run.product_bytes) for block in again]
         yield from ahead[: len(first) + 1]
         ahead = ahead[len(first) + 1 :]
         for number, block in enumerate([*reversed(blocks), *first]):
             yield from ahead[number : number + 1]
+            yield from inside["backward"][len(blocks) - 1 - number] if number < len(blocks) else ()
             if micro < run.accumulation_steps - 1:
                 continue
             if shards > 1:
@@ -184,6 +190,14 @@ def _collectives(run: Run, gathers: int) -> Iterator[Send]:
     if shards > 1 and run.techniques.need_norm:  # each parameter's norm
         size = len(run.workload.model.params()) * run.item_bytes
         yield Send("update", "all_reduce", "shard", shards, size)
+
+
+def _sums_inside(run: Run, phase: str) -> list[list[Send]]:
+    """What the batch normalisation of each block of ours exchanges."""
+    model = run.workload.model
+    own = {} if isinstance(model, OwnSpec) else sums(run, phase)
+    paths = [f"{block.name}/norm" for block in model.blocks() if parameters_of(model, block)]
+    return [[own[path]] if path in own else [] for path in paths]
 
 
 def _peak_gathered(blocks: Sequence[int], freed: bool, buffered: bool) -> int:

@@ -16,10 +16,12 @@ class Convolution:
     Attributes:
         name: The path of its parameters.
         of_data: Whether its input is the data, whose gradient nobody needs.
+        bias: Whether it has one.
     """
 
     name: str
     of_data: bool = False
+    bias: bool = True
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """Gathers the nine neighbours of every pixel, then multiplies once."""
@@ -31,14 +33,16 @@ class Convolution:
         )
         kernel = params[f"{self.name}/kernel"]
         y = rows_times(patches, kernel.reshape(-1, kernel.shape[-1]))
-        y += params[f"{self.name}/bias"]
+        if self.bias:
+            y += params[f"{self.name}/bias"]
         return y, patches
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
         """Gives each neighbour its part back, where it was gathered."""
         kernel, rows = params[f"{self.name}/kernel"], dy.reshape(-1, dy.shape[-1])
         gradients[f"{self.name}/kernel"] = (saved.reshape(-1, saved.shape[-1]).T @ rows).reshape(kernel.shape)
-        gradients[f"{self.name}/bias"] = rows.sum(axis=0)
+        if self.bias:
+            gradients[f"{self.name}/bias"] = rows.sum(axis=0)
         if self.of_data:
             return dy
         batch, height, width, _ = dy.shape

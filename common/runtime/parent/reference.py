@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from samestep.common.batch_norm import num_passes, num_replicas, takes_shares
 from samestep.common.catalog import strategy_info
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import NoOptions, Run
@@ -14,9 +15,14 @@ ONE_DEVICE = {"torch": "single", "tf": "single"}
 def reference_of(run: Run) -> Run:
     """The reference's run of the same steps: the oracle's, or of a user's model its own on one device in float64.
 
-    A TensorFlow model with a torch model beside it has that one's. What distinguishes two references decides their numbers.
+    A TensorFlow model with a torch model beside it has that one's. What distinguishes two references decides their numbers:
+    of local statistics also the number of replicas.
     """
     framework, strategy, techniques, batch_norm = "numpy", "oracle", run.techniques.of_reference(), run.batch_norm
+    devices = 1 if techniques.compress is None else run.num_devices
+    if takes_shares(run):
+        devices = num_replicas(run)
+        techniques = dataclasses.replace(techniques, accumulation_steps=num_passes(run))
     if isinstance(own := run.workload.model, OwnSpec):
         run = dataclasses.replace(run, workload=dataclasses.replace(run.workload, model=own.twin or own))
         framework = (own.twin or own).described.framework
@@ -27,7 +33,7 @@ def reference_of(run: Run) -> Run:
         run,
         framework=framework,
         strategy=strategy_info(framework, strategy),
-        mesh=Mesh((("data", 1 if techniques.compress is None else run.num_devices),)),
+        mesh=Mesh((("data", devices),)),
         dtype="float64",
         threads=1,
         options=NoOptions(),

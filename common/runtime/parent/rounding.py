@@ -73,7 +73,7 @@ def _steps_agree(run: Run, bad: int, start: TrainState, repeat: Repeat) -> bool:
     diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
     count = min(REPLAYED, bad - start.step + 1)
     chosen = sorted({start.step + (bad - start.step) * i // max(1, count - 1) for i in range(count)})
-    return not diagnosis.find_bad_step(run, chosen, start, lambda n: repeat(dataclasses.replace(run, steps=n)))
+    return diagnosis.find_bad_step(run, chosen, start, lambda n: repeat(dataclasses.replace(run, steps=n))) is None
 
 
 def _amplification(run: Run, steps: int, start: TrainState) -> float:

@@ -104,7 +104,10 @@ def _judge(
     curve = _reference(run, launch, measured, seconds, oracle)
     first, count = measured.first_step, min(len(measured.losses), len(curve.losses))
     wanted = in_own_names(run, curve.state.params) if curve.state.step == run.steps else None
-    reached, losses = read_state(directory).params, measured.losses[:count]
+    state, losses = read_state(directory), measured.losses[:count]
+    reached = state.params
+    if not isinstance(run.workload.model, OwnSpec):  # whose reference keeps other buffers
+        reached, wanted = reached | state.buffers, wanted and wanted | curve.state.buffers
     name, noise = reference_of(run).name, _noise(run)
     wanted_losses, allowed = curve.losses[:count], gradient_error(run)
     parity = judge(name, run.dtype, first, losses, wanted_losses, reached, wanted, noise, allowed)
@@ -145,6 +148,8 @@ def _why_not_judged(run: Run, launch: Launch) -> str:
         return "compiled, not trained"
     if launch.parity is False:
         return "--no-parity"
+    if run.techniques.compress is not None and isinstance(run.workload.model, OwnSpec):
+        return f"--compress changes the step, and the oracle, which takes it likewise, has no {run.workload.name}"
     if not run.strategy.synchronous(run.options):
         return "asynchronous: it promises accuracy, not the same step"
     return ""

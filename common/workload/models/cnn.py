@@ -11,7 +11,17 @@ from typing import ClassVar
 
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flag
-from samestep.common.workload.models.spec import ACTIVATIONS, POOLINGS, ArraySpec, DataSizes, Param, Segment, linear
+from samestep.common.workload.models.spec import (
+    ACTIVATIONS,
+    NORMS,
+    POOLINGS,
+    ArraySpec,
+    DataSizes,
+    Param,
+    Segment,
+    linear,
+    norm,
+)
 
 _MOST_CHANNELS = 4
 """Of an image that is stored channels first: grey, red-green-blue, with or without transparency."""
@@ -30,6 +40,7 @@ class CnnSpec:
     loss: str = "cross_entropy"
     activation: str = flag("gelu", "what is applied between two layers; relu has a kink", choices=ACTIVATIONS)
     pooling: str = flag("average", "what becomes of each 2x2 window; max has a kink", choices=POOLINGS)
+    norm: str = flag("none", "what convolutions are normalised over, in place of a bias", choices=NORMS)
 
     def _features(self) -> int:
         return (self.image[0] // 4) * (self.image[1] // 4) * 2 * self.filters
@@ -39,7 +50,10 @@ class CnnSpec:
         table: dict[str, Param] = {}
         for block, (fan_in, fan_out) in enumerate(((self.image[2], self.filters), (self.filters, 2 * self.filters))):
             table[f"blocks/{block}/kernel"] = Param((3, 3, fan_in, fan_out), "kernel", std=math.sqrt(2 / (9 * fan_in)))
-            table[f"blocks/{block}/bias"] = Param((fan_out,), "bias")
+            if self.norm == "batch":  # which takes away what a bias adds
+                table |= norm(f"blocks/{block}/norm", fan_out)
+            else:
+                table[f"blocks/{block}/bias"] = Param((fan_out,), "bias")
         table |= linear("hidden", self._features(), self.hidden, "column", gain=math.sqrt(2))
         table |= linear("output", self.hidden, self.outputs, "row")
         return table

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flag
-from samestep.common.workload.models.spec import ACTIVATIONS, ArraySpec, DataSizes, Param, Segment, linear
+from samestep.common.workload.models.spec import ACTIVATIONS, NORMS, ArraySpec, DataSizes, Param, Segment, linear, norm
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +22,7 @@ class MlpSpec:
     loss: str = "cross_entropy"
     dropout: float = flag(0.0, "the share of hidden elements that a training step drops", least=0, most=0.9)
     activation: str = flag("gelu", "what is applied between two layers; relu has a kink", choices=ACTIVATIONS)
+    norm: str = flag("none", "what hidden layers are normalised over, in place of a bias", choices=NORMS)
 
     def _sizes(self) -> list[int]:
         return [self.features, *[self.width] * (self.layers - 1), self.outputs]
@@ -32,8 +33,11 @@ class MlpSpec:
         table: dict[str, Param] = {}
         for layer in range(self.layers):
             split = "row" if layer % 2 else "column" if layer + 1 < self.layers else None
-            gain = math.sqrt(2) if layer + 1 < self.layers else 1.0
-            table |= linear(f"layers/{layer}", sizes[layer], sizes[layer + 1], split, gain)
+            is_hidden = layer + 1 < self.layers
+            has_norm = is_hidden and self.norm == "batch"  # which takes away what a bias adds
+            gain = math.sqrt(2) if is_hidden else 1.0
+            table |= linear(f"layers/{layer}", sizes[layer], sizes[layer + 1], split, gain, bias=not has_norm)
+            table |= norm(f"layers/{layer}/norm", self.width) if has_norm else {}
         return table
 
     def segments(self) -> tuple[Segment, ...]:

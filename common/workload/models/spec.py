@@ -6,7 +6,7 @@ import math
 from typing import ClassVar, Literal, Protocol, Self
 
 Role = Literal["kernel", "bias", "table", "scale"]
-ACTIVATIONS, POOLINGS = ("gelu", "relu"), ("average", "max")
+ACTIVATIONS, POOLINGS, NORMS = ("gelu", "relu"), ("average", "max"), ("none", "batch")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,7 +171,7 @@ def linear(
 
 
 def norm(name: str, width: int) -> dict[str, Param]:
-    """The parameters of a layer normalisation over `width` features.
+    """The parameters of a normalisation of `width` features.
 
     Args:
         name: The path of the layer.
@@ -192,6 +192,13 @@ def draws(model: ModelSpec) -> bool:
 def ignores_targets(model: ModelSpec) -> bool:
     """Whether some targets do not count, so that each batch has another number of them."""
     return vars(model).get("ignored", 0) > 0
+
+
+def batch_norms(model: ModelSpec) -> dict[str, int]:
+    """The batch normalisations of one of our models: the path of each, and its number of channels."""
+    if vars(model).get("norm") != "batch":
+        return {}
+    return {layer(name): param.size for name, param in model.params().items() if param.role == "scale"}
 
 
 def num_params(model: ModelSpec) -> int:

@@ -1,0 +1,60 @@
+"""Batch normalisation, with its derivative written out."""
+
+import dataclasses
+
+import numpy as np
+
+from samestep.common.batch_norm import EPSILON
+from samestep.common.program import Arrays
+from samestep.common.reference.micro_batch import MICRO_BATCH
+from samestep.common.reference.models.layers import Layer, Saved
+
+
+@dataclasses.dataclass
+class BatchNorm:
+    """Normalises each channel (the last dimension) over neighbouring examples, by the biased variance.
+
+    In training it notes mean and unbiased variance, by which the program moves its running statistics.
+    """
+
+    name: str
+
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
+        """(x - mean) / sqrt(variance + epsilon) * scale + bias."""
+        rows = x.reshape(-1, x.shape[-1])
+        if own := MICRO_BATCH.examples:
+            rows = x.reshape(max(1, len(x) // own), -1, x.shape[-1])
+            mean = rows.mean(axis=1, keepdims=True)
+            normal = rows - mean
+            variance = (normal * normal).mean(axis=1, keepdims=True)
+            unbiased = variance[:, 0] * (rows.shape[1] / (rows.shape[1] - 1))
+            MICRO_BATCH.note(self.name, mean[:, 0], unbiased)
+        else:
+            normal, variance = rows - params[f"{self.name}/running_mean"], params[f"{self.name}/running_var"]
+        inverse = 1 / np.sqrt(variance + EPSILON)
+        normal *= inverse
+        y = normal * params[f"{self.name}/scale"] + params[f"{self.name}/bias"]
+        return y.reshape(x.shape), (normal, inverse, own)
+
+    def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+        """Through the mean and the variance as well, unless these are the running ones."""
+        normal, inverse, own = saved
+        rows = dy.reshape(normal.shape)
+        leading = tuple(range(rows.ndim - 1))
+        gradients[f"{self.name}/scale"] = (rows * normal).sum(axis=leading)
+        gradients[f"{self.name}/bias"] = rows.sum(axis=leading)
+        dn = rows * params[f"{self.name}/scale"]
+        if own:
+            along = (dn * normal).mean(axis=1, keepdims=True)
+            dn = dn - dn.mean(axis=1, keepdims=True) - normal * along
+        return (dn * inverse).reshape(dy.shape)
+
+
+def batch_norm(kind: str, name: str) -> list[Layer]:
+    """The layer, or none if nothing is normalised.
+
+    Args:
+        kind: A name in `NORMS`.
+        name: The path of its parameters.
+    """
+    return [BatchNorm(name)] if kind == "batch" else []

@@ -1,0 +1,63 @@
+"""Layers whose outputs are normalised over the batch: torch's own batch normalisation, by the numbers of all three mirrors.
+
+The normalisation is inside the layer in front of it, so both are gathered together where parameters are sharded.
+"""
+
+import torch
+from torch import nn
+
+from samestep.common.batch_norm import EPSILON, MOMENTUM
+
+
+class NormalizedLinear(nn.Linear):
+    """A linear layer without a bias, and the normalisation of its outputs."""
+
+    def __init__(self, fan_in: int, fan_out: int) -> None:
+        super().__init__(fan_in, fan_out, bias=False)
+        self.norm = _uncounted(nn.BatchNorm1d(fan_out, EPSILON, MOMENTUM))
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """[batch, in] -> [batch, out]."""
+        return self.norm(super().forward(input))
+
+
+class NormalizedConvolution(nn.Conv2d):
+    """A 3x3 convolution without a bias, and the normalisation of its outputs."""
+
+    def __init__(self, fan_in: int, fan_out: int) -> None:
+        super().__init__(fan_in, fan_out, kernel_size=3, padding=1, bias=False)
+        self.norm = _uncounted(nn.BatchNorm2d(fan_out, EPSILON, MOMENTUM))
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """[batch, in, height, width] -> [batch, out, height, width]."""
+        return self.norm(super().forward(input))
+
+
+def _uncounted(norm: nn.modules.batchnorm._BatchNorm) -> nn.modules.batchnorm._BatchNorm:
+    """The same layer without a counter of batches, which a momentum makes useless."""
+    norm.num_batches_tracked = None
+    return norm
+
+
+def linear(norm: str, fan_in: int, fan_out: int) -> nn.Module:
+    """Builds a hidden linear layer.
+
+    Args:
+        norm: A name in `NORMS`.
+        fan_in: Input features.
+        fan_out: Output features.
+    """
+    return NormalizedLinear(fan_in, fan_out) if norm == "batch" else nn.Linear(fan_in, fan_out)
+
+
+def convolution(norm: str, fan_in: int, fan_out: int) -> nn.Module:
+    """Builds a 3x3 convolution with same padding.
+
+    Args:
+        norm: A name in `NORMS`.
+        fan_in: Input channels.
+        fan_out: Output channels.
+    """
+    if norm == "batch":
+        return NormalizedConvolution(fan_in, fan_out)
+    return nn.Conv2d(fan_in, fan_out, kernel_size=3, padding=1)
