@@ -40,10 +40,10 @@ def why(advice: Advice) -> str:
         names = _together(each.layout for each in equal)
         return f"{told} Less than 1 % slower, which no prediction can tell apart: {names}; {advised}."
     second = others[0]
-    gains, losses = _differences(first.time, second.time, 1), _differences(first.time, second.time, -1)
-    lost = f", which outweighs {losses} more here" if losses else ""
+    more, less = _differences(first.time, second.time, 1), _differences(first.time, second.time, -1)
     return (
-        f"{told} The next strategy, {second.layout}, is {_slower(first, second)} slower: it takes {gains} more{lost}."
+        f"{told} The next strategy, {second.layout}, is {_slower(first, second)} slower: it takes {_together(more)}"
+        f"{f', but {_together(less)}' if less else ''}."
     )
 
 
@@ -52,13 +52,15 @@ def _together(names: Iterable[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _differences(first: StepTime, second: StepTime, sign: int) -> str:
-    """The parts of a step that take longer in one of two layouts."""
+def _differences(first: StepTime, second: StepTime, sign: int) -> list[str]:
+    """The parts of a step that take longer (1) or less long (-1) in the second of two layouts."""
     apart = {name: sign * (seconds - first.parts()[name]) for name, seconds in second.parts().items()}
-    told = {name: more for name, more in apart.items() if more > _TOLD * max(map(abs, apart.values()))}
-    return " and ".join(
-        f"{_seconds(more)} for {PARTS[name]}" for name, more in sorted(told.items(), key=lambda each: -each[1])
-    )
+    told = {name: seconds for name, seconds in apart.items() if seconds > _TOLD * max(map(abs, apart.values()))}
+    word = "more" if sign > 0 else "less"
+    return [
+        f"{_seconds(seconds)} {word} for {PARTS[name]}"
+        for name, seconds in sorted(told.items(), key=lambda each: -each[1])
+    ]
 
 
 def others(advice: Advice) -> list[str]:
