@@ -71,6 +71,7 @@ FRAMEWORK = FrameworkInfo(
             model_split=Answer("no", "every worker holds the whole model"),
             hardware="GPUs of several machines; CPU cores over gRPC",
             topology=workers,
+            needs=needs.check_exchanged_statistics,
             refuses={**IN_ITS_DTYPE, **uncompressed("only torch:ddp compresses so far")},
             cost=replicated,
             reference="tf.distribute.MultiWorkerMirroredStrategy",

@@ -1,6 +1,6 @@
 """What TensorFlow's rows refuse before anything starts. Imports no framework."""
 
-from samestep.common.batch_norm import refuse_sync
+from samestep.common.batch_norm import has_batch_norm, refuse_sync
 from samestep.common.errors import ConfigError
 from samestep.common.strategy import Run
 from samestep.common.workload.models.own import OwnSpec
@@ -19,6 +19,7 @@ def check_reduction(run: Run[MirroredOptions]) -> None:
     Raises:
         ConfigError: The number of devices is odd, or gradients are copied and should be all-reduced one by one.
     """
+    check_exchanged_statistics(run)
     if run.techniques.overlap and run.options.reduce in ("reduction_to_one_device", "hierarchical_copy"):
         raise ConfigError(
             f"--overlap all-reduces each gradient on its own, and --reduce {run.options.reduce} copies; leave one of them out."
@@ -28,6 +29,16 @@ def check_reduction(run: Run[MirroredOptions]) -> None:
             f"--reduce hierarchical_copy on {run.num_devices} devices would silently drop the last one's gradients; "
             "use an even number of devices, or another --reduce."
         )
+
+
+def check_exchanged_statistics(run: Run) -> None:
+    """Refuses exchanges of statistics inside what XLA compiles.
+
+    Raises:
+        ConfigError: They are asked for.
+    """
+    if run.techniques.compile and run.num_devices > 1:
+        refuse_sync(run, "XLA compiles each replica alone; leave out --compile")
 
 
 def check_central(run: Run) -> None:
@@ -107,6 +118,8 @@ def check_cores(run: Run[TpuOptions]) -> None:
         raise ConfigError(
             f"{given} compiles no step that depends on which examples it takes; leave out +dropout= and +ignored=."
         )
+    if cores and has_batch_norm(run):
+        raise ConfigError(f"{given} compiles a step without buffers; leave out +norm=.")
     if cores and run.techniques.recompute:
         raise ConfigError(f"{given} compiles a step that keeps its activations; leave out --recompute.")
     if cores and run.dtype != "float32":

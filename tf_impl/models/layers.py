@@ -15,14 +15,22 @@ Lookup = Callable[[tf.Variable, tf.Tensor], tf.Tensor]
 class VariableFactory:
     """What a strategy decides about the variables of a model: how they are made, and how tables are read."""
 
-    def __init__(self, make: Callable[[str], tf.Variable], lookup: Lookup = tf.gather) -> None:
+    def __init__(
+        self,
+        make: Callable[[str], tf.Variable],
+        lookup: Lookup = tf.gather,
+        buffer: Callable[[str], tf.Variable] | None = None,
+        batch_norm: str = "local",
+    ) -> None:
         """Takes the strategy's decisions.
 
         Args:
             make: Makes the variable of a neutral name, holding its initial value.
             lookup: Looks up rows of the tables.
+            buffer: Makes the variable of a buffer, likewise; by default as a parameter's.
+            batch_norm: As in `Run`.
         """
-        self._make, self.lookup = make, lookup
+        self._make, self.lookup, self.buffer, self.batch_norm = make, lookup, buffer or make, batch_norm
         self.by_name: dict[str, tf.Variable] = {}
 
     def __call__(self, name: str) -> tf.Variable:
@@ -47,13 +55,14 @@ class Linear:
 class Convolution:
     """3x3, stride 1, same padding, on [batch, height, width, channels]."""
 
-    def __init__(self, variable: VariableFactory, name: str) -> None:
+    def __init__(self, variable: VariableFactory, name: str, bias: bool = True) -> None:
         self.kernel = variable(f"{name}/kernel")
-        self.bias = variable(f"{name}/bias")
+        self.bias = variable(f"{name}/bias") if bias else None
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         """[batch, height, width, in] -> [batch, height, width, out]."""
-        return tf.nn.conv2d(x, self.kernel, strides=1, padding="SAME") + self.bias
+        y = tf.nn.conv2d(x, self.kernel, strides=1, padding="SAME")
+        return y if self.bias is None else y + self.bias
 
 
 class Norm:
