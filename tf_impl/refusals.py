@@ -6,13 +6,9 @@ def uncompressed(why: str) -> dict[str, str]:
     return {"compress": why}
 
 
-IN_ITS_DTYPE = {
-    "precision": "its layers compute in the dtype of their variables",
-}
 NO_SWITCH = {
-    **IN_ITS_DTYPE,
     "overlap": "it exchanges when its API does; tf:mirrored and tf:multi_worker_mirrored have a choice",
-    **uncompressed("its API adds up the gradients itself; only torch:ddp compresses so far"),
+    **uncompressed("its API adds up the gradients itself; tf:multi_worker_mirrored has one of ours"),
 }
 ALONE = {**NO_SWITCH, **uncompressed("one device exchanges no gradients")}
 REMOTE = {

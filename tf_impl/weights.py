@@ -16,6 +16,7 @@ from samestep.tf_impl.models.layers import Lookup, VariableFactory
 from samestep.tf_impl.models.mlp import Mlp
 from samestep.tf_impl.models.own import OwnModel, build_own
 from samestep.tf_impl.step import Logits
+from samestep.tf_impl.techniques.precision import product_of
 from samestep.tf_impl.techniques.recompute import recompute
 
 Held = TypeVar("Held")
@@ -78,6 +79,7 @@ def fresh_model(
     factory = VariableFactory(
         lambda name: make(values[name].astype(run.dtype), name),
         lookup,
+        product_of(run),
         lambda name: make_buffer(buffers[name].astype(run.dtype), name),
         run.batch_norm,
     )

@@ -12,25 +12,55 @@ Lookup = Callable[[tf.Variable, tf.Tensor], tf.Tensor]
 """Gathers rows [..., columns] of a table by ids [...], wherever the table is."""
 
 
+class Product:
+    """Multiplies, in two bytes if the run computes so: both factors are cast, and the result is cast back."""
+
+    def __init__(self, dtype: tf.DType | None = None) -> None:
+        """Takes the type.
+
+        Args:
+            dtype: What to multiply in; None stands for the factors' own.
+        """
+        self._dtype = dtype
+
+    def __call__(
+        self, multiply: Callable[..., tf.Tensor], one: tf.Tensor, other: tf.Tensor | tf.Variable, **how: object
+    ) -> tf.Tensor:
+        """Multiplies two tensors.
+
+        Args:
+            multiply: The kind of product.
+            one: The first factor, which the result has the type of.
+            other: The second factor.
+            **how: Of this kind of product.
+        """
+        if self._dtype is None:
+            return multiply(one, other, **how)
+        return tf.cast(multiply(tf.cast(one, self._dtype), tf.cast(other, self._dtype), **how), one.dtype)
+
+
 class VariableFactory:
-    """What a strategy decides about the variables of a model: how they are made, and how tables are read."""
+    """What a run decides about the variables of a model: how they are made, how tables are read, how they are multiplied."""
 
     def __init__(
         self,
         make: Callable[[str], tf.Variable],
         lookup: Lookup = tf.gather,
+        product: Product | None = None,
         buffer: Callable[[str], tf.Variable] | None = None,
         batch_norm: str = "local",
     ) -> None:
-        """Takes the strategy's decisions.
+        """Takes the decisions.
 
         Args:
             make: Makes the variable of a neutral name, holding its initial value.
             lookup: Looks up rows of the tables.
-            buffer: Makes the variable of a buffer, likewise; by default as a parameter's.
+            product: Multiplies with kernels; as they are, unless given.
+            buffer: Makes the variable of a buffer; by default as a parameter's.
             batch_norm: As in `Run`.
         """
-        self._make, self.lookup, self.buffer, self.batch_norm = make, lookup, buffer or make, batch_norm
+        self._make, self.lookup, self.product = make, lookup, product or Product()
+        self.buffer, self.batch_norm = buffer or make, batch_norm
         self.by_name: dict[str, tf.Variable] = {}
 
     def __call__(self, name: str) -> tf.Variable:
@@ -45,10 +75,15 @@ class Linear:
     def __init__(self, variable: VariableFactory, name: str, bias: bool = True) -> None:
         self.kernel = variable(f"{name}/kernel")
         self.bias = variable(f"{name}/bias") if bias else None
+        self.product = variable.product
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         """[..., in] -> [..., out]."""
-        y = tf.tensordot(x, self.kernel, 1) if x.shape.rank > 2 else tf.matmul(x, self.kernel)
+        y = (
+            self.product(tf.tensordot, x, self.kernel, axes=1)
+            if x.shape.rank > 2
+            else self.product(tf.matmul, x, self.kernel)
+        )
         return y if self.bias is None else y + self.bias
 
 
@@ -58,10 +93,11 @@ class Convolution:
     def __init__(self, variable: VariableFactory, name: str, bias: bool = True) -> None:
         self.kernel = variable(f"{name}/kernel")
         self.bias = variable(f"{name}/bias") if bias else None
+        self.product = variable.product
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         """[batch, height, width, in] -> [batch, height, width, out]."""
-        y = tf.nn.conv2d(x, self.kernel, strides=1, padding="SAME")
+        y = self.product(tf.nn.conv2d, x, self.kernel, strides=1, padding="SAME")
         return y if self.bias is None else y + self.bias
 
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.tf_impl.models.inputs import Inputs, without_keys
-from samestep.tf_impl.models.layers import ACTIVATIONS, Dropout, Linear, Norm, Table, VariableFactory
+from samestep.tf_impl.models.layers import ACTIVATIONS, Dropout, Linear, Norm, Product, Table, VariableFactory
 from samestep.tf_impl.models.segmented import SegmentFunction, run_segments
 
 
@@ -23,16 +23,17 @@ class Attention:
         self.key = Linear(variable, f"{name}/key", bias=False)
         self.value = Linear(variable, f"{name}/value")
         self.output = Linear(variable, f"{name}/output")
+        self.product = variable.product
 
     def __call__(self, x_BTD: tf.Tensor) -> tf.Tensor:
         """[B, T, D] -> [B, T, D]."""
         tokens, width = x_BTD.shape[1:]
         projected = (self.query(x_BTD), self.key(x_BTD), self.value(x_BTD))
         q_BHTK, k_BHTK, v_BHTK = (self._split(a, tokens) for a in projected)
-        scores_BHTT = tf.matmul(q_BHTK, k_BHTK, transpose_b=True) / math.sqrt(self.head_width)
+        scores_BHTT = self.product(tf.matmul, q_BHTK, k_BHTK, transpose_b=True) / math.sqrt(self.head_width)
         causal_TT = tf.linalg.band_part(tf.ones((tokens, tokens), tf.bool), -1, 0)
         scores_BHTT = tf.where(causal_TT, scores_BHTT, tf.constant(-math.inf, scores_BHTT.dtype))
-        mixed_BHTK = tf.matmul(tf.nn.softmax(scores_BHTT), v_BHTK)
+        mixed_BHTK = self.product(tf.matmul, tf.nn.softmax(scores_BHTT), v_BHTK)
         return self.output(tf.reshape(tf.transpose(mixed_BHTK, (0, 2, 1, 3)), (-1, tokens, width)))
 
     def _split(self, x_BTD: tf.Tensor, tokens: int) -> tf.Tensor:
@@ -67,14 +68,14 @@ class Block:
 class TiedLogits:
     """Multiplies with the rows of a table that an embedding has looked up."""
 
-    def __init__(self, tokens: Table) -> None:
-        self.tokens = tokens
+    def __init__(self, tokens: Table, product: Product) -> None:
+        self.tokens, self.product = tokens, product
 
     def __call__(self, x_BTD: tf.Tensor) -> tf.Tensor:
         """[B, T, D] -> logits [B, T, V]."""
         tokens, width = x_BTD.shape[1:]
         table_VD = tf.convert_to_tensor(self.tokens.table)  # whole, wherever its rows are
-        logits = tf.matmul(tf.reshape(x_BTD, (-1, width)), table_VD, transpose_b=True)
+        logits = self.product(tf.matmul, tf.reshape(x_BTD, (-1, width)), table_VD, transpose_b=True)
         return tf.reshape(logits, (-1, tokens, table_VD.shape[0]))
 
 
@@ -88,7 +89,9 @@ class Transformer:
         self.keys: tf.Tensor | None = None
         self.blocks = [Block(variable, block, spec) for block in range(spec.layers)]
         self.norm = Norm(variable, "head/norm")
-        self.logits = TiedLogits(self.tokens) if spec.tied else Linear(variable, "head/logits", bias=False)
+        self.logits = (
+            TiedLogits(self.tokens, variable.product) if spec.tied else Linear(variable, "head/logits", bias=False)
+        )
 
     def segments(self) -> dict[str, SegmentFunction]:
         """Lists the embedding, which adds tokens and positions, the blocks and the head."""

@@ -14,6 +14,7 @@ from samestep.tf_impl.models import build_model
 from samestep.tf_impl.models.layers import VariableFactory
 from samestep.tf_impl.optimizers import coefficients
 from samestep.tf_impl.step import accumulate, bind_update, mean_loss, micro_batches, transform
+from samestep.tf_impl.techniques.precision import product_of
 
 
 class FunctionalVariable:
@@ -71,7 +72,7 @@ class Step:
             y: Its targets.
         """
         by_name = dict(zip(self.shapes, params, strict=True))
-        model = build_model(self.run.workload.model, VariableFactory(by_name.__getitem__))
+        model = build_model(self.run.workload.model, VariableFactory(by_name.__getitem__, product=product_of(self.run)))
         return accumulate(model, self.loss, params, micro_batches(x, y, self.run.accumulation_steps))
 
     def exchange(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:

@@ -12,9 +12,14 @@ from samestep.common.strategy import Run
 from samestep.common.workload.compression import ITEM_BYTES, piece_size
 from samestep.common.workload.models.spec import Param
 
+PACKED_BYTES = {"torch": 1, "tf": 4}
+"""The bytes of what a framework's all-to-all takes, of which a row has a whole number."""
+
 
 def exchanged(run: Run, params: Sequence[Param]) -> Iterator[Send]:
     """The sends by which gradients that go together are summed over all devices.
+
+    TensorFlow sends rows of whole int32 (`tf_impl/techniques/compress.py`).
 
     Args:
         run: What is trained.
@@ -25,6 +30,7 @@ def exchanged(run: Run, params: Sequence[Param]) -> Iterator[Send]:
         yield _send(run, "all_reduce", sum(param.size for param in params) * run.item_bytes)
         return
     row_bytes = sum(piece_size(param.size, run.num_devices) for param in params) * ITEM_BYTES[method]
+    row_bytes += -row_bytes % PACKED_BYTES[run.framework]
     scales = [_send(run, "all_reduce", len(params) * run.item_bytes)] if method == "int8" else []
     yield from scales
     yield _send(run, "all_to_all", run.num_devices * row_bytes)

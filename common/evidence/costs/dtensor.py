@@ -92,8 +92,13 @@ def _along_tensor(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[i
 def _along_data(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[int]]:
     """Predicts the bytes of each all-reduce along data, of gradients and of targets."""
     model, parts = run.workload.model, run.mesh.axis("tensor")
-    passes, gradients = run.accumulation_steps, []
+    passes, gradients, of_products = run.accumulation_steps, [], []
+    # A sum of two bytes is widened and sent in four, but packed apart from others; that of several passes is in four anyway.
+    is_narrow = run.techniques.precision is not None and passes == 1
     for name, param in model.params().items():
+        if is_narrow and param.role == "kernel":
+            of_products.append(param.size // (parts if name in split else 1))
+            continue
         is_split_table = name in split and param.lookups > 0  # summed whole, for each micro-batch
         gradients += [param.size // (parts if name in split and not is_split_table else 1)]
         gradients += [param.size] * (passes - 1) * is_split_table
@@ -103,7 +108,8 @@ def _along_data(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[int
     if ignores_targets(model):  # the gradient of a weighted lookup, in place of the targets
         logits = run.batch_size // passes * math.prod(model.segments()[-1].outputs)
         targets = [logits * run.item_bytes] * passes
-    return [_packed([*gradients, 1]) * run.item_bytes], targets  # and the loss
+    packs = [_packed(pack) for pack in (of_products, [*gradients, 1]) if pack]  # and the loss
+    return [pack * run.item_bytes for pack in packs], targets
 
 
 def _leaving(mesh: Mesh, axis: str, size: int, clients: int) -> float:
