@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.evidence.measured import Measured, read_rows
-from samestep.common.evidence.published_rows import llm_foundry, megatron, torchtitan
+from samestep.common.evidence.published_rows import llm_foundry, llm_foundry_a100, megatron, torchtitan
 from samestep.common.evidence.validation import (
     FAR,
     Compared,
@@ -91,6 +91,7 @@ VALIDATIONS: Mapping[str, Callable[[Path | None], Validation]] = {
     "vtrain": of_vtrain,
     "torchtitan": _published("Llama 3.1 on 8 to 512 H100, as torchtitan published it", torchtitan),
     "llm-foundry": _published("MPT on 8 to 64 H100, as llm-foundry published it", llm_foundry),
+    "llm-foundry-a100": _published("MPT on 8 to 64 A100, as llm-foundry published it", llm_foundry_a100),
     "megatron": _published("Memory of GPT on H100, as Megatron-LM's tests expect it", megatron),
 }
 """What predictions are held against -> how. Only the first takes other rows."""
