@@ -2,8 +2,8 @@
 
 
 def uncompressed(why: str) -> dict[str, str]:
-    """The refusal of compression, for a reason."""
-    return {"compress": why}
+    """The refusal of compression, and first of its option, for a reason."""
+    return {"compress_rank": why, "compress": why}
 
 
 UNNORMALISED = {"norm": "its models have no batch normalisation yet; torch's rows have"}
