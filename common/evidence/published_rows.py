@@ -17,7 +17,7 @@ from samestep.common.evidence.validation import Compared
 
 _FOLDER = Path(__file__).parent / "published"
 _FLOAT8 = 70.9 / 80.3
-"""The shares of the peak of the best products in float8 and in bfloat16 on an H100 (`evidence/machines/h100-80gb.toml`)."""
+"""The shares of the peak of the best products in float8 and in bfloat16 on an H100 (`evidence/published/README.md`)."""
 _FIRST_FLASH_ATTENTION = 0.5
 """The speed of FlashAttention by that of FlashAttention-2, which is "around 2x" (Dao, arXiv 2307.08691, abstract)."""
 
