@@ -119,7 +119,7 @@ def trust(advice: Advice) -> str:
     if advice.machine.peak_flops_per_second == load_machine(REFERENCE).peak_flops_per_second:
         fused = score(llm_foundry_a100())
         told += (
-            f" {fused.rows} steps of FSDP with fused attention, which this advice assumes and these did not have, were off by "
+            f" They had no fused attention, which this advice assumes; {fused.rows} steps of FSDP that had it were off by "
             f"{_exact(fused.mape)}."
         )
     else:

@@ -57,11 +57,14 @@ def of_vtrain(rows: Path | None) -> Validation:
     measured = carried if rows is None else read_rows(rows)
     known = [row for row in measured if is_carried(row)]
     compared = compare(measured, unseen_machine)
-    split = (
-        f"Constants were fitted to the {len(carried)} rows that come with samestep. Of these {len(measured)} rows {len(known)} "
-        "are among them, and each of those is predicted with the constants of another fit, which left out all rows of its model: "
-        "no row is predicted with constants that have seen it"
-    )
+    split = f"Constants were fitted to the {len(carried)} rows that come with samestep. "
+    if known:
+        split += (
+            f"Of these {len(measured)} rows {len(known)} are among them, and each of those is predicted with the constants of "
+            "another fit, which left out all rows of its model: no row is predicted with constants that have seen it"
+        )
+    else:
+        split += "None of these rows is among them: they are predicted with the constants of the machine files"
     causes = {
         each.name: suspected_cause(row, each, measured)
         for row, each in zip(measured, compared, strict=True)

@@ -91,6 +91,16 @@ def test_every_row_that_is_far_off_has_a_suspected_cause(unseen: list[Compared])
     assert all(suspected_cause(row, each, rows) for row, each in far)
 
 
+def test_what_is_faster_than_predicted_has_the_cause_that_bounds_it() -> None:
+    """The host where little is computed at a time, the kernels where much is."""
+    small = next(row for row in carried_rows() if (row.width, row.tensor, row.microbatch_size) == (1024, 8, 1))
+    large = next(row for row in carried_rows() if row.width == 8192)
+    for row, cause in ((small, "the host launches kernels"), (large, "its kernels run")):
+        fast = dataclasses.replace(row, seconds=row.seconds / 2)
+        (compared,) = compare([fast], fitted_machine)
+        assert cause in suspected_cause(fast, compared, [fast])
+
+
 def test_the_expected_error_is_that_of_unseen_rows(unseen: list[Compared]) -> None:
     for is_one_node, name in ((True, "one node"), (False, "many nodes")):
         assert expected_error(is_one_node) == by_group(unseen)[name]
