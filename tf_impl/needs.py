@@ -1,6 +1,6 @@
 """What TensorFlow's rows refuse before anything starts. Imports no framework."""
 
-from samestep.common.batch_norm import refuse_sync
+from samestep.common.batch_norm import has_batch_norm, refuse_sync
 from samestep.common.errors import ConfigError
 from samestep.common.strategy import Run
 from samestep.common.workload.models.own import OwnSpec
@@ -12,11 +12,13 @@ from samestep.tf_impl.tpu.topology import require_compiler
 
 
 def check_exchange(run: Run) -> None:
-    """Refuses to exchange compressed gradients one by one.
+    """Refuses to exchange compressed gradients one by one, and statistics inside what XLA compiles.
 
     Raises:
         ConfigError: Both were asked for.
     """
+    if run.techniques.compile and run.num_devices > 1:
+        refuse_sync(run, "XLA compiles each replica alone; leave out --compile")
     if run.techniques.overlap and run.techniques.compress is not None:
         raise ConfigError(f"{run.name} exchanges compressed gradients all together; leave out --overlap or --compress.")
 
@@ -123,6 +125,8 @@ def check_cores(run: Run[TpuOptions]) -> None:
         raise ConfigError(
             f"{given} compiles no step that depends on which examples it takes; leave out +dropout= and +ignored=."
         )
+    if cores and has_batch_norm(run):
+        raise ConfigError(f"{given} compiles a step without buffers; leave out +norm=.")
     if cores and run.techniques.recompute:
         raise ConfigError(f"{given} compiles a step that keeps its activations; leave out --recompute.")
     if cores and run.dtype != "float32":
