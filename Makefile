@@ -19,6 +19,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 run: setup
 	$(BIN)/python -m experiments.compare --report
 
+# Hundreds of processes start here: none compiles the same source again.
+test test-slow: export PYTHONDONTWRITEBYTECODE =
+
 # As many at a time as there are cores: a test that waits for processes leaves its core to another.
 test: setup
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal

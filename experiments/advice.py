@@ -19,7 +19,8 @@ from samestep.experiments.text import count
 SLOWER = (2, 4, 8, 16)
 """How many times slower links are tried."""
 LARGER_BATCH = 4
-LESS_MEMORY = 2
+EQUAL = 0.01
+"""What is slower by less is as fast."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +49,13 @@ class Change:
     what: str
     first: Timed | None
     before: Timed | None
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether what was first is slower now by more than `EQUAL`, or has no room."""
+        return self.before is None or (
+            self.first is not None and self.before.time.total >= (1 + EQUAL) * self.first.time.total
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,8 +148,8 @@ class _Ranking:
             yield self._with_slower_links(ranked, machine, "network_bytes_per_second", "between nodes")
         if machine.gpus_per_node > 1:
             yield self._with_slower_links(ranked, machine, "node_bytes_per_second", "inside a node")
-        less = self._found(self.base, machine, machine.memory_bytes / LESS_MEMORY)
-        yield _change(f"with 1/{LESS_MEMORY} of the memory", ranked[0], less)
+        less = self._found(self.base, machine, machine.memory_bytes / 2)
+        yield _change("with half of the memory", ranked[0], less)
         larger = dataclasses.replace(self.base, batch_size=LARGER_BATCH * self.base.batch_size)
         yield _change(
             f"with a batch of {larger.batch_size:,}", ranked[0], self._found(larger, machine, machine.memory_bytes)
@@ -158,7 +166,7 @@ class _Ranking:
         for times in SLOWER:
             slower = dataclasses.replace(machine, **{rate: getattr(machine, rate) / times})
             change = _change(f"with links {where} {times} times slower", first, self.of(candidates, slower))
-            if change.first and change.first.layout != first.layout:
+            if change.is_clear:
                 break
         return change
 
@@ -178,8 +186,8 @@ def _fits_nowhere(base: Run, machine: Machine, nodes: int, keep: Mapping[str, in
     closest = min(found.closest.values(), key=lambda each: each.needed_bytes)
     needed, memory = closest.needed_bytes / 1e9, machine.memory_bytes / 1e9
     told = (
-        f"{base.workload.name} has no room on {count(nodes, 'node')} of {machine.title}: the closest layout, {closest.cell}"
-        f" needs {needed:,.3g} GB of the {memory:.3g} GB of a device."
+        f"{base.workload.name} has no room on {count(nodes, 'node')} of {machine.title}: the closest layout, {closest.cell}, "
+        f"needs {needed:,.0f} GB, and a device has {memory:,.0f} GB."
     )
     more = nodes
     while (more := 2 * more) * machine.gpus_per_node <= MAX_PREDICTED_DEVICES:

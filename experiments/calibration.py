@@ -18,6 +18,8 @@ from samestep.experiments.step_times import Timer
 from samestep.experiments.text import count
 
 RESULT = "result.json"
+LEAST_RUNS = 3
+"""From which on a fit of two factors has an error."""
 EXCHANGES = ("tensor_exchange", "pipeline_sends", "data_exchange")
 """The parts of a step that the second factor multiplies; the first one multiplies the others."""
 
@@ -33,6 +35,8 @@ class Calibration:
         exchanges: And what is exchanged.
         error_before: The mean relative error of the predictions of the runs without the factors.
         error_after: The same with them.
+        error_left_out: The mean relative error of each run by factors that were fitted to the others; None for less than three
+            runs, which leave nothing to hold two factors against.
     """
 
     directory: str
@@ -41,6 +45,7 @@ class Calibration:
     exchanges: float
     error_before: float
     error_after: float
+    error_left_out: float | None = None
 
     def timed(self, time: StepTime) -> StepTime:
         """The prediction with the factors."""
@@ -52,10 +57,16 @@ class Calibration:
         )
 
     def __str__(self) -> str:
+        if self.error_left_out is None:
+            off = f"two factors fit so few runs exactly, which says nothing of their error; give {LEAST_RUNS} runs or more"
+        else:
+            off = (
+                f"the mean error on these runs falls from {self.error_before:.0%} to {self.error_after:.0%}, and is "
+                f"{self.error_left_out:.0%} on runs that are left out of the fit"
+            )
         return (
             f"Calibrated with {count(self.runs, 'run')} in {self.directory}: computing takes {self.work:.2f} times and "
-            f"exchanging {self.exchanges:.2f} times what was predicted; the mean error on these runs falls from "
-            f"{self.error_before:.0%} to {self.error_after:.0%}."
+            f"exchanging {self.exchanges:.2f} times what was predicted; {off}."
         ).replace("%", " %")
 
 
@@ -76,12 +87,24 @@ def calibrated(timer: Timer, machine: Machine, directory: Path) -> tuple[Timer, 
             f"--calibrate {directory} has no run of a strategy that is ranked; give a directory of runs, as `samestep compare "
             "--strategies torch:ddp,torch:fsdp --out DIR` leaves it."
         )
+    found = _with_factors(str(directory), points)
+    left_out = None
+    if len(points) >= LEAST_RUNS:
+        others = [_with_factors("", [*points[:place], *points[place + 1 :]]) for place in range(len(points))]
+        left_out = _error(
+            (each.timed(time).total, seconds) for each, (time, seconds) in zip(others, points, strict=True)
+        )
+    found = dataclasses.replace(found, error_left_out=left_out)
+    return lambda candidate, machine: found.timed(timer(candidate, machine)), found
+
+
+def _with_factors(directory: str, points: Sequence[tuple[StepTime, float]]) -> Calibration:
+    """Fits the factors to predicted and measured steps."""
     work, exchanges = _fit([(_split(time), seconds) for time, seconds in points])
-    found = Calibration(str(directory), len(points), work, exchanges, 0.0, 0.0)
+    found = Calibration(directory, len(points), work, exchanges, 0.0, 0.0)
     before = _error((time.total, seconds) for time, seconds in points)
     after = _error((found.timed(time).total, seconds) for time, seconds in points)
-    found = dataclasses.replace(found, error_before=before, error_after=after)
-    return lambda candidate, machine: found.timed(timer(candidate, machine)), found
+    return dataclasses.replace(found, error_before=before, error_after=after)
 
 
 def _measured(directory: Path) -> Iterable[tuple[Candidate, float]]:

@@ -76,7 +76,10 @@ def _try_mesh(found: Search, base: Run, row: Row, mesh: Mesh, memory: float) -> 
     run = dataclasses.replace(base, strategy=info, mesh=mesh, options=info.options())
     replicas = mesh.axis("data") * mesh.axis("shard")
     if base.batch_size % replicas:
-        raise ConfigError(f"global batch {base.batch_size:,} does not divide among {replicas:,} replicas")
+        raise ConfigError(
+            f"global batch {base.batch_size:,} does not divide among {replicas:,} replicas; "
+            f"give a --batch-size that is a multiple of {replicas}"
+        )
     rows = base.batch_size // replicas
     for schedule in ("1f1b", "gpipe", "interleaved_1f1b") if Taken.is_staged(run) else ("",):
         runs = list(with_microbatches(run, rows, schedule))

@@ -3,12 +3,14 @@
 import dataclasses
 import importlib.metadata
 import json
+import os
 import tomllib
 from pathlib import Path
 
 from samestep.common.errors import ConfigError
 from samestep.common.evidence.costs.core_time import Cores
 from samestep.common.evidence.costs.machine import Machine, parse_machine
+from samestep.experiments.text import count
 
 _SOURCE = "samestep calibrate"
 
@@ -40,7 +42,7 @@ def key() -> str:
     from samestep.common.runtime.parent.provenance import machine
 
     about = machine()
-    return f"{about['cpu']}, {about['cores']} cores, torch {importlib.metadata.version('torch')}"
+    return f"{about['cpu']}, {count(len(os.sched_getaffinity(0)), 'core')}, torch {importlib.metadata.version('torch')}"
 
 
 def make_here(cores: Cores, num_cores: int, memory_bytes: float, memory_bytes_per_second: float) -> Here:

@@ -51,4 +51,4 @@ def test_each_block_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     calibrated, here, _, corrected = run_blocks(AFTER, tmp_path)
     assert "small all_reduce" in calibrated
     assert "First is torch:" in here
-    assert "Calibrated with 2 runs in runs" in corrected
+    assert "Calibrated with 3 runs in runs" in corrected

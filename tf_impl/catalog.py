@@ -9,7 +9,7 @@ from samestep.common.evidence.costs.parameter_server import parameter_server
 from samestep.common.runtime.topology import chief_workers_and_servers, clients, one_process, workers
 from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo
 from samestep.tf_impl import needs, options
-from samestep.tf_impl.refusals import ALONE, IN_PARTS, NO_SWITCH, REMOTE, UNNORMALISED, uncompressed
+from samestep.tf_impl.refusals import ALONE, IN_PARTS, NO_SWITCH, REMOTE
 
 ALONG_TENSOR = Answer("flexible", "along the axis tensor: tables by rows, linear layers by column, then by row")
 SHARD_PER_REPLICA = Answer("yes", "one contiguous shard of the global batch per replica")
@@ -55,7 +55,7 @@ FRAMEWORK = FrameworkInfo(
             data_split=SHARD_PER_REPLICA,
             model_split=Answer("no", "every replica holds the whole model"),
             hardware="several GPUs of one machine; logical devices of one CPU",
-            refuses={**UNNORMALISED, **uncompressed("only torch:ddp compresses so far")},
+            refuses={},
             cost=mirrored,
             reference="tf.distribute.MirroredStrategy",
             status="stable",
@@ -71,11 +71,12 @@ FRAMEWORK = FrameworkInfo(
             model_split=Answer("no", "every worker holds the whole model"),
             hardware="GPUs of several machines; CPU cores over gRPC",
             topology=workers,
-            refuses={**UNNORMALISED, **uncompressed("only torch:ddp compresses so far")},
+            refuses={},
             cost=replicated,
             reference="tf.distribute.MultiWorkerMirroredStrategy",
             status="stable; Keras 3.15's fit fails under it, so a custom loop is the only way",
             twin="torch:c10d",
+            needs=needs.check_exchange,
         ),
         in_one_process(
             name="central_storage",

@@ -20,6 +20,7 @@ from samestep.tf_impl.upstream import function_names, nodes
 COLLECTIVES = {
     "CollectiveReduceV2": "all_reduce",
     "CollectiveGatherV2": "all_gather",
+    "CollectiveAllToAllV2": "all_to_all",
     "CollectiveBcastSendV2": "broadcast",
     "CollectiveReduceScatterV2": "reduce_scatter",
     "CrossReplicaSum": "all_reduce",  # between the cores of a TPU

@@ -1,6 +1,6 @@
 """What TensorFlow's rows refuse before anything starts. Imports no framework."""
 
-from samestep.common.batch_norm import refuse_sync
+from samestep.common.batch_norm import has_batch_norm, refuse_sync
 from samestep.common.errors import ConfigError
 from samestep.common.strategy import Run
 from samestep.common.workload.models.own import OwnSpec
@@ -11,14 +11,32 @@ from samestep.tf_impl.tpu.probe import probe
 from samestep.tf_impl.tpu.topology import require_compiler
 
 
+def check_exchange(run: Run) -> None:
+    """Refuses to exchange compressed gradients one by one, and statistics inside what XLA compiles.
+
+    Raises:
+        ConfigError: Both were asked for.
+    """
+    if run.techniques.compile and run.num_devices > 1:
+        refuse_sync(run, "XLA compiles each replica alone; leave out --compile")
+    if run.techniques.overlap and run.techniques.compress is not None:
+        raise ConfigError(f"{run.name} exchanges compressed gradients all together; leave out --overlap or --compress.")
+
+
 def check_reduction(run: Run[MirroredOptions]) -> None:
-    """Refuses a reduction that forgets a device.
+    """Refuses a reduction that forgets a device, or that nobody would use.
 
     TensorFlow 2.21's hierarchical copy makes two groups of N // 2 devices: of an odd number it drops the last.
 
     Raises:
-        ConfigError: The number of devices is odd, or gradients are copied and should be all-reduced one by one.
+        ConfigError: The number of devices is odd, or gradients are copied and should be all-reduced one by one, or are
+            compressed.
     """
+    check_exchange(run)
+    if run.options.reduce != "auto" and run.techniques.compress is not None:
+        raise ConfigError(
+            f"--compress {run.techniques.compress} exchanges in its own way; leave out --reduce {run.options.reduce}."
+        )
     if run.techniques.overlap and run.options.reduce in ("reduction_to_one_device", "hierarchical_copy"):
         raise ConfigError(
             f"--overlap all-reduces each gradient on its own, and --reduce {run.options.reduce} copies; leave one of them out."
@@ -107,6 +125,8 @@ def check_cores(run: Run[TpuOptions]) -> None:
         raise ConfigError(
             f"{given} compiles no step that depends on which examples it takes; leave out +dropout= and +ignored=."
         )
+    if cores and has_batch_norm(run):
+        raise ConfigError(f"{given} compiles a step without buffers; leave out +norm=.")
     if cores and run.techniques.recompute:
         raise ConfigError(f"{given} compiles a step that keeps its activations; leave out --recompute.")
     if cores and run.dtype != "float32":

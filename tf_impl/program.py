@@ -17,6 +17,7 @@ from samestep.tf_impl.models import predictor
 from samestep.tf_impl.models.inputs import Inputs, as_inputs, gather
 from samestep.tf_impl.optimizers import coefficients
 from samestep.tf_impl.step import accumulate, bind_update, mean_loss, micro_batches, transform
+from samestep.tf_impl.techniques.compress import build_compressor
 from samestep.tf_impl.upstream import function_names
 
 
@@ -55,6 +56,7 @@ class TrainingProgram:
             self.model, self.params = weights.fresh_model(run)
             self.slots = {slot: weights.zeros_like(self.params) for slot in run.optimizer.slots}
         self._buffers = weights.buffers_of(self.model)
+        self._compressor = build_compressor(run, parts.strategy, self.params)
         # Nothing here branches on a tensor: without autograph the trace takes half the time.
         self._train = tf.function(self._replicated_step, autograph=False)
         self._predict = tf.function(predictor(self.model), autograph=False)
@@ -81,6 +83,8 @@ class TrainingProgram:
     def _replica_step(self, x: Inputs, y: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:
         """Runs on one replica: forward and backward on each micro-batch, then the exchange and the update of all replicas."""
         loss, gradients = self._replica_gradients(x, y)
+        if self._compressor:
+            gradients = self._compressor.exchange(gradients)
         tf.distribute.get_replica_context().merge_call(self.apply, args=(coefficients, *gradients))
         return loss
 
@@ -125,6 +129,8 @@ class TrainingProgram:
             strategy: The strategy, in its cross-replica context.
             gradients: The gradients of each replica, in the order of the parameters.
         """
+        if self._compressor:  # it has summed them, where they are
+            return list(gradients)
         pairs = list(zip(gradients, self.params.values(), strict=True))
         if self.run.techniques.overlap:
             return [strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, [pair])[0] for pair in pairs]
@@ -147,7 +153,9 @@ class TrainingProgram:
 
     def state(self) -> TrainState:
         """Reads parameters and optimizer state."""
-        return weights.snapshot(self._step, self.params, self.slots, lambda variable: variable.numpy(), self._buffers)
+        read = lambda variable: variable.numpy()  # noqa: E731
+        state = weights.snapshot(self._step, self.params, self.slots, read, self._buffers)
+        return dataclasses.replace(state, local=self._compressor.snapshot() if self._compressor else ())
 
     def restore(self, state: TrainState) -> None:
         """Assigns everything on every replica."""
@@ -160,6 +168,8 @@ class TrainingProgram:
             lambda variable, value: variable.assign(value),
             self._buffers,
         )
+        if self._compressor:
+            self._compressor.restore(state.local)
 
     def observe(self, batch: Batch) -> None:
         """Takes one more step; what it sends is in its graph."""
@@ -188,6 +198,7 @@ class TrainingProgram:
             gradients_bytes=self._gradients_bytes,
             optimizer_bytes=sum(self._local_bytes(slot.values(), device) for slot in self.slots.values()),
             activations_bytes=None if self._compiled else self._activations.get(device, 0),
+            residuals_bytes=self._local_bytes(self._compressor.kept.values() if self._compressor else (), device),
             source="graph",
             optimizer_dtype=weights.dtype_names(v for slot in self.slots.values() for v in slot.values()),
         )

@@ -11,7 +11,9 @@ from samestep.common.strategy import Run
 from samestep.common.workload.initial import init, initial_buffers, initial_weights
 from samestep.common.workload.models.own import OwnSpec
 from samestep.tf_impl.models import build_model
+from samestep.tf_impl.models.cnn import BabyCNN
 from samestep.tf_impl.models.layers import Lookup, VariableFactory
+from samestep.tf_impl.models.mlp import Mlp
 from samestep.tf_impl.models.own import OwnModel, build_own
 from samestep.tf_impl.step import Logits
 from samestep.tf_impl.techniques.precision import product_of
@@ -33,6 +35,22 @@ def make_variable(value: np.ndarray, name: str) -> tf.Variable:
         name: The neutral name.
     """
     return tf.Variable(value, name=name.replace("/", "_"))
+
+
+def make_buffer(value: np.ndarray, name: str) -> tf.Variable:
+    """Makes a variable of which each replica has its own, and outside of replicas the first one's counts.
+
+    Args:
+        value: The initial value.
+        name: The neutral name.
+    """
+    return tf.Variable(
+        value,
+        trainable=False,
+        name=name.replace("/", "_"),
+        synchronization=tf.VariableSynchronization.ON_READ,
+        aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+    )
 
 
 def fresh_model(
@@ -57,15 +75,25 @@ def fresh_model(
             own.buffers[name].assign(value)
         return own, own.params
     values = initial_weights(run.workload.model, run.seed)
-    factory = VariableFactory(lambda name: make(values[name].astype(run.dtype), name), lookup, product_of(run))
+    buffers = initial_buffers(spec)
+    factory = VariableFactory(
+        lambda name: make(values[name].astype(run.dtype), name),
+        lookup,
+        product_of(run),
+        lambda name: make_buffer(buffers[name].astype(run.dtype), name),
+        run.batch_norm,
+    )
     model = build_model(run.workload.model, factory)
     recompute(run, model)
     return model, factory.by_name
 
 
 def buffers_of(model: Logits) -> dict[str, tf.Variable]:
-    """The variables of a user's model that are not trained, by neutral name; our own models have none."""
-    return model.buffers if isinstance(model, OwnModel) else {}
+    """The variables of a model that are not trained, by neutral name."""
+    if isinstance(model, OwnModel):
+        return model.buffers
+    norms = model.norms.values() if isinstance(model, Mlp | BabyCNN) else ()
+    return {name: buffer for norm in norms for name, buffer in norm.buffers.items()}
 
 
 def zeros_like(variables: Mapping[str, tf.Variable]) -> dict[str, tf.Variable]:
@@ -116,7 +144,7 @@ def restore(
         for name in held:
             write(held[name], values[name].astype(dtype))
     for name, buffer in buffers.items():
-        buffer.assign(state.buffers[name])
+        buffer.assign(state.buffers[name].astype(buffer.dtype.as_numpy_dtype))
 
 
 def nbytes(values: Iterable[tf.Variable | tf.Tensor]) -> int:

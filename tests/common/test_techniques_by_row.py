@@ -11,6 +11,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.strategy import StrategyInfo
 from samestep.common.techniques import Techniques
+from samestep.experiments.arguments import apply_cell
 from tests.cells import every_row
 
 GIVEN = {
@@ -24,6 +25,7 @@ GIVEN = {
     "compile": {"compile": True},
     "overlap": {"overlap": False},
     "compress": {"compress": "int8"},
+    "compress_rank": {"compress": "powersgd", "compress_rank": 2},
 }
 """A value of each technique, with what it needs beside it."""
 
@@ -72,6 +74,19 @@ def test_one_device_has_nothing_to_compress() -> None:
         ConfigError, match="--compress int8 is for what devices exchange, and there is one; add --devices 2"
     ):
         parse(RunConfig("torch", "ddp", "synthetic-mlp", techniques=Techniques(compress="int8")))
+
+
+@pytest.mark.parametrize(
+    ("cell", "line"),
+    [
+        ("tf:mirrored+overlap=true", "tf:mirrored exchanges compressed gradients all together; leave out --overlap"),
+        ("tf:multi_worker_mirrored+overlap=true", "exchanges compressed gradients all together"),
+        ("tf:mirrored+reduce=ring", "--compress int8 exchanges in its own way; leave out --reduce ring"),
+    ],
+)
+def test_what_compression_replaces_is_not_asked_for(cell: str, line: str) -> None:
+    with pytest.raises(ConfigError, match=line):
+        parse(apply_cell(f"{cell}+compress=int8", RunConfig(workload="synthetic-mlp", devices=2)))
 
 
 @pytest.mark.torch

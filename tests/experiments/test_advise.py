@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import time
@@ -27,10 +29,11 @@ from samestep.common.techniques import Techniques
 from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import num_params
 from samestep.experiments import advise as command
-from samestep.experiments import candidates, layouts
-from samestep.experiments.advice import SLOWER, Advice, advise
+from samestep.experiments import candidates, layouts, predict
+from samestep.experiments.advice import SLOWER, Advice, Change, advise
+from samestep.experiments.advice_reasons import changed, next_step, trust, why
 from samestep.experiments.advice_text import document, report
-from samestep.experiments.arguments import read_request
+from samestep.experiments.arguments import read_request, split_cells
 from samestep.experiments.candidates import MOST_MICROBATCHES, search
 from samestep.experiments.here import Here, load_here, make_here, path, store
 from samestep.experiments.layouts import SPLIT, WHOLE
@@ -158,7 +161,7 @@ def test_what_would_change_it_is_ranked_again_on_the_changed_machine(advice: Adv
         assert change.first is not None and change.first.layout == again.first.layout
         assert change.first.time == again.first.time
     less = advise(advice.base, small_machine(2e6), 2)
-    assert changed["with 1/2 of the memory"].first == less.first
+    assert changed["with half of the memory"].first == less.first
     more = advise(dataclasses.replace(advice.base, batch_size=96), advice.machine, 2)
     assert changed["with a batch of 96"].first == more.first
     assert len(changed) == 4
@@ -275,6 +278,57 @@ def test_the_report_fits_the_screen(advice: Advice, width: int, monkeypatch: pyt
     assert "What would change it" in told
 
 
+def test_of_layouts_that_no_prediction_can_tell_apart_the_simplest_is_advised() -> None:
+    told = " ".join(report(advise(base("prose-gpt"), load_machine("a100-80gb"), 1)).split())
+    assert "and torch:ddp (data=8); take torch:ddp (data=8), which is simpler." in told
+
+
+def test_the_next_strategy_takes_more_of_one_part_and_less_of_another() -> None:
+    told = why(advise(base("llama3-70b"), load_machine("a100-80gb"), 3))
+    assert re.search(
+        r"slower: it takes \d+ s more for computing, but [\d.]+ s less for the exchanges inside layers\.$", told
+    )
+
+
+def test_a_change_by_less_than_can_be_told_is_none(advice: Advice) -> None:
+    """Two layouts that are as fast: neither displaces the other."""
+    first, second = advice.ranked[:2]
+    slower = dataclasses.replace(second.time, compute=second.time.compute + 1.05 * first.time.total - second.time.total)
+    equal = dataclasses.replace(slower, compute=slower.compute - 0.045 * first.time.total)
+    told = [
+        changed(Change("with a change", first, dataclasses.replace(second, time=time)), second)
+        for time in (slower, equal)
+    ]
+    assert f"{first.layout} is first" in told[0] and f"{second.layout} takes" in told[0]
+    assert "it stays as fast as any" in told[1]
+
+
+def test_other_gpus_are_told_what_such_predictions_were_off_by() -> None:
+    of_a100, of_h100 = (
+        trust(advise(base("megatron-7.5b"), load_machine(name), 2)) for name in ("a100-80gb", "h100-80gb")
+    )
+    assert "on many nodes of A100" in of_a100 and "H100" not in of_a100
+    assert re.search(r"64 steps that others measured on H100 were predicted \d+ % too short on average", of_h100)
+
+
+def test_the_command_to_go_on_with_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    found = advise(base("gpt3-175b", 512), load_machine("a100-80gb"), 16, Mesh.parse("tensor=8"))
+    _, line = next_step(found, 80).split("\n", 1)
+    assert all(len(each) <= 80 or len(each.split()) == 2 for each in line.splitlines())  # a word is never broken
+    assert predict.main(shlex.split(line.replace("\\\n", ""))[2:]) == 0
+    assert " fits 74.5 GiB" in " ".join(capsys.readouterr().out.split())
+
+
+def test_this_machine_is_told_what_to_measure(here: Here) -> None:
+    asked = parse_prediction(RunConfig(workload="digits-mlp"))
+    found = advise(asked, here.machine, 1, timer=lambda each, machine: seconds_here(each.run, here))
+    _, line = next_step(found, 1000).splitlines()
+    command, strategies = line.split(" --workload ", 1)[0].rsplit(" ", 1)
+    assert command == "samestep compare --strategies"
+    assert split_cells("--strategies", strategies) == [each.candidate.cell for each in found.best_of()[:3]]
+    assert line.endswith(" --workload digits-mlp --batch-size 128 --no-parity --out runs")
+
+
 def test_json_has_every_layout(advice: Advice) -> None:
     from samestep.experiments.formats import write
 
@@ -324,8 +378,11 @@ def test_4096_devices() -> None:
         ("--workload gpt3-175b --nodes 8 --mesh tensor=6", ["tensor=6", "do not divide the 64", "divides 64"]),
         ("--workload gpt3-175b --nodes 8 --mesh tensr=8", ["unknown mesh axis 'tensr'"]),
         ("--workload gpt3-175b --nodes 0", ["--nodes", "from 1 up"]),
-        ("--workload synthetic-gpt --batch-size 7 --mesh data=8", ["torch:ddp", "global batch 7", "8 replicas"]),
-        ("--workload llama3-70b", ["no room on 1 node", "GB of a device", "--nodes 4"]),
+        (
+            "--workload synthetic-gpt --batch-size 7 --mesh data=8",
+            ["torch:ddp", "global batch 7", "8 replicas", "a multiple of 8"],
+        ),
+        ("--workload llama3-70b", ["no room on 1 node", "a device has 80 GB", "--nodes 4"]),
         ("--workload gpt3-175b --nodes 1 --format pdf", ["unknown format 'pdf'"]),
         ("--workload gpt3-175b --weights fp8", ["unknown weights 'fp8'"]),
         ("--workload gpt3-175b --depth 3", ["--depth"]),

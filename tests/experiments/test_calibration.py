@@ -38,6 +38,7 @@ def test_the_factors_that_were_put_in_come_out(work: float, exchanges: float, mo
     timer, found = calibrated(seconds_of, machine, Path("runs"))
     assert (found.work, found.exchanges) == pytest.approx((work, exchanges))
     assert found.error_after == pytest.approx(0, abs=1e-9)
+    assert found.error_left_out == pytest.approx(0, abs=1e-9)
     assert found.runs == len(runs)
     assert all(timer(each, machine).total == pytest.approx(seconds) for each, seconds in runs)
 
@@ -49,7 +50,20 @@ def test_runs_that_do_not_tell_the_factors_apart_have_one(monkeypatch: pytest.Mo
     monkeypatch.setattr(calibration, "_measured", lambda directory: runs)
     _, found = calibrated(seconds_of, machine, Path("runs"))
     assert (found.work, found.exchanges) == pytest.approx((3, 3))
-    assert str(found).endswith("falls from 67 % to 0 %.")
+    assert found.error_left_out is None  # two factors fit two runs exactly
+    assert "says nothing of their error; give 3 runs or more" in str(found)
+
+
+def test_the_error_of_runs_that_are_left_out_is_larger_than_that_of_the_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = small_machine(1e12)
+    runs = [
+        (each, factor * seconds)
+        for factor, (each, seconds) in zip((1.0, 1.3, 0.8, 1.1), measured(machine, 1, 1)[:4], strict=True)
+    ]
+    monkeypatch.setattr(calibration, "_measured", lambda directory: runs)
+    _, found = calibrated(seconds_of, machine, Path("runs"))
+    assert found.error_left_out is not None and found.error_left_out > found.error_after > 0
+    assert f"{found.error_left_out:.0%} on runs that are left out".replace("%", " %") in str(found)
 
 
 def test_only_exchanges_get_the_second_factor() -> None:

@@ -23,9 +23,9 @@ def marked(*cells: str) -> list[object]:
 
 
 SYNC = [
-    *marked("torch:ddp"),
+    *marked("torch:ddp", "tf:multi_worker_mirrored"),
     *slow("torch:c10d+ring=true", "torch:zero1", "torch:zero2", "torch:fsdp+mesh=data=2,shard=2"),
-    *slow("torch:deepspeed+zero_stage=3"),
+    *slow("torch:deepspeed+zero_stage=3", "tf:mirrored"),
 ]
 
 
@@ -39,7 +39,7 @@ def test_statistics_of_the_whole_batch_are_exchanged_as_predicted(run_cell: RunC
     keeps_what_was_predicted(result)
 
 
-@pytest.mark.parametrize("cell", marked("torch:ddp"))
+@pytest.mark.parametrize("cell", [*marked("torch:ddp"), *slow("tf:mirrored")])
 def test_statistics_of_the_whole_batch_are_those_of_one_device(run_cell: RunCell, cell: str) -> None:
     fields = {"dtype": "float64", "steps": 4, "parity": False}
     alone = run_cell("numpy:oracle", MLP, **fields).losses
@@ -47,11 +47,20 @@ def test_statistics_of_the_whole_batch_are_those_of_one_device(run_cell: RunCell
     assert run_cell(cell, MLP, devices=2, **fields).losses != pytest.approx(alone, rel=1e-3)
 
 
-@pytest.mark.parametrize("cell", marked("torch:ddp"))
-def test_running_statistics_decide_the_metric_and_are_kept(run_cell: RunCell, cell: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("begun", "cell"),
+    [
+        pytest.param("torch:ddp", "torch:zero2", marks=pytest.mark.torch),
+        pytest.param("tf:mirrored", "torch:ddp", marks=[pytest.mark.tf, pytest.mark.torch]),
+        pytest.param("torch:ddp", "tf:multi_worker_mirrored", marks=[pytest.mark.tf, pytest.mark.slow]),
+    ],
+)
+def test_running_statistics_decide_the_metric_and_are_kept(
+    run_cell: RunCell, begun: str, cell: str, tmp_path: Path
+) -> None:
     """A run that continues frozen uses, and keeps, what an earlier one has seen."""
     fields = {"dtype": "float64", "keep_state": True, "devices": 2}
-    first = run_cell(cell, MLP, steps=5, out=str(tmp_path / "first"), all_held_out=True, **fields)
+    first = run_cell(begun, MLP, steps=5, out=str(tmp_path / "first"), all_held_out=True, **fields)
     oracle = run_cell("numpy:oracle", MLP, steps=5, dtype="float64", devices=2, all_held_out=True)
     assert first.metric_value == oracle.metric_value
     frozen = {"steps": 8, "batch_norm": "frozen", "start_from": str(tmp_path / "first")}
@@ -75,6 +84,8 @@ def test_a_state_without_running_statistics_is_not_continued(run_cell: RunCell, 
         ("torch:pp", "its micro-batches go through the stages one after the other"),
         ("torch:hybrid+mesh=pipe=2,data=2", "its micro-batches go through the stages one after the other"),
         ("torch:ddp+accumulation_steps=2", "sees one micro-batch at a time"),
+        ("torch:ddp+compress=int8", "judged shard by shard, and no shard has the statistics of the whole batch"),
+        ("tf:mirrored+compile=true", "XLA compiles each replica alone"),
     ],
 )
 def test_where_statistics_of_the_whole_batch_cannot_be_had(cell: str, reason: str) -> None:

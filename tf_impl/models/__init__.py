@@ -34,5 +34,5 @@ def summed_loss(spec: ModelSpec) -> Loss:
 
 
 def predictor(model: Callable[[tf.Tensor], tf.Tensor]) -> Callable[[tf.Tensor], tf.Tensor]:
-    """The forward pass in evaluation; of our own models it is that in training."""
-    return model.predict if isinstance(model, OwnModel) else model
+    """The forward pass in evaluation, where it is another one."""
+    return model.predict if isinstance(model, OwnModel | Mlp | BabyCNN) else model

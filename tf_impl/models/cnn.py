@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from samestep.common.workload.models.cnn import CnnSpec
+from samestep.tf_impl.models.batch_norm import BatchNorm
 from samestep.tf_impl.models.layers import ACTIVATIONS, POOLINGS, Convolution, Linear, VariableFactory
 from samestep.tf_impl.models.segmented import SegmentFunction, run_segments
 
@@ -13,7 +14,12 @@ class BabyCNN:
     def __init__(self, spec: CnnSpec, variable: VariableFactory) -> None:
         self.image = spec.image
         self.activate, self.pool = ACTIVATIONS[spec.activation], POOLINGS[spec.pooling]
-        self.blocks = [Convolution(variable, f"blocks/{block}") for block in range(2)]
+        self.training, self.norms = True, dict[int, BatchNorm]()
+        self.blocks = []
+        for block in range(2):
+            self.blocks.append(Convolution(variable, f"blocks/{block}", bias=spec.norm == "none"))
+            if spec.norm == "batch":
+                self.norms[block] = BatchNorm(variable, f"blocks/{block}/norm")
         self.hidden = Linear(variable, "hidden")
         self.output = Linear(variable, "output")
 
@@ -27,7 +33,9 @@ class BabyCNN:
         }
 
     def _block(self, i: int, x: tf.Tensor) -> tf.Tensor:
-        return self.pool(self.activate(self.blocks[i](x)))
+        x = self.blocks[i](x)
+        x = self.norms[i](x, self.training) if i in self.norms else x
+        return self.pool(self.activate(x))
 
     def _flat(self, x: tf.Tensor) -> tf.Tensor:
         return tf.reshape(x, (-1, x.shape[1] * x.shape[2] * x.shape[3]))
@@ -35,3 +43,10 @@ class BabyCNN:
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         """Runs all segments in order."""
         return run_segments(self.segments().values(), x)
+
+    def predict(self, x: tf.Tensor) -> tf.Tensor:
+        """The same in evaluation."""
+        self.training = False
+        outputs = self(x)
+        self.training = True
+        return outputs

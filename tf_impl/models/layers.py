@@ -43,7 +43,12 @@ class VariableFactory:
     """What a run decides about the variables of a model: how they are made, how tables are read, how they are multiplied."""
 
     def __init__(
-        self, make: Callable[[str], tf.Variable], lookup: Lookup = tf.gather, product: Product | None = None
+        self,
+        make: Callable[[str], tf.Variable],
+        lookup: Lookup = tf.gather,
+        product: Product | None = None,
+        buffer: Callable[[str], tf.Variable] | None = None,
+        batch_norm: str = "local",
     ) -> None:
         """Takes the decisions.
 
@@ -51,8 +56,11 @@ class VariableFactory:
             make: Makes the variable of a neutral name, holding its initial value.
             lookup: Looks up rows of the tables.
             product: Multiplies with kernels; as they are, unless given.
+            buffer: Makes the variable of a buffer; by default as a parameter's.
+            batch_norm: As in `Run`.
         """
         self._make, self.lookup, self.product = make, lookup, product or Product()
+        self.buffer, self.batch_norm = buffer or make, batch_norm
         self.by_name: dict[str, tf.Variable] = {}
 
     def __call__(self, name: str) -> tf.Variable:
@@ -82,14 +90,15 @@ class Linear:
 class Convolution:
     """3x3, stride 1, same padding, on [batch, height, width, channels]."""
 
-    def __init__(self, variable: VariableFactory, name: str) -> None:
+    def __init__(self, variable: VariableFactory, name: str, bias: bool = True) -> None:
         self.kernel = variable(f"{name}/kernel")
-        self.bias = variable(f"{name}/bias")
+        self.bias = variable(f"{name}/bias") if bias else None
         self.product = variable.product
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         """[batch, height, width, in] -> [batch, height, width, out]."""
-        return self.product(tf.nn.conv2d, x, self.kernel, strides=1, padding="SAME") + self.bias
+        y = self.product(tf.nn.conv2d, x, self.kernel, strides=1, padding="SAME")
+        return y if self.bias is None else y + self.bias
 
 
 class Norm:

@@ -5,6 +5,7 @@ import functools
 import tensorflow as tf
 
 from samestep.common.workload.models.mlp import MlpSpec
+from samestep.tf_impl.models.batch_norm import BatchNorm
 from samestep.tf_impl.models.inputs import Inputs, without_keys
 from samestep.tf_impl.models.layers import ACTIVATIONS, Dropout, Linear, VariableFactory
 from samestep.tf_impl.models.segmented import SegmentFunction, run_segments
@@ -17,17 +18,32 @@ class Mlp:
         self.features, self.activate = spec.features, ACTIVATIONS[spec.activation]
         self.keys: tf.Tensor | None = None
         self.dropouts = [Dropout(spec.dropout, layer) for layer in range(spec.layers - 1)]
-        self.layers = [Linear(variable, f"layers/{layer}") for layer in range(spec.layers)]
+        self.training, self.norms = True, dict[int, BatchNorm]()
+        self.layers = []
+        for layer in range(spec.layers):
+            has_norm = spec.norm == "batch" and layer + 1 < spec.layers
+            self.layers.append(Linear(variable, f"layers/{layer}", bias=not has_norm))
+            if has_norm:
+                self.norms[layer] = BatchNorm(variable, f"layers/{layer}/norm")
 
     def segments(self) -> dict[str, SegmentFunction]:
         """Makes one segment per layer."""
-        return {f"layers/{i}": functools.partial(self._layer, i, self.keys) for i in range(len(self.layers))}
+        given = self.keys, self.training
+        return {f"layers/{i}": functools.partial(self._layer, i, *given) for i in range(len(self.layers))}
 
-    def _layer(self, i: int, keys: tf.Tensor | None, x: tf.Tensor) -> tf.Tensor:
+    def _layer(self, i: int, keys: tf.Tensor | None, training: bool, x: tf.Tensor) -> tf.Tensor:
         x = self.layers[i](x)
+        x = self.norms[i](x, training) if i in self.norms else x
         return self.dropouts[i](self.activate(x), keys) if i + 1 < len(self.layers) else x
 
     def __call__(self, x: Inputs) -> tf.Tensor:
         """Flattens its input, then runs all segments in order."""
         x, self.keys = without_keys(x)
         return run_segments(self.segments().values(), tf.reshape(x, (-1, self.features)))
+
+    def predict(self, x: tf.Tensor) -> tf.Tensor:
+        """The same in evaluation."""
+        self.training = False
+        outputs = self(x)
+        self.training = True
+        return outputs

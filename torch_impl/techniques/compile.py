@@ -17,4 +17,7 @@ def compile_model(run: Run, model: nn.Module) -> None:
         model: The model, or a stage of it, before a strategy wraps it.
     """
     if run.techniques.compile:
+        from torch._inductor import config  # of torch.compile alone
+
+        config.compile_threads = run.threads  # a process has no more cores; by default it starts a pool of compilers
         model.compile()

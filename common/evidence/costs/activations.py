@@ -20,6 +20,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from samestep.common.batch_norm import has_batch_norm
 from samestep.common.evidence.costs import kept_tf, kept_torch
@@ -73,18 +74,19 @@ def activation_bytes(
         return None
     passes, together = run.accumulation_steps, 1 if framework.in_order else run.accumulation_steps
     rows = run.batch_size // (mesh.axis("data") * mesh.axis("shard") * passes)
-    whole = _kept(run.framework, model, run.item_bytes)
+    parts = mesh.axis("tensor")
+    whole = _each(run.framework, model, run.item_bytes, False, parts, splits_sequence)
     if recomputes and any(name.endswith(AHEAD) for name in whole):
         return None
-    kept = _inputs_only(run.framework, model, run.item_bytes) if recomputes else whole
+    kept = _each(run.framework, model, run.item_bytes, True, parts, splits_sequence) if recomputes else whole
 
-    def add_up(names: Iterable[str], kept: Mapping[str, Kept] = kept) -> tuple[int, int]:
+    def add_up(names: Iterable[str], kept: Mapping[str, _Each] = kept) -> tuple[int, int]:
         """Adds up a micro-batch, and what is kept of the batch while any of them is in flight."""
-        each = [kept[name] for name in names if name in kept]
-        size = run.item_bytes * sum(one.elements(mesh.axis("tensor"), splits_sequence) for one in each)
-        size += sum(one.mask_bytes(mesh.axis("tensor"), splits_sequence) for one in each)
-        fixed = sum(one.fixed_bytes for one in each)
-        return rows // microbatches * size + fixed, rows * sum(one.batch_bytes for one in each)
+        size = fixed = batch = 0
+        for name in names:
+            if (each := kept.get(name)) is not None:
+                size, fixed, batch = size + each.size, fixed + each.fixed, batch + each.batch
+        return rows // microbatches * size + fixed, rows * batch
 
     sizes, segments, again = [], model.segments(), 0
     counted = 2 if microbatches == 1 else 1  # the targets stay while any micro-batch needs its part of them
@@ -104,7 +106,30 @@ def activation_bytes(
     return together * (again + max(sum(map(_stage_bytes, sizes, counts)) for counts in peaks))
 
 
-@functools.lru_cache(maxsize=8)  # every rank of a pipeline asks, and a search asks for thousands of pipelines
+class _Each(NamedTuple):
+    """The bytes that a part of a model keeps on a device: of an example, of a micro-batch, and of the batch itself."""
+
+    size: int
+    fixed: int
+    batch: int
+
+
+@functools.lru_cache(maxsize=64)  # every rank of a pipeline asks, and a search asks for thousands of pipelines
+def _each(
+    framework: str, model: ModelSpec, item_bytes: int, inputs_only: bool, parts: int, splits_sequence: bool
+) -> Mapping[str, _Each]:
+    kept = (_inputs_only if inputs_only else _kept)(framework, model, item_bytes)
+    return {
+        name: _Each(
+            item_bytes * each.elements(parts, splits_sequence) + each.mask_bytes(parts, splits_sequence),
+            each.fixed_bytes,
+            each.batch_bytes,
+        )
+        for name, each in kept.items()
+    }
+
+
+@functools.lru_cache(maxsize=8)
 def _kept(framework: str, model: ModelSpec, item_bytes: int) -> Mapping[str, Kept]:
     return _FRAMEWORKS[framework].kept[model.name](model, item_bytes)
 

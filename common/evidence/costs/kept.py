@@ -42,6 +42,15 @@ class Kept:
         """Adds up the masks of one rank; the arguments are those of `elements`."""
         return _add_up(self.masks, num_parts, splits_sequence)
 
+    def normalized(self, elements: int, fixed_bytes: int) -> "Kept":
+        """The same layer with its outputs normalised over the batch.
+
+        Args:
+            elements: Of its outputs, of one example.
+            fixed_bytes: What the normalisation keeps of a micro-batch, however many examples it has.
+        """
+        return dataclasses.replace(self, whole=self.whole + elements, fixed_bytes=self.fixed_bytes + fixed_bytes)
+
 
 def _add_up(sizes: tuple[int, int, int], num_parts: int, splits_sequence: bool) -> int:
     whole, parts, sequence = sizes

@@ -5,6 +5,7 @@ Beside what torch keeps (`kept_torch.py`), the layers that are written out in pr
     GELU          x / 2, x / sqrt(2) and 1 + erf, three times its input, where torch keeps the input alone
     ReLU          its output, which is the same memory as the next layer's input
     dropout       a byte for each element, which says whether it is kept
+    batch norm        the normalised input, and a reciprocal deviation for each channel, whatever the number of examples
     layer norm    the centred input, its product with the reciprocal deviation, and that deviation; no mean
     attention     q, k, v and its output, and the softmax of all scores, H T a position: it is not fused; and the causal mask
     pooling       nothing: a mean needs a shape only; a maximum its input, and the larger one of each two rows
@@ -26,7 +27,7 @@ from samestep.common.evidence.costs.sizes import ID_BYTES, example_bytes
 from samestep.common.workload.models.cnn import CnnSpec
 from samestep.common.workload.models.mlp import MlpSpec
 from samestep.common.workload.models.ranker import RankerSpec
-from samestep.common.workload.models.spec import ModelSpec
+from samestep.common.workload.models.spec import ModelSpec, batch_norms, layer
 from samestep.common.workload.models.transformer import TransformerSpec
 
 TENSORS = {"gelu": 3, "relu": 0}
@@ -49,6 +50,8 @@ def mlp(model: MlpSpec, item_bytes: int) -> dict[str, Kept]:
         )
         for i in range(model.layers)
     }
+    for path, channels in batch_norms(model).items():
+        kept[layer(path)] = kept[layer(path)].normalized(channels, channels * item_bytes)
     return kept | {LOSS: _loss(model, model.outputs)}
 
 
@@ -62,13 +65,16 @@ def cnn(model: CnnSpec, item_bytes: int) -> dict[str, Kept]:
     pixels, channels, tensors = math.prod(model.image[:2]), model.filters, TENSORS[model.activation]
     is_read = model.activation == "relu" or model.pooling == "max"  # what is pooled
     halves = 2 * (tensors + is_read) + (model.pooling == "max")  # of a block's tensor
-    return {
+    kept = {
         "blocks/0": Kept(halves * pixels * channels // 2, batch_bytes=example_bytes(model.inputs(), item_bytes)),
         "blocks/1": Kept(pixels // 4 * channels + halves * (pixels // 4) * channels),
         "hidden": Kept(pixels // 16 * 2 * channels + tensors * model.hidden),
         "output": Kept(model.hidden),
         LOSS: _loss(model, model.outputs),
     }
+    for (path, count), positions in zip(batch_norms(model).items(), (pixels, pixels // 4), strict=False):
+        kept[layer(path)] = kept[layer(path)].normalized(positions * count, count * item_bytes)
+    return kept
 
 
 def ranker(model: RankerSpec, item_bytes: int) -> dict[str, Kept]:

@@ -25,7 +25,6 @@ References:
     tools/autograd/derivatives.yaml of torch 2.13; Dao et al., arXiv 2205.14135 (the fused attention).
 """
 
-import dataclasses
 import math
 
 from samestep.common.evidence.costs.kept import AHEAD, BEHIND, LOSS, Kept
@@ -52,7 +51,7 @@ def mlp(model: MlpSpec, item_bytes: int) -> dict[str, Kept]:
         by_row, read = i % 2 == 1, AHEAD if i and model.activation == "relu" else ""
         kept[f"layers/{i}{read}"] = Kept(parts=entering) if by_row else Kept(entering, batch_bytes=data)
         if channels := norms.get(f"layers/{i}/norm"):
-            kept[f"layers/{i}"] = _normalized(kept.get(f"layers/{i}", Kept()), channels, channels, item_bytes)
+            kept[f"layers/{i}"] = kept.get(f"layers/{i}", Kept()).normalized(channels, 2 * channels * item_bytes)
         masks = leaving if model.dropout else 0
         whole, parts = Kept(leaving, masks=(masks, 0, 0)), Kept(parts=leaving, masks=(0, masks, 0))
         kept[f"layers/{i}{BEHIND}"] = whole if by_row else parts
@@ -72,7 +71,7 @@ def cnn(model: CnnSpec, item_bytes: int) -> dict[str, Kept]:
     blocks = [Kept(batch_bytes=example_bytes(model.inputs(), item_bytes)), Kept(pixels // 4 * channels)]
     if model.norm == "batch":
         each = zip(blocks, sizes, (channels, 2 * channels), strict=True)
-        blocks = [_normalized(block, size, count, item_bytes) for block, size, count in each]
+        blocks = [block.normalized(size, 2 * count * item_bytes) for block, size, count in each]
     return {
         "blocks/0": blocks[0],
         f"blocks/0{BEHIND}": Kept((1 if is_relu else 2) * sizes[0] + places[0]),
@@ -148,11 +147,6 @@ def decoder(model: DecoderSpec, item_bytes: int) -> dict[str, Kept]:
         "head": Kept(tokens * width, sequence=tokens * norm),
         LOSS: Kept(parts=tokens * model.vocabulary, batch_bytes=ids, fixed_bytes=item_bytes),
     }
-
-
-def _normalized(layer: Kept, elements: int, channels: int, item_bytes: int) -> Kept:
-    """A layer whose outputs are normalised over the batch."""
-    return dataclasses.replace(layer, whole=layer.whole + elements, fixed_bytes=2 * channels * item_bytes)
 
 
 def _loss(model: ModelSpec, item_bytes: int, outputs: int) -> Kept:

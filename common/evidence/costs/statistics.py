@@ -1,10 +1,11 @@
 """What batch normalisations exchange that take the statistics of the whole batch (`--batch-norm sync`).
 
 Of each channel, torch's ranks sum the mean and then the variance in the forward pass, and their two gradients in the backward
-pass. Keras sums the values, their squares and their number at once, and two gradients.
+pass. So do our models in TensorFlow. Keras sums the values, their squares and their number at once, and two gradients.
 
 References:
-    torch_impl/models/synchronized.py; `_compute_moments_sync` in keras/src/backend/tensorflow/nn.py of Keras 3.15.
+    torch_impl/models/synchronized.py; tf_impl/models/batch_norm.py; `_compute_moments_sync` in
+    keras/src/backend/tensorflow/nn.py of Keras 3.15.
 """
 
 import math
@@ -16,7 +17,7 @@ from samestep.common.workload.models.own import Description, OwnSpec
 from samestep.common.workload.models.spec import batch_norms
 
 _SUMS = {"torch": {"forward": 2, "backward": 2}, "tf": {"forward": 3, "backward": 2}}
-"""Framework -> how many sums a layer takes in each phase."""
+"""Framework -> how many sums a layer of a user's model takes in each phase."""
 
 
 def with_statistics(run: Run, sends: Iterable[Send]) -> list[Send]:
@@ -41,8 +42,9 @@ def sums(run: Run, phase: str) -> dict[str, Send]:
     """
     if run.batch_norm != "sync" or run.num_devices == 1:
         return {}
-    model, count = run.workload.model, _SUMS[run.framework][phase]
+    model, count = run.workload.model, 2
     if isinstance(model, OwnSpec):
+        count = _SUMS[run.framework][phase]
         channels = {layer: _channels(model.described, layer) for layer in model.described.batch_norms}
     else:
         channels = batch_norms(model)

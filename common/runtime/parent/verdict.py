@@ -158,6 +158,8 @@ def _why_not_judged(run: Run, launch: Launch) -> str:
         return "compiled, not trained"
     if launch.parity is False:
         return "--no-parity"
+    if run.techniques.compress is not None and isinstance(run.workload.model, OwnSpec):
+        return f"--compress changes the step, and the oracle, which takes it likewise, has no {run.workload.name}"
     if not run.strategy.synchronous(run.options):
         return "asynchronous: it promises accuracy, not the same step"
     return ""

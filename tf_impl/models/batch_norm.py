@@ -1,0 +1,79 @@
+"""Batch normalisation, written out: TensorFlow's fused one has no float64, and Keras' has other numbers."""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from samestep.common.batch_norm import EPSILON, MOMENTUM
+from samestep.tf_impl.models.layers import VariableFactory
+
+Sum = Callable[[tf.Tensor], tf.Tensor]
+"""Sums a tensor over the replicas that share statistics."""
+
+
+class BatchNorm:
+    """Normalises each channel (the last dimension) over the batch, by the biased variance.
+
+    Attributes:
+        buffers: The running statistics, by neutral name.
+    """
+
+    def __init__(self, variable: VariableFactory, name: str) -> None:
+        self.scale, self.bias = variable(f"{name}/scale"), variable(f"{name}/bias")
+        self.buffers = {key: variable.buffer(key) for key in (f"{name}/running_mean", f"{name}/running_var")}
+        self._statistics = variable.batch_norm
+
+    def __call__(self, x: tf.Tensor, training: bool) -> tf.Tensor:
+        """(x - mean) / sqrt(variance + epsilon) * scale + bias; in training the running statistics move.
+
+        Args:
+            x: [batch, ..., channels].
+            training: Whether the statistics are those of the batch, unless they are frozen.
+        """
+        mean, variance = self.buffers.values()
+        if not training or self._statistics == "frozen":
+            return (x - mean) * tf.math.rsqrt(variance + EPSILON) * self.scale + self.bias
+        replicas = tf.distribute.get_strategy().num_replicas_in_sync if self._statistics == "sync" else 1
+        count = x.shape.num_elements() / x.shape[-1] * replicas
+        scale, bias = tf.convert_to_tensor(self.scale), tf.convert_to_tensor(self.bias)
+        out, *seen = _normalized(x, scale, bias, count, _sum_over_replicas if replicas > 1 else tf.identity)
+        for kept, new in zip((mean, variance), (seen[0], seen[1] * (count / (count - 1))), strict=True):
+            kept.assign(kept + MOMENTUM * (new - kept))
+        return out
+
+
+def _sum_over_replicas(x: tf.Tensor) -> tf.Tensor:
+    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, x)
+
+
+def _normalized(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor, count: float, summed: Sum) -> list[tf.Tensor]:
+    """The outputs, the mean and the variance; what it keeps is the normalised input.
+
+    Args:
+        x: [batch, ..., channels].
+        scale: [channels].
+        bias: [channels].
+        count: The numbers of each channel, over all that share statistics.
+        summed: Sums over these.
+    """
+    leading = list(range(x.shape.rank - 1))
+
+    @tf.custom_gradient
+    def normalize(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor) -> tuple[list[tf.Tensor], Callable[..., object]]:
+        mean = summed(tf.reduce_sum(x, leading)) / count
+        centred = x - mean
+        variance = summed(tf.reduce_sum(centred * centred, leading)) / count
+        inverse = tf.math.rsqrt(variance + EPSILON)
+        normal = centred * inverse
+
+        def gradient(dy: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            own = (
+                tf.reduce_sum(dy * normal, leading),
+                tf.reduce_sum(dy, leading),
+            )  # summed with all other gradients later
+            along, total = (summed(each) / count for each in own)
+            return (dy - total - normal * along) * (scale * inverse), *own
+
+        return [normal * scale + bias, mean, variance], gradient
+
+    return normalize(x, scale, bias)

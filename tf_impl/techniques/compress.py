@@ -1,0 +1,47 @@
+"""Compressed exchanges between replicas, in place of the strategy's own; the twin of `common/reference/compression.py`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import tensorflow as tf
+
+from samestep.common.program import Arrays
+from samestep.common.strategy import Run
+from samestep.tf_impl.techniques.collectives import Replicas
+from samestep.tf_impl.techniques.pieces import Pieces
+from samestep.tf_impl.techniques.powersgd import Factors
+
+
+class Compressor(Protocol):
+    """The exchanges of the replicas of one process, and what each keeps from one to the next.
+
+    Attributes:
+        kept: Variables, of each replica its own.
+    """
+
+    kept: Mapping[str, tf.Variable]
+
+    def exchange(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Sums the gradients of all replicas, in the order of the parameters; to be called on each of them."""
+
+    def snapshot(self) -> tuple[Arrays, ...]:
+        """Gathers what every replica of every process keeps."""
+
+    def restore(self, local: Sequence[Arrays]) -> None:
+        """Takes what every replica kept; nothing lets it start anew."""
+
+
+def build_compressor(
+    run: Run, strategy: tf.distribute.Strategy, params: Mapping[str, tf.Variable]
+) -> Compressor | None:
+    """Builds the compressor that a run asks for, if it does.
+
+    Args:
+        run: With the method.
+        strategy: Outside of its scope.
+        params: By neutral name.
+    """
+    if run.techniques.compress is None:
+        return None
+    kind = Factors if run.techniques.compress == "powersgd" else Pieces
+    return kind(run, Replicas(strategy, run.num_devices), params)
