@@ -2,9 +2,9 @@
 
 Seven constants, each with one effect, are fitted to the 973 rows of `evidence/vtrain` at once: the sum of soft-L1 losses of the
 logarithms of predicted over measured, in which rows on many nodes count thirty times, since there are few. Then they are fitted
-again and again without the rows of one number of GPUs, of one model, of one hidden size, and of everything larger than some.
-All but the first go into `left-out.toml`, with which `samestep predict --validate vtrain` predicts rows that nothing was
-fitted to.
+again and again without the rows of one model, of one hidden size, and of everything larger than some. These fits go into
+`left-out.toml`, with which `samestep predict --validate vtrain` predicts rows that nothing was fitted to. Others only say how
+well all rows are predicted, each without those that have its number of GPUs, its size along an axis, or its batch.
 """
 
 import math
@@ -116,8 +116,13 @@ def write_constants(path: Path, constants: Mapping[str, float]) -> None:
 def main() -> None:
     """Fits to all rows and to all but some, prints how well, and writes the files."""
     rows = carried_rows()
-    for gpus in sorted({row.gpus for row in rows}):
-        _without(f"{gpus} GPUs", rows, lambda row, gpus=gpus: row.gpus == gpus)
+    for field in ("gpus", "tensor", "pipe", "microbatch_size", "batch_size"):
+        found = []
+        for value in sorted({getattr(row, field) for row in rows}):
+            left_out = [row for row in rows if getattr(row, field) == value]
+            used = machines_with(fit([row for row in rows if getattr(row, field) != value]))
+            found += compare(left_out, lambda row, of=used: of[row.is_one_node])
+        print(told(f"each without its {field}", score(found)))
     lines = ["# The constants of fits that left out some rows; written by `python -m benchmarks.fit_machine`."]
     splits = {
         name: lambda row, name=name: name in (row.model, row.family)

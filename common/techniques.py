@@ -11,7 +11,7 @@ MAX_FACTOR = 10**6
 TWO_BYTES = ("bf16", "fp16")
 """The types whose numbers have two bytes."""
 SCHEDULES = ("constant", "linear", "cosine")
-COMPRESSIONS = ("fp16", "bf16", "int8")
+COMPRESSIONS = ("fp16", "bf16", "int8", "powersgd")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,8 +63,12 @@ class Techniques:
 
     compress: str | None = flag(
         None,
-        "exchange gradients in fewer bytes; int8 adds what it leaves out to the next step's (default: as they are)",
+        "exchange gradients in fewer bytes; int8 and powersgd add what they leave out to the next step's (default: as they are)",
         choices=COMPRESSIONS,
+    )
+
+    compress_rank: int = flag(
+        4, "columns of each of the two factors that powersgd makes of a gradient", least=1, most=MAX_FACTOR
     )
 
     @property

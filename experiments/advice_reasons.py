@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from samestep.common.evidence.costs.machine import REFERENCE, load_machine
 from samestep.common.evidence.costs.step_time import StepTime
-from samestep.common.evidence.published_rows import llm_foundry, torchtitan
+from samestep.common.evidence.published_rows import llm_foundry, llm_foundry_a100, torchtitan
 from samestep.common.evidence.validation import Score, score
 from samestep.common.workload.models.own import OwnSpec
 from samestep.experiments.advice import EQUAL, Advice, Change, Timed
@@ -40,10 +40,10 @@ def why(advice: Advice) -> str:
         names = _together(each.layout for each in equal)
         return f"{told} Less than 1 % slower, which no prediction can tell apart: {names}; {advised}."
     second = others[0]
-    gains, losses = _differences(first.time, second.time, 1), _differences(first.time, second.time, -1)
-    lost = f", which outweighs {losses} more here" if losses else ""
+    more, less = _differences(first.time, second.time, 1), _differences(first.time, second.time, -1)
     return (
-        f"{told} The next strategy, {second.layout}, is {_slower(first, second)} slower: it takes {gains} more{lost}."
+        f"{told} The next strategy, {second.layout}, is {_slower(first, second)} slower: it takes {_together(more)}"
+        f"{f', but {_together(less)}' if less else ''}."
     )
 
 
@@ -52,13 +52,15 @@ def _together(names: Iterable[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _differences(first: StepTime, second: StepTime, sign: int) -> str:
-    """The parts of a step that take longer in one of two layouts."""
+def _differences(first: StepTime, second: StepTime, sign: int) -> list[str]:
+    """The parts of a step that take longer (1) or less long (-1) in the second of two layouts."""
     apart = {name: sign * (seconds - first.parts()[name]) for name, seconds in second.parts().items()}
-    told = {name: more for name, more in apart.items() if more > _TOLD * max(map(abs, apart.values()))}
-    return " and ".join(
-        f"{_seconds(more)} for {PARTS[name]}" for name, more in sorted(told.items(), key=lambda each: -each[1])
-    )
+    told = {name: seconds for name, seconds in apart.items() if seconds > _TOLD * max(map(abs, apart.values()))}
+    word = "more" if sign > 0 else "less"
+    return [
+        f"{_seconds(seconds)} {word} for {PARTS[name]}"
+        for name, seconds in sorted(told.items(), key=lambda each: -each[1])
+    ]
 
 
 def others(advice: Advice) -> list[str]:
@@ -114,11 +116,17 @@ def trust(advice: Advice) -> str:
         f"Such predictions were off by {_exact(off.mape)} on average over {off.rows} measured steps on {rows} of A100, to "
         f"which no constant was fitted; {_chosen(off)}."
     )
-    if advice.machine.peak_flops_per_second != load_machine(REFERENCE).peak_flops_per_second:
-        seconds = [each for each in (*llm_foundry(), *torchtitan()) if "seconds" in each.groups[0]]
+    if advice.machine.peak_flops_per_second == load_machine(REFERENCE).peak_flops_per_second:
+        fused = score(llm_foundry_a100())
         told += (
-            f" These are other GPUs: {len(seconds)} steps that others measured on H100 were predicted "
-            f"{_percent(score(seconds).mape)} too short on average. Trust the order more than the seconds."
+            f" They had no fused attention, which this advice assumes; {fused.rows} steps of FSDP that had it were off by "
+            f"{_exact(fused.mape)}."
+        )
+    else:
+        other = score([each for each in (*llm_foundry(), *torchtitan()) if "seconds" in each.groups[0]])
+        told += (
+            f" These are other GPUs: {other.rows} steps that others measured on H100 were predicted {_percent(other.mape)} too "
+            "short on average. Trust the order more than the seconds."
         )
     return f"{told} {_undecided(advice, off.mape)}"
 

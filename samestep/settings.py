@@ -39,6 +39,7 @@ class CompareSettings(TypedDict, total=False):
     compile: bool
     overlap: bool | None
     compress: str | None
+    compress_rank: int
 
 
 class OptionSettings(TypedDict, total=False):
@@ -90,3 +91,4 @@ class PredictSettings(OptionSettings, total=False):
     compile: bool
     overlap: bool | None
     compress: str | None
+    compress_rank: int

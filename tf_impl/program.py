@@ -17,7 +17,7 @@ from samestep.tf_impl.models import predictor
 from samestep.tf_impl.models.inputs import Inputs, as_inputs, gather
 from samestep.tf_impl.optimizers import coefficients
 from samestep.tf_impl.step import accumulate, bind_update, mean_loss, micro_batches, transform
-from samestep.tf_impl.techniques.compress import Compressor
+from samestep.tf_impl.techniques.compress import build_compressor
 from samestep.tf_impl.upstream import function_names
 
 
@@ -56,7 +56,7 @@ class TrainingProgram:
             self.model, self.params = weights.fresh_model(run)
             self.slots = {slot: weights.zeros_like(self.params) for slot in run.optimizer.slots}
         self._buffers = weights.buffers_of(self.model)
-        self._compressor = Compressor(run, parts.strategy, self.params) if run.techniques.compress else None
+        self._compressor = build_compressor(run, parts.strategy, self.params)
         # Nothing here branches on a tensor: without autograph the trace takes half the time.
         self._train = tf.function(self._replicated_step, autograph=False)
         self._predict = tf.function(predictor(self.model), autograph=False)

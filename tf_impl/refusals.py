@@ -2,8 +2,8 @@
 
 
 def uncompressed(why: str) -> dict[str, str]:
-    """The refusal of compression, for a reason."""
-    return {"compress": why}
+    """The refusal of compression, and first of its option, for a reason."""
+    return {"compress_rank": why, "compress": why}
 
 
 NO_SWITCH = {

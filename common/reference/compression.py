@@ -17,40 +17,47 @@ import numpy as np
 
 from samestep.common.program import Arrays
 from samestep.common.strategy import Run
-from samestep.common.workload.compression import LARGEST, RESIDUAL, SUM_RESIDUAL
+from samestep.common.workload.compression import FACTOR, LARGEST, LEAST_COLUMN, RESIDUAL, SUM_RESIDUAL, matrix_shape
+from samestep.common.workload.initial import initial_factor
 
 Ranks = Sequence[np.ndarray]
 """An array of each rank, all of one shape."""
-Kept = Mapping[str, np.ndarray]
-"""What a rank keeps, as in `TrainState.local`; the first rank has also what is the same for all."""
+Kept = Sequence[Mapping[str, np.ndarray]]
+"""What each rank keeps of one parameter, by kind. The first rank has also what is the same for all."""
+KINDS = (RESIDUAL, SUM_RESIDUAL, FACTOR)
 
 
-def exchange(run: Run, parts: Sequence[Arrays], local: Sequence[Kept]) -> tuple[Arrays, tuple[Arrays, ...]]:
+def exchange(run: Run, parts: Sequence[Arrays], local: Sequence[Arrays]) -> tuple[Arrays, tuple[Arrays, ...]]:
     """Sums the gradients of all ranks by a compressed exchange.
 
     Args:
         run: With the method.
         parts: The gradients of each rank.
-        local: What each rank kept of the last exchange; nothing before the first one.
+        local: What each rank kept of the last exchange, as in `TrainState.local`; nothing before the first one.
 
     Returns:
         The sum as every rank has it, and what each rank keeps.
     """
     total: Arrays = {}
-    kept: tuple[Arrays, ...] = tuple({} for _ in parts)
+    after: tuple[Arrays, ...] = tuple({} for _ in parts)
     for name in parts[0]:
         gradients = [part[name] for part in parts]
-        if run.techniques.compress in HALVES:
-            total[name] = sum_of_halves(gradients, HALVES[run.techniques.compress])
-            continue
-        residual, sum_residual = f"{RESIDUAL}/{name}", f"{SUM_RESIDUAL}/{name}"
-        residuals = [held[residual] for held in local] or [np.zeros_like(g) for g in gradients]
-        of_sum = local[0][sum_residual] if local else np.zeros_like(gradients[0])
-        total[name], residuals, of_sum = sum_of_int8(gradients, residuals, of_sum)
-        for own, left in zip(kept, residuals, strict=True):
-            own[residual] = left
-        kept[0][sum_residual] = of_sum
-    return total, kept
+        held = local or [{} for _ in parts]
+        before = [{kind: own[f"{kind}/{name}"] for kind in KINDS if f"{kind}/{name}" in own} for own in held]
+        total[name], kept = _exchange_one(run, name, gradients, before)
+        for own, new in zip(after, kept, strict=True):
+            own |= {f"{kind}/{name}": value for kind, value in new.items()}
+    return total, after
+
+
+def _exchange_one(run: Run, name: str, gradients: Ranks, kept: Kept) -> tuple[np.ndarray, Kept]:
+    method, rank = run.techniques.compress, run.techniques.compress_rank
+    if method == "int8":
+        return sum_of_int8(gradients, kept)
+    if method == "powersgd" and (matrix := matrix_shape(gradients[0].shape, rank)) is not None:
+        return sum_of_factors(gradients, kept, initial_factor(name, (matrix[1], rank), run.seed))
+    rounded = HALVES.get(str(method), lambda values: values)  # PowerSGD sends what has no factors as it is
+    return sum_of_halves(gradients, rounded), [{} for _ in gradients]
 
 
 def fp16(values: np.ndarray) -> np.ndarray:
@@ -66,7 +73,7 @@ def bf16(values: np.ndarray) -> np.ndarray:
     return upper.view(np.float32).astype(values.dtype)
 
 
-HALVES: Mapping[str | None, Callable[[np.ndarray], np.ndarray]] = {"fp16": fp16, "bf16": bf16}
+HALVES: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {"fp16": fp16, "bf16": bf16}
 
 
 def sum_of_halves(gradients: Ranks, rounded: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
@@ -89,7 +96,7 @@ def quantise(values: np.ndarray, largest: float) -> np.ndarray:
     return np.rint(values * (LARGEST / (largest or LARGEST)))
 
 
-def sum_of_int8(gradients: Ranks, residuals: Ranks, sum_residual: np.ndarray) -> tuple[np.ndarray, Ranks, np.ndarray]:
+def sum_of_int8(gradients: Ranks, kept: Kept) -> tuple[np.ndarray, Kept]:
     """Sums gradients that are sent as int8, and so is their sum.
 
     The sum is rounded in units of the first scale: without a residual it is a whole number in them, and so is a tie, which
@@ -97,19 +104,63 @@ def sum_of_int8(gradients: Ranks, residuals: Ranks, sum_residual: np.ndarray) ->
 
     Args:
         gradients: Of one parameter.
-        residuals: What each rank adds to its gradient.
-        sum_residual: What is added to the sum.
+        kept: Of the same.
 
     Returns:
-        The sum, and both kinds of residual for the next one.
+        The sum, and what each rank keeps.
     """
-    values = [gradient + residual for gradient, residual in zip(gradients, residuals, strict=True)]
+    added = zip(gradients, kept, strict=True)
+    values = [gradient + own.get(RESIDUAL, 0.0) for gradient, own in added]
     largest = max(float(np.abs(value).max()) for value in values)
     scale = (largest or LARGEST) / LARGEST
     sent = [quantise(value, largest) for value in values]
-    residuals = [value - whole * scale for value, whole in zip(values, sent, strict=True)]
-    total = functools.reduce(np.add, sent) + sum_residual / scale
+    total = functools.reduce(np.add, sent) + kept[0].get(SUM_RESIDUAL, 0.0) / scale
     largest = float(np.abs(total).max())
     sum_scale = (largest or LARGEST) / LARGEST
     whole = quantise(total, largest)
-    return whole * (sum_scale * scale), residuals, (total - whole * sum_scale) * scale
+    left = [{RESIDUAL: value - own * scale} for value, own in zip(values, sent, strict=True)]
+    left[0][SUM_RESIDUAL] = (total - whole * sum_scale) * scale
+    return whole * (sum_scale * scale), left
+
+
+def sum_of_factors(gradients: Ranks, kept: Kept, initial: np.ndarray) -> tuple[np.ndarray, Kept]:
+    """Sums gradients that are sent as two factors of a matrix of low rank, P and Q.
+
+    A column of Q that became zero would stay so; it takes its initial value again.
+
+    Args:
+        gradients: Of one parameter; its last dim is that of the columns of the matrix.
+        kept: Of the same.
+        initial: Q before the first exchange [columns, rank].
+
+    Returns:
+        The sum, and what each rank keeps.
+    """
+    shape, columns = gradients[0].shape, gradients[0].shape[-1]
+    added = zip(gradients, kept, strict=True)
+    matrices = [(gradient + own.get(RESIDUAL, 0.0)).reshape(-1, columns) for gradient, own in added]
+    right = kept[0].get(FACTOR, np.zeros_like(initial))
+    right = orthogonalise(np.where(np.any(right, axis=0), right, initial))
+    left = orthogonalise(functools.reduce(np.add, [matrix @ right for matrix in matrices]))
+    right = functools.reduce(np.add, [matrix.T @ left for matrix in matrices])
+    total = left @ right.T
+    residuals = [{RESIDUAL: (matrix - total / len(gradients)).reshape(shape)} for matrix in matrices]
+    residuals[0][FACTOR] = right
+    return total.reshape(shape), residuals
+
+
+def orthogonalise(matrix: np.ndarray) -> np.ndarray:
+    """Makes columns orthonormal, one after the other; those far shorter than the first are zero.
+
+    What is left of a column after its projections is off by rounding over LEAST_COLUMN at most: in float64, by 1e-10.
+
+    Args:
+        matrix: [rows, columns].
+    """
+    left = matrix.copy()
+    least = LEAST_COLUMN * np.linalg.norm(left[:, 0])
+    for number in range(left.shape[1]):
+        norm = np.linalg.norm(left[:, number])
+        left[:, number] = left[:, number] / norm if norm > least else 0.0
+        left[:, number + 1 :] -= np.outer(left[:, number], left[:, number] @ left[:, number + 1 :])
+    return left

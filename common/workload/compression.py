@@ -7,6 +7,8 @@ ITEM_BYTES: Mapping[str, int] = {"fp16": 2, "bf16": 2, "int8": 1}
 """Method -> the bytes of a number on the wire, of those that send every number."""
 LARGEST = 127
 """The largest int8 that is sent; -128 is not, because the scale is symmetric."""
+LEAST_COLUMN = 1e-6
+"""How long a column of PowerSGD's has to be, relative to the first, to be made orthogonal and not zero."""
 RESIDUAL, SUM_RESIDUAL, FACTOR = "residual", "sum_residual", "factor"
 """What a rank keeps for a parameter, as the first part of its name: of its own gradient, of the sum, and PowerSGD's Q."""
 

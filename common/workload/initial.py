@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from samestep.common.workload.compression import FACTOR
 from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import ModelSpec, Param, batch_norms
 
@@ -52,6 +53,18 @@ def draw(name: str, param: Param, seed: int) -> np.ndarray:
     value += param.constant
     value[...] = value.astype(np.float32)  # in place: a large parameter takes no second float64 array
     return value
+
+
+def initial_factor(name: str, shape: tuple[int, int], seed: int) -> np.ndarray:
+    """Draws the factor that PowerSGD starts with, float32-representable numbers from a stream of its own.
+
+    Args:
+        name: Of the parameter.
+        shape: Columns of the parameter's matrix, and rank.
+        seed: The seed of the run.
+    """
+    stream = np.random.default_rng([seed, zlib.crc32(f"{FACTOR}/{name}".encode())])
+    return stream.normal(size=shape).astype(np.float32).astype(np.float64)
 
 
 def initial_weights(model: ModelSpec, seed: int) -> Mapping[str, np.ndarray]:

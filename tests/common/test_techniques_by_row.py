@@ -25,6 +25,7 @@ GIVEN = {
     "compile": {"compile": True},
     "overlap": {"overlap": False},
     "compress": {"compress": "int8"},
+    "compress_rank": {"compress": "powersgd", "compress_rank": 2},
 }
 """A value of each technique, with what it needs beside it."""
 

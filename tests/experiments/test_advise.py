@@ -31,7 +31,7 @@ from samestep.common.workload.models.spec import num_params
 from samestep.experiments import advise as command
 from samestep.experiments import candidates, layouts, predict
 from samestep.experiments.advice import SLOWER, Advice, Change, advise
-from samestep.experiments.advice_reasons import changed, next_step, trust
+from samestep.experiments.advice_reasons import changed, next_step, trust, why
 from samestep.experiments.advice_text import document, report
 from samestep.experiments.arguments import read_request, split_cells
 from samestep.experiments.candidates import MOST_MICROBATCHES, search
@@ -281,6 +281,13 @@ def test_the_report_fits_the_screen(advice: Advice, width: int, monkeypatch: pyt
 def test_of_layouts_that_no_prediction_can_tell_apart_the_simplest_is_advised() -> None:
     told = " ".join(report(advise(base("prose-gpt"), load_machine("a100-80gb"), 1)).split())
     assert "and torch:ddp (data=8); take torch:ddp (data=8), which is simpler." in told
+
+
+def test_the_next_strategy_takes_more_of_one_part_and_less_of_another() -> None:
+    told = why(advise(base("llama3-70b"), load_machine("a100-80gb"), 3))
+    assert re.search(
+        r"slower: it takes \d+ s more for computing, but [\d.]+ s less for the exchanges inside layers\.$", told
+    )
 
 
 def test_a_change_by_less_than_can_be_told_is_none(advice: Advice) -> None:

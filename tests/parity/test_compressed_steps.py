@@ -12,7 +12,9 @@ CELLS = [
     "torch:ddp+compress=fp16",
     "torch:ddp+compress=bf16",
     "torch:ddp+compress=int8+accumulation_steps=2+clip_norm=0.5",
+    "torch:ddp+compress=powersgd+compress_rank=2",
     "tf:mirrored+compress=fp16",
+    "tf:mirrored+compress=powersgd+compress_rank=2",
     "tf:mirrored+compress=bf16",
     "tf:multi_worker_mirrored+compress=int8+accumulation_steps=2+clip_norm=0.5",
 ]

@@ -1,7 +1,6 @@
 """Silent bugs in the real programs of torch and TensorFlow are caught, and named by their own names."""
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.experiments.arguments import apply_cell
+from tests.lent import LentLauncher
 
 GPT = "prose-gpt+layers=1+heads=2+width=16+context=8"
 NORMED = "digits-mlp+width=16+norm=batch"
@@ -52,9 +52,8 @@ FAST = (
 
 
 @pytest.fixture(scope="module")
-def silent_launcher() -> Iterator[Launcher]:
-    with Launcher(worker="tests.parity.silent_worker") as launcher:
-        yield launcher
+def silent_launcher(launcher: Launcher) -> Launcher:
+    return LentLauncher(launcher, "tests.parity.silent_worker")
 
 
 @pytest.mark.parametrize(

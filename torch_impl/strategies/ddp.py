@@ -17,7 +17,7 @@ from samestep.torch_impl.local_state import build_local_state
 from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.options import DdpOptions
 from samestep.torch_impl.program import HeldState, Parts, TrainingProgram, build_fresh_model
-from samestep.torch_impl.techniques.compress import CompressedState, Compressor
+from samestep.torch_impl.techniques.compress import CompressedState, build_compressor, hook_of
 from samestep.torch_impl.upstream import ddp_logging_data
 
 MEBIBYTE = 1 << 20
@@ -64,8 +64,8 @@ def build(run: Run[DdpOptions]) -> TrainingProgram:
     local_state: HeldState = build_local_state(run, optimizer, bare)
     compresses = run.techniques.compress is not None
     if compresses:
-        compressor = Compressor(run, bare)
-        model.register_comm_hook(None, compressor.hook)
+        compressor = build_compressor(run, local_state.named)
+        model.register_comm_hook(None, hook_of(compressor, local_state.named))
         local_state = CompressedState(local_state, compressor)
     parts = Parts(
         bare=bare,

@@ -124,7 +124,11 @@ def load_machine(name: str) -> Machine:
         raise unknown("machine", name, machines())
     try:
         read = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror}; give a file, or one of {', '.join(machines())}."
+        ) from None
+    except ValueError as error:
         raise ConfigError(f"{path} is no machine file: {error}") from None
     return parse_machine(read, str(path))
 

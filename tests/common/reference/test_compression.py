@@ -4,14 +4,23 @@ import numpy as np
 import pytest
 
 from samestep.common.program import Arrays
-from samestep.common.reference.compression import bf16, exchange, fp16, quantise, sum_of_halves, sum_of_int8
+from samestep.common.reference.compression import (
+    bf16,
+    exchange,
+    fp16,
+    orthogonalise,
+    quantise,
+    sum_of_factors,
+    sum_of_halves,
+    sum_of_int8,
+)
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.techniques import Techniques
 
 
-def array(*values: float) -> np.ndarray:
-    return np.array(values)
+def array(*values: object) -> np.ndarray:
+    return np.array(values, np.float64)
 
 
 def test_halves_are_rounded_to_the_nearest_and_ties_to_even() -> None:
@@ -44,27 +53,62 @@ def test_quantised_numbers_are_whole_and_ties_go_to_even() -> None:
     assert quantise(array(0, 0), 0.0).tolist() == [0, 0]
 
 
+NOTHING = [{}, {}]
+"""What two ranks keep before the first exchange."""
+
+
 def test_int8_rounds_twice_and_keeps_what_it_left_out() -> None:
     first, second = array(127, 0.25, -3.5), array(1, 0.5, 100)
-    total, residuals, of_sum = sum_of_int8([first, second], [np.zeros(3)] * 2, np.zeros(3))
+    total, kept = sum_of_int8([first, second], NOTHING)
     # The common scale is 1: what is sent is [127, 0, -4] and [1, 0, 100], whose sum is [128, 0, 96].
-    assert [left.tolist() for left in residuals] == [[0, 0.25, 0.5], [0, 0.5, 0]]
+    assert [own["residual"].tolist() for own in kept] == [[0, 0.25, 0.5], [0, 0.5, 0]]
     # The sum is sent as [127, 0, 95], since 96 * 127 / 128 is 95.25; its scale is 128 / 127.
     assert total == pytest.approx([128, 0, 95 * 128 / 127], rel=1e-15)
-    assert of_sum == pytest.approx([0, 0, 96 - 95 * 128 / 127], abs=1e-13)
+    assert kept[0]["sum_residual"] == pytest.approx([0, 0, 96 - 95 * 128 / 127], abs=1e-13)
+    # Both kinds of residual are added to the next gradients: 0.25 + 0.25 and 0.5 + 0.5 are no longer lost.
+    total, _ = sum_of_int8([array(127, 0.25, 0), array(1, 0.5, 0)], kept)
+    assert total[1] == pytest.approx(128 / 127)
 
 
 def test_int8_of_zeros_is_zero() -> None:
-    total, residuals, of_sum = sum_of_int8([np.zeros(2)] * 2, [np.zeros(2)] * 2, np.zeros(2))
-    assert not any(value.any() for value in (total, *residuals, of_sum))
+    total, kept = sum_of_int8([np.zeros(2)] * 2, NOTHING)
+    assert not any(value.any() for value in (total, kept[0]["residual"], kept[1]["residual"], kept[0]["sum_residual"]))
 
 
 def test_a_tie_of_the_sum_is_one_in_every_unit() -> None:
     """Half of the largest sum is 63.5, whatever the last bit of the scale."""
     for scale in (1.0, 1 / 3, 0.1, 7.7e-5):
         values = scale * array(127, 100, 50) / 127
-        total, *_ = sum_of_int8([values, scale * array(73, 100, 50) / 127], [np.zeros(3)] * 2, np.zeros(3))
+        total, _ = sum_of_int8([values, scale * array(73, 100, 50) / 127], NOTHING)
         assert total[2] / total[1] == pytest.approx(64 / 127, rel=1e-12)
+
+
+def test_a_matrix_of_low_rank_goes_through_its_factors_unchanged() -> None:
+    left, right = np.arange(6.0).reshape(3, 2) + 1, array([1, 0], [0, 2], [1, 1], [3, 0])
+    matrix = left @ right.T
+    initial = array([1, 0], [0, 1], [0, 0], [1, 1])
+    total, kept = sum_of_factors([matrix, 2 * matrix], NOTHING, initial)
+    assert total == pytest.approx(3 * matrix, rel=1e-12)
+    assert kept[0]["residual"] == pytest.approx(-0.5 * matrix, rel=1e-12), "what the mean has more than this rank"
+    assert kept[0]["factor"].shape == (4, 2)
+
+
+def test_a_column_that_became_zero_is_drawn_again() -> None:
+    """A matrix of rank 1 leaves the second column zero; when the rank grows, it is needed again."""
+    initial, low = array([1, 0], [0, 1], [0, 0]), np.outer([1, 2], [1, 1, 0])
+    _, kept = sum_of_factors([low, low], NOTHING, initial)
+    assert not kept[0]["factor"][:, 1].any()
+    full = low + np.outer([2, -1], [1, -1, 0])
+    total, _ = sum_of_factors([full, full], [{"factor": kept[0]["factor"]}, {}], initial)
+    assert total == pytest.approx(2 * full)
+
+
+def test_columns_are_made_orthogonal_one_after_the_other() -> None:
+    assert orthogonalise(array([3, 1], [4, 1])) == pytest.approx(array([0.6, 0.8], [0.8, -0.6]))
+    assert orthogonalise(array([1, 1, 0], [0, 1e-7, 1])).tolist() == [[1, 0, 0], [0, 0, 1]], (
+        "too short beside the first"
+    )
+    assert not orthogonalise(np.zeros((3, 2))).any()
 
 
 def gradients(step: int, ranks: int) -> list[Arrays]:
@@ -74,14 +118,15 @@ def gradients(step: int, ranks: int) -> list[Arrays]:
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_what_is_left_out_comes_later(ranks: int) -> None:
+@pytest.mark.parametrize("techniques", [Techniques(compress="int8"), Techniques(compress="powersgd", compress_rank=2)])
+def test_what_is_left_out_comes_later(ranks: int, techniques: Techniques) -> None:
     """Everything that was sent and everything that is kept add up to the sum of all gradients."""
-    run = parse(RunConfig("torch", "ddp", "synthetic-mlp", 2, techniques=Techniques(compress="int8")))
+    run = parse(RunConfig("torch", "ddp", "synthetic-mlp", 2, techniques=techniques))
     sent, wanted, kept = 0.0, 0.0, ()
     for step in range(20):
         parts = gradients(step, ranks)
         total, kept = exchange(run, parts, kept)
         sent, wanted = sent + total["layer/kernel"], wanted + sum(part["layer/kernel"] for part in parts)
-    left = sum(held["residual/layer/kernel"] for held in kept) + kept[0]["sum_residual/layer/kernel"]
+    left = sum(held["residual/layer/kernel"] for held in kept) + kept[0].get("sum_residual/layer/kernel", 0.0)
     assert np.abs(left).max() > 1e-3
     assert sent + left == pytest.approx(wanted, abs=1e-12)

@@ -1,0 +1,129 @@
+"""Collectives of ours between replicas, in the context of each, beside those of their strategy.
+
+TensorFlow's all-to-all takes no numbers of one or two bytes (2.21), so some of them are packed into an int32.
+
+References:
+    tensorflow/core/ops/collective_ops.cc of TensorFlow 2.21.
+"""
+
+import zlib
+
+import numpy as np
+import tensorflow as tf
+
+PACKED_BYTES = 4
+GROUP = 1 << 20
+"""The key of our group; those of the strategies are small numbers (2.21)."""
+
+
+class Replicas:
+    """All replicas of a strategy, over all its processes: variables of which each has its own, and what goes between them."""
+
+    def __init__(self, strategy: tf.distribute.Strategy, count: int) -> None:
+        """Makes what their collectives need.
+
+        Args:
+            strategy: Outside of its scope.
+            count: How many replicas there are.
+        """
+        self._strategy, self.count = strategy, count
+        self._token = self.variable(tf.zeros(()))
+
+    def variable(self, value: tf.Tensor) -> tf.Variable:
+        """Makes a variable of which each replica has its own."""
+        aggregation, on_read = tf.VariableAggregation.NONE, tf.VariableSynchronization.ON_READ
+        with self._strategy.scope():
+            return tf.Variable(value, trainable=False, synchronization=on_read, aggregation=aggregation)
+
+    def collectives(self, function: str) -> "Collectives":
+        """The collectives of a replica in a function of that name."""
+        return Collectives(self.count, self._token, function)
+
+    def read(self, variable: tf.Variable, name: str) -> np.ndarray:
+        """Gathers a variable from all replicas: [replicas, ...].
+
+        Args:
+            variable: Of each replica.
+            name: Its name, unique and the same in all processes.
+        """
+
+        def own() -> tf.Tensor:
+            return self.collectives(name).gather(tf.expand_dims(variable.read_value(), 0))
+
+        run = tf.function(lambda: self._strategy.experimental_local_results(self._strategy.run(own)), autograph=False)
+        return run()[0].numpy()
+
+    def write(self, variable: tf.Variable, values: np.ndarray) -> None:
+        """Assigns each replica its own.
+
+        Args:
+            variable: Of each replica.
+            values: [replicas, ...].
+        """
+
+        def assign() -> None:
+            rank = tf.distribute.get_replica_context().replica_id_in_sync_group
+            variable.assign(tf.gather(tf.constant(values, variable.dtype), rank))
+
+        tf.function(lambda: self._strategy.run(assign), autograph=False)()
+
+
+class Collectives:
+    """The collectives of one replica in one function; each is known by its place in it."""
+
+    def __init__(self, ranks: int, token: tf.Variable, function: str) -> None:
+        """Begins a function.
+
+        Args:
+            ranks: The number of replicas, over all processes.
+            token: Of each replica; a collective without one is never met by those of the other replicas (2.21).
+            function: Its name, the same on all replicas.
+        """
+        self._ranks, self._token = ranks, token
+        self._key = (
+            zlib.crc32(function.encode()) >> 2
+        )  # TensorFlow keeps the shape of what it has met under a key (2.21)
+
+    def _options(self) -> dict[str, object]:
+        self._key += 1
+        keys = {"group_size": self._ranks, "group_key": GROUP, "instance_key": self._key}
+        return {**keys, "ordering_token": [self._token.handle], "communication_hint": "ring"}
+
+    def maximum(self, values: tf.Tensor) -> tf.Tensor:
+        """The largest of each number over all replicas."""
+        return tf.raw_ops.CollectiveReduceV2(input=values, merge_op="Max", final_op="Id", **self._options())
+
+    def total(self, values: tf.Tensor) -> tf.Tensor:
+        """The sum of each number over all replicas."""
+        return tf.raw_ops.CollectiveReduceV2(input=values, merge_op="Add", final_op="Id", **self._options())
+
+    def gather(self, values: tf.Tensor) -> tf.Tensor:
+        """Joins the values of all replicas along their first dim."""
+        return tf.raw_ops.CollectiveGatherV2(input=values, **self._options())
+
+    def to_owners(self, rows: tf.Tensor) -> tf.Tensor:
+        """Sends each replica its row, and returns those that this one is sent: [replicas, numbers]."""
+        received = tf.raw_ops.CollectiveAllToAllV2(input=_packed(rows), **self._options())
+        return _unpacked(received, rows)
+
+    def to_all(self, own: tf.Tensor) -> tf.Tensor:
+        """Gathers the row of each replica: [replicas, numbers]."""
+        rows = tf.expand_dims(own, 0)
+        return _unpacked(self.gather(_packed(rows)), rows)
+
+
+def _packed(rows: tf.Tensor) -> tf.Tensor:
+    """Packs [..., numbers] of one or two bytes into int32, with zeros at the end."""
+    each, (count, size) = PACKED_BYTES // rows.dtype.size, rows.shape
+    padded = tf.pad(rows, [[0, 0], [0, -size % each]])
+    return tf.bitcast(tf.reshape(padded, [count, -(-size // each), each]), tf.int32)
+
+
+def _unpacked(packed: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
+    """Inverts `_packed`."""
+    return tf.reshape(tf.bitcast(packed, like.dtype), [packed.shape[0] or -1, _padded(like)])[:, : like.shape[1]]
+
+
+def _padded(rows: tf.Tensor) -> int:
+    each = PACKED_BYTES // rows.dtype.size
+    return -(-rows.shape[1] // each) * each
