@@ -1,0 +1,54 @@
+"""Known mistakes of a whole run, and of batch normalisation, each with a cell in which it matters."""
+
+from samestep.common.reference import silent_runs as runs
+from samestep.common.reference.mutants import Mutant
+
+GPT = "prose-gpt+layers=1+heads=2+width=8+context=8"
+NORMED = "digits-mlp+width=8+norm=batch"
+
+DATA_AND_RANKS = (
+    Mutant(
+        "same_order_each_epoch",
+        "the examples come in the order of the first epoch: no epoch was shuffled anew",
+        runs.same_order_each_epoch,
+        "synthetic-mlp+width=8+examples=32",
+    ),
+    Mutant(
+        "position_lost",
+        "the data begin anew where the run continued: their position was lost",
+        runs.position_lost,
+        GPT,
+    ),
+    Mutant(
+        "clip_on_one_rank",
+        "only the first of {devices} ranks has clipped in the step before: the weights of the others are not its own",
+        runs.clip_on_one_rank,
+        f"{GPT}+clip_norm=0.05",
+    ),
+)
+NORMALISATION = (
+    Mutant(
+        "local_statistics",
+        "batch normalisation takes the statistics of each shard, where those of the whole batch were asked for",
+        runs.local_statistics,
+        f"{NORMED}+batch_norm=sync",
+    ),
+    Mutant(
+        "running_statistics_lost",
+        "the running statistics of batch normalisation were lost before this step",
+        runs.statistics_lost,
+        NORMED,
+    ),
+    Mutant(
+        "statistics_of_last_microbatch",
+        "the running statistics move by the last micro-batch only",
+        runs.statistics_of_last_microbatch,
+        f"{NORMED}+accumulation_steps=2",
+    ),
+    Mutant(
+        "statistics_moved_twice",
+        "the running statistics move twice: the forward pass that moves them was computed once more",
+        runs.statistics_moved_twice,
+        NORMED,
+    ),
+)
