@@ -48,7 +48,7 @@ def in_dtype(state: TrainState, dtype: str) -> TrainState:
         {name: value.astype(dtype) for name, value in arrays.items()}
         for arrays in (state.params, *state.slots.values())
     )
-    return TrainState(state.step, params, dict(zip(state.slots, slots, strict=True)))
+    return dataclasses.replace(state, params=params, slots=dict(zip(state.slots, slots, strict=True)))
 
 
 def told(run: Run, bad: int, fault: Fault) -> str:
