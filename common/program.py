@@ -11,6 +11,8 @@ from samestep.common.ledger import Footprint, Send
 
 Arrays = dict[str, np.ndarray]
 """Arrays by neutral name."""
+SKIPPED = "skipped_steps"
+"""In the local state: the steps whose updates a loss scaler skipped."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

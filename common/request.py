@@ -95,6 +95,7 @@ class RunConfig:
         "statistics in batch normalisation, of ours with +norm=batch or of your own model: of each replica's shard, of the "
         "whole batch where the replicas can exchange them, or the running ones, frozen",
         choices=BATCH_NORMS,
+        in_cell=True,
     )
     start_from: str | None = flag(
         None,

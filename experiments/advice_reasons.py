@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from samestep.common.evidence.costs.machine import REFERENCE, load_machine
 from samestep.common.evidence.costs.step_time import StepTime
-from samestep.common.evidence.published_rows import llm_foundry, torchtitan
+from samestep.common.evidence.published_rows import llm_foundry, llm_foundry_a100, torchtitan
 from samestep.common.evidence.validation import Score, score
 from samestep.common.workload.models.own import OwnSpec
 from samestep.experiments.advice import EQUAL, Advice, Change, Timed
@@ -116,11 +116,17 @@ def trust(advice: Advice) -> str:
         f"Such predictions were off by {_exact(off.mape)} on average over {off.rows} measured steps on {rows} of A100, to "
         f"which no constant was fitted; {_chosen(off)}."
     )
-    if advice.machine.peak_flops_per_second != load_machine(REFERENCE).peak_flops_per_second:
-        seconds = [each for each in (*llm_foundry(), *torchtitan()) if "seconds" in each.groups[0]]
+    if advice.machine.peak_flops_per_second == load_machine(REFERENCE).peak_flops_per_second:
+        fused = score(llm_foundry_a100())
         told += (
-            f" These are other GPUs: {len(seconds)} steps that others measured on H100 were predicted "
-            f"{_percent(score(seconds).mape)} too short on average. Trust the order more than the seconds."
+            f" They had no fused attention, which this advice assumes; {fused.rows} steps of FSDP that had it were off by "
+            f"{_exact(fused.mape)}."
+        )
+    else:
+        other = score([each for each in (*llm_foundry(), *torchtitan()) if "seconds" in each.groups[0]])
+        told += (
+            f" These are other GPUs: {other.rows} steps that others measured on H100 were predicted {_percent(other.mape)} too "
+            "short on average. Trust the order more than the seconds."
         )
     return f"{told} {_undecided(advice, off.mape)}"
 

@@ -31,7 +31,7 @@ class _Command:
     validate: str | None = flag(
         None,
         "hold predictions against measurements that others published, and print the errors",
-        choices=("vtrain", "torchtitan", "megatron", "llm-foundry"),
+        choices=("vtrain", "torchtitan", "megatron", "llm-foundry", "llm-foundry-a100"),
     )
     rows: str | None = flag(None, "with --validate vtrain: a CSV file with other rows of these columns")
     format: str = flag("github", "github is for people, the others are for programs", choices=FORMATS)

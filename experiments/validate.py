@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.evidence.measured import Measured, read_rows
-from samestep.common.evidence.published_rows import llm_foundry, megatron, torchtitan
+from samestep.common.evidence.published_rows import llm_foundry, llm_foundry_a100, megatron, torchtitan
 from samestep.common.evidence.validation import (
     FAR,
     Compared,
@@ -57,11 +57,14 @@ def of_vtrain(rows: Path | None) -> Validation:
     measured = carried if rows is None else read_rows(rows)
     known = [row for row in measured if is_carried(row)]
     compared = compare(measured, unseen_machine)
-    split = (
-        f"Constants were fitted to the {len(carried)} rows that come with samestep. Of these {len(measured)} rows {len(known)} "
-        "are among them, and each of those is predicted with the constants of another fit, which left out all rows of its model: "
-        "no row is predicted with constants that have seen it"
-    )
+    split = f"Constants were fitted to the {len(carried)} rows that come with samestep. "
+    if known:
+        split += (
+            f"Of these {len(measured)} rows {len(known)} are among them, and each of those is predicted with the constants of "
+            "another fit, which left out all rows of its model: no row is predicted with constants that have seen it"
+        )
+    else:
+        split += "None of these rows is among them: they are predicted with the constants of the machine files"
     causes = {
         each.name: suspected_cause(row, each, measured)
         for row, each in zip(measured, compared, strict=True)
@@ -91,6 +94,7 @@ VALIDATIONS: Mapping[str, Callable[[Path | None], Validation]] = {
     "vtrain": of_vtrain,
     "torchtitan": _published("Llama 3.1 on 8 to 512 H100, as torchtitan published it", torchtitan),
     "llm-foundry": _published("MPT on 8 to 64 H100, as llm-foundry published it", llm_foundry),
+    "llm-foundry-a100": _published("MPT on 8 to 64 A100, as llm-foundry published it", llm_foundry_a100),
     "megatron": _published("Memory of GPT on H100, as Megatron-LM's tests expect it", megatron),
 }
 """What predictions are held against -> how. Only the first takes other rows."""

@@ -4,6 +4,7 @@ That shows that a strategy predicts as the oracle does; all of the examples ofte
 """
 
 import dataclasses
+import importlib
 import os
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import Split
 
 ONE_BATCH = "SAMESTEP_TEST_ONE_BATCH"
+WORKER = "SAMESTEP_TEST_WORKER"
+"""Names the module whose `main` takes over."""
 WALK = "walk"
 """The name of a file in a folder of tasks that one process does one after the other."""
 evaluate = loop.evaluate
@@ -27,7 +30,9 @@ def evaluate_one_batch(program: Program, run: Run, data: Split, file: ProcessFil
 
 
 def main(arguments: list[str]) -> int:
-    """Does what every worker does."""
+    """Does what every worker does, or what a test's own does."""
+    if module := os.environ.get(WORKER):
+        return importlib.import_module(module).main(arguments)
     if os.environ.get(ONE_BATCH):
         loop.evaluate = evaluate_one_batch
     folder = Path(arguments[0])

@@ -16,14 +16,19 @@ from samestep.common.runtime.topology import one_process, ranks, ranks_and_serve
 from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo
 from samestep.torch_impl import needs, options, refusals
 from samestep.torch_impl.families import ZERO
+from samestep.torch_impl.measures import OVERLAP_MEASURES, PIPELINE_MEASURES
 
 GPUS = "several GPUs on one or more machines; CPU cores over gloo"
 SHARD_PER_RANK = Answer("yes", "one contiguous shard of the global batch per rank")
 WHOLE_BATCH = Answer("no", "the whole batch goes through every stage")
 WHOLE_MODEL = Answer("no", "every rank holds the whole model")
 EQUAL_STAGES = Answer("yes", "contiguous stages of layers, of about equal FLOPs")
-in_one_process = functools.partial(StrategyInfo, topology=one_process, backend="memory", refuses=refusals.ALONE)
-over_ranks = functools.partial(StrategyInfo, topology=ranks, backend="gloo", hardware=GPUS, refuses=refusals.NO_SWITCH)
+in_one_process = functools.partial(
+    StrategyInfo, topology=one_process, backend="memory", scales_loss=True, refuses=refusals.ALONE
+)
+over_ranks = functools.partial(
+    StrategyInfo, topology=ranks, backend="gloo", hardware=GPUS, scales_loss=True, refuses=refusals.NO_SWITCH
+)
 layer_parallel = functools.partial(over_ranks, refuses=refusals.SPLIT_LAYERS)
 data_parallel = functools.partial(over_ranks, data_split=SHARD_PER_RANK, model_split=WHOLE_MODEL, axes=("data",))
 over_rpc = functools.partial(
@@ -31,14 +36,6 @@ over_rpc = functools.partial(
     backend="tensorpipe",
     status="maintenance; upstream calls the RPC package stable and in maintenance mode",
     refuses=refusals.NO_CLIPPING,
-)
-OVERLAP_MEASURES = (
-    Measure("communication_seconds", "s per step", "how long gradients were in flight"),
-    Measure("overlap_seconds", "s per step", "how much of that time overlapped the backward pass"),
-)
-PIPELINE_MEASURES = (
-    Measure("busy_seconds", "s per step", "median time in which this rank computed forward and backward"),
-    Measure("idle_seconds", "s per step", "the rest of its step: waiting for others, sending, and overhead"),
 )
 
 FRAMEWORK = FrameworkInfo(
@@ -153,6 +150,7 @@ FRAMEWORK = FrameworkInfo(
             status="stable; not part of PyTorch, trains in float32 at most, and by default clips gradients to norm 1",
             options=options.DeepSpeedOptions,
             dtypes=("float32",),
+            scales_loss=False,
             package="deepspeed",
         ),
         layer_parallel(

@@ -12,10 +12,12 @@ class MicroBatch:
 
     Attributes:
         num_targets: The number of targets that count in the GLOBAL batch; 0 in a process that never sees a batch.
+        loss_scale: What the backward pass starts with, and gradients are divided by after it.
     """
 
     def __init__(self) -> None:
         self.num_targets = 0
+        self.loss_scale = 1.0
         self._keys: torch.Tensor | None = None
         self._whole: torch.Tensor | None = None
         self._of_thread = threading.local()

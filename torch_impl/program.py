@@ -19,6 +19,7 @@ from samestep.torch_impl import devices, weights
 from samestep.torch_impl.activations import follow_activations
 from samestep.torch_impl.exchanges import RECORDER, Observer
 from samestep.torch_impl.local_state import HeldState, build_local_state
+from samestep.torch_impl.micro_batch import MICRO_BATCH
 from samestep.torch_impl.models import build_model, summed_loss
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.own import switch_functions, switch_layers
@@ -27,6 +28,7 @@ from samestep.torch_impl.optimizers import build_optimizer, set_rate
 from samestep.torch_impl.sharded import full_tensor
 from samestep.torch_impl.step import Loss, accumulate, target_share, transform
 from samestep.torch_impl.techniques.compile import compile_model
+from samestep.torch_impl.techniques.loss_scale import scaler_of
 from samestep.torch_impl.techniques.precision import mix_precision
 from samestep.torch_impl.techniques.recompute import recompute
 from samestep.torch_impl.upstream import num_graphs
@@ -117,6 +119,7 @@ class TrainingProgram:
         self._optimizer = parts.optimizer or build_optimizer(run.optimizer, parts.bare.parameters())
         self._local_state = parts.local_state or build_local_state(run, self._optimizer, parts.bare)
         self._loss, self._target_share = parts.loss or summed_loss(run.workload.model), target_share(run, self._device)
+        self._scaler = scaler_of(run)
         self._step = 0
         self._losses: list[torch.Tensor] = []
         self._gradients_bytes = self._gathered_bytes = self._activations_bytes = 0
@@ -142,18 +145,23 @@ class TrainingProgram:
     def _forward_backward(self, x: Inputs, y: torch.Tensor) -> torch.Tensor:
         loss, share = self._loss(self._model(x), y), self._target_share()
         # The backward pass starts with the mean's gradient by the sum: one number in place of operations in the graph.
-        loss.backward(share * self.parts.shard[1] if self.parts.averages_gradients else share)
+        first = share * self.parts.shard[1] if self.parts.averages_gradients else share
+        loss.backward(first * MICRO_BATCH.loss_scale if self._scaler else first)
         return loss.detach() * share
 
     def apply(self) -> None:
         """Transforms the gradients as the techniques ask, then updates every parameter."""
         RECORDER.phase = "update"
-        if self.run.techniques.need_norm:
-            gradients = [p.grad for p in self.parts.bare.parameters() if p.grad is not None]
-            transform(gradients, self.parts.global_norm, self.run.techniques)
         self._step += 1
+        if self._scaler and not self._scaler.unscale(self._gradients(), self._step - 1):
+            return
+        if self.run.techniques.need_norm:
+            transform(self._gradients(), self.parts.global_norm, self.run.techniques)
         set_rate(self._optimizer, self.run.optimizer_at(self._step).learning_rate)
         self._optimizer.step()
+
+    def _gradients(self) -> list[torch.Tensor]:
+        return [p.grad for p in self.parts.bare.parameters() if p.grad is not None]
 
     def losses(self) -> list[float]:
         """The global losses since the last call: one sum over all ranks."""
@@ -188,12 +196,18 @@ class TrainingProgram:
 
     def state(self) -> TrainState:
         """Gathers parameters and optimizer state."""
-        return self.parts.gather(self._local_state.snapshot(self._step))
+        state = self.parts.gather(self._local_state.snapshot(self._step))
+        if self._scaler is None:
+            return state
+        kept, of_ranks = self._scaler.snapshot(), state.local or ({},) * self.run.num_devices
+        return dataclasses.replace(state, local=tuple({**own, **kept} for own in of_ranks))
 
     def restore(self, state: TrainState) -> None:
         """Copies everything in place, as `LocalState.restore` does."""
         self._step = state.step
         self._local_state.restore(state)
+        if self._scaler:
+            self._scaler.restore(state.local[0] if state.local else {})
 
     def observe(self, batch: Batch) -> None:
         """Takes one more step; its collectives are recorded as they are dispatched."""

@@ -77,9 +77,17 @@ def torchtitan() -> list[Compared]:
 
 def llm_foundry() -> list[Compared]:
     """MPT on 8 to 64 H100: seconds of a step."""
-    machine = load_machine("h100-80gb")
-    share = _FIRST_FLASH_ATTENTION * machine.fused_attention_share
-    return list(_steps("llm-foundry", dataclasses.replace(machine, fused_attention_share=share)))
+    return list(_steps("llm-foundry", _with_first_flash_attention(load_machine("h100-80gb"))))
+
+
+def llm_foundry_a100() -> list[Compared]:
+    """MPT on 8 to 64 A100, in nodes that are connected by 1,600 Gbit/s: seconds of a step."""
+    machine = dataclasses.replace(load_machine("a100-80gb"), network_bytes_per_second=200e9)
+    return list(_steps("llm-foundry-a100", _with_first_flash_attention(machine)))
+
+
+def _with_first_flash_attention(machine: Machine) -> Machine:
+    return dataclasses.replace(machine, fused_attention_share=_FIRST_FLASH_ATTENTION * machine.fused_attention_share)
 
 
 def megatron() -> list[Compared]:

@@ -64,7 +64,8 @@ def diagnose(run: Run, first: int, bad: int, start: TrainState, replay: Replay) 
     """Names the likeliest cause in one sentence.
 
     A loss that is off at step k was computed wrongly there, or the update of step k-1 was wrong; both are replayed from
-    the state that the run itself had reached, so earlier rounding does not count.
+    the state that the run itself had reached, so earlier rounding does not count. What a run that continues another one has
+    lost shows in its first step.
 
     Args:
         run: What was trained.
@@ -73,24 +74,24 @@ def diagnose(run: Run, first: int, bad: int, start: TrainState, replay: Replay) 
         start: The state that the run started from.
         replay: Repeats the run.
     """
-    begin = max(first, bad - 1)
-    oldest = max(first, begin - 1)
     split = load(run.workload.data)
-    stream = batches(split.train_inputs, split.train_targets, run.batch_size, run.seed, oldest)
-    batch_of = dict(zip(range(oldest, bad + 2), stream, strict=False))
+
+    @functools.cache
+    def batch_of(number: int) -> Batch:
+        return next(batches(split.train_inputs, split.train_targets, run.batch_size, run.seed, number))
 
     @functools.cache
     def reached(number: int) -> tuple[list[float], TrainState]:
         return ([], start) if number == first else replay(number)
 
-    for number in range(begin, bad + 1):
+    for number in dict.fromkeys((*range(max(first, bad - 1), bad + 1), *((first,) if first else ()))):
         before = reached(number)[1]
         losses, after = reached(number + 1)
-        last_gradients: Arrays | None = None
-        if number > first:
-            _, last_gradients = _program(run, reached(number - 1)[1]).gradients(batch_of[number - 1])
-        context = Context(run.num_devices, batch_of[number + 1], last_gradients)
-        cause = _compare(run, ReplayedStep(before, batch_of[number], context), Step(losses[number - first], after))
+        last_gradients, earlier = None, reached(number - 1)[1] if number > first else None
+        if earlier is not None:
+            _, last_gradients = _program(run, earlier).gradients(batch_of(number - 1))
+        context = Context(run.num_devices, batch_of(number + 1), last_gradients, earlier, first)
+        cause = _compare(run, ReplayedStep(before, batch_of(number), context), Step(losses[number - first], after))
         if cause:
             return f"step {number}: {cause}"
     return (

@@ -7,8 +7,8 @@ import numpy as np
 
 from samestep.common.dropout import example_keys
 from samestep.common.reference import silent_bugs as bugs
-from samestep.common.reference import silent_compression as compression
 from samestep.common.reference import silent_updates as updates
+from samestep.common.reference.known_runs import COMPRESSION, DATA_AND_RANKS, NORMALISATION
 from samestep.common.reference.mutants import MUTANTS, Context, Mutant
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.workload.models.spec import ignores_targets
@@ -229,21 +229,14 @@ RUN = (
         updates.schedule_runs_n_times,
     ),
 )
-COMPRESSION = (
-    _bug(
-        "error_feedback_dropped",
-        f"{GPT}+compress=int8",
-        "error feedback is dropped: what compression left out of a gradient is not added to the next one",
-        compression.error_feedback_dropped,
-    ),
-    _bug(
-        "scale_by_rank",
-        f"{GPT}+compress=int8",
-        "each rank scales its int8 by its own largest gradient, where all have to share one scale",
-        compression.scale_by_rank,
-    ),
+SILENT_BUGS: tuple[Mutant, ...] = (
+    *LOSS_AND_SUM,
+    *PARAMETERS,
+    *RUN,
+    *DATA_AND_RANKS,
+    *NORMALISATION,
+    *COMPRESSION,
 )
-SILENT_BUGS: tuple[Mutant, ...] = (*LOSS_AND_SUM, *PARAMETERS, *RUN, *COMPRESSION)
 KNOWN: tuple[Mutant, ...] = (*MUTANTS, *SILENT_BUGS)
 """What the diagnosis tries."""
 CELLS: Mapping[str, str] = {mutant.name: mutant.cell for mutant in SILENT_BUGS}

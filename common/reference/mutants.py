@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from samestep.common.batch import Batch
-from samestep.common.program import Arrays
+from samestep.common.program import Arrays, TrainState
 from samestep.common.reference import wrong_updates
 from samestep.common.reference.models.layers import Gelu, Layer, Linear, Norm, Saved, layers_below
 from samestep.common.reference.models.transformer import Attention
@@ -30,11 +30,15 @@ class Context:
         devices: The number of shards of the batch.
         next_batch: The batch of the step after, if there is one.
         last_gradients: The gradients of the step before, if there was one.
+        earlier: The state that the step before began with, if there was one.
+        first: The number of the first step of the run; above 0 if it continues another one.
     """
 
     devices: int = 2
     next_batch: Batch | None = None
     last_gradients: Arrays | None = None
+    earlier: TrainState | None = None
+    first: int = 0
 
 
 Apply = Callable[[TrainingProgram, Context], bool]

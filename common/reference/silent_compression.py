@@ -7,17 +7,18 @@ import numpy as np
 
 from samestep.common.program import Arrays
 from samestep.common.reference.compression import Ranks
+from samestep.common.reference.mutants import Context
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.strategy import Run
 from samestep.common.workload.compression import RESIDUAL
 
 
-def error_feedback_dropped(program: TrainingProgram, devices: int) -> bool:
+def error_feedback_dropped(program: TrainingProgram, context: Context) -> bool:
     """Keeps nothing of what an exchange left out of the ranks' gradients.
 
     Args:
         program: The program to be made wrong.
-        devices: Ignored.
+        context: Ignored.
     """
     right = program.exchange
 
@@ -33,12 +34,12 @@ def _without_residuals(local: Sequence[Arrays]) -> tuple[Arrays, ...]:
     return tuple({k: v for k, v in own.items() if not k.startswith(f"{RESIDUAL}/")} for own in local)
 
 
-def scale_by_rank(program: TrainingProgram, devices: int) -> bool:
+def scale_by_rank(program: TrainingProgram, context: Context) -> bool:
     """Scales the int8 of each rank by its own largest number; the sum takes the first rank's scale.
 
     Args:
         program: The program to be made wrong.
-        devices: Ignored.
+        context: Ignored.
     """
     program.exchange = partial(program.exchange, largest_of=_own_largest)
     return program.run.techniques.compress == "int8"

@@ -51,6 +51,7 @@ def test_own_rows_are_predicted_with_the_fitted_constants(tmp_path: Path, capsys
     path.write_text("\n".join((header, other)) + "\n")
     alone = json.loads(printed(capsys, "vtrain", "--rows", str(path), "--format", "json"))
     assert alone["with_other_constants"] == {}
+    assert "None of these rows is among them" in alone["split"]
     assert alone["regret"] is None
 
 

@@ -1,12 +1,14 @@
 """A worker whose real program has one of the silent bugs: the one that MUTANT names."""
 
 import dataclasses
+import itertools
 import os
+from collections.abc import Iterator
 
 import numpy as np
 
 from samestep.common.batch import Batch
-from samestep.common.runtime.worker import worker
+from samestep.common.runtime.worker import loop, worker
 
 
 def torch_times_microbatches() -> None:
@@ -96,6 +98,83 @@ def torch_loss_summed() -> None:
 
 def torch_ignored_counted() -> None:
     Batch.num_targets = property(lambda self: self.targets[self.indices].size)
+
+
+def torch_clip_on_one_rank() -> None:
+    import torch.distributed as dist
+
+    from samestep.torch_impl import step
+
+    right = step.clip
+    step.clip = lambda gradients, norm, bound: right(gradients, norm, bound) if dist.get_rank() == 0 else None
+
+
+def torch_same_order_each_epoch() -> None:
+    right = loop.batches
+
+    def batches(inputs: np.ndarray, targets: np.ndarray, size: int, seed: int, first: int) -> Iterator[Batch]:
+        for step in itertools.count(first):
+            again = next(right(inputs, targets, size, seed, step % (len(inputs) // size)))
+            yield dataclasses.replace(again, step=step)
+
+    loop.batches = batches
+
+
+def torch_position_lost() -> None:
+    right = loop.batches
+    loop.batches = lambda inputs, targets, size, seed, first: right(inputs, targets, size, seed)
+
+
+def torch_local_statistics() -> None:
+    from samestep.torch_impl import program
+
+    program.synchronize = lambda model, device: model
+
+
+def torch_running_statistics_lost() -> None:
+    from samestep.torch_impl.local_state import LocalState
+
+    LocalState.restore_buffers = lambda self, state: None
+
+
+def torch_statistics_of_last_microbatch() -> None:
+    from torch.nn.modules.batchnorm import _BatchNorm
+
+    from samestep.torch_impl import program
+
+    right = program.TrainingProgram._exchanged_pass
+
+    def exchanged_pass(self: object, inputs: np.ndarray, targets: np.ndarray, last: bool) -> object:
+        for each in self.parts.bare.modules():
+            if isinstance(each, _BatchNorm):
+                each.momentum = 0.1 if last else 0.0
+        return right(self, inputs, targets, last)
+
+    program.TrainingProgram._exchanged_pass = exchanged_pass
+
+
+def torch_statistics_moved_twice() -> None:
+    from samestep.torch_impl import program
+
+    right = program.TrainingProgram._forward_backward
+
+    def forward_backward(self: object, x: object, y: object) -> object:
+        self.parts.bare(x)
+        return right(self, x, y)
+
+    program.TrainingProgram._forward_backward = forward_backward
+
+
+def tf_local_statistics() -> None:
+    from samestep.tf_impl.models.batch_norm import BatchNorm
+
+    right = BatchNorm.__init__
+
+    def init(self: BatchNorm, variable: object, name: str) -> None:
+        right(self, variable, name)
+        self._statistics = "local"
+
+    BatchNorm.__init__ = init
 
 
 def tf_ignored_counted() -> None:

@@ -1,7 +1,6 @@
 """A run that leaves the oracle's curve by rounding alone is the same step; a wrong one is none, however hot its rate."""
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from samestep.common.runtime.parent.launcher import Launcher
 from samestep.experiments.columns import same_step
 from samestep.experiments.row import SAME, Row
 from tests.conftest import RunCell
+from tests.lent import LentLauncher
 
 HOT = {"workload": "digits-mlp+width=32+activation=relu", "optimizer": "sgd", "learning_rate": 0.5, "batch_size": 48}
 """A kink and a rate at which rounding grows a million times within 30 steps."""
@@ -21,9 +21,8 @@ pytestmark = pytest.mark.torch
 
 
 @pytest.fixture(scope="module")
-def mutant_launcher() -> Iterator[Launcher]:
-    with Launcher(worker="tests.parity.mutant_worker") as launcher:
-        yield launcher
+def mutant_launcher(launcher: Launcher) -> Launcher:
+    return LentLauncher(launcher, "tests.parity.mutant_worker")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from samestep.common.runtime.parent.launcher import Launcher
 from samestep.experiments import run
 from samestep.experiments.arguments import run_command
 from tests.cells import SIZED
+from tests.lent import LentLauncher
 
 WORKER = "tests.parity.mutant_worker"
 SENTENCES = {mutant.name: mutant.sentence.format(devices=2) for mutant in MUTANTS}
@@ -37,9 +37,8 @@ SAME_STEP = {"unsent_gradients": "dropped_shard"}
 
 
 @pytest.fixture(scope="module")
-def mutant_launcher() -> Iterator[Launcher]:
-    with Launcher(worker=WORKER) as launcher:
-        yield launcher
+def mutant_launcher(launcher: Launcher) -> Launcher:
+    return LentLauncher(launcher, WORKER)
 
 
 @pytest.mark.parametrize(

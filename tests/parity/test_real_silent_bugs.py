@@ -1,7 +1,6 @@
 """Silent bugs in the real programs of torch and TensorFlow are caught, and named by their own names."""
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,10 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.experiments.arguments import apply_cell
+from tests.lent import LentLauncher
 
 GPT = "prose-gpt+layers=1+heads=2+width=16+context=8"
+NORMED = "digits-mlp+width=16+norm=batch"
 SENTENCES = {mutant.name: mutant.sentence.format(devices=2) for mutant in KNOWN}
 CASES = [
     ("torch_times_microbatches", "ddp+accumulation_steps=4", GPT),
@@ -27,6 +28,12 @@ CASES = [
     ("torch_padded_sample_twice", "ddp", GPT),
     ("torch_loss_summed", "ddp", GPT),
     ("torch_ignored_counted", "ddp", f"{GPT}+ignored=0.5"),
+    ("torch_clip_on_one_rank", "ddp+clip_norm=0.05", GPT),
+    ("torch_same_order_each_epoch", "ddp", "synthetic-mlp+width=8+examples=32"),
+    ("torch_local_statistics", "ddp+batch_norm=sync", NORMED),
+    ("torch_statistics_of_last_microbatch", "ddp+accumulation_steps=2", NORMED),
+    ("torch_statistics_moved_twice", "c10d", NORMED),
+    ("tf_local_statistics", "mirrored+batch_norm=sync", NORMED),
     ("tf_ignored_counted", "mirrored", f"{GPT}+ignored=0.5"),
     ("tf_clip_forgotten", "mirrored+clip_norm=0.05", GPT),
     ("tf_same_mask_on_every_shard", "mirrored", f"{GPT}+dropout=0.2"),
@@ -41,6 +48,7 @@ FAST = (
     "torch_clip_by_local_norm",
     "torch_same_mask_on_every_shard",
     "torch_ignored_counted",
+    "torch_local_statistics",
     "tf_clip_forgotten",
     "torch_scale_by_rank",
 )
@@ -48,9 +56,8 @@ FAST = (
 
 
 @pytest.fixture(scope="module")
-def silent_launcher() -> Iterator[Launcher]:
-    with Launcher(worker="tests.parity.silent_worker") as launcher:
-        yield launcher
+def silent_launcher(launcher: Launcher) -> Launcher:
+    return LentLauncher(launcher, "tests.parity.silent_worker")
 
 
 @pytest.mark.parametrize(
@@ -75,3 +82,25 @@ def test_a_silent_bug_is_caught_and_named(
     result = silent_launcher.run(parse(asked), launch_of(asked), environment={"MUTANT": bug})
     assert result.parity.passed is False
     assert SENTENCES[name] in result.parity.reason
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("bug", "workload"),
+    [
+        ("torch_position_lost", GPT),
+        ("torch_running_statistics_lost", NORMED),
+    ],
+)
+def test_what_a_continued_run_has_lost_is_named(
+    launcher: Launcher, silent_launcher: Launcher, tmp_path: Path, bug: str, workload: str
+) -> None:
+    begun = RunConfig(workload=workload, optimizer="sgd", devices=2, batch_size=16, dtype="float64", keep_state=True)
+    begun = dataclasses.replace(apply_cell("torch:ddp", begun), steps=3, parity=False, out=str(tmp_path / "begun"))
+    launcher.run(parse(begun), launch_of(begun))
+    asked = {"steps": 6, "parity": True, "start_from": str(tmp_path / "begun"), "out": str(tmp_path / "run")}
+    config = dataclasses.replace(begun, **asked)
+    result = silent_launcher.run(parse(config), launch_of(config), environment={"MUTANT": bug})
+    assert result.parity.passed is False
+    assert SENTENCES[bug.removeprefix("torch_")] in result.parity.reason

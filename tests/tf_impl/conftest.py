@@ -9,6 +9,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import DeviceRow, RunResult
 from samestep.experiments.arguments import apply_cell
+from tests.lent import LentLauncher
 
 RunTroubled = Callable[..., RunResult]
 
@@ -32,10 +33,9 @@ def left_running(launcher: Launcher) -> list[int]:
 
 
 @pytest.fixture(scope="session")
-def troubled() -> Iterator[Launcher]:
+def troubled(launcher: Launcher) -> Launcher:
     """A launcher whose workers can be made to misbehave."""
-    with Launcher(worker="tests.tf_impl.trouble") as launcher:
-        yield launcher
+    return LentLauncher(launcher, "tests.tf_impl.trouble")
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.lint import circumstances
+from tests.lent import LentLauncher
 from tests.processes import descendants
 
 pytestmark = pytest.mark.torch
@@ -22,10 +23,9 @@ DETAIL = {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}
 
 
 @pytest.fixture(scope="module")
-def faulty() -> Iterator[Launcher]:
-    with Launcher(worker="tests.torch_impl.fault_worker") as launcher:
-        launcher.warm(["torch"])
-        yield launcher
+def faulty(launcher: Launcher) -> Launcher:
+    launcher.warm(["torch"])
+    return LentLauncher(launcher, "tests.torch_impl.fault_worker")
 
 
 @pytest.fixture

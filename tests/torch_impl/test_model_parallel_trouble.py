@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.techniques import Techniques
 from samestep.experiments.arguments import apply_cell
 from tests.cells import SIZED
+from tests.lent import LentLauncher
 from tests.processes import alive
 
 pytestmark = pytest.mark.torch
@@ -107,10 +108,9 @@ Fail = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def troubled() -> Iterator[Launcher]:
-    with Launcher(worker="tests.torch_impl.pipeline_worker") as launcher:
-        launcher.warm(["torch"])
-        yield launcher
+def troubled(launcher: Launcher) -> Launcher:
+    launcher.warm(["torch"])
+    return LentLauncher(launcher, "tests.torch_impl.pipeline_worker")
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from samestep.experiments import tables
 from samestep.experiments.arguments import apply_cell
 from tests.cells import slow
 from tests.conftest import RunCell
+from tests.lent import LentLauncher
 from tests.own.asked import own
 
 pytestmark = pytest.mark.torch
@@ -183,7 +184,7 @@ def test_the_buffers_that_ddp_broadcasts_are_predicted(run_cell: RunCell, strate
 
 def test_a_wrong_strategy_is_not_excused(launcher: Launcher, tmp_path: Path) -> None:
     """The exchange of a strategy is broken: without the suspects, the deviation is still there."""
-    with Launcher(worker="tests.own.broken_worker") as broken:
+    with LentLauncher(launcher, "tests.own.broken_worker") as broken:
         asked = {
             "devices": 2,
             "dtype": "float64",

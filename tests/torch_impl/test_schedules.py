@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.workload.in_flight import in_flight
 from samestep.common.workload.pipeline import SCHEDULES
+from tests.lent import LentLauncher
 
 pytestmark = pytest.mark.torch
 
@@ -21,9 +22,8 @@ EIGHT_STAGES = "prose-gpt+layers=6+width=16+heads=2+context=8"
 
 
 @pytest.fixture(scope="module")
-def keeping() -> Iterator[Launcher]:
-    with Launcher(worker="tests.torch_impl.pipeline_worker") as launcher:
-        yield launcher
+def keeping(launcher: Launcher) -> Launcher:
+    return LentLauncher(launcher, "tests.torch_impl.pipeline_worker")
 
 
 @pytest.fixture(scope="module")

@@ -155,7 +155,7 @@ def scheduled_parts(
     schedule = get_schedule_class(name.replace("_", ""))(
         chunks if SCHEDULES[name].stages_per_rank > 1 else chunks[0],
         n_microbatches=run.options.microbatches,
-        loss_fn=lambda logits, targets: full_tensor(mean(logits, targets)) * replicas,
+        loss_fn=lambda logits, targets: full_tensor(mean(logits, targets)) * (replicas * MICRO_BATCH.loss_scale),
         scale_grads=False,  # each micro-batch's loss is divided by the number of all targets already
     )
 
@@ -165,7 +165,8 @@ def scheduled_parts(
         target, losses = (y, []) if pipe.has_last else (None, None)
         with timeline.step(), MICRO_BATCH.in_parts():
             schedule.step(*inputs, target=target, losses=losses, return_outputs=False, **several)
-        return torch.stack(losses).sum() / replicas if losses and pipe.reports else pipe.no_loss()
+        factor = replicas * MICRO_BATCH.loss_scale
+        return torch.stack(losses).sum() / factor if losses and pipe.reports else pipe.no_loss()
 
     return pipe.parts(run, hardware, forward_backward, timeline.measures)
 

@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from samestep.common.strategy import Run
 from samestep.torch_impl.devices import join_group, use_device
+from samestep.torch_impl.micro_batch import MICRO_BATCH
 from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.pipeline.pipe import Pipe, build_pipe
 from samestep.torch_impl.pipeline.stages import output_shapes
@@ -39,7 +40,7 @@ class VerticalPass:
         out = self.pipe.stages[self.index](x)
         if self.pipe.has_last:
             out = self.loss(out, y)
-            out.backward()
+            (out * MICRO_BATCH.loss_scale).backward()
         else:
             dist.send(out.detach(), self.pipe.stage_ranks[self.index + 1])
             out.backward(self._receive(out.shape, self.index + 1))

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.compression import exchanged, residuals_bytes
-from samestep.common.evidence.costs.sizes import ID_BYTES, holder, symmetric
+from samestep.common.evidence.costs.sizes import ID_BYTES, holder, symmetric, with_agreement
 from samestep.common.evidence.costs.statistics import with_statistics
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.mesh import Mesh
@@ -55,7 +55,7 @@ def oracle(run: Run, backend: str) -> Ledger:
 def _summed(run: Run, together: Iterable[Sequence[Param]], backend: str) -> Ledger:
     """Predicts full models whose gradients are summed over all devices, some parameters' together."""
     sends = (send for params in together for send in exchanged(run, params))
-    return symmetric(run, replicated_footprints(run), with_statistics(run, sends), backend)
+    return symmetric(run, replicated_footprints(run), with_agreement(run, with_statistics(run, sends)), backend)
 
 
 def replicated_footprints(run: Run) -> tuple[Footprint, ...]:
@@ -132,4 +132,4 @@ def c10d(run: Run, backend: str) -> Ledger:
         return ledger
     chunk = -(-num_params(run.workload.model) // devices) * run.item_bytes
     messages = [Send("backward", "send", "data", devices, chunk, to="1")] * (2 * (devices - 1))
-    return symmetric(run, ledger.footprints, with_statistics(run, messages), backend)
+    return symmetric(run, ledger.footprints, with_agreement(run, with_statistics(run, messages)), backend)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from samestep.common.evidence.costs.activations import pipeline_activation_bytes
 from samestep.common.evidence.costs.pipeline import boundary_sends, passes_of, tied_sends
-from samestep.common.evidence.costs.sizes import holder, sent_bytes, shard_elements
+from samestep.common.evidence.costs.sizes import agreement, holder, sent_bytes, shard_elements
 from samestep.common.evidence.costs.tensor import sums
 from samestep.common.ledger import PHASES, Footprint, Ledger, Send, in_order
 from samestep.common.strategy import Run
@@ -63,6 +63,7 @@ def hybrid(run: Run, backend: str) -> Ledger:
         [
             *_sends(run, stages, messages, pipe),
             *(send for rank, send in halves if rank == pipe),
+            *agreement(run),
             *(_norms(run, [stage for stage in stages if stage.pipe == pipe]) if run.techniques.need_norm else ()),
         ]
         for pipe in range(pipes)

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from samestep.common.evidence.costs.activations import pipeline_activation_bytes
-from samestep.common.evidence.costs.sizes import example_bytes, holder, sent_bytes
+from samestep.common.evidence.costs.sizes import agreement, example_bytes, holder, sent_bytes
 from samestep.common.ledger import Footprint, Ledger, Send, in_order
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import Param, parameters_of, tied_segments
@@ -104,6 +104,9 @@ def _pipelined(run: Run, schedule: str, microbatches: int, backend: str) -> Ledg
     for rank, send in tied_sends(run, stages, ranks):
         sends += [send] if rank == 0 else []
         sent += sent_bytes(send, backend, run.item_bytes)
+    for send in agreement(run):
+        sends.append(send)
+        sent += pipe * sent_bytes(send, backend, run.item_bytes)
     if run.techniques.need_norm:
         squared_norm = Send("update", "all_reduce", "pipe", pipe, run.item_bytes)
         sends.append(squared_norm)

@@ -142,6 +142,25 @@ def sent_bytes(send: Send, backend: str, item_bytes: int) -> float:
     return sent / send.ranks if send.operation == "broadcast" else sent
 
 
+def agreement(run: Run) -> list[Send]:
+    """Predicts the number by which ranks agree whether to take a step in fp16: that of those whose gradients overflowed."""
+    if run.techniques.precision != "fp16" or run.num_devices == 1:
+        return []
+    return [Send("update", "all_reduce", run.mesh.only_axis, run.num_devices, DTYPES["float32"])]
+
+
+def with_agreement(run: Run, sends: Iterable[Send]) -> list[Send]:
+    """Adds the agreement to what a rank sends, at the start of the update.
+
+    Args:
+        run: What is trained.
+        sends: In order.
+    """
+    every = list(sends)
+    update = next((number for number, send in enumerate(every) if send.phase == "update"), len(every))
+    return [*every[:update], *agreement(run), *every[update:]]
+
+
 def symmetric(run: Run, footprints: tuple[Footprint, ...], sends: Iterable[Send], backend: str) -> Ledger:
     """The ledger of devices that all send alike.
 

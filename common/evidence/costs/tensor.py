@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.recomputed import both_passes
-from samestep.common.evidence.costs.sizes import holder, symmetric
+from samestep.common.evidence.costs.sizes import holder, symmetric, with_agreement
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, Segment, layer, num_positions, parameters_of
@@ -33,7 +33,8 @@ def tp(run: Run, backend: str) -> Ledger:
     Returns:
         The footprint of all ranks, and the collectives of both passes.
     """
-    return symmetric(run, tp_footprints(run), _tp_collectives(run) if run.mesh.axis("tensor") > 1 else (), backend)
+    sends = with_agreement(run, _tp_collectives(run)) if run.mesh.axis("tensor") > 1 else ()
+    return symmetric(run, tp_footprints(run), sends, backend)
 
 
 def tp_footprints(run: Run) -> tuple[Footprint, ...]:
@@ -71,7 +72,8 @@ def sums(run: Run, rows: int, segments: Sequence[Segment]) -> tuple[list[Send], 
 
     def summed(phase: str, kinds: Collection[str], segment: Segment) -> list[Send]:
         layers = _split_layers(run.workload.model, parts, [segment])[:: 1 if phase == "forward" else -1]
-        sizes = (size * rows * _item_bytes(run, kind) for kind, size in layers if kind in kinds)
+        is_product = _takes_a_product(run.workload.model, segments, segment)
+        sizes = (size * rows * _item_bytes(run, kind, is_product) for kind, size in layers if kind in kinds)
         return [Send(phase, "all_reduce", "tensor", parts, size) for size in sizes]
 
     ahead = functools.partial(summed, "forward", ("table", "row", "logits"))
@@ -100,13 +102,25 @@ def _in_shards(run: Run, rows: int) -> tuple[list[Send], list[Send]]:
     return both_passes(run, run.workload.model.segments(), *passes)
 
 
-def _item_bytes(run: Run, kind: str) -> int:
-    """The bytes of a number that is summed: what products return has those of a product.
+def _item_bytes(run: Run, kind: str, is_product: bool = False) -> int:
+    """The bytes of a number that is summed: what a product returned has those of products, and so has its gradient.
 
-    What goes on beside them, from the embedding on, has so too where parameters were gathered in two bytes.
+    What tables and norms return has so too where parameters were gathered in two bytes.
+
+    Args:
+        run: What is trained.
+        kind: As in `_split_layers`.
+        is_product: Whether what the layer takes is what a product returned.
     """
     is_narrow = kind == "row" or (kind in ("column", "table") and run.mesh.axis("shard") > 1)
-    return run.product_bytes if is_narrow else run.item_bytes
+    return run.product_bytes if is_narrow or (kind == "column" and is_product) else run.item_bytes
+
+
+def _takes_a_product(model: ModelSpec, segments: Sequence[Segment], segment: Segment) -> bool:
+    """Whether the first layer of a segment takes what a product of the same stage returned, and no norm in between."""
+    before = [*parameters_of(model, *segments[: segments.index(segment)]).values()]
+    first = next(iter(parameters_of(model, segment).values()), None)
+    return bool(before) and before[-1].role != "table" and first is not None and first.role == "kernel"
 
 
 def _split_layers(model: ModelSpec, parts: int, segments: Sequence[Segment]) -> list[tuple[str, int]]:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.data_parallel import DEFAULT_CAPS, bucketed, replicated_footprints
-from samestep.common.evidence.costs.sizes import holder, optimizer_item_bytes, shard_elements, symmetric
+from samestep.common.evidence.costs.sizes import holder, optimizer_item_bytes, shard_elements, symmetric, with_agreement
 from samestep.common.evidence.costs.statistics import sums, with_statistics
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
@@ -110,7 +110,7 @@ def _fully_sharded(run: Run, gathers: int, backend: str) -> Ledger:
     sends = list(_collectives(run, gathers))
     if isinstance(run.workload.model, OwnSpec):  # whose blocks may have several normalisations each
         sends = with_statistics(run, sends)
-    return symmetric(run, _sharded_footprints(run, gathers), sends, backend)
+    return symmetric(run, _sharded_footprints(run, gathers), with_agreement(run, sends), backend)
 
 
 def zero2_footprints(run: Run) -> tuple[Footprint, ...]:

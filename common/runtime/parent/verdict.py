@@ -10,7 +10,7 @@ from pathlib import Path
 from samestep.common.errors import ParityFailed, WorkerFailed
 from samestep.common.evidence.parity import Parity, judge, not_judged
 from samestep.common.evidence.roundoff import gradient_error
-from samestep.common.program import TrainState
+from samestep.common.program import SKIPPED, TrainState
 from samestep.common.request import FRAMEWORKS, ORACLE, Launch
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.parent.attribution import Repeat, attribute
@@ -102,15 +102,19 @@ def _judge(
     if reason := _why_not_judged(run, launch):
         return not_judged(reason)
     curve = _reference(run, launch, measured, seconds, oracle)
-    first, count = measured.first_step, min(len(measured.losses), len(curve.losses))
-    wanted = in_own_names(run, curve.state.params) if curve.state.step == run.steps else None
-    state, losses = read_state(directory), measured.losses[:count]
-    reached = state.params
+    state, first = read_state(directory), measured.first_step
+    skipped = _first_skipped(state, first)
+    count = min(len(measured.losses), len(curve.losses), run.steps if skipped is None else skipped - first + 1)
+    is_whole = curve.state.step == run.steps and skipped is None
+    wanted = in_own_names(run, curve.state.params) if is_whole else None
+    reached, losses = state.params, measured.losses[:count]
     if not isinstance(run.workload.model, OwnSpec):  # whose reference keeps other buffers
         reached, wanted = reached | state.buffers, wanted and wanted | curve.state.buffers
     name, noise = reference_of(run).name, _noise(run)
     wanted_losses, allowed = curve.losses[:count], gradient_error(run)
     parity = judge(name, run.dtype, first, losses, wanted_losses, reached, wanted, noise, allowed)
+    if parity.passed and skipped is not None:
+        return dataclasses.replace(parity, reason=f"judged to step {skipped}, whose update the loss scaler skipped")
     if parity.passed or repeat is None:
         return parity
     excused = excuse(run, parity, wanted_losses, initial_state(run, launch), repeat)
@@ -122,6 +126,12 @@ def _judge(
     bad = run.steps - 1 if parity.first_bad_step is None else parity.first_bad_step
     cause = diagnosis.diagnose(run, first, bad, initial_state(run, launch), functools.partial(_shorter, run, repeat))
     return dataclasses.replace(parity, reason=f"{cause} ({parity.reason})")
+
+
+def _first_skipped(state: TrainState, first: int) -> int | None:
+    """The first step of a run whose update its loss scaler skipped: the oracle took it, so later steps are other ones."""
+    skipped = state.local[0].get(SKIPPED, ()) if state.local else ()
+    return next((int(step) for step in skipped if step >= first), None)
 
 
 def _noise(run: Run) -> float:

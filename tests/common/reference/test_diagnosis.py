@@ -26,7 +26,11 @@ from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 from samestep.common.workload.data.dataset import load
 
-MODELS = ("synthetic-mlp+width=8", "synthetic-gpt+layers=1+heads=2+width=8+context=4+vocabulary=7")
+MODELS = (
+    "synthetic-mlp+width=8",
+    "synthetic-gpt+layers=1+heads=2+width=8+context=4+vocabulary=7",
+    "synthetic-mlp+width=8+norm=batch",
+)
 Fault = Callable[[TrainingProgram], object]
 """Makes a program wrong in a way that is none of the known mistakes."""
 
@@ -48,7 +52,8 @@ def in_dtype(state: TrainState, dtype: str) -> TrainState:
         {name: value.astype(dtype) for name, value in arrays.items()}
         for arrays in (state.params, *state.slots.values())
     )
-    return dataclasses.replace(state, params=params, slots=dict(zip(state.slots, slots, strict=True)))
+    buffers = {name: value.astype(dtype) for name, value in state.buffers.items()}
+    return dataclasses.replace(state, params=params, slots=dict(zip(state.slots, slots, strict=True)), buffers=buffers)
 
 
 def told(run: Run, bad: int, fault: Fault) -> str:
@@ -243,14 +248,15 @@ def seen_with(run: Run, mutant: Mutant, number: int) -> tuple[float, str]:
     program = TrainingProgram(run)
     for each in before:
         program.step(each)
-    gradients = None
+    context = Context(run.num_devices, after)
     if before:
         program.losses()
         earlier = TrainingProgram(run)
         for each in before[:-1]:
             earlier.step(each)
-        gradients = earlier.gradients(before[-1])[1]
-    replayed = ReplayedStep(program.state(), batch, Context(run.num_devices, after, gradients))
+        state, gradients = earlier.state(), earlier.gradients(before[-1])[1]
+        context = Context(run.num_devices, after, gradients, state, first=number - 1)
+    replayed = ReplayedStep(program.state(), batch, context)
     right = diagnosis._taken(diagnosis._program(run, replayed.before), batch)
     wrong = diagnosis._program(run, replayed.before)
     if not mutant.apply(wrong, replayed.context):
@@ -266,19 +272,14 @@ def seen_with(run: Run, mutant: Mutant, number: int) -> tuple[float, str]:
 
 @pytest.mark.parametrize("mutant", [mutant for mutant in KNOWN if mutant.cell], ids=lambda mutant: mutant.name)
 def test_a_silent_bug_is_named_in_its_cell(mutant: Mutant) -> None:
-    workload, techniques = mutant.cell, {}
-    for name in flags(Techniques):
+    workload, given = mutant.cell, {}
+    for name in (*flags(Techniques), "batch_norm"):
         workload, found, value = workload.partition(f"+{name}=") if f"+{name}=" in workload else (workload, "", "")
-        techniques |= {name: value} if found else {}
+        given |= {name: value} if found else {}
+    fields = {"batch_norm": given.pop("batch_norm", "local"), "techniques": read_fields(Techniques, given)}
     rate = {"adamw": None, "sgd": 0.05}
     found = [
-        seen_with(
-            described(
-                workload, optimizer, 2, learning_rate=rate[optimizer], techniques=read_fields(Techniques, techniques)
-            ),
-            mutant,
-            3,
-        )
+        seen_with(described(workload, optimizer, 2, learning_rate=rate[optimizer], **fields), mutant, 3)
         for optimizer in ("adamw", "sgd")
     ]
     matters = [sentence for difference, sentence in found if difference >= MARGIN]

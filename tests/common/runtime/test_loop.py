@@ -23,6 +23,7 @@ from samestep.common.runtime.worker.loop import train
 from samestep.common.runtime.worker.traffic import Traffic
 from samestep.common.runtime.worker.windows import Windows
 from samestep.experiments.arguments import apply_cell
+from tests.lent import LentLauncher
 
 
 @dataclasses.dataclass
@@ -174,9 +175,8 @@ def loop_counters(sent: int) -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
-def in_parts() -> Iterator[Launcher]:
-    with Launcher(worker="tests.common.runtime.parts_worker") as launcher:
-        yield launcher
+def in_parts(launcher: Launcher) -> Launcher:
+    return LentLauncher(launcher, "tests.common.runtime.parts_worker")
 
 
 @pytest.mark.parametrize(

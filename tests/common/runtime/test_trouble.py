@@ -21,6 +21,7 @@ from samestep.common.runtime.parent import verdict
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.experiments import run
 from samestep.experiments.arguments import run_command
+from tests.lent import LentLauncher
 from tests.processes import all_end, descendants
 
 pytestmark = pytest.mark.torch
@@ -30,10 +31,9 @@ SAID = "the last thing it said"
 
 
 @pytest.fixture(scope="module")
-def faulty() -> Iterator[Launcher]:
-    with Launcher(worker="tests.common.runtime.fault_worker") as launcher:
-        launcher.warm(["torch"])
-        yield launcher
+def faulty(launcher: Launcher) -> Launcher:
+    launcher.warm(["torch"])
+    return LentLauncher(launcher, "tests.common.runtime.fault_worker")
 
 
 @dataclasses.dataclass

@@ -1,0 +1,40 @@
+"""The session's launcher, lent to tests whose workers are not as usual: nothing is imported again for them."""
+
+from pathlib import Path
+from types import TracebackType
+
+from samestep.common.request import Launch
+from samestep.common.runtime.parent.launcher import Launcher, Progress
+from samestep.common.strategy import Run
+from tests.one_batch_worker import WORKER
+
+
+class LentLauncher(Launcher):
+    """Has workers do what `main` of another module does; whoever lent it closes the servers."""
+
+    def __init__(self, launcher: Launcher, worker: str) -> None:
+        """Shares everything with a launcher.
+
+        Args:
+            launcher: Of the session.
+            worker: The module.
+        """
+        self.__dict__ = launcher.__dict__ | {"_lent_to": worker}
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leaves the servers to the others."""
+
+    def execute(
+        self,
+        directory: Path,
+        run: Run,
+        launch: Launch,
+        progress: Progress | None = None,
+        launched_at: float | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        """Executes as the launcher does; the arguments are the same."""
+        named = {WORKER: self._lent_to, **(environment or {})}
+        super().execute(directory, run, launch, progress, launched_at, named)

@@ -1,0 +1,80 @@
+"""The scale of the loss in fp16, without which small gradients would be zero; all ranks change it together.
+
+The backward pass starts with the scale in place of 1, and gradients are divided by it before anything else is done to them.
+If one of them is not finite on any rank, no rank takes the step, and the scale is halved. After many steps without that it is
+doubled.
+
+References:
+    torch.amp.GradScaler (torch 2.13), whose factors these are; it agrees with nobody, and nor does FSDP2 for it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from samestep.common.program import SKIPPED, Arrays
+from samestep.common.strategy import Run
+from samestep.torch_impl.micro_batch import MICRO_BATCH
+from samestep.torch_impl.sharded import local_part
+
+FIRST_SCALE, GROWTH, BACKOFF, PATIENCE = 2.0**16, 2.0, 0.5, 2000
+"""What it begins with, what it is multiplied by, and after how many good steps."""
+SCALE, GOOD = "loss_scale", "good_steps"
+
+
+class LossScaler:
+    """The scale of the present step, in `MICRO_BATCH` for the backward passes, and what became of the steps before.
+
+    Attributes:
+        skipped: The numbers of the steps that were not taken.
+    """
+
+    def __init__(self) -> None:
+        self.skipped: list[int] = []
+        self._good = 0
+        MICRO_BATCH.loss_scale = FIRST_SCALE
+
+    def unscale(self, gradients: Sequence[torch.Tensor], step: int) -> bool:
+        """Divides the gradients by the scale, in place, and says whether the step may be taken: all ranks say the same.
+
+        Args:
+            gradients: Of this process, after the exchange.
+            step: The number of the step.
+        """
+        own = [local_part(gradient) for gradient in gradients]
+        torch._foreach_mul_(own, 1 / MICRO_BATCH.loss_scale)
+        is_finite = agree(torch.stack([torch.isfinite(gradient).all() for gradient in own]).all())
+        self._good = self._good + 1 if is_finite else 0
+        if not is_finite:
+            self.skipped.append(step)
+            MICRO_BATCH.loss_scale *= BACKOFF
+        elif self._good % PATIENCE == 0:
+            MICRO_BATCH.loss_scale *= GROWTH
+        return is_finite
+
+    def snapshot(self) -> Arrays:
+        """What it continues from."""
+        scale = {SCALE: np.array(MICRO_BATCH.loss_scale), GOOD: np.array(self._good)}
+        return scale | {SKIPPED: np.array(self.skipped, np.int64)}
+
+    def restore(self, kept: Mapping[str, np.ndarray]) -> None:
+        """Continues from what `snapshot` returned, or starts anew if that is empty."""
+        MICRO_BATCH.loss_scale = float(kept.get(SCALE, FIRST_SCALE))
+        self._good = int(kept.get(GOOD, 0))
+        self.skipped = [int(step) for step in kept.get(SKIPPED, ())]
+
+
+def agree(is_finite: torch.Tensor) -> bool:
+    """Whether the gradients of every rank are finite; one that is not is on its own rank where gradients are sharded."""
+    bad = (~is_finite).float()
+    if dist.is_initialized():
+        dist.all_reduce(bad)
+    return not math.ceil(bad.item())
+
+
+def scaler_of(run: Run) -> LossScaler | None:
+    """The scaler of a run; None where gradients in its type do not vanish."""
+    return LossScaler() if run.techniques.precision == "fp16" else None
