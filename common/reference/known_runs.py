@@ -1,9 +1,11 @@
-"""Known mistakes of a whole run, and of batch normalisation, each with a cell in which it matters."""
+"""Known mistakes of a whole run, of batch normalisation and of compression, each with a cell in which it matters."""
 
+from samestep.common.reference import silent_compression as compression
 from samestep.common.reference import silent_runs as runs
 from samestep.common.reference.mutants import Mutant
 
 GPT = "prose-gpt+layers=1+heads=2+width=8+context=8"
+INT8 = f"{GPT}+compress=int8"
 NORMED = "digits-mlp+width=8+norm=batch"
 
 DATA_AND_RANKS = (
@@ -50,5 +52,19 @@ NORMALISATION = (
         "the running statistics move twice: the forward pass that moves them was computed once more",
         runs.statistics_moved_twice,
         NORMED,
+    ),
+)
+COMPRESSION = (
+    Mutant(
+        "error_feedback_dropped",
+        "error feedback is dropped: what compression left out of a gradient is not added to the next one",
+        compression.error_feedback_dropped,
+        INT8,
+    ),
+    Mutant(
+        "scale_by_rank",
+        "each rank scales its int8 by its own largest gradient, where all have to share one scale",
+        compression.scale_by_rank,
+        INT8,
     ),
 )
