@@ -30,6 +30,9 @@ NOISE = {"float64": 1e-11, "float32": 1e-3}
 MOVE_NOISE = {"float64": 1e-9, "float32": 5e-3}
 """The same of the weights' move: Adam's division of small gradients amplifies rounding."""
 
+RESIDUAL_NOISE = {"float64": 1e-8, "float32": 0.1}
+"""The same of what compression leaves out."""
+
 
 def gradient_error(run: Run) -> float | None:
     """How far rounding takes loss and gradient of a step, relative to their size; None unless it is computed in two bytes."""
@@ -50,3 +53,13 @@ def noise_of(run: Run) -> tuple[float, float]:
     if error is None:
         return NOISE[run.dtype], MOVE_NOISE[run.dtype]
     return SPREAD * error, math.sqrt(2 * error) if run.optimizer.name == "adamw" else SPREAD * error
+
+
+def residual_noise(run: Run) -> float:
+    """How far rounding may take what compression left out of the gradients, relative to its length.
+
+    A residual is a hundredth of its gradient, so the same rounding is a hundred times as much of it. In float32 it also tips a
+    few numbers in 10,000 over to the next int8, each by three times the length of a residual. Of a gradient that is off by more
+    than that, the residual is any.
+    """
+    return math.inf if gradient_error(run) is not None else RESIDUAL_NOISE[run.dtype]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from samestep.common.program import Arrays
+from samestep.common.program import Arrays, TrainState
 from samestep.common.strategy import Run
 from samestep.common.workload.compression import FACTOR, LARGEST, LEAST_COLUMN, RESIDUAL, SUM_RESIDUAL, matrix_shape
 from samestep.common.workload.initial import initial_factor
@@ -24,16 +24,26 @@ Ranks = Sequence[np.ndarray]
 """An array of each rank, all of one shape."""
 Kept = Sequence[Mapping[str, np.ndarray]]
 """What each rank keeps of one parameter, by kind. The first rank has also what is the same for all."""
+Largest = Callable[[Ranks], Sequence[float]]
+"""The values of each rank -> the largest number that each knows of."""
 KINDS = (RESIDUAL, SUM_RESIDUAL, FACTOR)
 
 
-def exchange(run: Run, parts: Sequence[Arrays], local: Sequence[Arrays]) -> tuple[Arrays, tuple[Arrays, ...]]:
+def largest_of_all(values: Ranks) -> list[float]:
+    """The largest number of all ranks, which each of them is told."""
+    return [max(float(np.abs(value).max()) for value in values)] * len(values)
+
+
+def exchange(
+    run: Run, parts: Sequence[Arrays], local: Sequence[Arrays], largest_of: Largest = largest_of_all
+) -> tuple[Arrays, tuple[Arrays, ...]]:
     """Sums the gradients of all ranks by a compressed exchange.
 
     Args:
         run: With the method.
         parts: The gradients of each rank.
         local: What each rank kept of the last exchange, as in `TrainState.local`; nothing before the first one.
+        largest_of: What each rank scales by; a mutant gives it another one.
 
     Returns:
         The sum as every rank has it, and what each rank keeps.
@@ -42,18 +52,18 @@ def exchange(run: Run, parts: Sequence[Arrays], local: Sequence[Arrays]) -> tupl
     after: tuple[Arrays, ...] = tuple({} for _ in parts)
     for name in parts[0]:
         gradients = [part[name] for part in parts]
-        held = local or [{} for _ in parts]
+        held = [*local, *[{} for _ in parts[len(local) :]]]  # a file of states has no rank that keeps nothing
         before = [{kind: own[f"{kind}/{name}"] for kind in KINDS if f"{kind}/{name}" in own} for own in held]
-        total[name], kept = _exchange_one(run, name, gradients, before)
+        total[name], kept = _exchange_one(run, name, gradients, before, largest_of)
         for own, new in zip(after, kept, strict=True):
             own |= {f"{kind}/{name}": value for kind, value in new.items()}
     return total, after
 
 
-def _exchange_one(run: Run, name: str, gradients: Ranks, kept: Kept) -> tuple[np.ndarray, Kept]:
+def _exchange_one(run: Run, name: str, gradients: Ranks, kept: Kept, largest_of: Largest) -> tuple[np.ndarray, Kept]:
     method, rank = run.techniques.compress, run.techniques.compress_rank
     if method == "int8":
-        return sum_of_int8(gradients, kept)
+        return sum_of_int8(gradients, kept, largest_of)
     if method == "powersgd" and (matrix := matrix_shape(gradients[0].shape, rank)) is not None:
         return sum_of_factors(gradients, kept, initial_factor(name, (matrix[1], rank), run.seed))
     rounded = HALVES.get(str(method), lambda values: values)  # PowerSGD sends what has no factors as it is
@@ -96,7 +106,7 @@ def quantise(values: np.ndarray, largest: float) -> np.ndarray:
     return np.rint(values * (LARGEST / (largest or LARGEST)))
 
 
-def sum_of_int8(gradients: Ranks, kept: Kept) -> tuple[np.ndarray, Kept]:
+def sum_of_int8(gradients: Ranks, kept: Kept, largest_of: Largest = largest_of_all) -> tuple[np.ndarray, Kept]:
     """Sums gradients that are sent as int8, and so is their sum.
 
     The sum is rounded in units of the first scale: without a residual it is a whole number in them, and so is a tie, which
@@ -105,22 +115,23 @@ def sum_of_int8(gradients: Ranks, kept: Kept) -> tuple[np.ndarray, Kept]:
     Args:
         gradients: Of one parameter.
         kept: Of the same.
+        largest_of: As in `exchange`.
 
     Returns:
         The sum, and what each rank keeps.
     """
     added = zip(gradients, kept, strict=True)
     values = [gradient + own.get(RESIDUAL, 0.0) for gradient, own in added]
-    largest = max(float(np.abs(value).max()) for value in values)
-    scale = (largest or LARGEST) / LARGEST
-    sent = [quantise(value, largest) for value in values]
-    total = functools.reduce(np.add, sent) + kept[0].get(SUM_RESIDUAL, 0.0) / scale
-    largest = float(np.abs(total).max())
-    sum_scale = (largest or LARGEST) / LARGEST
-    whole = quantise(total, largest)
-    left = [{RESIDUAL: value - own * scale} for value, own in zip(values, sent, strict=True)]
-    left[0][SUM_RESIDUAL] = (total - whole * sum_scale) * scale
-    return whole * (sum_scale * scale), left
+    largest = largest_of(values)
+    scales = [(each or LARGEST) / LARGEST for each in largest]
+    sent = list(map(quantise, values, largest))
+    total = functools.reduce(np.add, sent) + kept[0].get(SUM_RESIDUAL, 0.0) / scales[0]
+    (largest_sum,) = largest_of([total])
+    sum_scale = (largest_sum or LARGEST) / LARGEST
+    whole = quantise(total, largest_sum)
+    left = [{RESIDUAL: value - own * scale} for value, own, scale in zip(values, sent, scales, strict=True)]
+    left[0][SUM_RESIDUAL] = (total - whole * sum_scale) * scales[0]
+    return whole * (sum_scale * scales[0]), left
 
 
 def sum_of_factors(gradients: Ranks, kept: Kept, initial: np.ndarray) -> tuple[np.ndarray, Kept]:
@@ -164,3 +175,14 @@ def orthogonalise(matrix: np.ndarray) -> np.ndarray:
         left[:, number] = left[:, number] / norm if norm > least else 0.0
         left[:, number + 1 :] -= np.outer(left[:, number], left[:, number] @ left[:, number + 1 :])
     return left
+
+
+def residuals_of(*states: TrainState) -> tuple[Arrays, ...]:
+    """What was left out of the gradients of all ranks in some states, and zeros of the same shapes; nothing kept is zero."""
+    opening = f"{RESIDUAL}/"
+    kept = [
+        {f"{rank}/{key}": own[key] for rank, own in enumerate(state.local) for key in own if key.startswith(opening)}
+        for state in states
+    ]
+    zeros = {name: np.zeros(value.shape) for each in kept for name, value in each.items()}
+    return (*(zeros | each for each in kept), zeros)

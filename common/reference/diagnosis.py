@@ -10,8 +10,9 @@ import numpy as np
 
 from samestep.common.batch import Batch, batches
 from samestep.common.evidence.parity import LEAST_LOSS, LOSS_BOUND, deviation, spell_apart
-from samestep.common.evidence.roundoff import gradient_error, noise_of
+from samestep.common.evidence.roundoff import gradient_error, noise_of, residual_noise
 from samestep.common.program import Arrays, TrainState
+from samestep.common.reference.compression import residuals_of
 from samestep.common.reference.known import KNOWN
 from samestep.common.reference.mutants import Context
 from samestep.common.reference.program import TrainingProgram
@@ -173,13 +174,14 @@ def _taken(program: TrainingProgram, batch: Batch) -> Step:
 
 
 def _distance(run: Run, before: TrainState, seen: Step, candidate: Step) -> float:
-    """The largest deviation of loss, weights' move, slots' moves and buffers' move, in multiples of what rounding explains."""
+    """The largest deviation of loss, moves and residuals, in multiples of what rounding explains."""
     slots = [_relative(seen.after.slots[name], now, before.slots[name]) for name, now in candidate.after.slots.items()]
     move = _relative(seen.after.params, candidate.after.params, before.params)
     loss = _loss_deviation(run, seen, candidate)
     kept = _relative(seen.after.buffers, candidate.after.buffers, before.buffers)
+    residual = _relative(*residuals_of(seen.after, candidate.after))
     noise, move_noise = noise_of(run)
-    return max(loss, move / move_noise, max(slots) / noise, kept / noise)
+    return max(loss, move / move_noise, max(slots) / noise, kept / noise, residual / residual_noise(run))
 
 
 def _loss_deviation(run: Run, seen: Step, candidate: Step) -> float:

@@ -1,10 +1,12 @@
-"""Known mistakes of a whole run, and of batch normalisation, each with a cell in which it matters."""
+"""Known mistakes of a whole run, of batch normalisation, of compression and of mixed precision, each with a cell in which it matters."""
 
+from samestep.common.reference import silent_compression as compression
 from samestep.common.reference import silent_precision as precision
 from samestep.common.reference import silent_runs as runs
 from samestep.common.reference.mutants import Mutant
 
 GPT = "prose-gpt+layers=1+heads=2+width=8+context=8"
+INT8 = f"{GPT}+compress=int8"
 NORMED = "digits-mlp+width=8+norm=batch"
 
 DATA_AND_RANKS = (
@@ -77,5 +79,19 @@ PRECISION = (
         "one of {devices} ranks has skipped the step that the others took: its shards did not move",
         precision.skipped_on_one_rank,
         GPT,
+    ),
+)
+COMPRESSION = (
+    Mutant(
+        "error_feedback_dropped",
+        "error feedback is dropped: what compression left out of a gradient is not added to the next one",
+        compression.error_feedback_dropped,
+        INT8,
+    ),
+    Mutant(
+        "scale_by_rank",
+        "each rank scales its int8 by its own largest gradient, where all have to share one scale",
+        compression.scale_by_rank,
+        INT8,
     ),
 )

@@ -33,6 +33,7 @@ class TrainingProgram:
         self.update = UPDATES[run.optimizer.name]
         self.slots = empty_slots(run.optimizer, self.params)
         self.techniques = run.techniques
+        self.exchange = compression.exchange
         self.local: tuple[Arrays, ...] = ()
         self._step = 0
         self._losses: list[float] = []
@@ -51,7 +52,7 @@ class TrainingProgram:
         if self.run.techniques.compress is None:
             return accumulate(self.model, self.loss, held, batch, self.run, self.examples)
         loss, shards = shard_gradients(self.model, self.loss, held, batch, self.run, self.examples)
-        gradients, self.local = compression.exchange(self.run, shards, self.local)
+        gradients, self.local = self.exchange(self.run, shards, self.local)
         return loss, gradients
 
     def keep_statistics(self) -> None:

@@ -264,6 +264,46 @@ def _take_fp16() -> None:
     precision.require = lambda run, device: None
 
 
+def torch_error_feedback_dropped() -> None:
+    from samestep.torch_impl.techniques.pieces import Pieces
+
+    right = Pieces.exchange
+
+    def exchange(self: object, gradients: object) -> None:
+        right(self, gradients)
+        self._residuals.clear()
+
+    Pieces.exchange = exchange
+
+
+def torch_scale_by_rank() -> None:
+    import torch
+
+    from samestep.torch_impl.techniques.pieces import Pieces
+
+    right = Pieces._largest
+
+    def largest(self: object, parts: list[torch.Tensor]) -> torch.Tensor:
+        own = torch.stack([part.abs().max() for part in parts])
+        return right(self, parts) if parts[0].ndim == 1 else own  # a sum has one dim
+
+    Pieces._largest = largest
+
+
+def tf_error_feedback_dropped() -> None:
+    from samestep.common.workload.compression import RESIDUAL
+    from samestep.tf_impl.techniques.pieces import Pieces
+
+    right = Pieces.exchange
+
+    def exchange(self: object, gradients: object) -> object:
+        total = right(self, gradients)
+        self.kept[RESIDUAL].assign(0 * self.kept[RESIDUAL])
+        return total
+
+    Pieces.exchange = exchange
+
+
 def main(arguments: list[str]) -> int:
     """Does what every worker does, after breaking one thing."""
     globals()[os.environ["MUTANT"]]()

@@ -37,6 +37,9 @@ CASES = [
     ("tf_ignored_counted", "mirrored", f"{GPT}+ignored=0.5"),
     ("tf_clip_forgotten", "mirrored+clip_norm=0.05", GPT),
     ("tf_same_mask_on_every_shard", "mirrored", f"{GPT}+dropout=0.2"),
+    ("torch_error_feedback_dropped", "ddp+compress=int8", GPT),
+    ("torch_scale_by_rank", "ddp+compress=int8", GPT),
+    ("tf_error_feedback_dropped", "mirrored+compress=int8", GPT),
 ]
 
 
@@ -47,6 +50,7 @@ FAST = (
     "torch_ignored_counted",
     "torch_local_statistics",
     "tf_clip_forgotten",
+    "torch_scale_by_rank",
 )
 """One of each kind; the others are for `make test-slow`."""
 

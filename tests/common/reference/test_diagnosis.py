@@ -53,7 +53,7 @@ def in_dtype(state: TrainState, dtype: str) -> TrainState:
         for arrays in (state.params, *state.slots.values())
     )
     buffers = {name: value.astype(dtype) for name, value in state.buffers.items()}
-    return TrainState(state.step, params, dict(zip(state.slots, slots, strict=True)), buffers)
+    return dataclasses.replace(state, params=params, slots=dict(zip(state.slots, slots, strict=True)), buffers=buffers)
 
 
 def told(run: Run, bad: int, fault: Fault) -> str:
