@@ -1,4 +1,4 @@
-"""Known mistakes of a whole run, of batch normalisation, of compression and of mixed precision, each with a cell in which it matters."""
+"""Known mistakes of a whole run, of normalisation, compression and mixed precision, each with a cell in which it matters."""
 
 from samestep.common.reference import silent_compression as compression
 from samestep.common.reference import silent_precision as precision
