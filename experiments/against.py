@@ -194,6 +194,7 @@ _CLASSES = {
     "parameters at their peak": "params_peak_bytes",
     "gradients": "gradients_bytes",
     "optimizer state": "optimizer_bytes",
+    "residuals": "residuals_bytes",
 }
 """What a device holds -> the field of its footprint."""
 

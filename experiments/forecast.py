@@ -237,6 +237,7 @@ def _figures(row: Prediction, memory: int | None) -> dict[str, Scalar]:
         "params_peak_bytes": held.params_peak_bytes,
         "gradients_bytes": held.gradients_bytes,
         "optimizer_bytes": held.optimizer_bytes,
+        "residuals_bytes": held.residuals_bytes,
         "activations_bytes": held.activations_bytes,
         "needed_bytes": row.needed_bytes,
         "textbook_state_bytes": row.textbook("state"),

@@ -17,12 +17,13 @@ _MEMORY: Mapping[str, Callable[[Footprint], int | None]] = {
     "parameters, peak": lambda row: row.params_peak_bytes,
     "gradients": lambda row: row.gradients_bytes,
     "optimizer state": lambda row: row.optimizer_bytes,
+    "residuals": lambda row: row.residuals_bytes or None,
     "state": lambda row: row.state_bytes,
     "activations": lambda row: row.activations_bytes,
 }
 """Quantity -> its bytes on a device; None if nobody counted or predicts them."""
 _MEANINGS = (
-    "bytes of memory: of the device that holds most; state is parameters, gradients and optimizer state",
+    "bytes of memory: of the device that holds most; state is parameters, gradients, optimizer state and residuals",
     "bytes of an operation: what the first rank or device hands over in a step, and in how many operations",
     "sent: what all processes put on the wire in a step, framing included",
 )

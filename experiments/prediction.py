@@ -112,7 +112,8 @@ class Prediction:
 def needed_bytes(footprint: Footprint) -> int:
     """The most that a device needs for tensors: all classes at their peaks at once, which is an upper bound."""
     activations = footprint.activations_bytes or 0
-    return footprint.params_peak_bytes + footprint.gradients_bytes + footprint.optimizer_bytes + activations
+    gathered = footprint.params_peak_bytes - footprint.params_bytes
+    return footprint.state_bytes + gathered + activations
 
 
 def predict_row(cell: str, config: RunConfig, assumed: Assumptions, is_named: bool = True) -> Prediction:

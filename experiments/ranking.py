@@ -98,7 +98,7 @@ QUANTITIES: Mapping[str, Quantity] = {
     "peak": _counted(
         "memory (state of a device, at a step's peak)",
         "memory",
-        lambda r: max(x.params_peak_bytes + x.gradients_bytes + x.optimizer_bytes for x in r.processes),
+        lambda r: max(x.state_bytes - x.params_bytes + x.params_peak_bytes for x in r.processes),
     ),
     "sent": _counted(
         "communication (sent per step)", "sent", lambda r: sum(x.sent_bytes_per_step for x in r.processes)

@@ -36,7 +36,7 @@ Formulas = Callable[[Run, str], tuple[Formula, ...]]
 
 
 def formulas(run: Run, backend: str) -> tuple[Formula, ...]:
-    """What the textbooks say of a run; nothing of rows that none of them has.
+    """What the textbooks say of a run; nothing of rows that none of them has, nor of what compression sends and keeps.
 
     Args:
         run: What is trained.
@@ -44,7 +44,8 @@ def formulas(run: Run, backend: str) -> tuple[Formula, ...]:
     """
     if run.strategy.cost not in _FORMULAS:
         return ()
-    return (*_FORMULAS[run.strategy.cost](run, backend), *_activations(run))
+    state_and_sent = _FORMULAS[run.strategy.cost](run, backend) if run.techniques.compress is None else ()
+    return (*state_and_sent, *_activations(run))
 
 
 def _activations(run: Run) -> tuple[Formula, ...]:

@@ -9,6 +9,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.program import TrainState
 from samestep.common.runtime.state_file import read_state
 from samestep.common.strategy import Run
+from samestep.common.workload.compression import RESIDUAL, SUM_RESIDUAL
 from samestep.common.workload.initial import initial_buffers
 from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import Param
@@ -43,10 +44,27 @@ def read_start(run: Run, start_from: str) -> TrainState:
     for slot, arrays in state.slots.items():
         remedy = "give the directory of a finished run"
         _check_arrays(run, run.workload.model.params(), arrays, f"{given} is damaged: its {slot} of", remedy)
+    _check_residuals(run, state, given)
     for group, arrays in groups.items():
         for name, array in arrays.items():
             _check_numbers(run, array, f"{given}: {group} of {name}")
     return state
+
+
+def _check_residuals(run: Run, state: TrainState, given: str) -> None:
+    """Refuses what compression left out of parameters of other shapes, or that is not finite."""
+    params = run.workload.model.params()
+    for key, array in ((key, array) for arrays in state.local for key, array in arrays.items()):
+        kind, _, name = key.partition("/")
+        if kind in (RESIDUAL, SUM_RESIDUAL) and name in params:
+            _check_arrays(
+                run,
+                {name: params[name]},
+                {name: array},
+                f"{given} is damaged: its {kind} of",
+                "give the directory of a finished run",
+            )
+            _check_numbers(run, array, f"{given}: {key}")
 
 
 def _check_arrays(

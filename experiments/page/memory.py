@@ -18,6 +18,7 @@ CLASSES: Mapping[str, tuple[str, Callable[[Footprint], int | None]]] = {
     "gathered": ("parameters gathered for a moment", lambda row: row.params_peak_bytes - row.params_bytes),
     "gradients": ("gradients", lambda row: row.gradients_bytes),
     "optimizer": ("optimizer state", lambda row: row.optimizer_bytes),
+    "residuals": ("residuals of compression", lambda row: row.residuals_bytes),
     "activations": ("activations", lambda row: row.activations_bytes),
 }
 """Class in the style sheet -> its name, and its bytes on a device; None if nobody counted or predicts them."""

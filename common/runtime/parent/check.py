@@ -67,7 +67,7 @@ def _check_start(run: Run, launch: Launch) -> str:
     _refuse_stateless(Path(launch.start_from), given)
     state = read_start(run, launch.start_from)
     if state.local and len(state.local) != run.num_devices:
-        kept = ", ".join(dict.fromkeys(name for arrays in state.local for name in arrays))
+        kept = ", ".join(dict.fromkeys(name.partition("/")[0] for arrays in state.local for name in arrays))
         return f"{given} has local state ({kept}) of {len(state.local)} devices; on {run.num_devices} it starts anew."
     return ""
 

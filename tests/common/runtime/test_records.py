@@ -352,13 +352,13 @@ def test_a_state_that_has_no_buffers_or_local_state_names_none_in_its_file(tmp_p
 @pytest.mark.torch
 @pytest.mark.parametrize(("held", "devices"), [(0, 2), (2, 2), (2, 1), (1, 2), (3, 2)])
 def test_local_state_continues_only_on_as_many_devices(tmp_path: Path, held: int, devices: int) -> None:
-    write_state(tmp_path, with_local_state(7, held))
+    write_state(tmp_path, dataclasses.replace(with_local_state(7, held), buffers={}))
     asked = dataclasses.replace(SIZED_MLP, strategy="ddp", devices=devices, start_from=str(tmp_path))
     run = parse(asked)
     note = check_launch(run, launch_of(asked))
     starts_anew = held not in (0, devices)
     assert note == (
-        f"--start-from {tmp_path} has local state (residual/hidden, scale) of {held} devices; on {devices} it starts anew."
+        f"--start-from {tmp_path} has local state (residual, scale) of {held} devices; on {devices} it starts anew."
         if starts_anew
         else ""
     )

@@ -58,6 +58,8 @@ SHAPE = PARAMS[KERNEL].shape
     ("changed", "said"),
     [
         ({SLOT: None}, f"its momentum of {KERNEL} is not there"),
+        ({f"local/0/residual/{KERNEL}": np.zeros(3)}, f"damaged: its residual of {KERNEL} is [3]"),
+        ({f"local/1/sum_residual/{KERNEL}": np.full(SHAPE, np.inf)}, "holds numbers that are not finite"),
         ({SLOT: np.zeros(3)}, f"its momentum of {KERNEL} is [3], that of digits-mlp+width=8 is [64, 8]"),
         ({"slots/momentum/nobody": np.zeros(3)}, "its momentum of nobody is [3]"),
         ({f"params/{KERNEL}": None}, f"holds another model: its {KERNEL} is not there"),

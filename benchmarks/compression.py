@@ -1,0 +1,135 @@
+"""What compressed exchanges do to what is learned, and below which bandwidth they pay.
+
+`python -m benchmarks.compression learned` trains each workload with each method, in float32 on two devices, and prints the
+metric on held-out examples: the median of five seeds, and by how much it is worse than without compression. One point is
+wanted: 0.01 of accuracy, 1 % of the bits per token.
+
+`python -m benchmarks.compression pays` prints the bandwidth below which int8 makes a step faster, predicted and measured.
+Predicted: int8 sends so many bytes less and takes so many seconds more without links, so both steps take as long where the
+bytes would take those seconds. Measured: both cells run over links around that bandwidth, in rounds, and a straight line
+through their difference over the inverse of the bandwidth crosses zero.
+"""
+
+import argparse
+import dataclasses
+import statistics
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from samestep.common.evidence.metrics import direction_of
+from samestep.common.request import RunConfig, launch_of
+from samestep.common.run import parse
+from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.records import RunResult
+from samestep.common.techniques import COMPRESSIONS
+from samestep.experiments.arguments import apply_cell
+
+WORKLOADS = ("digits-mlp", "mnist-cnn", "prose-gpt")
+SEEDS = 5
+PAIRS = {
+    "torch:ddp": ("torch:ddp+overlap=false", "torch:ddp+overlap=false+compress=int8"),
+    "tf:multi_worker_mirrored": ("tf:multi_worker_mirrored", "tf:multi_worker_mirrored+compress=int8"),
+}
+WORKLOAD = "synthetic-mlp+layers=3+width=1024"
+AROUND = (0.5, 0.7, 1.0, 1.4, 2.0)
+"""Times the predicted bandwidth."""
+ROUNDS, STEPS = 5, 21
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Prints one of the two tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("learned", "pays"))
+    parser.add_argument("--workloads", nargs="*", default=WORKLOADS)
+    parser.add_argument("--cells", nargs="*", default=["torch:ddp"])
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    given = parser.parse_args(arguments)
+    with Launcher() as launcher:
+        if given.what == "learned":
+            learned(launcher, given.cells, given.workloads, given.seeds)
+        else:
+            pays(launcher, given.cells, given.rounds)
+
+
+def _take(launcher: Launcher, cell: str, **fields: object) -> RunResult:
+    asked = apply_cell(cell, RunConfig(devices=2, parity=False, timeout_seconds=300.0, **fields))
+    with tempfile.TemporaryDirectory() as scratch:
+        asked = dataclasses.replace(asked, out=str(Path(scratch) / "run"))
+        return launcher.run(parse(asked), launch_of(asked))
+
+
+def learned(launcher: Launcher, cells: Sequence[str], workloads: Sequence[str], seeds: int) -> None:
+    """Prints the metric of each workload with each method.
+
+    Args:
+        launcher: Starts the runs.
+        cells: Without compression.
+        workloads: By name.
+        seeds: How many.
+    """
+    print(f"| row, workload | none | {' | '.join(COMPRESSIONS)} |\n|{'---|' * (2 + len(COMPRESSIONS))}", flush=True)
+    for cell in cells:
+        for workload in workloads:
+            medians = []
+            for method in ("", *(f"+compress={method}" for method in COMPRESSIONS)):
+                runs = [_take(launcher, cell + method, workload=workload, seed=seed) for seed in range(seeds)]
+                medians.append(statistics.median(run.metric_value for run in runs))
+                sign = -1 if direction_of(runs[0].metric_name) == "lower" else 1
+                is_share = runs[0].metric_name == "accuracy"
+            plain, *others = medians
+            points = [100 * sign * (value - plain) / (1 if is_share else plain) for value in others]
+            columns = [f"{value:.4f} ({point:+.2f})" for value, point in zip(others, points, strict=True)]
+            print(f"| {cell}, {workload} | {plain:.4f} | {' | '.join(columns)} |", flush=True)
+
+
+def pays(launcher: Launcher, cells: Sequence[str], rounds: int) -> None:
+    """Prints the bandwidth below which int8 pays, predicted and measured.
+
+    Args:
+        launcher: Starts the runs.
+        cells: Keys of PAIRS.
+        rounds: How often each run is taken.
+    """
+    print(
+        "| row | int8 saves | and takes longer by | pays below, predicted | measured | off by |\n|---|---|---|---|---|---|"
+    )
+    for cell in cells:
+        results, seconds = _compared(launcher, cell, [None], rounds)
+        longer = seconds[None][1] - seconds[None][0]
+        saved = [result.predicted.sent_bytes_per_step / 2 for result in results]  # of each of two processes
+        predicted = 8 * (saved[0] - saved[1]) / longer
+        around = [f"{round(factor * predicted / 1e6)}mbit" for factor in AROUND]
+        _, seconds = _compared(launcher, cell, around, rounds)
+        inverse = [1e6 / float(bandwidth.removesuffix("mbit")) / 1e12 for bandwidth in around]
+        slope, start = np.polyfit(inverse, [one - other for one, other in seconds.values()], 1)
+        measured = -slope / start
+        print(
+            f"| {cell} | {(saved[0] - saved[1]) / 2**20:.1f} MiB | {longer * 1e3:.1f} ms | {predicted / 1e6:.0f} Mbit/s | "
+            f"{measured / 1e6:.0f} Mbit/s | {predicted / measured - 1:+.0%} |",
+            flush=True,
+        )
+
+
+def _compared(
+    launcher: Launcher, cell: str, bandwidths: Sequence[str | None], rounds: int
+) -> tuple[list[RunResult], dict[str | None, tuple[float, float]]]:
+    """Runs both cells over links, in turns: the last results, and of each bandwidth the seconds of a step without and with."""
+    found: dict[tuple[str | None, str], list[float]] = {}
+    results: dict[str, RunResult] = {}
+    for _ in range(rounds):
+        for bandwidth in bandwidths:
+            for each in PAIRS[cell]:
+                result = _take(launcher, each, workload=WORKLOAD, steps=STEPS, bandwidth=bandwidth, batch_size=32)
+                results[each] = result
+                found.setdefault((bandwidth, each), []).append(result.step_seconds_median)
+    middle = {key: statistics.median(seconds) for key, seconds in found.items()}
+    seconds = {bandwidth: tuple(middle[bandwidth, each] for each in PAIRS[cell]) for bandwidth in bandwidths}
+    return [results[each] for each in PAIRS[cell]], seconds
+
+
+if __name__ == "__main__":
+    main()
