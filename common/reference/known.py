@@ -8,7 +8,7 @@ import numpy as np
 from samestep.common.dropout import example_keys
 from samestep.common.reference import silent_bugs as bugs
 from samestep.common.reference import silent_updates as updates
-from samestep.common.reference.known_runs import COMPRESSION, DATA_AND_RANKS, NORMALISATION
+from samestep.common.reference.known_runs import COMPRESSION, DATA_AND_RANKS, NORMALISATION, PRECISION
 from samestep.common.reference.mutants import MUTANTS, Context, Mutant
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.workload.models.spec import ignores_targets
@@ -236,6 +236,7 @@ SILENT_BUGS: tuple[Mutant, ...] = (
     *DATA_AND_RANKS,
     *NORMALISATION,
     *COMPRESSION,
+    *PRECISION,
 )
 KNOWN: tuple[Mutant, ...] = (*MUTANTS, *SILENT_BUGS)
 """What the diagnosis tries."""

@@ -1,6 +1,7 @@
-"""Known mistakes of a whole run, of batch normalisation and of compression, each with a cell in which it matters."""
+"""Known mistakes of a whole run, of normalisation, compression and mixed precision, each with a cell in which it matters."""
 
 from samestep.common.reference import silent_compression as compression
+from samestep.common.reference import silent_precision as precision
 from samestep.common.reference import silent_runs as runs
 from samestep.common.reference.mutants import Mutant
 
@@ -52,6 +53,32 @@ NORMALISATION = (
         "the running statistics move twice: the forward pass that moves them was computed once more",
         runs.statistics_moved_twice,
         NORMED,
+    ),
+)
+PRECISION = (
+    Mutant(
+        "masters_in_two_bytes",
+        "the parameters themselves are kept in two bytes: updates that are smaller than their last bit are lost",
+        precision.masters_in_two_bytes,
+        GPT,
+    ),
+    Mutant(
+        "clip_before_unscaling",
+        "the gradient is clipped before it is divided by the loss scale: it is tens of thousands of times too small",
+        precision.clip_before_unscaling,
+        f"{GPT}+clip_norm=0.05",
+    ),
+    Mutant(
+        "loss_scale_differs_by_rank",
+        "the first of {devices} ranks has twice the loss scale of the others, whose shards count half",
+        precision.loss_scale_differs_by_rank,
+        GPT,
+    ),
+    Mutant(
+        "skipped_on_one_rank",
+        "one of {devices} ranks has skipped the step that the others took: its shards did not move",
+        precision.skipped_on_one_rank,
+        GPT,
     ),
 )
 COMPRESSION = (

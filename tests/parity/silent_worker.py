@@ -191,6 +191,79 @@ def tf_same_mask_on_every_shard() -> None:
     torch_same_mask_on_every_shard()
 
 
+def torch_masters_in_two_bytes() -> None:
+    import torch
+
+    from samestep.torch_impl.program import TrainingProgram
+
+    right = TrainingProgram.apply
+
+    def apply(self: object) -> None:
+        right(self)
+        with torch.no_grad():
+            for parameter in self.parts.bare.parameters():
+                parameter.copy_(parameter.bfloat16())
+
+    TrainingProgram.apply = apply
+
+
+def torch_clip_before_unscaling() -> None:
+    from samestep.torch_impl import program
+    from samestep.torch_impl.micro_batch import MICRO_BATCH
+
+    _take_fp16()
+    scaler, transform = program.scaler_of, program.transform
+
+    def scaler_of(run: object) -> object:
+        made = scaler(run)
+        made.unscale = lambda gradients, step: True
+        return made
+
+    def transform_first(gradients: list, norm: object, techniques: object) -> None:
+        transform(gradients, norm, techniques)
+        for gradient in gradients:
+            gradient /= MICRO_BATCH.loss_scale
+
+    program.scaler_of, program.transform = scaler_of, transform_first
+
+
+def torch_loss_scale_differs_by_rank() -> None:
+    import torch.distributed as dist
+
+    from samestep.torch_impl.micro_batch import MICRO_BATCH
+    from samestep.torch_impl.program import TrainingProgram
+
+    _take_fp16()
+    right = TrainingProgram.gradients
+
+    def gradients(self: object, batch: Batch) -> object:
+        MICRO_BATCH.loss_scale = 2.0 ** (16 - dist.get_rank())
+        return right(self, batch)
+
+    TrainingProgram.gradients = gradients
+
+
+def torch_skipped_on_one_rank() -> None:
+    import torch.distributed as dist
+
+    from samestep.torch_impl.techniques.loss_scale import LossScaler
+
+    _take_fp16()
+    right = LossScaler.unscale
+
+    def unscale(self: LossScaler, gradients: list, step: int) -> bool:
+        return right(self, gradients, step) and (step == 0 or dist.get_rank() > 0)
+
+    LossScaler.unscale = unscale
+
+
+def _take_fp16() -> None:
+    """Takes fp16 on CPU cores, which are far too slow in it for anything else."""
+    from samestep.torch_impl.techniques import precision
+
+    precision.require = lambda run, device: None
+
+
 def torch_error_feedback_dropped() -> None:
     from samestep.torch_impl.techniques.pieces import Pieces
 

@@ -104,3 +104,37 @@ def test_what_a_continued_run_has_lost_is_named(
     result = silent_launcher.run(parse(config), launch_of(config), environment={"MUTANT": bug})
     assert result.parity.passed is False
     assert SENTENCES[bug.removeprefix("torch_")] in result.parity.reason
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("bug", "cell", "workload", "asked"),
+    [
+        ("torch_loss_scale_differs_by_rank", "ddp+precision=fp16", GPT, {"steps": 5}),
+        pytest.param(
+            "torch_masters_in_two_bytes",
+            "ddp+precision=bf16",
+            "digits-mlp+width=32",
+            {"steps": 50, "learning_rate": 0.01},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "torch_clip_before_unscaling",
+            "ddp+precision=fp16+clip_norm=0.05",
+            GPT,
+            {"steps": 5, "optimizer": "adamw"},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("torch_skipped_on_one_rank", "fsdp+precision=fp16", GPT, {"steps": 5}, marks=pytest.mark.slow),
+    ],
+    ids=lambda value: value if str(value).startswith("torch_") else "",
+)
+def test_a_silent_bug_in_two_bytes_breaks_the_derived_bound(
+    silent_launcher: Launcher, tmp_path: Path, bug: str, cell: str, workload: str, asked: dict[str, object]
+) -> None:
+    base = RunConfig(workload=workload, devices=2, batch_size=16, parity=True, **{"optimizer": "sgd", **asked})
+    config = dataclasses.replace(apply_cell(f"torch:{cell}", base), out=str(tmp_path / "run"))
+    result = silent_launcher.run(parse(config), launch_of(config), environment={"MUTANT": bug})
+    assert result.parity.passed is False
+    assert result.parity.max_relative_loss > result.parity.loss_bound
+    assert SENTENCES[bug.removeprefix("torch_")] in result.parity.reason
