@@ -1,5 +1,6 @@
 """The step core that every program of PyTorch shares: the mean loss, accumulation over micro-batches, and clipping."""
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -65,14 +66,14 @@ def accumulate(
     Returns:
         The sum of the detached losses.
     """
-    (index, count), steps = shard, run.accumulation_steps
+    (index, count), steps, has_dropout = shard, run.accumulation_steps, draws(run.workload.model)
     losses = []
     if ignores_targets(run.workload.model):
         MICRO_BATCH.num_targets = batch.num_targets
     for micro in range(steps):
         part = index * steps + micro, count * steps
-        keys = torch.from_numpy(batch.keys(run.seed, *part)).to(device) if draws(run.workload.model) else None
-        with MICRO_BATCH.numbered(keys):
+        keys = torch.from_numpy(batch.keys(run.seed, *part)).to(device) if has_dropout else None
+        with MICRO_BATCH.numbered(keys) if has_dropout else contextlib.nullcontext():
             losses.append(forward_backward(*batch.rows(*part), micro == steps - 1).detach())
     return functools.reduce(torch.add, losses)
 

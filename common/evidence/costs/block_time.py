@@ -83,8 +83,8 @@ class Shape:
 
 
 @dataclasses.dataclass(frozen=True)
-class Taken:
-    """What a block or the head takes of one micro-batch, forward and backward.
+class Passes:
+    """What the passes of one micro-batch through a block or the head take, forward and backward.
 
     Attributes:
         alone: Seconds as if nothing were exchanged.
@@ -104,7 +104,7 @@ def block_time(
     fused_attention: bool,
     machine: Machine,
     separate_kernels: bool = False,
-) -> Taken:
+) -> Passes:
     """Predicts a block.
 
     Args:
@@ -131,9 +131,9 @@ def block_time(
         back = _Pass(ahead.host + back.host, ahead.gpu + back.gpu, 4)
     alone = ahead.alone + back.alone
     if tensor == 1:
-        return Taken(alone, alone)
+        return Passes(alone, alone)
     wait = _exchange(rows * shape.context * shape.width, tensor, machine)
-    return Taken(alone, ahead.seconds(wait, machine) + back.seconds(wait, machine))
+    return Passes(alone, ahead.seconds(wait, machine) + back.seconds(wait, machine))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,7 +152,7 @@ class _Pass:
         return max(self.host + self.exchanges * machine.all_reduce_host_seconds, self.gpu + self.exchanges * wait)
 
 
-def head_time(shape: Shape, rows: int, tensor: int, machine: Machine) -> Taken:
+def head_time(shape: Shape, rows: int, tensor: int, machine: Machine) -> Passes:
     """Predicts logits and loss of a micro-batch, forward and backward.
 
     Args:
@@ -168,9 +168,9 @@ def head_time(shape: Shape, rows: int, tensor: int, machine: Machine) -> Taken:
     if columns % 8:
         alone /= machine.unaligned_share
     if tensor == 1:
-        return Taken(alone, alone)
+        return Passes(alone, alone)
     loss = _LOSS_EXCHANGES * _exchange(2 * tokens, tensor, machine)  # numbers of four bytes
-    return Taken(alone, alone + _exchange(tokens * shape.width, tensor, machine) + loss)
+    return Passes(alone, alone + _exchange(tokens * shape.width, tensor, machine) + loss)
 
 
 def embedding_seconds(shape: Shape, rows: int, tensor: int, machine: Machine) -> float:
