@@ -128,7 +128,7 @@ def verdict(results: Sequence[RunResult]) -> str:
     worst: dict[str, float] = {}
     for r in judged:
         deviation = math.inf if r.parity.max_relative_loss is None else r.parity.max_relative_loss
-        worst[r.dtype] = max(worst.get(r.dtype, 0.0), deviation)
+        worst[r.arithmetic] = max(worst.get(r.arithmetic, 0.0), deviation)
     more = "; --parity judges every step" if any(r.parity.steps < len(r.losses) for r in judged) else ""
     largest = ", ".join(f"{deviation:.0e} in {dtype}" for dtype, deviation in worst.items())
     return f"{subject} {_whose(judged)} {_steps(judged)}; largest deviation {largest}{more}."

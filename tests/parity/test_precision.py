@@ -55,7 +55,7 @@ def computes_in_two_bytes(run_cell: RunCell, cell: str, workload: str, **fields:
     result = run_cell(f"{cell}+{BF16}", workload, **{"optimizer": "adamw", "steps": 8, **where, **fields})
     assert result.parity.passed, result.parity.reason
     assert result.parity.max_relative_loss > UNIT_ROUNDOFF["float32"], "nothing was rounded to two bytes"
-    assert "bf16 on CPU cores" in result.emulation
+    assert "--precision bf16 on CPU cores" in result.emulation
     sends_what_was_predicted(result)
     keeps_what_was_predicted(result)
     for measured, predicted in zip(result.processes, result.predicted.devices(), strict=True):
