@@ -40,6 +40,10 @@ CELLS = (
     "tf:mirrored+compile=true",
     "torch:ddp+overlap=false",
     "tf:mirrored+overlap=true",
+    "torch:ddp+compress=bf16",
+    "torch:ddp+compress=int8",
+    "torch:ddp+compress=powersgd",
+    "tf:multi_worker_mirrored+compress=int8",
 )
 WORKLOAD = "prose-gpt"
 PAIRS = 5

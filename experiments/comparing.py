@@ -121,7 +121,7 @@ def _check(base: RunConfig, plan: Plan, launcher: Launcher, quiet: bool) -> Chec
                 raise
             checked[cell] = error
             continue
-        first = described.setdefault(json.dumps(run.described(), default=str), cell)
+        first = described.setdefault(json.dumps([run.described(), launch.bandwidth], default=str), cell)
         if first != cell:
             raise ConfigError(
                 f"{first} and {cell} are the same run; name it once, and measure it more often with --repeats."
@@ -136,9 +136,10 @@ def _request(cell: str, base: RunConfig, plan: Plan) -> RunConfig:
     config, given = apply_cell(cell, base), split_spelling(cell)[1]
     info = strategy_info(config.framework, config.strategy)
     possible = config.dtype in info.dtypes or (cell in plan.named and not is_oracle(cell))
+    has_devices = bool(info.axes) or (is_oracle(cell) and config.techniques.compress is not None)
     return dataclasses.replace(
         config,
-        devices=config.devices if "devices" in given else None if config.mesh else base.devices if info.axes else 1,
+        devices=config.devices if "devices" in given else None if config.mesh else base.devices if has_devices else 1,
         dtype=config.dtype if possible else info.dtypes[0],
         threads=1 if is_oracle(cell) else config.threads,
         techniques=config.techniques.of_reference() if is_oracle(cell) else config.techniques,

@@ -122,7 +122,7 @@ def _has(cell: str, name: str, base: RunConfig) -> bool:
         return bool(info.axes) and "mesh" not in given
     if name == "dtype":
         return len(info.dtypes) > 1
-    if name == "threads":
+    if name in ("threads", "bandwidth"):
         return not is_oracle(cell)
     if name in (*CELL_FIELDS, *flags(Techniques)):
         return name not in info.refuses

@@ -93,6 +93,7 @@ def seconds_of(candidate: Candidate, machine: Machine) -> StepTime:
         recomputes=candidate.recomputes,
         overlaps=candidate.row in WHOLE,
         fused_attention=True,
+        separate_kernels=True,
     )
     return step_time(shape(run.workload.model), layout, machine)
 

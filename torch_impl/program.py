@@ -189,7 +189,7 @@ class TrainingProgram:
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Computes logits."""
         self.parts.bare.eval()
-        with torch.no_grad():
+        with torch.no_grad(), torch.compiler.set_stance("force_eager"):  # it would be compiled once more
             logits = (self.parts.predict or self._model)(as_inputs(inputs, self._device)).cpu().numpy()
         self.parts.bare.train()
         return logits

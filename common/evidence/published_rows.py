@@ -36,8 +36,14 @@ def _shape(line: Mapping[str, str]) -> Shape:
 
 def _layout(line: Mapping[str, str]) -> Layout:
     numbers = {name: int(line[name]) for name in ("batch_size", "microbatch_size", "data", "shard", "tensor", "pipe")}
-    recomputes = line["recomputes"] == "1"
-    return Layout(**numbers, schedule=line["schedule"], recomputes=recomputes, overlaps=True, fused_attention=True)
+    return Layout(
+        **numbers,
+        schedule=line["schedule"],
+        recomputes=line["recomputes"] == "1",
+        overlaps=True,
+        fused_attention=True,
+        separate_kernels="compile" not in line["row"],
+    )
 
 
 def _steps(name: str, machine: Machine) -> Iterator[Compared]:

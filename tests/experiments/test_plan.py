@@ -47,6 +47,10 @@ def cells(**given: object) -> tuple[str, ...]:
         ),
         ({"strategies": "ddp", "vary": {"threads": [1, 2]}}, ["torch:ddp+threads=1", "torch:ddp+threads=2"]),
         (
+            {"strategies": "ddp", "vary": {"bandwidth": ["200mbit", "1gbit"]}},
+            ["torch:ddp+bandwidth=200mbit", "torch:ddp+bandwidth=1gbit"],
+        ),
+        (
             {"strategies": "ddp", "require": "fsdp", "devices": "2,4"},
             ["torch:ddp+devices=2", "torch:ddp+devices=4", "torch:fsdp+devices=2", "torch:fsdp+devices=4"],
         ),

@@ -339,3 +339,19 @@ def test_killed_at_any_moment_it_measures_each_run_once(
     assert {str(path.parent.relative_to("out")) for path in seen} == wanted
     assert "| torch:ddp    | yes " in capsys.readouterr().out
     assert not list(Path("out").rglob("error.json"))
+
+
+@pytest.mark.torch
+def test_rows_may_differ_in_their_links_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    started = make_up(monkeypatch, {})
+    asked = {"strategies": "torch:ddp", "devices": "2", "vary": {"bandwidth": ["200mbit", "1gbit"]}}
+    comparing.compare(describe(asked), str(tmp_path / "comparison"), quiet=True)
+    assert [launch.bandwidth for run, launch in started if run.framework == "torch"] == ["200mbit", "1gbit"]
+
+
+@pytest.mark.torch
+def test_the_oracle_of_compressed_rows_is_compressed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    started = make_up(monkeypatch, {})
+    asked = {"strategies": "torch:ddp", "devices": "2", "compress": "int8"}
+    comparing.compare(describe(asked), str(tmp_path / "comparison"), quiet=True)
+    assert [(run.name, run.num_devices) for run, _ in started] == [("numpy:oracle", 2), ("torch:ddp", 2)]

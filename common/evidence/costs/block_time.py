@@ -29,10 +29,11 @@ _SMALL_TILE_COST = 1.3
 """What a number of a matrix takes in small tiles, as a multiple of what it takes in large ones; chosen by left-out fits."""
 _FORWARD_HOST = 0.45
 """The share of the host's time that the forward pass takes; chosen by left-out fits, which are as good from 0.4 to 0.46."""
-_REPLICATED = (5, 8)
+_FUSED, _SEPARATE = (5, 8), (10, 16)
 """Norms and residuals, forward and backward: numbers read and written for each of the stream, on every rank along `tensor`.
 
-Separate kernels that find nothing in the cache would move 11 and 21. Left-out fits chose these."""
+Separate kernels, each of which reads and writes whole tensors: a norm 2 and 5, a sum 3, and a sum of two gradients 3. Left-out
+fits chose those of Megatron's kernels, which do several of these at once."""
 _SCORES = (4.5, 5.5)
 """Mask, softmax and dropout, forward and backward: the same for each score."""
 _LOGIT_BYTES = 20
@@ -82,8 +83,8 @@ class Shape:
 
 
 @dataclasses.dataclass(frozen=True)
-class Taken:
-    """What a block or the head takes of one micro-batch, forward and backward.
+class Passes:
+    """What the passes of one micro-batch through a block or the head take, forward and backward.
 
     Attributes:
         alone: Seconds as if nothing were exchanged.
@@ -96,8 +97,14 @@ class Taken:
 
 @functools.lru_cache(maxsize=4096)  # layouts of the same parts along `tensor` have the same blocks
 def block_time(
-    shape: Shape, rows: int, tensor: int, recomputes: bool, fused_attention: bool, machine: Machine
-) -> Taken:
+    shape: Shape,
+    rows: int,
+    tensor: int,
+    recomputes: bool,
+    fused_attention: bool,
+    machine: Machine,
+    separate_kernels: bool = False,
+) -> Passes:
     """Predicts a block.
 
     Args:
@@ -107,11 +114,12 @@ def block_time(
         recomputes: Whether the forward pass is computed again in the backward pass.
         fused_attention: Whether scores stay on the chip.
         machine: What it runs on.
+        separate_kernels: Whether each norm and each residual sum is a kernel.
     """
     attention = _fused_attention if fused_attention else _attention
     kernels = (
         _matrices(shape, rows * shape.context, tensor, machine),
-        _between(shape, rows * shape.context, tensor, machine),
+        _between(shape, rows * shape.context, tensor, _SEPARATE if separate_kernels else _FUSED, machine),
         attention(shape, rows * shape.heads / tensor, machine),
     )
     host = machine.block_host_seconds
@@ -123,9 +131,9 @@ def block_time(
         back = _Pass(ahead.host + back.host, ahead.gpu + back.gpu, 4)
     alone = ahead.alone + back.alone
     if tensor == 1:
-        return Taken(alone, alone)
+        return Passes(alone, alone)
     wait = _exchange(rows * shape.context * shape.width, tensor, machine)
-    return Taken(alone, ahead.seconds(wait, machine) + back.seconds(wait, machine))
+    return Passes(alone, ahead.seconds(wait, machine) + back.seconds(wait, machine))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +152,7 @@ class _Pass:
         return max(self.host + self.exchanges * machine.all_reduce_host_seconds, self.gpu + self.exchanges * wait)
 
 
-def head_time(shape: Shape, rows: int, tensor: int, machine: Machine) -> Taken:
+def head_time(shape: Shape, rows: int, tensor: int, machine: Machine) -> Passes:
     """Predicts logits and loss of a micro-batch, forward and backward.
 
     Args:
@@ -160,9 +168,9 @@ def head_time(shape: Shape, rows: int, tensor: int, machine: Machine) -> Taken:
     if columns % 8:
         alone /= machine.unaligned_share
     if tensor == 1:
-        return Taken(alone, alone)
+        return Passes(alone, alone)
     loss = _LOSS_EXCHANGES * _exchange(2 * tokens, tensor, machine)  # numbers of four bytes
-    return Taken(alone, alone + _exchange(tokens * shape.width, tensor, machine) + loss)
+    return Passes(alone, alone + _exchange(tokens * shape.width, tensor, machine) + loss)
 
 
 def embedding_seconds(shape: Shape, rows: int, tensor: int, machine: Machine) -> float:
@@ -208,10 +216,12 @@ def _rounds(rows: float, columns: float, machine: Machine) -> float:
     return min(math.ceil(numbers / large) * large, math.ceil(numbers / small) * small * _SMALL_TILE_COST)
 
 
-def _between(shape: Shape, tokens: int, tensor: int, machine: Machine) -> tuple[float, float]:
+def _between(
+    shape: Shape, tokens: int, tensor: int, replicated: tuple[int, int], machine: Machine
+) -> tuple[float, float]:
     """What lies between matrices: norms and residuals on every rank, the activation of the mlp in parts."""
     stream = _memory(machine, tokens * shape.width * ITEM)
-    ahead, back = _REPLICATED
+    ahead, back = replicated
     ahead_split = (shape.up_width + shape.hidden) / shape.width
     back_split = (2 * shape.up_width + shape.hidden) / shape.width + 3
     return (ahead + ahead_split / tensor) * stream, (back + back_split / tensor) * stream

@@ -47,6 +47,7 @@ class Layout:
         recomputes: Whether a block's activations are computed again in the backward pass.
         overlaps: Whether gradients and parameters are exchanged while other layers compute, as DDP and FSDP do.
         fused_attention: Whether the scores of the attention stay on the chip.
+        separate_kernels: Whether each norm and each residual sum is a kernel, as in PyTorch without a compiler.
     """
 
     batch_size: int
@@ -60,6 +61,7 @@ class Layout:
     recomputes: bool = False
     overlaps: bool = False
     fused_attention: bool = False
+    separate_kernels: bool = False
 
     @property
     def num_gpus(self) -> int:
@@ -111,7 +113,15 @@ def step_time(shape: Shape, layout: Layout, machine: Machine) -> StepTime:
         machine: What it runs on.
     """
     rows, count, pipe = layout.microbatch_size, layout.microbatches, layout.pipe
-    block = block_time(shape, rows, layout.tensor, layout.recomputes, layout.fused_attention, machine)
+    block = block_time(
+        shape,
+        rows,
+        layout.tensor,
+        layout.recomputes,
+        layout.fused_attention,
+        machine,
+        layout.separate_kernels,
+    )
     layers = math.ceil(shape.layers / pipe)
     head = head_time(shape, rows, layout.tensor, machine)
     embedding = embedding_seconds(shape, rows, layout.tensor, machine) * (count if pipe == 1 else 1)

@@ -197,7 +197,7 @@ def train(
 
 def _take(program: Program, part: Sequence[Batch], file: ProcessFile, traffic: Traffic) -> list[float]:
     """Takes some steps; returns when they began, when the call of each returned, and when all were done."""
-    before = traffic.read_before()
+    before = traffic.read()
     ticks = [time.perf_counter()]
     for batch in part:
         program.step(batch)

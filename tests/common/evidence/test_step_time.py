@@ -78,6 +78,13 @@ def test_each_pass_takes_the_slower_of_host_and_gpu() -> None:
     assert block_time(GPT, 2, 1, False, False, tuned).alone > 1.02 * gpu
 
 
+def test_separate_kernels_move_the_bytes_of_each_norm_and_sum() -> None:
+    """Two norms and two sums a block: 10 numbers forward, where fused ones have 5, and 16 backward, where they have 8."""
+    fused, separate = (block_time(GPT, 8, 1, False, True, A100, separate_kernels=each).alone for each in (False, True))
+    moved = (10 + 16 - 5 - 8) * 8 * GPT.context * GPT.width * 2
+    assert separate - fused == pytest.approx(moved / (A100.memory_bytes_per_second * A100.memory_share))
+
+
 def test_the_head_exchanges_what_megatrons_does() -> None:
     """The gradients of its input, and three numbers of each token; the sum of the embedding on the first stage."""
     rows, tensor = 4, 8

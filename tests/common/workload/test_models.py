@@ -22,7 +22,9 @@ from samestep.common.workload.split import even_split_table
 MODELS = [
     MlpSpec(),
     MlpSpec(layers=12),
+    MlpSpec(norm="batch"),
     CnnSpec(),
+    CnnSpec(norm="batch"),
     CnnSpec(image=(8, 12, 3)),
     TransformerSpec(),
     TransformerSpec(layers=11),
@@ -42,6 +44,11 @@ all_models = pytest.mark.parametrize("model", MODELS, ids=repr)
         (
             CnnSpec(image=(8, 4, 3), filters=2, hidden=5, outputs=6),
             (27 * 2 + 2) + (18 * 4 + 4) + (8 * 5 + 5) + (5 * 6 + 6),
+        ),
+        (MlpSpec(features=3, width=5, layers=3, outputs=2, norm="batch"), (3 * 5 + 10) + (5 * 5 + 10) + (5 * 2 + 2)),
+        (
+            CnnSpec(image=(8, 4, 3), filters=2, hidden=5, outputs=6, norm="batch"),
+            (27 * 2 + 4) + (18 * 4 + 8) + (8 * 5 + 5) + (5 * 6 + 6),
         ),
         (RankerSpec((3, 4), 5, embedding=2, hidden=6), 12 * 2 + (6 * 6 + 6) + (6 * 3 + 3) + (3 + 1)),
         (
