@@ -50,7 +50,7 @@ def kept(model: ModelSpec, item_bytes: int, gathered: bool) -> dict[str, Kept]:
         each = found.get(segment.name, Kept())
         copies = item_bytes * sum(param.size for param in kernels)
         found[segment.name] = dataclasses.replace(each, fixed_bytes=each.fixed_bytes + copies)
-    return _with_norms(model, found, gathered) if isinstance(model, TransformerSpec) else found
+    return _MORE[model.name](model, found, gathered) if model.name in _MORE else found
 
 
 def _with_norms(model: TransformerSpec, found: dict[str, Kept], gathered: bool) -> dict[str, Kept]:
@@ -68,5 +68,7 @@ def _with_norms(model: TransformerSpec, found: dict[str, Kept], gathered: bool) 
     return found
 
 
+_MORE = {"transformer": _with_norms}
+"""Of which model more than its loss has four bytes."""
 CAST = {name: functools.partial(kept, gathered=False) for name in ("mlp", "cnn", "ranker", "transformer")}
 GATHERED = {name: functools.partial(kept, gathered=True) for name in CAST}
