@@ -25,12 +25,15 @@ ForwardBackward = Callable[[np.ndarray, np.ndarray, bool], torch.Tensor]
 
 
 def mean_loss(run: Run) -> Loss:
-    """Makes the loss of any part of a batch: its share of the mean over every target of the GLOBAL batch."""
+    """Makes the loss of any part of a batch: its share of the mean over every target of the GLOBAL batch.
+
+    It multiplies with what `target_share` says, so that all programs round alike.
+    """
     summed = summed_loss(run.workload.model)
     count = run.batch_size * math.prod(run.workload.model.targets().shape)
     if ignores_targets(run.workload.model):
-        return lambda logits, targets: summed(logits, targets) / (MICRO_BATCH.num_targets or count)
-    return lambda logits, targets: summed(logits, targets) / count
+        return lambda logits, targets: summed(logits, targets) * (1 / (MICRO_BATCH.num_targets or count))
+    return lambda logits, targets: summed(logits, targets) * (1 / count)
 
 
 def target_share(run: Run, device: torch.device) -> Callable[[], torch.Tensor]:

@@ -133,7 +133,11 @@ def _is_on_cpus(footprints: Sequence[Footprint]) -> bool:
 def _emulated(run: Run, footprints: Sequence[Footprint]) -> str:
     """What CPU cores compute in the place of units for two bytes: the same numbers, at another speed."""
     precision = run.techniques.precision
-    return f"{precision} on CPU cores, whose speed is not a GPU's" if precision and _is_on_cpus(footprints) else ""
+    return (
+        f"--precision {precision} on CPU cores, whose speed is not a GPU's"
+        if precision and _is_on_cpus(footprints)
+        else ""
+    )
 
 
 def _restore(program: Program, run: Run, start_from: str | None) -> int:
