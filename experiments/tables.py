@@ -128,10 +128,20 @@ def verdict(results: Sequence[RunResult]) -> str:
     worst: dict[str, float] = {}
     for r in judged:
         deviation = math.inf if r.parity.max_relative_loss is None else r.parity.max_relative_loss
-        worst[r.dtype] = max(worst.get(r.dtype, 0.0), deviation)
+        worst[_judged_as(r)] = max(worst.get(_judged_as(r), 0.0), deviation)
     more = "; --parity judges every step" if any(r.parity.steps < len(r.losses) for r in judged) else ""
     largest = ", ".join(f"{deviation:.0e} in {dtype}" for dtype, deviation in worst.items())
-    return f"{subject} {_whose(judged)} {_steps(judged)}; largest deviation {largest}{more}."
+    why = judged[0].parity.reason if len(judged) == 1 and same else ""
+    why = f" {why[0].upper()}{why[1:]}." if why else ""
+    return f"{subject} {_whose(judged)} {_steps(judged)}; largest deviation {largest}{more}.{why}"
+
+
+def _judged_as(result: RunResult) -> str:
+    """What decided how far a run might be off: its dtype, a bound of its own, or that rounding is amplified."""
+    if result.parity.is_amplified:
+        return f"amplified {result.arithmetic}"
+    numbers = result.arithmetic
+    return numbers if result.parity.loss_bound is None else f"{numbers} (allowed {result.parity.loss_bound:.0e})"
 
 
 def _whose(judged: Sequence[RunResult]) -> str:

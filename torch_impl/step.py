@@ -1,5 +1,6 @@
 """The step core that every program of PyTorch shares: the mean loss, accumulation over micro-batches, and clipping."""
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -24,12 +25,15 @@ ForwardBackward = Callable[[np.ndarray, np.ndarray, bool], torch.Tensor]
 
 
 def mean_loss(run: Run) -> Loss:
-    """Makes the loss of any part of a batch: its share of the mean over every target of the GLOBAL batch."""
+    """Makes the loss of any part of a batch: its share of the mean over every target of the GLOBAL batch.
+
+    It multiplies with what `target_share` says, so that all programs round alike.
+    """
     summed = summed_loss(run.workload.model)
     count = run.batch_size * math.prod(run.workload.model.targets().shape)
     if ignores_targets(run.workload.model):
-        return lambda logits, targets: summed(logits, targets) / (MICRO_BATCH.num_targets or count)
-    return lambda logits, targets: summed(logits, targets) / count
+        return lambda logits, targets: summed(logits, targets) * (1 / (MICRO_BATCH.num_targets or count))
+    return lambda logits, targets: summed(logits, targets) * (1 / count)
 
 
 def target_share(run: Run, device: torch.device) -> Callable[[], torch.Tensor]:
@@ -65,14 +69,14 @@ def accumulate(
     Returns:
         The sum of the detached losses.
     """
-    (index, count), steps = shard, run.accumulation_steps
+    (index, count), steps, has_dropout = shard, run.accumulation_steps, draws(run.workload.model)
     losses = []
     if ignores_targets(run.workload.model):
         MICRO_BATCH.num_targets = batch.num_targets
     for micro in range(steps):
         part = index * steps + micro, count * steps
-        keys = torch.from_numpy(batch.keys(run.seed, *part)).to(device) if draws(run.workload.model) else None
-        with MICRO_BATCH.numbered(keys):
+        keys = torch.from_numpy(batch.keys(run.seed, *part)).to(device) if has_dropout else None
+        with MICRO_BATCH.numbered(keys) if has_dropout else contextlib.nullcontext():
             losses.append(forward_backward(*batch.rows(*part), micro == steps - 1).detach())
     return functools.reduce(torch.add, losses)
 

@@ -175,6 +175,22 @@ def test_a_float32_row_does_not_speak_for_a_float64_table() -> None:
     )
 
 
+def test_a_deviation_is_read_beside_what_it_was_allowed() -> None:
+    rounded = made("torch:ddp+precision=bf16")
+    rounded = deviating(dataclasses.replace(rounded, parity=dataclasses.replace(rounded.parity, loss_bound=0.08)), 1e-2)
+    hot = made("torch:zero1")
+    hot = dataclasses.replace(
+        hot, parity=dataclasses.replace(hot.parity, is_amplified=True, reason="rounding: so it is")
+    )
+    assert tables.verdict([deviating(made("torch:fsdp"), 3e-6), rounded, deviating(hot, 8e-4)]) == (
+        "3 of 3 strategies took the oracle's 30 steps; largest deviation 3e-06 in float32, 1e-02 in bf16 (allowed 8e-02), "
+        "8e-04 in amplified float32."
+    )
+    assert tables.verdict([deviating(hot, 8e-4)]) == (
+        "torch:zero1 took the oracle's 30 steps; largest deviation 8e-04 in amplified float32. Rounding: so it is."
+    )
+
+
 def test_a_deviation_that_is_not_finite_is_the_largest() -> None:
     lost = dataclasses.replace(made("torch:ddp").parity, passed=False, max_relative_loss=None)
     assert tables.verdict([deviating(made("torch:c10d"), 1e-7), made("torch:ddp", parity=lost)]) == (

@@ -51,7 +51,7 @@ def test_statistics_of_the_whole_batch_are_those_of_one_device(run_cell: RunCell
     ("begun", "cell"),
     [
         pytest.param("torch:ddp", "torch:zero2", marks=pytest.mark.torch),
-        pytest.param("tf:mirrored", "torch:ddp", marks=[pytest.mark.tf, pytest.mark.torch]),
+        pytest.param("tf:mirrored", "torch:ddp", marks=[pytest.mark.tf, pytest.mark.torch, pytest.mark.slow]),
         pytest.param("torch:ddp", "tf:multi_worker_mirrored", marks=[pytest.mark.tf, pytest.mark.slow]),
     ],
 )

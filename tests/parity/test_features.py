@@ -59,7 +59,7 @@ FAST = {
     *(("dropout", cell) for cell in ("tf:mirrored+accumulation_steps=2", "tf:dtensor+mesh=data=2,tensor=2")),
     *(("ignored", cell) for cell in ("torch:ddp+accumulation_steps=2", "torch:hybrid+mesh=pipe=2,data=2", "torch:rpc")),
     *(("norm", cell) for cell in ("torch:ddp+accumulation_steps=2", "torch:fsdp", "tf:mirrored+accumulation_steps=2")),
-    *(("norm", cell) for cell in ("torch:pp+schedule=zbv_zero_bubble", "torch:hybrid+mesh=pipe=2,data=2")),
+    ("norm", "torch:pp+schedule=zbv_zero_bubble"),
     *(("ignored", cell) for cell in ("tf:mirrored+accumulation_steps=2", "tf:dtensor", "tf:parameter_server")),
     *(("pooling", cell) for cell in ("torch:ddp", "torch:pp", "tf:mirrored", "tf:dtensor+mesh=data=2,tensor=2")),
 }

@@ -30,11 +30,7 @@ class Pieces:
 
     def exchange(self, gradients: Mapping[str, torch.Tensor]) -> None:
         """Sums some gradients over all ranks, in place; by name."""
-        rows = [self._rows(gradient) for gradient in gradients.values()]
-        whole = torch.cat(rows, 1)
-        total = self._sum_of_int8(list(gradients), rows) if self._half is None else self._sum_of_halves(whole)
-        for gradient, own in zip(gradients.values(), total.split([row.shape[1] for row in rows], 1), strict=True):
-            gradient.copy_(_whole(own, gradient))
+        (self._sum_int8 if self._half is None else self._sum_halves)(gradients)
 
     def _rows(self, whole: torch.Tensor) -> torch.Tensor:
         """Cuts a tensor into a row for each rank, [ranks, piece], with zeros at the end."""
@@ -54,35 +50,38 @@ class Pieces:
         dist.all_gather_single(rows.view(-1), own)
         return rows
 
-    def _sum_of_halves(self, rows: torch.Tensor) -> torch.Tensor:
-        """Sums rows [ranks, numbers] that are rounded before the sum and after it."""
-        parts = self._to_owners(rows.float().to(self._half)).to(rows.dtype)
-        own = functools.reduce(torch.add, parts)
-        return self._to_all(own.float().to(self._half)).to(rows.dtype)
+    def _sum_halves(self, gradients: Mapping[str, torch.Tensor]) -> None:
+        """Rounds gradients before the sum and after it."""
+        rows = [self._rows(gradient).float().to(self._half) for gradient in gradients.values()]
+        parts = self._to_owners(torch.cat(rows, 1)).to(next(iter(gradients.values())).dtype)
+        total = self._to_all(functools.reduce(torch.add, parts).float().to(self._half))
+        for gradient, own in zip(gradients.values(), total.split([row.shape[1] for row in rows], 1), strict=True):
+            gradient.copy_(_whole(own, gradient))
 
-    def _sum_of_int8(self, names: Sequence[str], rows: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Sums rows [ranks, piece] of some parameters that are sent as int8, and so is their sum."""
-        pieces = [row.shape[1] for row in rows]
-
-        def each(per_parameter: torch.Tensor) -> torch.Tensor:  # [parameters] -> [numbers]
-            return per_parameter.repeat_interleave(torch.tensor(pieces, device=per_parameter.device))
-
-        values = torch.cat(rows, 1) + torch.cat(_kept(self._residuals, names, rows), 1)
-        largest = self._largest(values.split(pieces, 1))
-        scale = each(largest / LARGEST)
-        sent = quantise(values, each(largest))
-        self._residuals |= zip(names, (values - sent * scale).split(pieces, 1), strict=True)
-        total = self._to_owners(sent.to(torch.int8)).sum(0, dtype=values.dtype)
-        total += torch.cat(_kept(self._sum_residuals, names, [row[0] for row in rows])) / scale
-        largest = self._largest(total.split(pieces))
-        sum_scale = each(largest / LARGEST)
-        whole = quantise(total, each(largest))
-        self._sum_residuals |= zip(names, ((total - whole * sum_scale) * scale).split(pieces), strict=True)
-        return self._to_all(whole.to(torch.int8)).to(values.dtype) * (sum_scale * scale)
+    def _sum_int8(self, gradients: Mapping[str, torch.Tensor]) -> None:
+        """Sends gradients as int8, and their sum; what is kept is added and left out in place, for new memory is slow."""
+        rows = {name: self._rows(gradient) for name, gradient in gradients.items()}
+        values = [self._residuals.setdefault(name, torch.zeros_like(row)).add_(row) for name, row in rows.items()]
+        largest = self._largest(values)
+        scales = (largest / LARGEST).unbind()
+        received = self._to_owners(torch.cat(list(map(_sent, values, largest, scales)), 1)).to(largest.dtype)
+        total = functools.reduce(torch.add, received).split([row.shape[1] for row in rows.values()])
+        sums = [self._sum_residuals.setdefault(name, torch.zeros_like(row[0])) for name, row in rows.items()]
+        for own, scale, part in zip(sums, scales, total, strict=True):
+            own.div_(scale).add_(part)
+        largest = self._largest(sums)
+        sum_scales = (largest / LARGEST).unbind()
+        whole = self._to_all(torch.cat(list(map(_sent, sums, largest, sum_scales))))
+        parts = whole.split([len(own) for own in sums], 1)
+        for own, part, gradient, scale, sum_scale in zip(
+            sums, parts, gradients.values(), scales, sum_scales, strict=True
+        ):
+            own.mul_(scale)
+            gradient.copy_(_whole(part, gradient)).mul_(sum_scale * scale)
 
     def _largest(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
         """The largest absolute number of each parameter over all ranks; 127 where all are zero."""
-        largest = torch.stack([part.abs().max() for part in parts])
+        largest = torch.stack([torch.stack(part.aminmax()).abs().max() for part in parts])
         dist.all_reduce(largest, dist.ReduceOp.MAX)
         return torch.where(largest == 0, LARGEST, largest)
 
@@ -119,8 +118,11 @@ def _whole(rows: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     return rows.reshape(-1)[: like.numel()].view_as(like)
 
 
-def _kept(kept: Mapping[str, torch.Tensor], names: Sequence[str], like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    return [kept.get(name, torch.zeros_like(one)) for name, one in zip(names, like, strict=True)]
+def _sent(values: torch.Tensor, largest: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Rounds some values to int8, and leaves in their place what that left out."""
+    whole = quantise(values, largest)
+    values.addcmul_(whole, scale, value=-1)
+    return whole.to(torch.int8)
 
 
 def quantise(values: torch.Tensor, largest: torch.Tensor) -> torch.Tensor:
@@ -128,7 +130,7 @@ def quantise(values: torch.Tensor, largest: torch.Tensor) -> torch.Tensor:
 
     Args:
         values: None is larger than the largest.
-        largest: What becomes 127, for each number.
+        largest: What becomes 127.
     """
     factor = torch.full_like(largest, LARGEST) / largest  # torch 2.13: a number over a tensor is rounded twice
-    return torch.round(values * factor)
+    return torch.mul(values, factor).round_()

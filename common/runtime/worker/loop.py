@@ -133,7 +133,11 @@ def _is_on_cpus(footprints: Sequence[Footprint]) -> bool:
 def _emulated(run: Run, footprints: Sequence[Footprint]) -> str:
     """What CPU cores compute in the place of units for two bytes: the same numbers, at another speed."""
     precision = run.techniques.precision
-    return f"{precision} on CPU cores, whose speed is not a GPU's" if precision and _is_on_cpus(footprints) else ""
+    return (
+        f"--precision {precision} on CPU cores, whose speed is not a GPU's"
+        if precision and _is_on_cpus(footprints)
+        else ""
+    )
 
 
 def _restore(program: Program, run: Run, start_from: str | None) -> int:
@@ -193,7 +197,7 @@ def train(
 
 def _take(program: Program, part: Sequence[Batch], file: ProcessFile, traffic: Traffic) -> list[float]:
     """Takes some steps; returns when they began, when the call of each returned, and when all were done."""
-    before = traffic.read_before()
+    before = traffic.read()
     ticks = [time.perf_counter()]
     for batch in part:
         program.step(batch)

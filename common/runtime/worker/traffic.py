@@ -45,18 +45,15 @@ class Traffic:
         self._windows: list[Window] = []
         self._first: Reading = {}
         self._last: Reading = {}
-        self._steps = 0
+        self._steps = self._counted_steps = 0
         self._counts = False
         self._seconds = 0.0
         self._busy_seconds: dict[str, float] = {}
 
     def read(self) -> Reading:
-        """Reads the counters of all."""
-        return {self._file.role: count()} | {role: ask(self._file.directory, role) for role in self._serving}
-
-    def read_before(self) -> Reading:
-        """Reads the counters before a part. Between two parts, a process that is alone sends nobody its losses."""
-        return self._last if self._alone and self._last else self.read()
+        """Reads the counters of all; a process that is alone sends nobody anything, and asks its connections at the end."""
+        own = count(sends=not self._alone)
+        return {self._file.role: own} | {role: ask(self._file.directory, role) for role in self._serving}
 
     def open(self, counts: bool = True) -> None:
         """Starts the next window.
@@ -87,6 +84,7 @@ class Traffic:
             sent, received = (n * share + o * (1 - share) for n, o in zip(new, old, strict=True))
             window[role] = sent, received
         self._steps += steps
+        self._counted_steps += steps
 
     @contextlib.contextmanager
     def observed(self) -> Iterator[None]:
@@ -107,8 +105,10 @@ class Traffic:
         Args:
             threads: How many its devices compute with; None if they are not of the CPU.
         """
-        seen = [window[self._file.role] for window in self._windows]
-        return self._usage(self._file.role, self._file.rank, seen, statistics.median, count(), threads)
+        seen, whole = [window[self._file.role] for window in self._windows], count()
+        if self._alone and self._counted_steps:
+            seen = [(whole.sent_bytes / self._counted_steps, whole.received_bytes / self._counted_steps)]
+        return self._usage(self._file.role, self._file.rank, seen, statistics.median, whole, threads)
 
     def _cpu_seconds(self, role: str) -> float:
         """From the start of the first window that counts to the end of the last."""

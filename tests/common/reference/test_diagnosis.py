@@ -294,7 +294,7 @@ def test_there_are_thirty_silent_bugs_and_no_name_twice() -> None:
 
 @pytest.mark.parametrize("mutant", [mutant for mutant in KNOWN if not mutant.cell], ids=lambda mutant: mutant.name)
 def test_a_known_mistake_is_named_where_it_matters(mutant: Mutant) -> None:
-    cells = itertools.product(MODELS, ("sgd", "adamw"), (0, 3))
+    cells = [*itertools.product(MODELS[:2], ("sgd", "adamw"), (0, 3)), (MODELS[2], "sgd", 3)]
     found = [seen_with(described(model, optimizer), mutant, number) for model, optimizer, number in cells]
     matters = [sentence for difference, sentence in found if difference >= MARGIN]
     assert matters
