@@ -101,14 +101,13 @@ def pays(launcher: Launcher, cells: Sequence[str], rounds: int) -> None:
         "| row | int8 saves | and takes longer by | pays below, predicted | measured | off by |\n|---|---|---|---|---|---|"
     )
     for cell in cells:
-        results, seconds = _compared(launcher, cell, [FAST], rounds)
+        results, seconds = _compared(launcher, cell, [FAST], 3 * rounds)
         longer = seconds[FAST][1] - seconds[FAST][0]
         saved = [result.predicted.sent_bytes_per_step / 2 for result in results]  # of each of two processes
         predicted = 8 * (saved[0] - saved[1]) / longer
         around = [f"{round(factor * predicted / 1e6)}mbit" for factor in AROUND]
         _, seconds = _compared(launcher, cell, around, rounds)
         inverse = [1e6 / float(bandwidth.removesuffix("mbit")) / 1e12 for bandwidth in around]
-        print({k: [round(1e3 * x, 1) for x in v] for k, v in seconds.items()}, flush=True)
         slope, start = np.polyfit(inverse, [one - other for one, other in seconds.values()], 1)
         measured = -slope / start
         print(

@@ -164,6 +164,7 @@ def _caption(row: Prediction, width: int) -> str:
     """What is predicted, and where the sizes of a published model come from."""
     run = row.run
     numbers = run.dtype if run.weights is None else f"{run.weights} with {run.dtype} master weights"
+    numbers = f"{numbers}, computed in {run.arithmetic}" if run.techniques.precision else numbers
     size = large_number(num_params(run.workload.model))
     line = (
         f"Predicted, nothing was run: {title(run.workload.name, None)} ({size} parameters), "
@@ -231,7 +232,7 @@ def _figures(row: Prediction, memory: int | None) -> dict[str, Scalar]:
         "global_batch_size": row.run.batch_size,
         "optimizer": row.run.optimizer.name,
         "dtype": row.run.dtype,
-        "weights": row.run.weights,
+        **{"weights": row.run.weights, "precision": row.run.techniques.precision},
         "backend": row.backend,
         "params_bytes": held.params_bytes,
         "params_peak_bytes": held.params_peak_bytes,

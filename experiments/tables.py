@@ -139,8 +139,8 @@ def verdict(results: Sequence[RunResult]) -> str:
 def _judged_as(result: RunResult) -> str:
     """What decided how far a run might be off: its dtype, a bound of its own, or that rounding is amplified."""
     if result.parity.is_amplified:
-        return f"amplified {result.dtype}"
-    numbers = result.config.techniques.precision or result.dtype
+        return f"amplified {result.arithmetic}"
+    numbers = result.arithmetic
     return numbers if result.parity.loss_bound is None else f"{numbers} (allowed {result.parity.loss_bound:.0e})"
 
 

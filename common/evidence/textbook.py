@@ -38,6 +38,8 @@ Formulas = Callable[[Run, str], tuple[Formula, ...]]
 def formulas(run: Run, backend: str) -> tuple[Formula, ...]:
     """What the textbooks say of a run; nothing of rows that none of them has, nor of what compression sends and keeps.
 
+    Their numbers all have one size, so they say nothing of mixed precision but what a device holds.
+
     Args:
         run: What is trained.
         backend: What carries its exchanges; between the devices of one process nothing is sent.
@@ -45,6 +47,8 @@ def formulas(run: Run, backend: str) -> tuple[Formula, ...]:
     if run.strategy.cost not in _FORMULAS:
         return ()
     state_and_sent = _FORMULAS[run.strategy.cost](run, backend) if run.techniques.compress is None else ()
+    if run.techniques.precision is not None:
+        return tuple(formula for formula in state_and_sent if formula.quantity == "state")
     return (*state_and_sent, *_activations(run))
 
 

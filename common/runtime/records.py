@@ -188,6 +188,11 @@ class RunResult:
     conditions: Conditions = dataclasses.field(default_factory=Conditions)
     step_times: dict[int, int] = dataclasses.field(default_factory=dict)
 
+    @property
+    def arithmetic(self) -> str:
+        """The type in which forward and backward were computed."""
+        return self.config.techniques.precision or self.dtype
+
 
 @functools.cache
 def adapter(kind: type) -> "pydantic.TypeAdapter":

@@ -54,13 +54,13 @@ def _deviations(across: Axis, rows: Rows) -> Element:
     judged = [(entry, result) for entry, result in rows if result.parity.deviations]
     if not judged:
         return element("p", _OLDER, class_="note")
-    bounds = {_arithmetic(result): bound_of(result.parity, result.dtype) for _, result in judged}
+    bounds = {result.arithmetic: bound_of(result.parity, result.dtype) for _, result in judged}
     values = [value for _, result in judged for value in result.parity.deviations if value]
     axis = logarithmic([*values, *bounds.values()], lambda v: f"{v:.0e}")
     up = Axis(axis.low / 10, axis.high, lambda v: "equal" if v < axis.low * 0.99 else f"{v:.0e}", is_log=True)
     curves = []
     for entry, result in sorted(judged, key=_emphasis):
-        said = f"{entry.name}: at most {result.parity.max_relative_loss or 0:.1e} in {_arithmetic(result)}"
+        said = f"{entry.name}: at most {result.parity.max_relative_loss or 0:.1e} in {result.arithmetic}"
         points = _points(result.parity.deviations, result.first_step)
         curves.append(curve(across, up, points, _kind(entry, result), said, data_row=entry.key))
     levels = [(bound, f"allowed in {dtype}: {bound:.0e}") for dtype, bound in bounds.items()]
@@ -103,8 +103,3 @@ def _legend(rows: Rows) -> Element:
     ]
     names = element("ul", *buttons, class_="legend")
     return more(f"Pick out rows among {len(rows)}", names, open="" if len(rows) <= _OPEN else None)
-
-
-def _arithmetic(result: RunResult) -> str:
-    """The type in which a run was computed."""
-    return result.config.techniques.precision or result.dtype

@@ -46,7 +46,10 @@ TOGETHER = {
 
 
 def marked(cells: Mapping[str, object]) -> list[object]:
-    marks = [getattr(pytest.mark, cell.partition(":")[0]) for cell in cells]
+    marks = [
+        [getattr(pytest.mark, cell.partition(":")[0]), *([pytest.mark.slow] if cell == "tf:parameter_server" else [])]
+        for cell in cells
+    ]
     return [pytest.param(cell, given, marks=m, id=cell) for (cell, given), m in zip(cells.items(), marks, strict=True)]
 
 
@@ -55,9 +58,11 @@ def computes_in_two_bytes(run_cell: RunCell, cell: str, workload: str, **fields:
     result = run_cell(f"{cell}+{BF16}", workload, **{"optimizer": "adamw", "steps": 8, **where, **fields})
     assert result.parity.passed, result.parity.reason
     assert result.parity.max_relative_loss > UNIT_ROUNDOFF["float32"], "nothing was rounded to two bytes"
-    assert "bf16 on CPU cores" in result.emulation
+    assert "--precision bf16 on CPU cores" in result.emulation
     sends_what_was_predicted(result)
     keeps_what_was_predicted(result)
+    if cell in ("torch:ddp", "torch:fsdp", "torch:pp"):
+        assert all(row.activations_bytes is not None for row in result.predicted.devices())
     for measured, predicted in zip(result.processes, result.predicted.devices(), strict=True):
         assert [getattr(measured, name) for name in HELD] == [getattr(predicted, name) for name in HELD]
     if cell == "torch:fsdp":
@@ -70,8 +75,8 @@ HELD = ("params_bytes", "params_peak_bytes", "gradients_bytes", "optimizer_bytes
 
 @pytest.mark.parametrize(("cell", "where"), marked(STEPS))
 def test_a_step_in_two_bytes(run_cell: RunCell, cell: str, where: dict[str, str]) -> None:
-    model = "transformer" if cell.startswith("torch:") else "mlp"  # which TensorFlow traces in less time
-    computes_in_two_bytes(run_cell, cell, SIZED[model], **where)
+    model = "transformer" if cell == "torch:fsdp" else "mlp"  # which is traced in less time
+    computes_in_two_bytes(run_cell, cell, SIZED[model], steps=4, **where)
 
 
 @pytest.mark.slow
@@ -104,3 +109,19 @@ def test_the_bound_follows_from_the_products() -> None:
         plain = dataclasses.replace(run, techniques=Techniques())
         assert gradient_error(plain) is None
         assert noise_of(plain)[0] < noise_of(half)[0] < noise_of(run)[0]
+
+
+FEATURES = (
+    f"{SIZED['transformer']}+tied=true",
+    f"{SIZED['transformer']}+dropout=0.1",
+    f"{SIZED['transformer']}+ignored=0.3",
+    f"{SIZED['cnn']}+activation=relu+pooling=max",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.parametrize("workload", FEATURES)
+@pytest.mark.parametrize("cell", ["torch:ddp", "torch:fsdp", "torch:pp+schedule=zbv_zero_bubble"])
+def test_features_keep_in_two_bytes_what_was_predicted(run_cell: RunCell, cell: str, workload: str) -> None:
+    computes_in_two_bytes(run_cell, cell, workload)

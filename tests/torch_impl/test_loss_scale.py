@@ -1,7 +1,6 @@
 """The loss scaler of fp16: it halves and doubles, no rank skips alone, and runs with it take the same step."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,16 +17,16 @@ from samestep.experiments.arguments import apply_cell
 from tests.cells import SIZED, every_row
 from tests.conftest import RunCell
 from tests.ledgers import sends_what_was_predicted
+from tests.lent import LentLauncher
 from tests.parity.scaled_worker import FIRST_SCALE
 
 MLP = SIZED["mlp"]
 
 
 @pytest.fixture(scope="module")
-def scaled() -> Iterator[Launcher]:
+def scaled(launcher: Launcher) -> Launcher:
     """Starts workers that take fp16 on CPU cores."""
-    with Launcher(worker="tests.parity.scaled_worker") as launcher:
-        yield launcher
+    return LentLauncher(launcher, "tests.parity.scaled_worker")
 
 
 def trained(launcher: Launcher, out: Path, cell: str, first_scale: float = 2.0**16, **fields: object) -> RunResult:

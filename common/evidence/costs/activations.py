@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from samestep.common.batch_norm import has_batch_norm
-from samestep.common.evidence.costs import kept_tf, kept_torch
+from samestep.common.evidence.costs import kept_mixed, kept_tf, kept_torch
 from samestep.common.evidence.costs.kept import AHEAD, BEHIND, LOSS, Kept, KeptBySegment
 from samestep.common.evidence.costs.sizes import ID_BYTES
 from samestep.common.strategy import Run
@@ -47,7 +47,13 @@ class _Framework:
     in_order: bool
 
 
-_FRAMEWORKS = {"torch": _Framework(kept_torch.KEPT, True), "tf": _Framework(kept_tf.KEPT, False)}
+_CAST, _GATHERED = "torch, cast to two bytes", "torch, gathered in two bytes"
+_FRAMEWORKS = {
+    "torch": _Framework(kept_torch.KEPT, True),
+    "tf": _Framework(kept_tf.KEPT, False),
+    _CAST: _Framework(kept_mixed.CAST, True),
+    _GATHERED: _Framework(kept_mixed.GATHERED, True),
+}
 
 
 def activation_bytes(
@@ -66,19 +72,19 @@ def activation_bytes(
         peaks: Candidates for the micro-batches of each stage in flight, as `in_flight` has them.
         splits_sequence: Whether the sequence is split along the axis `tensor`.
     """
-    recomputes = run.techniques.recompute
-    framework, model, mesh = _FRAMEWORKS.get(run.framework), run.workload.model, run.mesh
-    if framework is None or model.name not in framework.kept or run.techniques.compile or run.techniques.precision:
+    recomputes, way, item_bytes = run.techniques.recompute, _way(run), run.product_bytes
+    framework, model, mesh = _FRAMEWORKS.get(way), run.workload.model, run.mesh
+    if framework is None or model.name not in framework.kept or run.techniques.compile:
         return None
     if run.batch_norm == "frozen" and has_batch_norm(run):
         return None
     passes, together = run.accumulation_steps, 1 if framework.in_order else run.accumulation_steps
     rows = run.batch_size // (mesh.axis("data") * mesh.axis("shard") * passes)
     parts = mesh.axis("tensor")
-    whole = _each(run.framework, model, run.item_bytes, False, parts, splits_sequence)
+    whole = _each(way, model, item_bytes, False, parts, splits_sequence)
     if recomputes and any(name.endswith(AHEAD) for name in whole):
         return None
-    kept = _each(run.framework, model, run.item_bytes, True, parts, splits_sequence) if recomputes else whole
+    kept = _each(way, model, item_bytes, True, parts, splits_sequence) if recomputes else whole
 
     def add_up(names: Iterable[str], kept: Mapping[str, _Each] = kept) -> tuple[int, int]:
         """Adds up a micro-batch, and what is kept of the batch while any of them is in flight."""
@@ -127,6 +133,15 @@ def _each(
         )
         for name, each in kept.items()
     }
+
+
+def _way(run: Run) -> str:
+    """Which list says what is kept; "" if none does: casts are written down for torch where a rank has whole layers."""
+    if run.techniques.precision is None:
+        return run.framework
+    if run.framework != "torch" or run.mesh.axis("tensor") > 1 or run.techniques.recompute:
+        return ""
+    return _GATHERED if "shard" in (run.strategy.axes[:1] or ()) or run.mesh.axis("shard") > 1 else _CAST
 
 
 @functools.lru_cache(maxsize=8)

@@ -38,7 +38,9 @@ def deepspeed(run: Run, backend: str) -> Ledger:
         The footprints of all ranks, and the collectives of the engine.
     """
     footprints, sends = (_each_split if run.options.zero_stage == 3 else _end_to_end)(run)
-    activations = activation_bytes(run)
+    # What the engine keeps of a gathered parameter that was cast is not written down.
+    is_known = run.techniques.precision is None or run.options.zero_stage < 3
+    activations = activation_bytes(run) if is_known else None
     footprints = tuple(dataclasses.replace(each, activations_bytes=activations) for each in footprints)
     needed = (send for send in sends if send.operation != "all_gather" or run.num_devices > 1)
     if run.options.zero_stage < 3 or isinstance(run.workload.model, OwnSpec):

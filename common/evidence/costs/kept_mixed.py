@@ -1,0 +1,74 @@
+"""What each layer keeps in torch 2.13 where it computes in two bytes, in units of two bytes.
+
+It is what `kept_torch.py` lists, with these differences:
+
+    loss              in float32: everything counts twice
+    layer norm        its input, mean and reciprocal deviation are in float32, and count twice
+    attention         the logs of its sums are in float32
+    a cast            what products take of float32 is copied, once for each product: inputs that are data, and the output of a
+                      norm once for each of queries, keys and values, where it otherwise is one tensor
+    kernels           are copied as well, and kept for the gradient of what they are multiplied with, for each micro-batch
+
+Where parameters are gathered in two bytes (`gathered`), what goes on from layer to layer has two bytes as well: nothing but the
+sums of attention and the loss is in float32, and only data need a copy.
+
+References:
+    aten/src/ATen/autocast_mode.h of torch 2.13 (which operations cast, and that only kernels are cast once a pass).
+"""
+
+import dataclasses
+import functools
+
+from samestep.common.evidence.costs import kept_torch
+from samestep.common.evidence.costs.kept import LOSS, Kept
+from samestep.common.workload.models.spec import ModelSpec, parameters_of
+from samestep.common.workload.models.transformer import TransformerSpec
+
+WIDE = 2
+"""Units of a number in float32."""
+
+
+def kept(model: ModelSpec, item_bytes: int, gathered: bool) -> dict[str, Kept]:
+    """Lists what each segment keeps, and the loss; nothing of models that nobody wrote down.
+
+    Args:
+        model: The spec.
+        item_bytes: Of two bytes.
+        gathered: Whether parameters are gathered in two bytes.
+    """
+    found = dict(kept_torch.KEPT[model.name](model, item_bytes))
+    of_loss = kept_torch.KEPT[model.name](model, item_bytes * WIDE)[LOSS]
+    found[LOSS] = dataclasses.replace(of_loss, whole=WIDE * of_loss.whole, parts=WIDE * of_loss.parts)
+    first, *_ = model.segments()
+    if not model.inputs().ids:  # data are cast, and their copy is kept
+        data = found[first.name]
+        found[first.name] = dataclasses.replace(data, whole=data.whole + data.batch_bytes // item_bytes, batch_bytes=0)
+    for segment in model.segments() if not gathered else ():
+        kernels = [param for param in parameters_of(model, segment).values() if param.role == "kernel" or param.tied]
+        if segment == first and (model.inputs().ids or len(kernels[0].shape) == 2):
+            continue  # nobody needs the gradient of data, and a lookup is no product
+        each = found.get(segment.name, Kept())
+        copies = item_bytes * sum(param.size for param in kernels)
+        found[segment.name] = dataclasses.replace(each, fixed_bytes=each.fixed_bytes + copies)
+    return _MORE[model.name](model, found, gathered) if model.name in _MORE else found
+
+
+def _with_norms(model: TransformerSpec, found: dict[str, Kept], gathered: bool) -> dict[str, Kept]:
+    tokens, width = model.context, model.width
+    for segment in model.segments()[1:]:
+        each, is_block = found[segment.name], segment.name != "head"
+        norms = 2 if is_block else 1
+        wide = 0 if gathered else norms * tokens * (width + 2)
+        found[segment.name] = dataclasses.replace(
+            each,
+            whole=each.whole + (2 * tokens * width if is_block and not gathered else 0),
+            parts=each.parts + (tokens * model.heads if is_block else 0),
+            sequence=each.sequence + wide,
+        )
+    return found
+
+
+_MORE = {"transformer": _with_norms}
+"""Of which model more than its loss has four bytes."""
+CAST = {name: functools.partial(kept, gathered=False) for name in ("mlp", "cnn", "ranker", "transformer")}
+GATHERED = {name: functools.partial(kept, gathered=True) for name in CAST}
