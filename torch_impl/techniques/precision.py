@@ -29,7 +29,7 @@ def mix_precision(run: Run, model: nn.Module, device: torch.device) -> None:
         device: The device that it computes on.
 
     Raises:
-        Unavailable: The device has too few exponents for it.
+        Unavailable: The device does not compute in that type.
     """
     if run.techniques.precision is None:
         return

@@ -13,7 +13,7 @@ Where parameters are gathered in two bytes (`gathered`), what goes on from layer
 sums of attention and the loss is in float32, and only data need a copy.
 
 References:
-    torch/csrc/autograd/autograd_not_implemented_fallback.cpp and aten/src/ATen/autocast_mode.cpp of torch 2.13.
+    aten/src/ATen/autocast_mode.h of torch 2.13 (which operations cast, and that only kernels are cast once a pass).
 """
 
 import dataclasses

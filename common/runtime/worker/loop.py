@@ -102,7 +102,7 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
         dataset_sha256=split.sha256,
         device_note=program.hardware.note,
         backend=program.hardware.backend,
-        emulation="; ".join(filter(None, (program.hardware.emulation, _emulated(run, program.footprint())))),
+        emulation="; ".join(filter(None, (program.hardware.emulation, _emulated(run, program)))),
         watched=dataclasses.replace(disturbances.watched, order_sha256=order),
     )
 
@@ -130,14 +130,12 @@ def _is_on_cpus(footprints: Sequence[Footprint]) -> bool:
     return all("cpu" in row.device.lower() for row in footprints)
 
 
-def _emulated(run: Run, footprints: Sequence[Footprint]) -> str:
+def _emulated(run: Run, program: Program) -> str:
     """What CPU cores compute in the place of units for two bytes: the same numbers, at another speed."""
     precision = run.techniques.precision
-    return (
-        f"--precision {precision} on CPU cores, whose speed is not a GPU's"
-        if precision and _is_on_cpus(footprints)
-        else ""
-    )
+    if precision is None or not _is_on_cpus(program.footprint()):
+        return ""
+    return f"--precision {precision} on CPU cores, whose speed is not a GPU's"
 
 
 def _restore(program: Program, run: Run, start_from: str | None) -> int:
