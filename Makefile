@@ -22,9 +22,9 @@ run: setup
 # Hundreds of processes start here: none compiles the same source again.
 test test-slow: export PYTHONDONTWRITEBYTECODE =
 
-# As many at a time as there are cores: a test that waits for processes leaves its core to another.
+# One more at a time than there are cores: a test that waits for processes leaves its core to another.
 test: setup
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
+	$(BIN)/python -m pytest --numprocesses $$(($$(nproc) + 1)) --dist worksteal
 
 # The full products, 100 steps each; resumes where it stopped. ONLY=torch:ddp restricts it. Writes docs/parity.md.
 test-slow: setup

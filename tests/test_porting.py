@@ -18,6 +18,7 @@ SAID = re.findall(r"^    (\w.*)$", re.sub(r"```.*?```", "", PAGE, flags=re.DOTAL
 @pytest.mark.torch
 @pytest.mark.tf
 @pytest.mark.timeout(300)
+@pytest.mark.slow
 def test_each_block_of_the_page(tmp_path: Path) -> None:
     printed = []
     for kind, block in BLOCKS:

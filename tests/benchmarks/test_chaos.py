@@ -46,7 +46,7 @@ def struck() -> Iterator[Launcher]:
         Cell("torch:ddp", "SIGKILL", "rank-1", "evaluate"),
         Cell("torch:ddp", "SIGKILL", "rank-1", "write"),
         Cell("torch:single", "SIGKILL", "rank-0", "write"),
-        Cell("torch:ddp", "SIGSTOP", "rank-0", "evaluate"),
+        pytest.param(Cell("torch:ddp", "SIGSTOP", "rank-0", "evaluate"), marks=pytest.mark.slow),
         Cell("torch:single", "SIGSTOP", "rank-0", "first step"),
         Cell("torch:ddp", "cut_connection", "rank-1", "train"),
         Cell("torch:fsdp", "nan_gradient", "rank-0", "train"),

@@ -73,7 +73,7 @@ def test_a_script_is_short_and_says_what_to_do(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param("hierarchical_copy", marks=pytest.mark.tf),
+        pytest.param("hierarchical_copy", marks=[pytest.mark.tf, pytest.mark.slow]),
         pytest.param("dtensor_conv2d", marks=pytest.mark.torch),
     ],
 )

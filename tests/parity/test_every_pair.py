@@ -45,7 +45,7 @@ FAMILIES = {
     "across": [*itertools.product(TENSORFLOW, TO_AND_FROM), *itertools.product(TO_AND_FROM, TENSORFLOW)],
     "everywhere across": [*itertools.product(TENSORFLOW, EVERYWHERE), *itertools.product(EVERYWHERE, TENSORFLOW)],
 }
-SLOW = ("everywhere across", "TensorFlow")
+SLOW = ("everywhere across", "TensorFlow", "data parallel", "model parallel")
 
 
 def tour(pairs: Pairs) -> Iterator[str]:

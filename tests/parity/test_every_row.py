@@ -40,8 +40,19 @@ def took_the_same_step(run_cell: RunCell, framework: str, row: StrategyInfo, wor
         assert result.parity.reason
 
 
-@pytest.mark.parametrize("model", SIZED)
-@pytest.mark.parametrize(("framework", "row"), ROWS)
+@pytest.mark.parametrize(
+    ("framework", "row", "model"),
+    [
+        pytest.param(
+            *p.values,
+            model,
+            id=f"{p.id}-{model}",
+            marks=[*p.marks, *([] if model == "transformer" or p.id in SUMS else [pytest.mark.slow])],
+        )
+        for p in ROWS
+        for model in SIZED
+    ],
+)
 def test_float64_adamw(run_cell: RunCell, framework: str, row: StrategyInfo, model: str) -> None:
     if "float64" not in row.dtypes:
         pytest.skip(f"{framework}:{row.name} trains in {', '.join(row.dtypes)} only")
@@ -81,7 +92,7 @@ def test_one_device(run_cell: RunCell, framework: str, row: StrategyInfo) -> Non
 
 
 @pytest.mark.parametrize("seed", [pytest.param(7, marks=pytest.mark.slow), 12345])
-@pytest.mark.parametrize(("framework", "row"), [p for p in ROWS if p.values[1].axes[:1] == ("data",)])
+@pytest.mark.parametrize(("framework", "row"), [p for p in TWICE if p.values[1].axes[:1] == ("data",)])
 def test_three_devices_and_odd_seeds(run_cell: RunCell, framework: str, row: StrategyInfo, seed: int) -> None:
     dtype = row.dtypes[-1]
     took_the_same_step(run_cell, framework, row, SIZED["mlp"], dtype=dtype, optimizer="sgd", devices=3, seed=seed)

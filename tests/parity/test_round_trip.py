@@ -9,7 +9,7 @@ from samestep.common.evidence.parity import LOSS_BOUND, WEIGHT_BOUND
 from samestep.common.runtime.records import RunResult
 from samestep.common.runtime.state_file import read_state
 from samestep.common.techniques import Techniques
-from tests.cells import SIZED
+from tests.cells import SIZED, slow
 from tests.conftest import RunCell
 
 FLOAT64_RUN = {"dtype": "float64", "batch_size": 48}
@@ -20,7 +20,7 @@ MIRRORED = {"cell": "tf:mirrored", "devices": 2}
 
 @pytest.mark.torch
 @pytest.mark.tf
-@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+@pytest.mark.parametrize("optimizer", ["adamw", *slow("sgd")])
 @pytest.mark.parametrize("model", MOVED)
 def test_ddp_then_mirrored_then_ddp_is_one_run_of_the_oracle(
     run_cell: RunCell, tmp_path: Path, model: str, optimizer: str

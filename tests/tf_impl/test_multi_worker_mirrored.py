@@ -66,7 +66,9 @@ def test_a_killed_worker_is_named(run_troubled: RunTroubled) -> None:
         run_troubled("second_worker_is_killed", CELL, SIZED["mlp"], devices=2, steps=2000)
 
 
-@pytest.mark.parametrize(("which", "role"), [("first", "worker-0"), ("second", "worker-1")])
+@pytest.mark.parametrize(
+    ("which", "role"), [pytest.param("first", "worker-0", marks=pytest.mark.slow), ("second", "worker-1")]
+)
 def test_a_stopped_worker_is_named(run_troubled: RunTroubled, which: str, role: str) -> None:
     with pytest.raises(WorkerFailed, match=f"{role} made no progress for 6 s; it is stopped"):
         run_troubled(f"{which}_worker_is_stopped", CELL, SIZED["mlp"], devices=2, steps=2000, timeout_seconds=6)

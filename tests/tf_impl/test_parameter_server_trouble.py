@@ -16,7 +16,7 @@ from samestep.common.runtime.state_file import read_state
 from samestep.common.workload.initial import init
 from samestep.common.workload.table import resolve
 from samestep.experiments import tables
-from tests.cells import SIZED
+from tests.cells import SIZED, slow
 from tests.tf_impl.conftest import RunTroubled
 
 pytestmark = pytest.mark.tf
@@ -76,7 +76,7 @@ def test_a_dead_process_is_named(run_troubled: RunTroubled, tmp_path: pathlib.Pa
     assert time.time() - (tmp_path / "run/struck").stat().st_mtime < NAMED_WITHIN_SECONDS
 
 
-@pytest.mark.parametrize("cell", [SERIAL, ASYNC])
+@pytest.mark.parametrize("cell", [SERIAL, *slow(ASYNC)])
 def test_a_stopped_worker_is_named(run_troubled: RunTroubled, cell: str) -> None:
     with pytest.raises(WorkerFailed, match="worker-1 made no progress for 6 s"):
         run_troubled("worker_stops", cell, SIZED["mlp"], devices=2, steps=5000, timeout_seconds=6)

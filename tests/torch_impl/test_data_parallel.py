@@ -11,7 +11,7 @@ from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.table import resolve
 from samestep.experiments.arguments import apply_cell
 from samestep.experiments.command_line import parse_run
-from tests.cells import SIZED
+from tests.cells import SIZED, slow
 from tests.conftest import RunCell
 from tests.torch_impl.ledgers import by_name, bytes_of, obeys_its_law, sent_bytes
 
@@ -33,7 +33,7 @@ def total_bytes(workload: str, item: int = 4) -> int:
 # --- the ledger -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", SIZED)
+@pytest.mark.parametrize("model", ["transformer", *slow(*(model for model in SIZED if model != "transformer"))])
 @pytest.mark.parametrize("row", ROWS)
 def test_every_model_matches_the_cost_model(run_cell: RunCell, row: str, model: str) -> None:
     obeys_its_law(run_cell(f"torch:{row}", SIZED[model], devices=2, dtype="float64", **QUICK))
@@ -77,7 +77,7 @@ def test_hybrid_sharding_is_the_same_step(run_cell: RunCell, row: str, workload:
     obeys_its_law(result)
 
 
-@pytest.mark.parametrize("row", ["zero2", "fsdp"])
+@pytest.mark.parametrize("row", ["fsdp", *slow("zero2")])
 def test_uneven_shards_are_the_same_step(run_cell: RunCell, row: str) -> None:
     """10 classes, a width of 33 and a bias of 1, over 3 ranks."""
     for workload in ("digits-mlp+width=33", "flights-ranker+embedding=3+hash_buckets=63+hidden=17"):
@@ -140,7 +140,7 @@ def test_buckets_are_counted_and_overlap_is_ddps_own_figure(run_cell: RunCell) -
     assert control["overlap_seconds"] == 0 < control["communication_seconds"]
 
 
-@pytest.mark.parametrize("devices", [2, 4])
+@pytest.mark.parametrize("devices", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_the_zero_family_keeps_one_nth(run_cell: RunCell, devices: int) -> None:
     workload = "digits-mlp+layers=13+width=64"
     params = total_bytes(workload)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cells import slow
 from tests.conftest import RunCell
 
 SMALLEST = {
@@ -14,7 +15,7 @@ SMALLEST = {
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("model", ["cnn", "ranker", pytest.param("transformer", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("model", ["cnn", *slow("ranker", "transformer")])
 def test_between_the_sharded_rows_with_every_model(run_cell: RunCell, tmp_path: Path, model: str) -> None:
     """Kernels of convolutions, tables and norms, gathered and placed again."""
     shared = {

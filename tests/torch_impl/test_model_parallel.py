@@ -6,7 +6,7 @@ from samestep.common.evidence.costs.pipeline import passes_of
 from samestep.common.runtime.records import RunResult
 from samestep.common.techniques import Techniques
 from samestep.common.workload.pipeline import SCHEDULES
-from tests.cells import REGRESSION, SIZED
+from tests.cells import REGRESSION, SIZED, slow
 from tests.conftest import RunCell
 from tests.torch_impl.ledgers import by_name, bytes_of, obeys_its_law
 
@@ -46,7 +46,7 @@ def phases_of_sends(result: RunResult, rank: int) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("model", SIZED)
+@pytest.mark.parametrize("model", ["transformer", *slow(*(model for model in SIZED if model != "transformer"))])
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_every_schedule_is_the_same_step_and_obeys_its_law(run_cell: RunCell, schedule: str, model: str) -> None:
     result = run_cell(f"torch:pp+schedule={schedule}", SIZED[model], devices=2, **QUICK)
@@ -105,7 +105,7 @@ def test_tp_is_the_same_step_and_obeys_its_law(run_cell: RunCell, model: str, de
     obeys_its_law(result)
 
 
-@pytest.mark.parametrize("devices", [2, 4])
+@pytest.mark.parametrize("devices", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_sequence_parallel_is_the_same_step_and_obeys_its_law(run_cell: RunCell, devices: int) -> None:
     result = run_cell("torch:tp+sequence_parallel=true", SIZED["transformer"], devices=devices, **QUICK)
     is_the_same_step(result)

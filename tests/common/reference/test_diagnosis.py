@@ -146,7 +146,7 @@ optimizers = st.sampled_from(["sgd", "adamw"])
 sizes = st.floats(-8.5, -0.5).map(lambda exponent: 10**exponent)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=100)
 @given(
     st.sampled_from(["scaled", "one scaled", "shaken", "perturbed", "faster", "nothing"]),
     st.sampled_from(MODELS),

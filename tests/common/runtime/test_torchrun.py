@@ -16,6 +16,7 @@ from samestep.common.runtime.state_file import read_state
 from samestep.common.runtime.topology import own_index, tf_cluster
 from samestep.common.strategy import ProcessSpec
 from samestep.experiments import run
+from tests.cells import slow
 
 ROOT = str(Path(__file__).parents[3])
 ARGUMENTS = "--workload digits-mlp+width=32 --batch-size 48 --steps 12 --dtype float64 --optimizer adamw --parity"
@@ -60,9 +61,7 @@ def is_the_same_step(path: Path, devices: int) -> RunResult:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize(
-    "strategy", ["ddp", "pp", *(pytest.param(name, marks=pytest.mark.slow) for name in ("fsdp", "tp"))]
-)
+@pytest.mark.parametrize("strategy", ["ddp", *slow("pp", "fsdp", "tp")])
 def test_torchrun_starts_a_prepared_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], strategy: str) -> None:
     path = tmp_path / "a run"
     lines = prepared(capsys, path, "--strategy", strategy, "--devices", "2")

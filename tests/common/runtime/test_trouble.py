@@ -134,7 +134,7 @@ def test_a_worker_that_hangs_in_its_first_step(
     assert 5 < trouble.seconds < 40
 
 
-@pytest.mark.parametrize(("devices", "rank"), [(1, None), (2, 1), (2, 0)])
+@pytest.mark.parametrize(("devices", "rank"), [(1, None), (2, 1), pytest.param(2, 0, marks=pytest.mark.slow)])
 def test_a_worker_that_hangs_in_training(befallen: Callable[..., Trouble], devices: int, rank: int | None) -> None:
     trouble = befallen("hangs_in_training", devices, rank, timeout_seconds=2.5)
     tells(trouble, f"rank-{rank or 0}", "made no progress for 2.5 s", "phase: train", SAID, "--timeout-seconds")

@@ -63,11 +63,11 @@ def test_an_unknown_workload_is_answered_with_the_nearest_and_the_list():
 def test_an_unknown_field_is_answered_with_the_nearest_and_the_list():
     message = refusal("digits-mlp+widht=64")
     assert message.startswith("unknown field of digits-mlp 'widht'. Did you mean 'width'? Choose from: ")
-    assert message.endswith("features, layers, outputs, width.")
+    assert message.endswith("features, layers, norm, outputs, width.")
 
 
 def test_only_sizes_and_features_are_offered():
-    assert refusal("mnist-cnn+image=8").endswith("Choose from: activation, filters, hidden, outputs, pooling.")
+    assert refusal("mnist-cnn+image=8").endswith("Choose from: activation, filters, hidden, norm, outputs, pooling.")
     assert refusal("synthetic-mlp+inputs=8").endswith(
         "activation, dropout, examples, features, layers, outputs, width."
     )
