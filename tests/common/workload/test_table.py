@@ -69,7 +69,7 @@ def test_an_unknown_field_is_answered_with_the_nearest_and_the_list():
 def test_only_sizes_and_features_are_offered():
     assert refusal("mnist-cnn+image=8").endswith("Choose from: activation, filters, hidden, norm, outputs, pooling.")
     assert refusal("synthetic-mlp+inputs=8").endswith(
-        "activation, dropout, examples, features, layers, outputs, width."
+        "activation, dropout, examples, features, layers, norm, outputs, width."
     )
     assert refusal("flights-ranker+cardinalities=8").endswith("activation, embedding, hash_buckets, hidden.")
 
