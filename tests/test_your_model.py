@@ -15,6 +15,7 @@ BLOCKS = re.findall(r"```(python|sh)\n(.*?)```", PAGE, re.DOTALL)
 @pytest.mark.torch
 @pytest.mark.tf
 @pytest.mark.timeout(300)
+@pytest.mark.slow
 def test_each_block_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for kind, block in BLOCKS:

@@ -74,7 +74,7 @@ def test_a_script_is_short_and_says_what_to_do(name: str) -> None:
     "name",
     [
         pytest.param("hierarchical_copy", marks=[pytest.mark.tf, pytest.mark.slow]),
-        pytest.param("dtensor_conv2d", marks=pytest.mark.torch),
+        pytest.param("dtensor_conv2d", marks=[pytest.mark.torch, pytest.mark.slow]),
     ],
 )
 def test_the_installed_version_is_as_the_page_says(name: str) -> None:

@@ -45,6 +45,7 @@ def test_a_case_has_layouts_on_both_sides() -> None:
         assert case.following > 0 or case.breaking > 0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_page_is_what_the_command_writes() -> None:
     """If this fails, `python -m experiments.readme` writes the page anew; read what it says in words once more."""

@@ -85,7 +85,7 @@ def bits(state: TrainState) -> dict[str, bytes]:
     return {f"{group}/{name}": value.tobytes() for group, held in arrays.items() for name, value in held.items()}
 
 
-@pytest.mark.parametrize(("framework", "row"), [p for p in ROWS if p.values[1].axes])
+@pytest.mark.parametrize(("framework", "row"), [p for p in TWICE if p.values[1].axes])
 def test_one_device(run_cell: RunCell, framework: str, row: StrategyInfo) -> None:
     """On one core, too: a device has no more."""
     took_the_same_step(run_cell, framework, row, SIZED["mlp"], dtype=row.dtypes[-1], optimizer="sgd", devices=1)

@@ -32,6 +32,8 @@ CASES = [
     ("tf_missing_causal_mask", "single", "transformer", "sgd"),
     ("tf_norm_epsilon", "single", "transformer", "adamw"),
 ]
+SLOW = ("torch_coupled_decay", "torch_tanh_gelu", "tf_epsilon_hat", "tf_missing_causal_mask", "tf_norm_epsilon")
+"""Those of the model or the optimizer whose like is among the others."""
 SAME_STEP = {"unsent_gradients": "dropped_shard"}
 """With two devices, the first shard alone and the last shard missing are one and the same."""
 
@@ -43,7 +45,14 @@ def mutant_launcher(launcher: Launcher) -> Launcher:
 
 @pytest.mark.parametrize(
     ("mutant", "strategy", "model", "optimizer"),
-    [pytest.param(*case, id=case[0], marks=getattr(pytest.mark, case[0].partition("_")[0])) for case in CASES],
+    [
+        pytest.param(
+            *case,
+            id=case[0],
+            marks=[getattr(pytest.mark, case[0].partition("_")[0]), *([pytest.mark.slow] if case[0] in SLOW else [])],
+        )
+        for case in CASES
+    ],
 )
 def test_a_mutated_program_is_caught_and_diagnosed(
     mutant_launcher: Launcher, tmp_path: Path, mutant: str, strategy: str, model: str, optimizer: str

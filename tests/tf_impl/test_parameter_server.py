@@ -36,7 +36,7 @@ def costs_what_was_predicted(result: RunResult) -> None:
     assert abs(sent_bytes(result) - predicted) <= 0.05 * predicted
 
 
-@pytest.mark.parametrize("model", ["transformer", "ranker"])
+@pytest.mark.parametrize("model", ["ranker", *slow("transformer")])
 def test_tables_are_cut_by_rows_and_cost_what_was_predicted(run_cell: RunCell, model: str) -> None:
     sized = {"dtype": "float64", "optimizer": "adamw", "steps": 5}
     result = run_cell(CELL, SIZED[model], devices=2, **sized)
@@ -47,7 +47,7 @@ def test_tables_are_cut_by_rows_and_cost_what_was_predicted(run_cell: RunCell, m
     assert all(row.optimizer_bytes == 2 * row.params_bytes > 0 for row in servers)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+@pytest.mark.parametrize("optimizer", ["adamw", *slow("sgd")])
 @pytest.mark.parametrize("cell", [SERIAL, ASYNC])
 def test_an_update_moves_the_parameters_once_each_way(run_cell: RunCell, cell: str, optimizer: str) -> None:
     sized = {"optimizer": optimizer, "batch_size": 32, "steps": 21}

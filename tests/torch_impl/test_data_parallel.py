@@ -67,7 +67,7 @@ def test_a_step_in_pieces_matches_the_cost_model(run_cell: RunCell, row: str) ->
 # --- parity where the tests of every row do not come ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("row", ["zero2", "fsdp"])
+@pytest.mark.parametrize("row", ["fsdp", *slow("zero2")])
 @pytest.mark.parametrize(
     "workload", ["prose-gpt+layers=1+width=16+context=32", SIZED["ranker"]], ids=["transformer", "ranker"]
 )

@@ -60,7 +60,7 @@ def test_every_schedule_is_the_same_step_and_obeys_its_law(run_cell: RunCell, sc
 
 @pytest.mark.parametrize(
     "schedule",
-    [pytest.param(s, marks=() if s in ("1f1b", "zbv_zero_bubble") else pytest.mark.slow) for s in SCHEDULES],
+    [pytest.param(s, marks=() if s == "zbv_zero_bubble" else pytest.mark.slow) for s in SCHEDULES],
 )
 def test_every_schedule_on_four_ranks(run_cell: RunCell, schedule: str) -> None:
     result = run_cell(f"torch:pp+schedule={schedule}+microbatches=8", EIGHT_BLOCKS, devices=4, **QUICK)
@@ -68,7 +68,7 @@ def test_every_schedule_on_four_ranks(run_cell: RunCell, schedule: str) -> None:
     obeys_its_law(result)
 
 
-@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+@pytest.mark.parametrize("schedule", ["1f1b", *slow("gpipe")])
 @pytest.mark.parametrize("model", ["cnn", "ranker"])
 def test_four_stages_on_four_ranks(run_cell: RunCell, schedule: str, model: str) -> None:
     """For the cnn the textbook case: BabyCNN in four stages on four processes, eight micro-batches."""

@@ -347,6 +347,7 @@ def test_a_signal_ends_a_run_in_order(tmp_path: Path, number: signal.Signals) ->
     assert [each.name for each in tmp_path.iterdir()] == ["run"]  # and no scratch
 
 
+@pytest.mark.slow
 def test_a_machine_that_is_suspended_for_longer_than_the_timeout_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "run"
     with endless(path, "ddp --devices 2 --timeout-seconds 3") as (command, started):
