@@ -5,10 +5,9 @@ metric on held-out examples: the median of five seeds, and by how much it is wor
 wanted: 0.01 of accuracy, 1 % of the bits per token.
 
 `python -m benchmarks.compression pays` prints the bandwidth below which int8 makes a step faster, predicted and measured.
-Predicted: a step over links takes as long as over the loopback, and beyond that the bytes of its exchange over the
-bandwidth, less what the exchange hides of them, since bytes travel while others are still copied and added up. How much
-that is, one bandwidth far below shows, without compression. Around the crossing the few bytes of int8 are hidden. So both
-steps take as long where the bytes without compression take what int8 takes longer over the loopback, and what is hidden.
+Predicted: int8 sends so many bytes less, and takes so many seconds more, so both steps take as long where those bytes would
+take those seconds. How many, one bandwidth far below shows, whose own share is subtracted; the loopback does not, since
+over links the bytes travel while others are still copied and added up, of a long message more than of a short one.
 Measured: both cells run over links around that bandwidth, in rounds, and a straight line through their difference over the
 inverse of the bandwidth crosses zero. The seconds of a step are those of the fastest window of all rounds: what else the
 machine does only makes a window longer.
@@ -41,7 +40,7 @@ WORKLOAD = "synthetic-mlp+layers=3+width=1024"
 AROUND = (0.7, 0.85, 1.0, 1.2, 1.5)
 """Times the predicted bandwidth."""
 NARROW = 6
-"""So many times as narrow as links over which the bytes take what int8 takes longer."""
+"""So many times as narrow as the loopback suggests that links have to be, for int8 to pay."""
 ROUNDS, STEPS = 5, 61
 
 
@@ -101,25 +100,31 @@ def pays(launcher: Launcher, cells: Sequence[str], rounds: int) -> None:
         rounds: How often each run is taken.
     """
     print(
-        "| row | int8 takes longer by | hidden | pays below, predicted | measured | off by |\n|---|---|---|---|---|---|"
+        "| row | int8 saves | and takes longer by | pays below, predicted | measured | off by |\n|---|---|---|---|---|---|"
     )
     for cell in cells:
-        results, seconds = _compared(launcher, cell, [None], 3 * rounds)
-        plain, compressed = seconds[None]
-        bits = 8 * results[0].predicted.sent_bytes_per_step / 2  # of each of two processes
-        narrow = f"{round(bits / (compressed - plain) / NARROW / 1e6)}mbit"
-        hidden = plain + _seconds(bits, narrow) - _compared(launcher, cell, [narrow], rounds)[1][narrow][0]
-        predicted = bits / (compressed - plain + hidden)
+        results, seconds = _compared(launcher, cell, [None], rounds)
+        plain, compressed = (result.predicted.sent_bytes_per_step / 2 for result in results)  # of each of two processes
+        bits = 8 * (plain - compressed)
+        narrow = f"{round(bits / _longer(seconds[None]) / NARROW / 1e6)}mbit"
+        longer = _longer(_compared(launcher, cell, [narrow], 2 * rounds)[1][narrow]) + _seconds(bits, narrow)
+        predicted = bits / longer
         around = [f"{round(factor * predicted / 1e6)}mbit" for factor in AROUND]
         _, seconds = _compared(launcher, cell, around, rounds)
         inverse = [_seconds(1.0, bandwidth) for bandwidth in around]
-        slope, start = np.polyfit(inverse, [one - other for one, other in seconds.values()], 1)
+        slope, start = np.polyfit(inverse, [-_longer(pair) for pair in seconds.values()], 1)
         measured = -slope / start
         print(
-            f"| {cell} | {(compressed - plain) * 1e3:.1f} ms | {hidden * 1e3:.1f} ms | {predicted / 1e6:.0f} Mbit/s | "
+            f"| {cell} | {bits / 8 / 2**20:.1f} MiB | {longer * 1e3:.1f} ms | {predicted / 1e6:.0f} Mbit/s | "
             f"{measured / 1e6:.0f} Mbit/s | {predicted / measured - 1:+.0%} |",
             flush=True,
         )
+
+
+def _longer(pair: tuple[float, float]) -> float:
+    """By how many seconds a step takes longer with int8."""
+    plain, compressed = pair
+    return compressed - plain
 
 
 def _seconds(bits: float, bandwidth: str) -> float:
