@@ -52,7 +52,9 @@ def main() -> None:
     file = ProcessFile(Path(tempfile.mkdtemp()), "rank-0", 0)
 
     ways = {
-        "samestep": lambda: train(program, dataclasses.replace(run, steps=steps), stream, 0, file, Traffic(file, {})),
+        "samestep": lambda: train(
+            program, dataclasses.replace(run, steps=steps), stream, 0, file, Traffic(file, {}, alone=True)
+        ),
         "fit": lambda: model.fit(dataset, epochs=EPOCHS, verbose=0),
         "fit, repeat()": lambda: model.fit(repeated, steps_per_epoch=steps, epochs=1, verbose=0),
     }

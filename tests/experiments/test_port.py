@@ -62,7 +62,7 @@ def do(launcher: Launcher, folder: Path, tasks: dict[Path, str]) -> None:
     for task, side in tasks.items():
         (walks[side] / f"{task.parent.name}-{task.name}").symlink_to(task)
         (walks[side] / WALK).touch()
-    run_tasks({path: side for side, path in walks.items()}, request("mlp", 0), launcher._server)
+    run_tasks({path: side for side, path in walks.items()}, request("mlp", 0), launcher._server_for_models)
 
 
 def check(verdicts: dict[str, Verdict]) -> None:
@@ -97,7 +97,7 @@ def test_a_parameter_of_one_model_only_is_refused_in_runs(
 ) -> None:
     torch, tf = (walked[0] / "described" / "bias" / side for side in porting.SIDES)
     with pytest.raises(ConfigError, match=r"2\.bias is in one of its two models only; `samestep port`"):
-        carry(tf, torch, request("bias", 20), launcher._server)
+        carry(tf, torch, request("bias", 20), launcher._server_for_models)
 
 
 @pytest.mark.slow

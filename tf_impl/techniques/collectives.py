@@ -80,9 +80,8 @@ class Collectives:
             function: Its name, the same on all replicas.
         """
         self._ranks, self._token = ranks, token
-        self._key = (
-            zlib.crc32(function.encode()) >> 2
-        )  # TensorFlow keeps the shape of what it has met under a key (2.21)
+        # TensorFlow keeps the shape of what it has met under a key (2.21).
+        self._key = zlib.crc32(function.encode()) >> 2
 
     def _options(self) -> dict[str, object]:
         self._key += 1
