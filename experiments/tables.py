@@ -9,7 +9,7 @@ from samestep.common.flags import split_spelling
 from samestep.common.request import ORACLE
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import resize, title
-from samestep.experiments.columns import Name, cell, columns, named, often_the_same
+from samestep.experiments.columns import Name, cell, columns, config_cell, named, often_the_same
 from samestep.experiments.compiled import compiled
 from samestep.experiments.speed_columns import Row, Timed
 from samestep.experiments.speeds import Speed, speed_of
@@ -54,9 +54,16 @@ def comparison(
 
 def _meanings(shown: Sequence[Column[Row]], results: Sequence[RunResult]) -> list[str]:
     """What columns mean, and what is emulated."""
-    emulated = dict.fromkeys((f"{r.framework}:{r.strategy}", r.emulation) for r in results if r.emulation)
+    emulated = dict.fromkeys((_emulated_name(r, results), r.emulation) for r in results if r.emulation)
     lines = [f"{column.header}: {column.meaning}" for column in joined(shown) if column.meaning]
     return lines + [explain_emulation(*each) for each in emulated]
+
+
+def _emulated_name(result: RunResult, results: Sequence[RunResult]) -> str:
+    """A strategy, or the cell where not every row of that strategy is emulated."""
+    row = (result.framework, result.strategy)
+    is_whole = all(each.emulation for each in results if (each.framework, each.strategy) == row)
+    return ":".join(row) if is_whole else config_cell(result.config)
 
 
 def _in_common(column: Column[RunResult], results: Sequence[RunResult], name: Name) -> str | None:
