@@ -190,14 +190,14 @@ def gather_states(own: TrainState | None, device: torch.device) -> list[TrainSta
 
 
 def merge(parts: Iterable[TrainState]) -> TrainState:
-    """Makes one state of parts that hold different parameters."""
-    step, params = 0, {}
+    """Makes one state of parts that hold different parameters; not all of them know what earlier runs skipped."""
+    step, skipped, params = 0, 0, {}
     slots: dict[str, Arrays] = {}
     buffers: Arrays = {}
     for part in parts:
-        step = part.step
+        step, skipped = part.step, max(skipped, part.skipped)
         params |= part.params
         buffers = part.buffers | buffers  # of replicas, those of the first
         for slot, values in part.slots.items():
             slots.setdefault(slot, {}).update(values)
-    return TrainState(step, params, slots, buffers)
+    return TrainState(step, params, slots, buffers, skipped=skipped)

@@ -138,7 +138,7 @@ class WorkerProgram:
         self._shard = self._rank, run.num_devices
         self._server = worker_name(run.num_devices)
         self._step = self._gradients_bytes = self._pulled_bytes = self._activations_bytes = 0
-        self._skipped = self._pushes = self._staleness = 0  # the sum over all pushes
+        self._pushes = self._staleness = 0  # the sum over all pushes
         self._losses: list[torch.Tensor] = []
         self._sends: tuple[Send, ...] = ()
 
@@ -201,11 +201,11 @@ class WorkerProgram:
         parts = [rpc.rpc_sync(self._server, server.snapshot, (self._step,))] if self._rank == 0 else []
         if self._mode.local_state is not None:
             parts.append(self._mode.local_state.snapshot(self._step))
-        return dataclasses.replace(merge(parts), skipped=self._skipped)
+        return merge(parts)
 
     def restore(self, state: TrainState) -> None:
         """Copies what stays on the workers in place; the server does so with its own part before it opens for pulls."""
-        self._step, self._skipped = state.step, state.skipped
+        self._step = state.step
         if self._mode.local_state is not None:
             self._mode.local_state.restore(state)
 

@@ -5,7 +5,6 @@ Sent: activations from worker to worker as arguments, gradients back by distribu
 Use it to see how model parallelism was written before pipelines had an API; one batch at a time, like `mp`.
 """
 
-import dataclasses
 from collections.abc import Mapping
 
 import numpy as np
@@ -39,7 +38,7 @@ class DriverProgram:
         self._workers = [worker_name(rank) for rank in range(run.num_devices)]
         params = [rref for worker in self._workers for rref in rpc.rpc_sync(worker, stages.parameters)]
         self._optimizer = DistributedOptimizer(stages.local_optimizer, params)
-        self._step = self._skipped = 0
+        self._step = 0
         self._losses: list[torch.Tensor] = []
 
     def step(self, batch: Batch) -> None:
@@ -79,12 +78,11 @@ class DriverProgram:
 
     def state(self) -> TrainState:
         """Fetches every worker's part."""
-        whole = merge(rpc.rpc_sync(worker, stages.snapshot, (self._step,)) for worker in self._workers)
-        return dataclasses.replace(whole, skipped=self._skipped)
+        return merge(rpc.rpc_sync(worker, stages.snapshot, (self._step,)) for worker in self._workers)
 
     def restore(self, state: TrainState) -> None:
         """Copies this process's part in place; every other worker does so before it opens for calls."""
-        self._step, self._skipped = state.step, state.skipped
+        self._step = state.step
         self._served.restore(state)
 
     def observe(self, batch: Batch) -> None:
