@@ -152,7 +152,7 @@ def columns(
         *_bytes(
             "state",
             (_state, _predicted_state),
-            "parameters, gradients and optimizer state, on the device that holds most",
+            "parameters, gradients, optimizer state and compression's residuals, on the device that holds most",
             results,
             gives_way=2 if reference else 0,
         ),

@@ -49,7 +49,7 @@ class TrainingProgram:
     def gradients(self, batch: Batch) -> tuple[float, Arrays]:
         """Computes the global mean loss and its gradients, accumulated over the micro-batches; and, compressed, over devices."""
         held = self.params | self.buffers
-        if self.run.techniques.compress is None:
+        if self.run.techniques.compression_at(self._step) is None:
             return accumulate(self.model, self.loss, held, batch, self.run, self.examples)
         loss, shards = shard_gradients(self.model, self.loss, held, batch, self.run, self.examples)
         gradients, self.local = self.exchange(self.run, shards, self.local)
