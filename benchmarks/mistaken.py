@@ -40,7 +40,7 @@ WORKLOADS = (
 EVERYTHING = (
     (
         "prose-gpt+layers=1+heads=2+width=8+context=8+tied=true+dropout=0.2+ignored=0.5",
-        {"accumulation_steps": "4", "clip_norm": "0.05", "warmup_steps": "40"},
+        {"accumulation_steps": "4", "clip_norm": "0.05", "warmup_steps": "4"},
     ),
     ("digits-mlp+width=8+norm=batch", {"accumulation_steps": "2", "clip_norm": "0.05", "compress": "int8"}),
 )
