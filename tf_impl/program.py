@@ -47,7 +47,7 @@ class TrainingProgram:
         self.loss = mean_loss(run)
         self.update = bind_update(run.optimizer)
         self._compiled = parts.compiled or run.techniques.compile
-        self._step = 0
+        self._step = self._skipped = 0
         self._losses: list[tuple[tf.Tensor, ...]] = []
         self._gradients_bytes = 0
         self._copies: list[Copy] = []
@@ -75,7 +75,8 @@ class TrainingProgram:
             )
         )
         compresses = self.run.techniques.compression_at(self._step) is not None
-        return x, y, coefficients(self.run.optimizer_at(self._step + 1), self._step + 1), compresses
+        now = coefficients(self.run.optimizer_at(self._step + 1), self._step + 1 - self._skipped)
+        return x, y, now, compresses
 
     def _replicated_step(
         self, x: Inputs, y: tf.Tensor, coefficients: tf.Tensor, compresses: bool
@@ -160,11 +161,12 @@ class TrainingProgram:
         """Reads parameters and optimizer state."""
         read = lambda variable: variable.numpy()  # noqa: E731
         state = weights.snapshot(self._step, self.params, self.slots, read, self._buffers)
-        return dataclasses.replace(state, local=self._compressor.snapshot() if self._compressor else ())
+        kept = self._compressor.snapshot() if self._compressor else ()
+        return dataclasses.replace(state, local=kept, skipped=self._skipped)
 
     def restore(self, state: TrainState) -> None:
         """Assigns everything on every replica."""
-        self._step = state.step
+        self._step, self._skipped = state.step, state.skipped
         weights.restore(
             state,
             self.run.dtype,
