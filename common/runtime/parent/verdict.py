@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from samestep.common.errors import ParityFailed, WorkerFailed
-from samestep.common.evidence.parity import Parity, judge, not_judged
-from samestep.common.evidence.roundoff import MASTERS_IN_TWO_BYTES, fit_in_two_bytes, gradient_error
+from samestep.common.evidence.parity import Parity, judge, judge_statistics, not_judged
+from samestep.common.evidence.roundoff import MASTERS_IN_TWO_BYTES, fit_in_two_bytes, gradient_error, statistics_noise
 from samestep.common.program import SKIPPED, TrainState
 from samestep.common.request import FRAMEWORKS, ORACLE, Launch
 from samestep.common.runtime.directory import write_json
@@ -108,11 +108,14 @@ def _judge(
     is_whole = curve.state.step == run.steps and skipped is None
     wanted = in_own_names(run, curve.state.params) if is_whole else None
     reached, losses = state.params, measured.losses[:count]
-    if not isinstance(run.workload.model, OwnSpec):  # whose reference keeps other buffers
+    is_ours = not isinstance(run.workload.model, OwnSpec)  # otherwise the reference keeps other buffers
+    if is_ours:
         reached, wanted = reached | state.buffers, wanted and wanted | curve.state.buffers
     name, noise = reference_of(run).name, _noise(run)
     wanted_losses, allowed = curve.losses[:count], gradient_error(run)
     parity = judge(name, run.dtype, first, losses, wanted_losses, reached, wanted, noise, allowed)
+    if is_ours and is_whole and (far := statistics_noise(run)) is not None:
+        parity = judge_statistics(parity, state.buffers, curve.state.buffers, far)
     if parity.passed and run.techniques.precision is not None and fit_in_two_bytes(state.params):
         return dataclasses.replace(parity, passed=False, reason=MASTERS_IN_TWO_BYTES)
     if parity.passed and skipped is not None:
@@ -122,7 +125,7 @@ def _judge(
     excused = excuse(run, parity, wanted_losses, initial_state(run, launch), repeat)
     if excused.passed:
         return excused
-    if isinstance(run.workload.model, OwnSpec):
+    if not is_ours:
         return dataclasses.replace(parity, reason=attribute(run, launch, parity, repeat))
     diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
     bad = run.steps - 1 if parity.first_bad_step is None else parity.first_bad_step
