@@ -18,6 +18,7 @@ References:
 import math
 
 from samestep.common.strategy import Run
+from samestep.common.workload.models.own import OwnSpec
 
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}
 """How far rounding moves a number, relative to it, at most."""
@@ -38,9 +39,12 @@ def gradient_error(run: Run) -> float | None:
     """How far rounding takes loss and gradient of a step, relative to their size; None unless it is computed in two bytes."""
     if run.techniques.precision is None:
         return None
-    params = run.workload.model.params().values()
-    products = sum(param.role == "kernel" or param.tied for param in params)  # a tied table is a kernel, too
-    return math.sqrt(ROUNDINGS * products) * UNIT_ROUNDOFF[run.arithmetic]
+    if isinstance(model := run.workload.model, OwnSpec):
+        roundings = 2 * model.described.two_bytes.roundings  # the backward pass has as many
+    else:
+        products = sum(param.role == "kernel" or param.tied for param in model.params().values())  # a tied table, too
+        roundings = ROUNDINGS * products
+    return math.sqrt(roundings) * UNIT_ROUNDOFF[run.arithmetic]
 
 
 def noise_of(run: Run) -> tuple[float, float]:
