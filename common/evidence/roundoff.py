@@ -56,7 +56,7 @@ def noise_of(run: Run) -> tuple[float, float]:
     error = gradient_error(run)
     if error is None:
         return NOISE[run.dtype], MOVE_NOISE[run.dtype]
-    return SPREAD * error, math.sqrt(2 * error) if run.optimizer.name == "adamw" else SPREAD * error
+    return SPREAD * error, SPREAD * error if run.optimizer.name == "sgd" else math.sqrt(2 * error)
 
 
 def residual_noise(run: Run) -> float:

@@ -13,7 +13,7 @@ from samestep.common.evidence.roundoff import gradient_error
 from samestep.common.program import SKIPPED, TrainState
 from samestep.common.request import FRAMEWORKS, ORACLE, Launch
 from samestep.common.runtime.directory import write_json
-from samestep.common.runtime.parent.attribution import Repeat, attribute
+from samestep.common.runtime.parent.attribution import Repeat, attribute, find_other_step
 from samestep.common.runtime.parent.carrying import in_own_names
 from samestep.common.runtime.parent.curves import Curve, Oracle, curve_folder, keep_curve, reach_curve, read_curve
 from samestep.common.runtime.parent.merge import merge
@@ -113,18 +113,21 @@ def _judge(
     name, noise = reference_of(run).name, _noise(run)
     wanted_losses, allowed = curve.losses[:count], gradient_error(run)
     parity = judge(name, run.dtype, first, losses, wanted_losses, reached, wanted, noise, allowed)
-    if parity.passed and skipped is not None:
+    start = initial_state(run, launch)
+    if repeat is not None:
+        go_on = lambda alone, state: oracle(alone, _patient(launch), state)  # noqa: E731
+        parity = excuse(run, parity, wanted_losses, start, repeat, go_on)
+        if missed := find_other_step(run, launch, first, parity, repeat):
+            return dataclasses.replace(parity, passed=False, reason=missed)
+    if parity.passed and skipped is not None and not parity.is_amplified:
         return dataclasses.replace(parity, reason=f"judged to step {skipped}, whose update the loss scaler skipped")
     if parity.passed or repeat is None:
         return parity
-    excused = excuse(run, parity, wanted_losses, initial_state(run, launch), repeat)
-    if excused.passed:
-        return excused
     if isinstance(run.workload.model, OwnSpec):
         return dataclasses.replace(parity, reason=attribute(run, launch, parity, repeat))
     diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
     bad = run.steps - 1 if parity.first_bad_step is None else parity.first_bad_step
-    cause = diagnosis.diagnose(run, first, bad, initial_state(run, launch), functools.partial(_shorter, run, repeat))
+    cause = diagnosis.diagnose(run, first, bad, start, functools.partial(_shorter, run, repeat))
     return dataclasses.replace(parity, reason=f"{cause} ({parity.reason})")
 
 
@@ -167,8 +170,11 @@ def _why_not_judged(run: Run, launch: Launch) -> str:
 
 def _reference(run: Run, launch: Launch, measured: Measured, seconds: float, oracle: Oracle) -> Curve:
     """The oracle's curve: to the run's end with `--parity`, otherwise as far as the run's own time allows."""
-    patient = dataclasses.replace(launch, out=None, timeout_seconds=max(launch.timeout_seconds, 60.0))
-    return reach_curve(reference_of(run), patient, measured, math.inf if launch.parity else seconds, oracle)
+    return reach_curve(reference_of(run), _patient(launch), measured, math.inf if launch.parity else seconds, oracle)
+
+
+def _patient(launch: Launch) -> Launch:
+    return dataclasses.replace(launch, out=None, timeout_seconds=max(launch.timeout_seconds, 60.0))
 
 
 def initial_state(run: Run, launch: Launch) -> TrainState:
