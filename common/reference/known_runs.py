@@ -14,7 +14,7 @@ DATA_AND_RANKS = (
         "same_order_each_epoch",
         "the examples come in the order of the first epoch: no epoch was shuffled anew",
         runs.same_order_each_epoch,
-        "synthetic-mlp+width=8+examples=32",
+        "synthetic-mlp+width=8+examples=48",
     ),
     Mutant(
         "position_lost",

@@ -11,6 +11,7 @@ from samestep.experiments.arguments import apply_cell
 from tests.cells import SIZED
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
+from tests.parity.products import record
 
 CELLS = [
     "torch:ddp+compress=fp16",
@@ -39,6 +40,7 @@ def test_a_compressed_step_is_the_stated_one(run_cell: RunCell, cell: str) -> No
     sent = sum(row.sent_bytes_per_step for row in result.processes if row.sent_bytes_per_step is not None)
     # Of so small a model gRPC's own bytes are a larger share.
     assert sent == pytest.approx(result.predicted.sent_bytes_per_step, rel=0.03 if cell.startswith("torch:") else 0.3)
+    record(result)
 
 
 @pytest.mark.torch
@@ -96,6 +98,7 @@ def test_every_model_is_compressed_as_stated(
     result = run_cell(f"{row}+compress={method}", SIZED[model], dtype="float64", devices=devices, steps=10)
     assert result.parity.passed and not result.parity.is_amplified, result.parity.reason
     sends_what_was_predicted(result)
+    record(result)
 
 
 @pytest.mark.slow
