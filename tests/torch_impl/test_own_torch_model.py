@@ -254,9 +254,17 @@ def test_statistics_of_the_whole_batch_in_two_bytes(run_cell: RunCell, strategy:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cell", ["ddp+accumulation_steps=2+clip_norm=0.5", "fsdp+recompute=true", "ddp+compile=true"])
-def test_what_people_combine_with_two_bytes(run_cell: RunCell, cell: str) -> None:
-    check(run_cell(f"torch:{cell}+precision=bf16", "digits-mlp", devices=2, **own("GPT")), cell)
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("cell", "model"),
+    [
+        ("ddp+accumulation_steps=2+clip_norm=0.5", "GPT"),
+        ("fsdp+recompute=true", "GPT"),
+        ("ddp+compile=true", "REGRESSION"),
+    ],
+)
+def test_what_people_combine_with_two_bytes(run_cell: RunCell, cell: str, model: str) -> None:
+    check(run_cell(f"torch:{cell}+precision=bf16", "digits-mlp", devices=2, timeout_seconds=300, **own(model)), cell)
 
 
 @pytest.mark.slow
