@@ -2,8 +2,8 @@
 
 
 def uncompressed(why: str) -> dict[str, str]:
-    """The refusal of compression, and first of its option, for a reason."""
-    return {"compress_rank": why, "compress": why}
+    """The refusal of compression, and first of its options, for a reason."""
+    return dict.fromkeys(("compress_rank", "compress_warmup_steps", "compress"), why)
 
 
 NO_SWITCH = {

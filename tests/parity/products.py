@@ -10,12 +10,11 @@ from pathlib import Path
 
 from samestep.common.catalog import strategy_info
 from samestep.common.evidence.parity import bound_of
-from samestep.common.flags import flags
 from samestep.common.request import FRAMEWORKS, OPTIMIZERS, RunConfig
 from samestep.common.runtime.records import RunResult
-from samestep.common.techniques import Techniques
 from samestep.common.workload.pipeline import SCHEDULES
 from samestep.experiments.arguments import apply_cell
+from samestep.experiments.columns import config_cell
 from samestep.experiments.text import github
 from tests.cells import SIZED, every_row
 
@@ -119,22 +118,13 @@ def store(cell: Cell, result: RunResult) -> None:
 def record(result: RunResult) -> None:
     """Keeps the verdict on a cell with techniques or features, for the page."""
     config, parity = result.config, result.parity
-    row = [_spelled(config), result.workload, result.optimizer, result.dtype, result.mesh]
+    normalised = f"+batch_norm={config.batch_norm}" if "norm=" in result.workload else ""
+    row = [config_cell(config) + normalised, result.workload, result.optimizer, result.dtype, result.mesh]
     reached = [_shown(parity.max_relative_loss), f"{bound_of(parity, result.dtype):.1e}", "yes" * parity.is_amplified]
     folder = STORE / _source_digest(result.framework) / "techniques"
     folder.mkdir(parents=True, exist_ok=True)
     name = hashlib.sha256(" ".join(row).encode()).hexdigest()[:16]
     (folder / f"{name}.json").write_text(json.dumps([*row, str(parity.steps), _VERDICTS[parity.passed], *reached]))
-
-
-def _spelled(config: RunConfig) -> str:
-    """A cell without its devices, as a user writes it."""
-    owners = (strategy_info(config.framework, config.strategy).options, Techniques)
-    defaults = {name: field.default for owner in owners for name, field in flags(owner).items()}
-    values = {**config.options, **dataclasses.asdict(config.techniques)}
-    given = {name: value for name, value in values.items() if value != defaults[name]}
-    given |= {"batch_norm": config.batch_norm} if "norm=" in str(config.workload) else {}
-    return "+".join([f"{config.framework}:{config.strategy}", *(f"{n}={str(v).lower()}" for n, v in given.items())])
 
 
 def write_page() -> None:
