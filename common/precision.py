@@ -50,4 +50,6 @@ def check_precision(run: Run) -> None:
         raise ConfigError(f"{run.workload.name} does not take --precision {precision}: {why}; leave it out.")
     if not model.described.two_bytes.roundings:
         what = "torch.autocast finds no products in it" if run.framework == "torch" else "only layers of Keras do"
-        raise ConfigError(f"{run.workload.name} computes nothing in two bytes: {what}; leave out --precision {precision}.")
+        raise ConfigError(
+            f"{run.workload.name} computes nothing in two bytes: {what}; leave out --precision {precision}."
+        )

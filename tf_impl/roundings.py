@@ -12,9 +12,28 @@ from samestep.tf_impl.models.inputs import Inputs
 from samestep.tf_impl.models.own import OwnModel
 from samestep.tf_impl.upstream import watching_operations
 
-PRODUCTS = ("MatMul", "BatchMatMulV2", "Einsum", "Conv1D", "Conv2D", "Conv3D", "Conv2DBackpropInput", "DepthwiseConv2dNative")
+PRODUCTS = (
+    "MatMul",
+    "BatchMatMulV2",
+    "Einsum",
+    "Conv1D",
+    "Conv2D",
+    "Conv3D",
+    "Conv2DBackpropInput",
+    "DepthwiseConv2dNative",
+)
 MOVES = (
-    *("Reshape", "Transpose", "Squeeze", "ExpandDims", "Identity", "StridedSlice", "Slice", "GatherV2", "ResourceGather"),
+    *(
+        "Reshape",
+        "Transpose",
+        "Squeeze",
+        "ExpandDims",
+        "Identity",
+        "StridedSlice",
+        "Slice",
+        "GatherV2",
+        "ResourceGather",
+    ),
     *("Split", "SplitV", "Unpack", "Pack", "ConcatV2", "Fill", "Tile", "Pad", "PadV2", "SelectV2"),
 )
 """Operations whose results are numbers that they were given."""

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-
 Watcher = Callable[[str, Sequence[tf.Tensor], Sequence[tf.Tensor]], object]
 """(type of an operation, operands, results) -> nothing that counts."""
 

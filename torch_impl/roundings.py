@@ -5,8 +5,8 @@ import copy
 import torch
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._pytree import tree_leaves
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from samestep.common.workload.models.own import TwoBytes
@@ -23,10 +23,10 @@ def describe_two_bytes(module: nn.Module, inputs: Inputs) -> TwoBytes:
     narrow = copy.deepcopy(module).float().eval()
     given = {name: _single(array) for name, array in inputs.items()} if isinstance(inputs, dict) else _single(inputs)
     try:
-        # Without oneDNN an LSTM is the operations that it consists of, step by step.
-        with torch.no_grad(), torch.backends.mkldnn.flags(enabled=False), torch.autocast("cpu", torch.bfloat16):
-            with Roundings() as seen:
-                outputs = narrow(given)
+        narrowly = torch.autocast("cpu", torch.bfloat16)
+        in_operations = torch.backends.mkldnn.flags(enabled=False)  # an LSTM is one call in oneDNN
+        with torch.no_grad(), narrowly, in_operations, Roundings() as seen:
+            outputs = narrow(given)
     except Exception as error:
         return TwoBytes(refused=f"torch.autocast fails in its forward pass ({type(error).__name__}: {error})")
     return TwoBytes(roundings=seen.behind(outputs))

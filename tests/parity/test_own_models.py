@@ -1,4 +1,4 @@
-"""A user's CNN in both frameworks, and their GPT: the same step under every row that can take them, in both dtypes and in two bytes."""
+"""A user's CNN in both frameworks, and their GPT: the same step under every row that takes them, in both dtypes and in bf16."""
 
 from pathlib import Path
 

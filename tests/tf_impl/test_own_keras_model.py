@@ -64,7 +64,9 @@ def test_running_statistics_are_state(run_cell: RunCell, tmp_path: Path) -> None
     assert not all((states[0][name] == states[2][name]).all() for name in states[0])
 
 
-@pytest.mark.parametrize("cell", ["mirrored", *slow("multi_worker_mirrored", "mirrored+accumulation_steps=2+clip_norm=0.5")])
+@pytest.mark.parametrize(
+    "cell", ["mirrored", *slow("multi_worker_mirrored", "mirrored+accumulation_steps=2+clip_norm=0.5")]
+)
 def test_batch_normalisation_in_two_bytes(run_cell: RunCell, cell: str) -> None:
     """Keras' policy rounds data; both factors, the result and its sum with a bias; a normalisation, a ReLU; and the head's."""
     result = run_cell(f"tf:{cell}+precision=bf16", "digits-mlp", devices=2, batch_norm="frozen", **own("NORMED"))

@@ -54,7 +54,9 @@ def _widen_scale(norm: nn.modules.batchnorm._BatchNorm) -> None:
     kind = type(norm)
 
     def forward(self: nn.modules.batchnorm._BatchNorm, input: torch.Tensor) -> torch.Tensor:
-        wide = {} if self.running_mean is None else {n: p.to(self.running_mean.dtype) for n, p in self.named_parameters()}
+        wide = (
+            {} if self.running_mean is None else {n: p.to(self.running_mean.dtype) for n, p in self.named_parameters()}
+        )
         if all(parameter.dtype == wide[name].dtype for name, parameter in self.named_parameters() if wide):
             return kind.forward(self, input)
         return functional_call(self, wide, input)

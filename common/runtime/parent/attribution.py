@@ -92,7 +92,9 @@ def find_other_step(run: Run, launch: Launch, first: int, parity: Parity, repeat
     if run.techniques.precision is None or not isinstance(run.workload.model, OwnSpec) or not parity.passed:
         return ""
     short = _shortened(run, first)
-    short = dataclasses.replace(short, techniques=dataclasses.replace(short.techniques, compile=False))  # once is enough
+    short = dataclasses.replace(
+        short, techniques=dataclasses.replace(short.techniques, compile=False)
+    )  # once is enough
     left = 0.0 if short.described() == reference_of(short).described() else _left(short, repeat)
     if left <= LOSS_BOUND[short.dtype]:
         return ""

@@ -3,8 +3,9 @@
 With a kink in the model, or at a hot rate, two right runs part: rounding tips a unit over, and every later step adds to it. So
 a run whose curve is off is judged once more. The run in float64 decides for one in float32. In float64, in two bytes, or where
 a row has no float64, single steps are replayed in the oracle from the states that the run itself reached; each has to be the
-oracle's step, and what a perturbation of the initial weights does to the oracle's own curve has to explain the whole deviation. A user's model
-in two bytes has no oracle: its steps are replayed on one device, in two bytes as well, and its weights are moved in float64.
+oracle's step, and what a perturbation of the initial weights does to the oracle's own curve has to explain the whole deviation.
+A user's model in two bytes has no oracle: its steps are replayed on one device, in two bytes as well, where both round most
+numbers alike; its weights are moved in float64.
 """
 
 import dataclasses
@@ -34,9 +35,7 @@ GoOn = Callable[[Run, TrainState], Curve]
 """Takes a run on one device from a state to its last step."""
 
 
-def excuse(
-    run: Run, parity: Parity, wanted: Sequence[float], start: TrainState, repeat: Repeat, go_on: GoOn
-) -> Parity:
+def excuse(run: Run, parity: Parity, wanted: Sequence[float], start: TrainState, repeat: Repeat, go_on: GoOn) -> Parity:
     """Judges a run again if its curve is off; returns the same verdict unless rounding explains that.
 
     Args:

@@ -63,7 +63,7 @@ class Found:
     randoms: tuple[str, ...] = ()
     optimizer: OwnOptimizer | None = None
     layers: tuple[Layer, ...] = ()
-    two_bytes: TwoBytes = TwoBytes()
+    two_bytes: TwoBytes = dataclasses.field(default_factory=TwoBytes)
 
 
 def write_found(folder: Path, model: Model, source: str, framework: str, split: Split, seed: int, found: Found) -> None:
