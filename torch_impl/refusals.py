@@ -23,7 +23,6 @@ NEW_REPLICAS = {
     "compile": "its replicas are copies of the module, which drop what was compiled",
     "norm": "its replicas are made anew in every step, which loses their running statistics",
 }
-ON_SERVER = {**NO_CLIPPING, "norm": "its server has parameters only, and its workers keep nothing between steps"}
 BY_CALLS = {
     **NO_CLIPPING,
     **uncompressed("its workers exchange activations; the gradients of parameters stay with them"),

@@ -1,5 +1,6 @@
 """Known mistakes of a whole run, of normalisation, compression and mixed precision, each with a cell in which it matters."""
 
+from samestep.common.evidence.roundoff import MASTERS_IN_TWO_BYTES
 from samestep.common.reference import silent_compression as compression
 from samestep.common.reference import silent_precision as precision
 from samestep.common.reference import silent_runs as runs
@@ -58,7 +59,7 @@ NORMALISATION = (
 PRECISION = (
     Mutant(
         "masters_in_two_bytes",
-        "the parameters themselves are kept in two bytes: updates that are smaller than their last bit are lost",
+        MASTERS_IN_TWO_BYTES,
         precision.masters_in_two_bytes,
         GPT,
     ),

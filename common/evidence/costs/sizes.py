@@ -31,10 +31,10 @@ class Framing:
     messages: Mapping[str, int]
 
 
-_GLOO = {"all_reduce": 4, "reduce_scatter": 4, "all_gather": 2, "all_to_all": 1, "broadcast": 1, "send": 1}
-"""gloo's rings work in two halves."""
+MESSAGES = {"all_reduce": 4, "reduce_scatter": 4, "all_gather": 2, "all_to_all": 1, "broadcast": 1, "send": 1}
+"""Every operation, with the messages that it takes over gloo, whose rings work in two halves."""
 FRAMING = {
-    "gloo": Framing(144, _GLOO),
+    "gloo": Framing(144, MESSAGES),
     "grpc": Framing(324, {"all_reduce": 2, "all_gather": 1, "all_to_all": 1}),
 }
 """Of torch 2.13 and tensorflow 2.21. NCCL has its own ways, which are not predicted."""

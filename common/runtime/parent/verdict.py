@@ -9,7 +9,7 @@ from pathlib import Path
 
 from samestep.common.errors import ParityFailed, WorkerFailed
 from samestep.common.evidence.parity import Parity, judge, not_judged
-from samestep.common.evidence.roundoff import gradient_error
+from samestep.common.evidence.roundoff import MASTERS_IN_TWO_BYTES, fit_in_two_bytes, gradient_error
 from samestep.common.program import SKIPPED, TrainState
 from samestep.common.request import FRAMEWORKS, ORACLE, Launch
 from samestep.common.runtime.directory import write_json
@@ -119,6 +119,8 @@ def _judge(
         parity = excuse(run, parity, wanted_losses, start, repeat, go_on)
         if missed := find_other_step(run, launch, first, parity, repeat):
             return dataclasses.replace(parity, passed=False, reason=missed)
+    if parity.passed and run.techniques.precision is not None and fit_in_two_bytes(state.params):
+        return dataclasses.replace(parity, passed=False, reason=MASTERS_IN_TWO_BYTES)
     if parity.passed and skipped is not None and not parity.is_amplified:
         return dataclasses.replace(parity, reason=f"judged to step {skipped}, whose update the loss scaler skipped")
     if parity.passed or repeat is None:
