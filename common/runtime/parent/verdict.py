@@ -125,12 +125,17 @@ def _judge(
         return dataclasses.replace(parity, reason=f"judged to step {skipped}, whose update the loss scaler skipped")
     if parity.passed or repeat is None:
         return parity
+    return dataclasses.replace(parity, reason=_find_cause(run, launch, parity, start, repeat))
+
+
+def _find_cause(run: Run, launch: Launch, parity: Parity, start: TrainState, repeat: Repeat) -> str:
+    """Finds why a run is not the same step: by its suspects, or of our own models by the known mistakes."""
     if isinstance(run.workload.model, OwnSpec):
-        return dataclasses.replace(parity, reason=attribute(run, launch, parity, repeat))
+        return attribute(run, launch, parity, repeat)
     diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
     bad = run.steps - 1 if parity.first_bad_step is None else parity.first_bad_step
-    cause = diagnosis.diagnose(run, first, bad, start, functools.partial(_shorter, run, repeat))
-    return dataclasses.replace(parity, reason=f"{cause} ({parity.reason})")
+    cause = diagnosis.diagnose(run, start.step, bad, start, functools.partial(_shorter, run, repeat))
+    return f"{cause} ({parity.reason})"
 
 
 def _first_skipped(state: TrainState, first: int) -> int | None:
