@@ -5,6 +5,14 @@ from samestep.common.flags import spell_flag
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 
+OF_POWERSGD = ("compress_rank", "compress_warmup_steps")
+"""The techniques that only PowerSGD has a use for."""
+
+
+def uncompressed(why: str) -> dict[str, str]:
+    """The refusal of compression, and first of its options, for a reason; a row's `refuses` takes it."""
+    return dict.fromkeys((*OF_POWERSGD, "compress"), why)
+
 
 def check_compression(run: Run) -> None:
     """Refuses to compress what nobody exchanges, and options of PowerSGD for what is not.
@@ -13,7 +21,7 @@ def check_compression(run: Run) -> None:
         ConfigError: There is one device, or the method is not PowerSGD.
     """
     method = run.techniques.compress
-    for name in ("compress_rank", "compress_warmup_steps"):
+    for name in OF_POWERSGD:
         given = getattr(run.techniques, name)
         if method != "powersgd" and given != getattr(Techniques(), name):
             flag = f"{spell_flag(name)} {given}"

@@ -1,10 +1,6 @@
 """Why rows refuse techniques. Imports no framework."""
 
-
-def uncompressed(why: str) -> dict[str, str]:
-    """The refusal of compression, and first of its options, for a reason."""
-    return dict.fromkeys(("compress_rank", "compress_warmup_steps", "compress"), why)
-
+from samestep.common.compression import uncompressed
 
 NO_SWITCH = {
     "overlap": "it exchanges when its API does; tf:mirrored and tf:multi_worker_mirrored have a choice",

@@ -66,6 +66,15 @@ def noise_of(run: Run) -> tuple[float, float]:
     return SPREAD * error, SPREAD * error if run.optimizer.name == "sgd" else math.sqrt(2 * error)
 
 
+def statistics_noise(run: Run) -> float | None:
+    """How far rounding may take the running statistics of a whole run, relative to their length; None in float64.
+
+    What they are taken of is off by what a step rounds, and by what the weights are off: as their move, which is no longer than
+    they are themselves. In float64 they are bounded as the weights are.
+    """
+    return None if run.dtype == "float64" else sum(noise_of(run))
+
+
 def residual_noise(run: Run) -> float:
     """How far rounding may take what compression left out of the gradients, relative to its length.
 

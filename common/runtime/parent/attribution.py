@@ -82,14 +82,13 @@ def find_other_step(run: Run, launch: Launch, first: int, parity: Parity, repeat
         run: What was trained.
         launch: How it was started.
         first: The number of its first step.
-        parity: The verdict on its curve.
+        parity: The verdict on its curve, which passed.
         repeat: Takes the steps of a run.
 
     Returns:
-        The reason why the strategy takes another step; "" if it does not, if the curve is off already, or if nothing was
-        computed in two bytes.
+        The reason why the strategy takes another step; "" if it does not, or if nothing was computed in two bytes.
     """
-    if run.techniques.precision is None or not isinstance(run.workload.model, OwnSpec) or not parity.passed:
+    if run.techniques.precision is None or not isinstance(run.workload.model, OwnSpec):
         return ""
     short = _shortened(run, first)
     short = dataclasses.replace(

@@ -36,7 +36,7 @@ GoOn = Callable[[Run, TrainState], Curve]
 
 
 def excuse(run: Run, parity: Parity, wanted: Sequence[float], start: TrainState, repeat: Repeat, go_on: GoOn) -> Parity:
-    """Judges a run again if its curve is off; returns the same verdict unless rounding explains that.
+    """Judges a run again whose curve is off; returns the same verdict unless rounding explains it.
 
     Args:
         run: What left its reference.
@@ -47,11 +47,13 @@ def excuse(run: Run, parity: Parity, wanted: Sequence[float], start: TrainState,
         go_on: Takes those of a user's model on one device, from any state.
     """
     bad = run.steps - 1 if parity.first_bad_step is None else parity.first_bad_step
-    if parity.passed or parity.max_relative_loss is None:
+    if parity.max_relative_loss is None:
         return parity
     error, is_own = gradient_error(run), isinstance(run.workload.model, OwnSpec)
     if error is None and run.dtype == "float32" and "float64" in run.strategy.dtypes:
-        agrees = _agrees_in_float64(dataclasses.replace(run, dtype="float64", steps=bad + 1), wanted, start, repeat)
+        like = dataclasses.replace(run, dtype="float64", steps=bad + 1)
+        shows = parity.first_bad_step is not None  # otherwise it is the state that is off
+        agrees = _agrees_in_float64(like, wanted if shows else (), start, repeat)
         means = "in float64 it takes the reference's steps"
     elif error is None and is_own:
         return parity

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from samestep.common.errors import ParityFailed, WorkerFailed
-from samestep.common.evidence.parity import Parity, judge, not_judged
-from samestep.common.evidence.roundoff import MASTERS_IN_TWO_BYTES, fit_in_two_bytes, gradient_error
+from samestep.common.evidence.parity import Parity, judge, judge_statistics, not_judged
+from samestep.common.evidence.roundoff import MASTERS_IN_TWO_BYTES, fit_in_two_bytes, gradient_error, statistics_noise
 from samestep.common.program import SKIPPED, TrainState
 from samestep.common.request import FRAMEWORKS, ORACLE, Launch
 from samestep.common.runtime.directory import write_json
@@ -108,24 +108,26 @@ def _judge(
     is_whole = curve.state.step == run.steps and skipped is None
     wanted = in_own_names(run, curve.state.params) if is_whole else None
     reached, losses = state.params, measured.losses[:count]
-    if not isinstance(run.workload.model, OwnSpec):  # whose reference keeps other buffers
+    is_ours = not isinstance(run.workload.model, OwnSpec)  # otherwise the reference keeps other buffers
+    if is_ours:
         reached, wanted = reached | state.buffers, wanted and wanted | curve.state.buffers
     name, noise = reference_of(run).name, _noise(run)
     wanted_losses, allowed = curve.losses[:count], gradient_error(run)
     parity = judge(name, run.dtype, first, losses, wanted_losses, reached, wanted, noise, allowed)
-    start = initial_state(run, launch)
-    if repeat is not None:
-        go_on = lambda alone, state: oracle(alone, _patient(launch), state)  # noqa: E731
-        parity = excuse(run, parity, wanted_losses, start, repeat, go_on)
-        if missed := find_other_step(run, launch, first, parity, repeat):
-            return dataclasses.replace(parity, passed=False, reason=missed)
+    if is_ours and is_whole and (far := statistics_noise(run)) is not None:
+        parity = judge_statistics(parity, state.buffers, curve.state.buffers, far)
+    if not parity.passed and repeat is not None:
+        start, patient = initial_state(run, launch), _patient(launch)
+        parity = excuse(run, parity, wanted_losses, start, repeat, lambda alone, state: oracle(alone, patient, state))
+        if not parity.passed:
+            return dataclasses.replace(parity, reason=_find_cause(run, launch, parity, start, repeat))
+    if repeat is not None and (missed := find_other_step(run, launch, first, parity, repeat)):
+        return dataclasses.replace(parity, passed=False, reason=missed)
     if parity.passed and run.techniques.precision is not None and fit_in_two_bytes(state.params):
         return dataclasses.replace(parity, passed=False, reason=MASTERS_IN_TWO_BYTES)
     if parity.passed and skipped is not None and not parity.is_amplified:
         return dataclasses.replace(parity, reason=f"judged to step {skipped}, whose update the loss scaler skipped")
-    if parity.passed or repeat is None:
-        return parity
-    return dataclasses.replace(parity, reason=_find_cause(run, launch, parity, start, repeat))
+    return parity
 
 
 def _find_cause(run: Run, launch: Launch, parity: Parity, start: TrainState, repeat: Repeat) -> str:
