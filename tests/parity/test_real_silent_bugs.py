@@ -84,6 +84,16 @@ def test_a_silent_bug_is_caught_and_named(
     assert SENTENCES[name] in result.parity.reason
 
 
+@pytest.mark.torch
+def test_statistics_that_are_off_show_in_float32_where_no_loss_does(silent_launcher: Launcher, tmp_path: Path) -> None:
+    base = RunConfig(workload=NORMED, optimizer="sgd", devices=2, batch_size=16, steps=3, parity=True)
+    config = dataclasses.replace(apply_cell("torch:c10d", base), out=str(tmp_path / "run"))
+    bug = {"MUTANT": "torch_statistics_moved_twice"}
+    parity = silent_launcher.run(parse(config), launch_of(config), environment=bug).parity
+    assert (parity.passed, parity.first_bad_step) == (False, None)
+    assert SENTENCES["statistics_moved_twice"] in parity.reason
+
+
 @pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.parametrize(
