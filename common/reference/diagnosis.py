@@ -30,6 +30,8 @@ MOST_MEASURED = 200
 
 Replay = Callable[[int], tuple[list[float], TrainState]]
 """Repeats a run up to a step count; returns its losses and its state there."""
+OneStep = Callable[[TrainState], tuple[float, TrainState]]
+"""Takes one step from a state; returns its loss and the state after it."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -87,22 +89,29 @@ def diagnose(run: Run, first: int, bad: int, start: TrainState, replay: Replay) 
     )
 
 
-def find_bad_step(run: Run, numbers: Sequence[int], start: TrainState, replay: Replay) -> int | None:
-    """Replays steps in the oracle from the states that a run itself reached; returns the first that is another one.
+def find_bad_step(
+    run: Run, numbers: Sequence[int], start: TrainState, replay: Replay, one_step: OneStep | None = None
+) -> int | None:
+    """Replays steps from the states that a run itself reached; returns the first that is another one.
 
     Args:
         run: What was trained.
         numbers: The steps, in order.
         start: The state that the run started from.
         replay: Repeats the run.
+        one_step: Takes the right step; the oracle does, unless given.
     """
-    split = load(run.workload.data)
+
+    def of_oracle(before: TrainState) -> Step:
+        split = load(run.workload.data)
+        stream = batches(split.train_inputs, split.train_targets, run.batch_size, run.seed, before.step)
+        return take(program_at(run, before), next(stream))
+
     for number in numbers:
-        batch = next(batches(split.train_inputs, split.train_targets, run.batch_size, run.seed, number))
         before = start if number == start.step else replay(number)[1]
         losses, after = replay(number + 1)
-        seen = Step(losses[number - start.step], after)
-        if not distance(run, before, seen, take(program_at(run, before), batch)) <= 1:
+        right = Step(*one_step(before)) if one_step else of_oracle(before)
+        if not distance(run, before, Step(losses[number - start.step], after), right) <= 1:
             return number
     return None
 
