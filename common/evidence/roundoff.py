@@ -10,6 +10,10 @@ are off by
 of their size. The sums within a product, over a batch and over devices are taken in float32, and add nothing to that. With
 u = 2^-8 it is 1.7 % for three layers, and 3.5 % for a transformer of two blocks.
 
+The kernels of a user's model are unknown, so its roundings are counted where it is described, on the longest way from inputs to
+outputs: one for each result in two bytes, and one more for the other factor of a product. The backward pass has as many as these
+n. Of our models that is 3 K, so the bound is the same: sqrt(2 n) u.
+
 References:
     Higham and Mary 2019, "A new approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41 (5), theorem 2.4
     with lambda = 1; Blanchard et al. 2020, SIAM J. Sci. Comput. 42 (3) (products of two bytes that are summed in four).
@@ -21,6 +25,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from samestep.common.strategy import Run
+from samestep.common.workload.models.own import OwnSpec
 
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}
 """How far rounding moves a number, relative to it, at most."""
@@ -41,9 +46,12 @@ def gradient_error(run: Run) -> float | None:
     """How far rounding takes loss and gradient of a step, relative to their size; None unless it is computed in two bytes."""
     if run.techniques.precision is None:
         return None
-    params = run.workload.model.params().values()
-    products = sum(param.role == "kernel" or param.tied for param in params)  # a tied table is a kernel, too
-    return math.sqrt(ROUNDINGS * products) * UNIT_ROUNDOFF[run.arithmetic]
+    if isinstance(model := run.workload.model, OwnSpec):
+        roundings = 2 * model.described.two_bytes.roundings  # the backward pass has as many
+    else:
+        products = sum(param.role == "kernel" or param.tied for param in model.params().values())  # a tied table, too
+        roundings = ROUNDINGS * products
+    return math.sqrt(roundings) * UNIT_ROUNDOFF[run.arithmetic]
 
 
 def noise_of(run: Run) -> tuple[float, float]:
@@ -55,7 +63,7 @@ def noise_of(run: Run) -> tuple[float, float]:
     error = gradient_error(run)
     if error is None:
         return NOISE[run.dtype], MOVE_NOISE[run.dtype]
-    return SPREAD * error, math.sqrt(2 * error) if run.optimizer.name == "adamw" else SPREAD * error
+    return SPREAD * error, SPREAD * error if run.optimizer.name == "sgd" else math.sqrt(2 * error)
 
 
 def statistics_noise(run: Run) -> float | None:

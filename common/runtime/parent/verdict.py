@@ -13,7 +13,7 @@ from samestep.common.evidence.roundoff import MASTERS_IN_TWO_BYTES, fit_in_two_b
 from samestep.common.program import SKIPPED, TrainState
 from samestep.common.request import FRAMEWORKS, ORACLE, Launch
 from samestep.common.runtime.directory import write_json
-from samestep.common.runtime.parent.attribution import Repeat, attribute
+from samestep.common.runtime.parent.attribution import Repeat, attribute, find_other_step
 from samestep.common.runtime.parent.carrying import in_own_names
 from samestep.common.runtime.parent.curves import Curve, Oracle, curve_folder, keep_curve, reach_curve, read_curve
 from samestep.common.runtime.parent.merge import merge
@@ -116,21 +116,28 @@ def _judge(
     parity = judge(name, run.dtype, first, losses, wanted_losses, reached, wanted, noise, allowed)
     if is_ours and is_whole and (far := statistics_noise(run)) is not None:
         parity = judge_statistics(parity, state.buffers, curve.state.buffers, far)
+    if not parity.passed and repeat is not None:
+        start, patient = initial_state(run, launch), _patient(launch)
+        parity = excuse(run, parity, wanted_losses, start, repeat, lambda alone, state: oracle(alone, patient, state))
+        if not parity.passed:
+            return dataclasses.replace(parity, reason=_find_cause(run, launch, parity, start, repeat))
+    if repeat is not None and (missed := find_other_step(run, launch, first, parity, repeat)):
+        return dataclasses.replace(parity, passed=False, reason=missed)
     if parity.passed and run.techniques.precision is not None and fit_in_two_bytes(state.params):
         return dataclasses.replace(parity, passed=False, reason=MASTERS_IN_TWO_BYTES)
-    if parity.passed and skipped is not None:
+    if parity.passed and skipped is not None and not parity.is_amplified:
         return dataclasses.replace(parity, reason=f"judged to step {skipped}, whose update the loss scaler skipped")
-    if parity.passed or repeat is None:
-        return parity
-    excused = excuse(run, parity, wanted_losses, initial_state(run, launch), repeat)
-    if excused.passed:
-        return excused
-    if not is_ours:
-        return dataclasses.replace(parity, reason=attribute(run, launch, parity, repeat))
+    return parity
+
+
+def _find_cause(run: Run, launch: Launch, parity: Parity, start: TrainState, repeat: Repeat) -> str:
+    """Finds why a run is not the same step: by its suspects, or of our own models by the known mistakes."""
+    if isinstance(run.workload.model, OwnSpec):
+        return attribute(run, launch, parity, repeat)
     diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
     bad = run.steps - 1 if parity.first_bad_step is None else parity.first_bad_step
-    cause = diagnosis.diagnose(run, first, bad, initial_state(run, launch), functools.partial(_shorter, run, repeat))
-    return dataclasses.replace(parity, reason=f"{cause} ({parity.reason})")
+    cause = diagnosis.diagnose(run, start.step, bad, start, functools.partial(_shorter, run, repeat))
+    return f"{cause} ({parity.reason})"
 
 
 def _first_skipped(state: TrainState, first: int) -> int | None:
@@ -172,8 +179,11 @@ def _why_not_judged(run: Run, launch: Launch) -> str:
 
 def _reference(run: Run, launch: Launch, measured: Measured, seconds: float, oracle: Oracle) -> Curve:
     """The oracle's curve: to the run's end with `--parity`, otherwise as far as the run's own time allows."""
-    patient = dataclasses.replace(launch, out=None, timeout_seconds=max(launch.timeout_seconds, 60.0))
-    return reach_curve(reference_of(run), patient, measured, math.inf if launch.parity else seconds, oracle)
+    return reach_curve(reference_of(run), _patient(launch), measured, math.inf if launch.parity else seconds, oracle)
+
+
+def _patient(launch: Launch) -> Launch:
+    return dataclasses.replace(launch, out=None, timeout_seconds=max(launch.timeout_seconds, 60.0))
 
 
 def initial_state(run: Run, launch: Launch) -> TrainState:
