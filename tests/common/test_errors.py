@@ -46,8 +46,8 @@ def test_a_hint_stands_before_the_choices():
 
 
 def test_a_name_that_somebody_else_has_is_no_misspelling():
-    assert str(unknown("strategy", "mirored", STRATEGIES, owner="It is one of tf.")) == (
-        "unknown strategy 'mirored'. It is one of tf. Choose from: single, ddp, mirrored."
+    assert str(unknown("strategy", "mirrord", STRATEGIES, owner="It is one of tf.")) == (
+        "unknown strategy 'mirrord'. It is one of tf. Choose from: single, ddp, mirrored."
     )
 
 
