@@ -169,3 +169,25 @@ def judge(
         every,
         loss_bound=loss_bound,
     )
+
+
+def judge_statistics(
+    parity: Parity, kept: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray], allowed: float
+) -> Parity:
+    """Holds the running statistics of a run that computed in two bytes against its reference's, all together.
+
+    Args:
+        parity: The verdict on its losses; one that did not pass stays.
+        kept: By name, after the last step.
+        wanted: The reference's.
+        allowed: The largest distance, relative to their length.
+    """
+    squares = [
+        (float(np.square(kept[n].astype(np.float64) - wanted[n]).sum()), float(np.square(wanted[n]).sum()))
+        for n in wanted
+    ]
+    away, length = (math.sqrt(sum(column)) for column in zip(*squares, strict=True)) if squares else (0.0, 1.0)
+    if not parity.passed or away <= allowed * length:
+        return parity
+    reason = f"after the last step the running statistics are off by {away / length:.1%} (allowed {allowed:.1%})"
+    return dataclasses.replace(parity, passed=False, reason=reason)

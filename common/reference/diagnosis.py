@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from samestep.common.batch import Batch, batches
+from samestep.common.batch_norm import share_left
 from samestep.common.evidence.parity import LEAST_LOSS, LOSS_BOUND, deviation, spell_apart
 from samestep.common.evidence.roundoff import gradient_error, noise_of, residual_noise
 from samestep.common.program import Arrays, TrainState
@@ -178,7 +179,7 @@ def _distance(run: Run, before: TrainState, seen: Step, candidate: Step) -> floa
     slots = [_relative(seen.after.slots[name], now, before.slots[name]) for name, now in candidate.after.slots.items()]
     move = _relative(seen.after.params, candidate.after.params, before.params)
     loss = _loss_deviation(run, seen, candidate)
-    kept = _relative(seen.after.buffers, candidate.after.buffers, before.buffers)
+    kept = _kept_deviation(run, before, seen, candidate)
     residual = _relative(*residuals_of(seen.after, candidate.after))
     noise, move_noise = noise_of(run)
     return max(loss, move / move_noise, max(slots) / noise, kept / noise, residual / residual_noise(run))
@@ -188,6 +189,12 @@ def _loss_deviation(run: Run, seen: Step, candidate: Step) -> float:
     """The deviation of the loss in multiples of its bound."""
     size = max(abs(candidate.loss), LEAST_LOSS[run.dtype])
     return abs(seen.loss - candidate.loss) / ((gradient_error(run) or LOSS_BOUND[run.dtype]) * size)
+
+
+def _kept_deviation(run: Run, before: TrainState, seen: Step, candidate: Step) -> float:
+    """The deviation of the running statistics, relative to what the batch's own ones added to them."""
+    origin = {name: share_left(run) * value for name, value in before.buffers.items()}
+    return _relative(seen.after.buffers, candidate.after.buffers, origin)
 
 
 def _relative(seen: Arrays, candidate: Arrays, origin: Arrays) -> float:
@@ -206,7 +213,7 @@ def _describe(run: Run, replayed: ReplayedStep, seen: Step, right: Step) -> str:
     implied, (noise, _) = _implied_gradients(run, replayed.before, seen.after), noise_of(run)
     off = {name: _off(implied[name], 1.0, g) for name, g in gradients.items()}
     if max(off.values()) <= noise:
-        kept = _relative(seen.after.buffers, right.after.buffers, replayed.before.buffers)
+        kept = _kept_deviation(run, replayed.before, seen, right)
         what = "the running statistics are others" if kept > noise else "the update is another one"
         return f"loss and gradients agree with the oracle's: {what}"
     ratio = sum(_dot(implied[n], g) for n, g in gradients.items()) / sum(_dot(g, g) for g in gradients.values())

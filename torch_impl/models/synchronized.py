@@ -2,6 +2,7 @@
 
 On GPUs torch's own SyncBatchNorm, which runs nowhere else (2.13) and only where batches are counted; otherwise the same, by hand:
 the mean and then the variance are summed over the ranks in the forward pass, and two sums of gradients in the backward pass.
+Of numbers in two bytes all of that is computed in float32, and what comes of it is rounded.
 """
 
 import functools
@@ -36,7 +37,8 @@ def _normalize(layer: nn.modules.batchnorm._BatchNorm, x: torch.Tensor) -> torch
         return type(layer).forward(layer, x)
     weight = torch.ones(x.shape[1], dtype=x.dtype, device=x.device) if layer.weight is None else layer.weight
     bias = torch.zeros_like(weight) if layer.bias is None else layer.bias
-    out, mean, variance = _Normalized.apply(x, weight, bias, layer.eps)
+    wide = torch.promote_types(x.dtype, torch.float32)
+    out, mean, variance = _Normalized.apply(x, weight.to(wide), bias.to(wide), layer.eps)
     if layer.training and layer.running_mean is not None:
         count = x.numel() // x.shape[1] * dist.get_world_size()
         _keep(layer, mean, variance * (count / (count - 1)))
@@ -52,21 +54,22 @@ class _Normalized(torch.autograd.Function):
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         ctx.dims, ctx.shape = [0, *range(2, x.ndim)], [1, -1, *[1] * (x.ndim - 2)]
         ctx.count = x.numel() // x.shape[1] * dist.get_world_size()
-        mean = _summed(x.sum(ctx.dims)) / ctx.count
+        mean = _summed(x.sum(ctx.dims, dtype=weight.dtype)) / ctx.count
         centred = x - mean.view(ctx.shape)
         variance = _summed(centred.square().sum(ctx.dims)) / ctx.count
         inverse = torch.rsqrt(variance + epsilon)
         ctx.save_for_backward(x, weight, mean, inverse)
         ctx.mark_non_differentiable(mean, variance)
-        return torch.addcmul(bias.view(ctx.shape), centred, (weight * inverse).view(ctx.shape)), mean, variance
+        out = torch.addcmul(bias.view(ctx.shape), centred, (weight * inverse).view(ctx.shape))
+        return out.to(x.dtype), mean, variance
 
     @staticmethod
     def backward(ctx: Any, dy: torch.Tensor, *_: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None]:
         x, weight, mean, inverse = ctx.saved_tensors
         normal = (x - mean.view(ctx.shape)) * inverse.view(ctx.shape)
-        own = (dy * normal).sum(ctx.dims), dy.sum(ctx.dims)  # which the strategy sums as it does all gradients
+        own = (dy * normal).sum(ctx.dims), dy.sum(ctx.dims, dtype=weight.dtype)  # which the strategy sums with all others
         along, total = ((_summed(each) / ctx.count).view(ctx.shape) for each in own)
-        return (dy - total - normal * along) * (weight * inverse).view(ctx.shape), *own, None
+        return ((dy - total - normal * along) * (weight * inverse).view(ctx.shape)).to(x.dtype), *own, None
 
 
 def _summed(x: torch.Tensor) -> torch.Tensor:

@@ -22,7 +22,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from samestep.common.batch_norm import has_batch_norm
 from samestep.common.evidence.costs import kept_mixed, kept_tf, kept_torch
 from samestep.common.evidence.costs.kept import AHEAD, BEHIND, LOSS, Kept, KeptBySegment
 from samestep.common.evidence.costs.sizes import ID_BYTES
@@ -76,8 +75,6 @@ def activation_bytes(
     framework, model, mesh = _FRAMEWORKS.get(way), run.workload.model, run.mesh
     if framework is None or model.name not in framework.kept or run.techniques.compile:
         return None
-    if run.batch_norm == "frozen" and has_batch_norm(run):
-        return None
     passes, together = run.accumulation_steps, 1 if framework.in_order else run.accumulation_steps
     rows = run.batch_size // (mesh.axis("data") * mesh.axis("shard") * passes)
     parts = mesh.axis("tensor")
@@ -92,6 +89,7 @@ def activation_bytes(
         for name in names:
             if (each := kept.get(name)) is not None:
                 size, fixed, batch = size + each.size, fixed + each.fixed, batch + each.batch
+                fixed += 0 if run.batch_norm == "frozen" else each.statistics
         return rows // microbatches * size + fixed, rows * batch
 
     sizes, segments, again = [], model.segments(), 0
@@ -113,10 +111,14 @@ def activation_bytes(
 
 
 class _Each(NamedTuple):
-    """The bytes that a part of a model keeps on a device: of an example, of a micro-batch, and of the batch itself."""
+    """The bytes that a part of a model keeps on a device: of an example, of a micro-batch, and of the batch itself.
+
+    The statistics of a micro-batch are apart, since frozen ones are not kept.
+    """
 
     size: int
     fixed: int
+    statistics: int
     batch: int
 
 
@@ -129,6 +131,7 @@ def _each(
         name: _Each(
             item_bytes * each.elements(parts, splits_sequence) + each.mask_bytes(parts, splits_sequence),
             each.fixed_bytes,
+            each.statistics_bytes,
             each.batch_bytes,
         )
         for name, each in kept.items()

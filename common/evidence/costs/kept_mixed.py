@@ -4,6 +4,7 @@ It is what `kept_torch.py` lists, with these differences:
 
     loss              in float32: everything counts twice
     layer norm        its input, mean and reciprocal deviation are in float32, and count twice
+    batch norm        its mean and reciprocal deviation are in float32; its scale is widened where it was gathered in two bytes
     attention         the logs of its sums are in float32
     a cast            what products take of float32 is copied, once for each product: inputs that are data, and the output of a
                       norm once for each of queries, keys and values, where it otherwise is one tensor
@@ -21,7 +22,7 @@ import functools
 
 from samestep.common.evidence.costs import kept_torch
 from samestep.common.evidence.costs.kept import LOSS, Kept
-from samestep.common.workload.models.spec import ModelSpec, parameters_of
+from samestep.common.workload.models.spec import ModelSpec, batch_norms, layer, parameters_of
 from samestep.common.workload.models.transformer import TransformerSpec
 
 WIDE = 2
@@ -50,6 +51,10 @@ def kept(model: ModelSpec, item_bytes: int, gathered: bool) -> dict[str, Kept]:
         each = found.get(segment.name, Kept())
         copies = item_bytes * sum(param.size for param in kernels)
         found[segment.name] = dataclasses.replace(each, fixed_bytes=each.fixed_bytes + copies)
+    for path, channels in batch_norms(model).items():
+        each, wide = found[layer(path)], WIDE * item_bytes * channels
+        fixed = each.fixed_bytes + (wide if gathered else 0)
+        found[layer(path)] = dataclasses.replace(each, fixed_bytes=fixed, statistics_bytes=2 * wide)
     return _MORE[model.name](model, found, gathered) if model.name in _MORE else found
 
 

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from samestep.common.errors import ParityFailed, WorkerFailed
-from samestep.common.evidence.parity import Parity, judge, not_judged
-from samestep.common.evidence.roundoff import gradient_error
+from samestep.common.evidence.parity import Parity, judge, judge_statistics, not_judged
+from samestep.common.evidence.roundoff import gradient_error, statistics_noise
 from samestep.common.program import SKIPPED, TrainState
 from samestep.common.request import FRAMEWORKS, ORACLE, Launch
 from samestep.common.runtime.directory import write_json
@@ -113,6 +113,8 @@ def _judge(
     name, noise = reference_of(run).name, _noise(run)
     wanted_losses, allowed = curve.losses[:count], gradient_error(run)
     parity = judge(name, run.dtype, first, losses, wanted_losses, reached, wanted, noise, allowed)
+    if is_whole and (far := statistics_noise(run)) is not None:
+        parity = judge_statistics(parity, state.buffers, curve.state.buffers, far)
     if parity.passed and skipped is not None:
         return dataclasses.replace(parity, reason=f"judged to step {skipped}, whose update the loss scaler skipped")
     if parity.passed or repeat is None:
