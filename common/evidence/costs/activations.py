@@ -19,7 +19,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from samestep.common.evidence.costs import kept_mixed, kept_tf, kept_torch
@@ -78,10 +78,12 @@ def activation_bytes(
     passes, together = run.accumulation_steps, 1 if framework.in_order else run.accumulation_steps
     rows = run.batch_size // (mesh.axis("data") * mesh.axis("shard") * passes)
     parts = mesh.axis("tensor")
-    whole = _each(way, model, item_bytes, False, parts, splits_sequence)
+    whole = _each(_again if recomputes else _kept, way, model, item_bytes, parts, splits_sequence)
     if recomputes and any(name.endswith(AHEAD) for name in whole):
         return None
-    kept = _each(way, model, item_bytes, True, parts, splits_sequence) if recomputes else whole
+    if recomputes and way == _CAST and mesh.axis("pipe") > 1 and not kept_mixed.keeps_wide(model):
+        return None  # a stage takes float32, of which its products keep a copy
+    kept = _each(_inputs_only, way, model, item_bytes, parts, splits_sequence) if recomputes else whole
 
     def add_up(names: Iterable[str], kept: Mapping[str, _Each] = kept) -> tuple[int, int]:
         """Adds up a micro-batch, and what is kept of the batch while any of them is in flight."""
@@ -124,13 +126,18 @@ class _Each(NamedTuple):
 
 @functools.lru_cache(maxsize=64)  # every rank of a pipeline asks, and a search asks for thousands of pipelines
 def _each(
-    framework: str, model: ModelSpec, item_bytes: int, inputs_only: bool, parts: int, splits_sequence: bool
+    listed: Callable[[str, ModelSpec, int], Mapping[str, Kept]],
+    framework: str,
+    model: ModelSpec,
+    item_bytes: int,
+    parts: int,
+    splits_sequence: bool,
 ) -> Mapping[str, _Each]:
-    kept = (_inputs_only if inputs_only else _kept)(framework, model, item_bytes)
+    kept = listed(framework, model, item_bytes)
     return {
         name: _Each(
             item_bytes * each.elements(parts, splits_sequence) + each.mask_bytes(parts, splits_sequence),
-            each.fixed_bytes,
+            each.fixed_bytes + each.copied_bytes // parts,
             each.statistics_bytes,
             each.batch_bytes,
         )
@@ -142,7 +149,7 @@ def _way(run: Run) -> str:
     """Which list says what is kept; "" if none does: casts are written down for torch where a rank has whole layers."""
     if run.techniques.precision is None:
         return run.framework
-    if run.framework != "torch" or run.mesh.axis("tensor") > 1 or run.techniques.recompute:
+    if run.framework != "torch":
         return ""
     return _GATHERED if "shard" in (run.strategy.axes[:1] or ()) or run.mesh.axis("shard") > 1 else _CAST
 
@@ -172,7 +179,7 @@ def _inputs_only(framework: str, model: ModelSpec, item_bytes: int) -> Mapping[s
     """
     found = dict(_kept(framework, model, item_bytes))
     for before, segment in itertools.pairwise(model.segments()[:-1]):
-        size = math.prod(before.outputs)
+        size = _units(framework, model, before)
         kernel = next(param for param in parameters_of(model, segment).values() if param.role == "kernel")
         found[segment.name] = Kept(parts=size) if kernel.split == 0 else Kept(sequence=size)
         found.pop(f"{segment.name}{BEHIND}", None)
@@ -180,6 +187,22 @@ def _inputs_only(framework: str, model: ModelSpec, item_bytes: int) -> Mapping[s
         first = model.segments()[0].name
         found[first] = dataclasses.replace(found[first], batch_bytes=found[first].batch_bytes + ID_BYTES)
     return found
+
+
+def _again(framework: str, model: ModelSpec, item_bytes: int) -> Mapping[str, Kept]:
+    """What segments keep while they are computed again: inputs as well, of which products may only keep a copy."""
+    found = dict(_kept(framework, model, item_bytes))
+    for before, segment in itertools.pairwise(model.segments()[:-1]) if framework == _CAST else ():
+        if kept_mixed.returns_wide(model, before) and not kept_mixed.keeps_wide(model):
+            each = found[segment.name]
+            found[segment.name] = dataclasses.replace(each, whole=each.whole + _units(framework, model, before))
+    return found
+
+
+def _units(framework: str, model: ModelSpec, segment: Segment) -> int:
+    """What a segment returns for an example, in numbers of the type that products have."""
+    is_wide = framework == _CAST and kept_mixed.returns_wide(model, segment)
+    return math.prod(segment.outputs) * (kept_mixed.WIDE if is_wide else 1)
 
 
 def _stage_bytes(sizes: tuple[int, int, int, int], counts: Counts) -> int:

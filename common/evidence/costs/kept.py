@@ -19,6 +19,7 @@ class Kept:
         sequence: In equal parts along it if the sequence is split as well, else whole.
         batch_bytes: Of the batch itself; micro-batches are views of the same memory.
         fixed_bytes: Of each micro-batch, however many examples it has.
+        copied_bytes: Of each micro-batch as well, in equal parts along `tensor`: copies of kernels that are split.
         statistics_bytes: Of each micro-batch as well: batch statistics, which frozen ones have no need of.
         masks: What dropout keeps, one byte an element: whole, in parts, and by the sequence, as above.
     """
@@ -28,6 +29,7 @@ class Kept:
     sequence: int = 0
     batch_bytes: int = 0
     fixed_bytes: int = 0
+    copied_bytes: int = 0
     statistics_bytes: int = 0
     masks: tuple[int, int, int] = (0, 0, 0)
 

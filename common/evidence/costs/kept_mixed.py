@@ -22,7 +22,7 @@ import functools
 
 from samestep.common.evidence.costs import kept_torch
 from samestep.common.evidence.costs.kept import LOSS, Kept
-from samestep.common.workload.models.spec import ModelSpec, batch_norms, layer, parameters_of
+from samestep.common.workload.models.spec import ModelSpec, Segment, batch_norms, layer, parameters_of
 from samestep.common.workload.models.transformer import TransformerSpec
 
 WIDE = 2
@@ -49,13 +49,28 @@ def kept(model: ModelSpec, item_bytes: int, gathered: bool) -> dict[str, Kept]:
         if segment == first and (model.inputs().ids or len(kernels[0].shape) == 2):
             continue  # nobody needs the gradient of data, and a lookup is no product
         each = found.get(segment.name, Kept())
-        copies = item_bytes * sum(param.size for param in kernels)
-        found[segment.name] = dataclasses.replace(each, fixed_bytes=each.fixed_bytes + copies)
+        whole, split = (item_bytes * sum(p.size for p in kernels if (p.split is None) == is_whole) for is_whole in (True, False))
+        found[segment.name] = dataclasses.replace(each, fixed_bytes=each.fixed_bytes + whole, copied_bytes=split)
     for path, channels in batch_norms(model).items():
         each, wide = found[layer(path)], WIDE * item_bytes * channels
         fixed = each.fixed_bytes + (wide if gathered else 0)
         found[layer(path)] = dataclasses.replace(each, fixed_bytes=fixed, statistics_bytes=2 * wide)
     return _MORE[model.name](model, found, gathered) if model.name in _MORE else found
+
+
+def keeps_wide(model: ModelSpec) -> bool:
+    """Whether float32 goes on from segment to segment, which a norm keeps as it is: products would keep a copy of two bytes."""
+    return model.name == "transformer"
+
+
+def returns_wide(model: ModelSpec, segment: Segment) -> bool:
+    """Whether a segment returns float32 though its products do not: rows of tables, and what is added to them.
+
+    Args:
+        model: The spec.
+        segment: One of its segments.
+    """
+    return keeps_wide(model) or any(param.role == "table" for param in parameters_of(model, segment).values())
 
 
 def _with_norms(model: TransformerSpec, found: dict[str, Kept], gathered: bool) -> dict[str, Kept]:

@@ -3,7 +3,7 @@
 Beside what torch keeps (`kept_torch.py`), the layers that are written out in primitive operations keep more:
 
     GELU          x / 2, x / sqrt(2) and 1 + erf, three times its input, where torch keeps the input alone
-    ReLU          its output, which is the same memory as the next layer's input
+    ReLU          its output, which is the same memory as the next layer's input, unless dropout is between them
     dropout       a byte for each element, which says whether it is kept
     batch norm        the normalised input, and a reciprocal deviation for each channel, whatever the number of examples
     layer norm    the centred input, its product with the reciprocal deviation, and that deviation; no mean
@@ -41,7 +41,8 @@ def mlp(model: MlpSpec, item_bytes: int) -> dict[str, Kept]:
         model: The spec.
         item_bytes: The bytes of a number.
     """
-    last, data, tensors = model.layers - 1, example_bytes(model.inputs(), item_bytes), TENSORS[model.activation]
+    last, data = model.layers - 1, example_bytes(model.inputs(), item_bytes)
+    tensors = TENSORS[model.activation] or int(model.dropout > 0)
     kept = {
         f"layers/{i}": Kept(
             (model.width if i else 0) + (tensors * model.width if i < last else 0),

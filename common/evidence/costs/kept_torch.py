@@ -5,7 +5,7 @@ Each piece of memory counts once, however many operations keep it, and parameter
     linear            its input: the gradient of its kernel
     convolution       its input
     GELU              its input, not its output, which the next layer keeps as its own input
-    ReLU              its output, which is the same memory as the next layer's input
+    ReLU              its output, which is the same memory as the next layer's input, unless dropout is between them
     average pooling   its input
     max pooling       its input, and eight bytes for each maximum, which say where it was
     dropout           a byte for each element, which says whether it is kept
@@ -49,7 +49,7 @@ def mlp(model: MlpSpec, item_bytes: int) -> dict[str, Kept]:
     for i in range(model.layers):
         entering, leaving = (model.width if i else 0), (model.width if i < last else 0)
         data = 0 if i else example_bytes(model.inputs(), item_bytes)
-        by_row, read = i % 2 == 1, AHEAD if i and model.activation == "relu" else ""
+        by_row, read = i % 2 == 1, AHEAD if i and model.activation == "relu" and not model.dropout else ""
         kept[f"layers/{i}{read}"] = Kept(parts=entering) if by_row else Kept(entering, batch_bytes=data)
         if channels := norms.get(f"layers/{i}/norm"):
             kept[f"layers/{i}"] = kept.get(f"layers/{i}", Kept()).normalized(
