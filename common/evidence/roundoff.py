@@ -15,7 +15,7 @@ statistics are sums, in float32. But it divides by the deviation of what was rou
 way through N of them: `error_growth` derives by how much, g^N in the square. Every rounding has all of that ahead of it or behind
 it at most:
 
-    sqrt(6 (K + N) g^N) u        with g = 1.47 behind a ReLU, more for statistics of few numbers
+    sqrt(6 (K + N) g^N) u        with g = 1.47 behind a ReLU, 1.23 behind a GELU, more for statistics of few numbers
 
 What data have beside that (E[x^2] / Var[x] is 3.2 of the digits, 1.2 of mnist) is less than what u has in reserve: it is the
 largest rounding, and 0.42 u the root mean square of those of numbers whose logarithms are spread evenly.
@@ -70,13 +70,18 @@ def noise_of(run: Run) -> tuple[float, float]:
     return SPREAD * error, math.sqrt(2 * error) if run.optimizer.name == "adamw" else SPREAD * error
 
 
-def statistics_noise(run: Run) -> float | None:
+def statistics_noise(run: Run, drift: float) -> float | None:
     """How far rounding may take the running statistics of a whole run, relative to their length; None in one arithmetic.
 
-    What they are taken of is off by what a step rounds, and by what the weights are off: as their move, which is no longer than
-    they are themselves. In float32 nothing bounds the weights, and `--dtype float64` is there to ask.
+    What a step's statistics are taken of is off by what it rounds, which is less than the bound of its gradient. Between steps,
+    kernels have drifted apart, and a variance is of the square of a kernel.
+
+    Args:
+        run: What was trained.
+        drift: How far its kernels are from the reference's, relative to their length.
     """
-    return None if gradient_error(run) is None else sum(noise_of(run))
+    error = gradient_error(run)
+    return None if error is None else error + 2 * drift
 
 
 def residual_noise(run: Run) -> float:

@@ -1,6 +1,7 @@
 """What a step keeps between its forward and its backward pass, from the spec alone: the peak of activations of a device.
 
-What each layer keeps is in `kept_torch.py` and `kept_tf.py`; here it is multiplied by the examples that are in flight:
+What each layer keeps is in `kept_torch.py`, `kept_tf.py` and `kept_mixed.py`; here it is multiplied by the examples that are in
+flight:
 
     one replica      its shard of the batch; of accumulation steps, which follow each other in torch, one at a time; in
                      TensorFlow nothing in the graph makes one wait for another, so all of them count
@@ -15,44 +16,19 @@ References:
     Korthikanti et al., arXiv 2205.05198, sections 4.1 and 4.2.
 """
 
-import dataclasses
 import functools
-import itertools
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from samestep.common.evidence.costs import kept_mixed, kept_tf, kept_torch
-from samestep.common.evidence.costs.kept import AHEAD, BEHIND, LOSS, Kept, KeptBySegment
-from samestep.common.evidence.costs.sizes import ID_BYTES
+from samestep.common.evidence.costs import kept_mixed
+from samestep.common.evidence.costs.kept import AHEAD, BEHIND, LOSS, Kept
+from samestep.common.evidence.costs.kept_lists import CAST, FRAMEWORKS, keep_again, keep_all, keep_inputs, way_of
 from samestep.common.strategy import Run
 from samestep.common.workload.in_flight import Counts, Peaks, in_flight
 from samestep.common.workload.models.decoder import DecoderSpec
-from samestep.common.workload.models.spec import ModelSpec, Segment, draws, parameters_of
+from samestep.common.workload.models.spec import ModelSpec, Segment
 from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.common.workload.pipeline import SCHEDULES, group_segments
-
-
-@dataclasses.dataclass(frozen=True)
-class _Framework:
-    """How a framework keeps activations.
-
-    Attributes:
-        kept: Model -> what its segments and its loss keep.
-        in_order: Whether an accumulation step goes backward before the next one goes forward.
-    """
-
-    kept: Mapping[str, KeptBySegment]
-    in_order: bool
-
-
-_CAST, _GATHERED = "torch, cast to two bytes", "torch, gathered in two bytes"
-_FRAMEWORKS = {
-    "torch": _Framework(kept_torch.KEPT, True),
-    "tf": _Framework(kept_tf.KEPT, False),
-    _CAST: _Framework(kept_mixed.CAST, True),
-    _GATHERED: _Framework(kept_mixed.GATHERED, True),
-}
 
 
 def activation_bytes(
@@ -71,19 +47,19 @@ def activation_bytes(
         peaks: Candidates for the micro-batches of each stage in flight, as `in_flight` has them.
         splits_sequence: Whether the sequence is split along the axis `tensor`.
     """
-    recomputes, way, item_bytes = run.techniques.recompute, _way(run), run.product_bytes
-    framework, model, mesh = _FRAMEWORKS.get(way), run.workload.model, run.mesh
+    recomputes, way, item_bytes = run.techniques.recompute, way_of(run), run.product_bytes
+    framework, model, mesh = FRAMEWORKS.get(way), run.workload.model, run.mesh
     if framework is None or model.name not in framework.kept or run.techniques.compile:
         return None
     passes, together = run.accumulation_steps, 1 if framework.in_order else run.accumulation_steps
     rows = run.batch_size // (mesh.axis("data") * mesh.axis("shard") * passes)
     parts = mesh.axis("tensor")
-    whole = _each(_again if recomputes else _kept, way, model, item_bytes, parts, splits_sequence)
+    whole = _each(keep_again if recomputes else keep_all, way, model, item_bytes, parts, splits_sequence)
     if recomputes and any(name.endswith(AHEAD) for name in whole):
         return None
-    if recomputes and way == _CAST and mesh.axis("pipe") > 1 and not kept_mixed.keeps_wide(model):
+    if recomputes and way == CAST and mesh.axis("pipe") > 1 and not kept_mixed.keeps_wide(model):
         return None  # a stage takes float32, of which its products keep a copy
-    kept = _each(_inputs_only, way, model, item_bytes, parts, splits_sequence) if recomputes else whole
+    kept = _each(keep_inputs, way, model, item_bytes, parts, splits_sequence) if recomputes else whole
 
     def add_up(names: Iterable[str], kept: Mapping[str, _Each] = kept) -> tuple[int, int]:
         """Adds up a micro-batch, and what is kept of the batch while any of them is in flight."""
@@ -143,66 +119,6 @@ def _each(
         )
         for name, each in kept.items()
     }
-
-
-def _way(run: Run) -> str:
-    """Which list says what is kept; "" if none does: casts are written down for torch where a rank has whole layers."""
-    if run.techniques.precision is None:
-        return run.framework
-    if run.framework != "torch":
-        return ""
-    return _GATHERED if "shard" in (run.strategy.axes[:1] or ()) or run.mesh.axis("shard") > 1 else _CAST
-
-
-@functools.lru_cache(maxsize=8)
-def _kept(framework: str, model: ModelSpec, item_bytes: int) -> Mapping[str, Kept]:
-    return _FRAMEWORKS[framework].kept[model.name](model, item_bytes)
-
-
-def keeps_behind(run: Run, segment: Segment) -> bool:
-    """Whether operations behind the last parameters of a segment keep anything.
-
-    Args:
-        run: What is trained.
-        segment: A segment of its model.
-    """
-    model = run.workload.model
-    return draws(model) or f"{segment.name}{BEHIND}" in _kept(run.framework, model, run.item_bytes)
-
-
-@functools.lru_cache(maxsize=8)
-def _inputs_only(framework: str, model: ModelSpec, item_bytes: int) -> Mapping[str, Kept]:
-    """What segments keep that are computed again: of those between the first and the last, what goes into them.
-
-    References:
-        Chen et al., arXiv 1604.06174; Korthikanti et al., arXiv 2205.05198, section 5 (s b h numbers a block).
-    """
-    found = dict(_kept(framework, model, item_bytes))
-    for before, segment in itertools.pairwise(model.segments()[:-1]):
-        size = _units(framework, model, before)
-        kernel = next(param for param in parameters_of(model, segment).values() if param.role == "kernel")
-        found[segment.name] = Kept(parts=size) if kernel.split == 0 else Kept(sequence=size)
-        found.pop(f"{segment.name}{BEHIND}", None)
-    if framework == "tf" and draws(model):  # the keys of the examples, from which masks are computed again
-        first = model.segments()[0].name
-        found[first] = dataclasses.replace(found[first], batch_bytes=found[first].batch_bytes + ID_BYTES)
-    return found
-
-
-def _again(framework: str, model: ModelSpec, item_bytes: int) -> Mapping[str, Kept]:
-    """What segments keep while they are computed again: inputs as well, of which products may only keep a copy."""
-    found = dict(_kept(framework, model, item_bytes))
-    for before, segment in itertools.pairwise(model.segments()[:-1]) if framework == _CAST else ():
-        if kept_mixed.returns_wide(model, before) and not kept_mixed.keeps_wide(model):
-            each = found[segment.name]
-            found[segment.name] = dataclasses.replace(each, whole=each.whole + _units(framework, model, before))
-    return found
-
-
-def _units(framework: str, model: ModelSpec, segment: Segment) -> int:
-    """What a segment returns for an example, in numbers of the type that products have."""
-    is_wide = framework == _CAST and kept_mixed.returns_wide(model, segment)
-    return math.prod(segment.outputs) * (kept_mixed.WIDE if is_wide else 1)
 
 
 def _stage_bytes(sizes: tuple[int, int, int, int], counts: Counts) -> int:

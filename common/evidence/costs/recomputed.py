@@ -7,7 +7,7 @@ in a transformer's block the sum of the last layer's outputs.
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from samestep.common.evidence.costs.activations import keeps_behind
+from samestep.common.evidence.costs.kept_lists import keeps_behind
 from samestep.common.ledger import Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import Segment

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from samestep.common.errors import ParityFailed, WorkerFailed
-from samestep.common.evidence.parity import Parity, judge, judge_statistics, not_judged
+from samestep.common.evidence.parity import Parity, distance, judge, judge_statistics, not_judged
 from samestep.common.evidence.roundoff import gradient_error, statistics_noise
 from samestep.common.program import SKIPPED, TrainState
 from samestep.common.request import FRAMEWORKS, ORACLE, Launch
@@ -26,6 +26,7 @@ from samestep.common.runtime.state_file import read_state, remove_state
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import init, initial_buffers
 from samestep.common.workload.models.own import OwnSpec
+from samestep.common.workload.models.spec import batch_norms
 
 
 def finish(
@@ -113,8 +114,8 @@ def _judge(
     name, noise = reference_of(run).name, _noise(run)
     wanted_losses, allowed = curve.losses[:count], gradient_error(run)
     parity = judge(name, run.dtype, first, losses, wanted_losses, reached, wanted, noise, allowed)
-    if is_whole and (far := statistics_noise(run)) is not None:
-        parity = judge_statistics(parity, state.buffers, curve.state.buffers, far)
+    if is_whole and batch_norms(run.workload.model):
+        parity = _judge_statistics(run, parity, state, curve.state)
     if parity.passed and skipped is not None:
         return dataclasses.replace(parity, reason=f"judged to step {skipped}, whose update the loss scaler skipped")
     if parity.passed or repeat is None:
@@ -128,6 +129,12 @@ def _judge(
     bad = run.steps - 1 if parity.first_bad_step is None else parity.first_bad_step
     cause = diagnosis.diagnose(run, first, bad, initial_state(run, launch), functools.partial(_shorter, run, repeat))
     return dataclasses.replace(parity, reason=f"{cause} ({parity.reason})")
+
+
+def _judge_statistics(run: Run, parity: Parity, state: TrainState, wanted: TrainState) -> Parity:
+    kernels = {n: wanted.params[n] for n, param in run.workload.model.params().items() if param.role == "kernel"}
+    allowed = statistics_noise(run, distance(state.params, kernels))
+    return parity if allowed is None else judge_statistics(parity, distance(state.buffers, wanted.buffers), allowed)
 
 
 def _first_skipped(state: TrainState, first: int) -> int | None:
