@@ -26,9 +26,10 @@ test test-slow: export PYTHONDONTWRITEBYTECODE =
 test: setup
 	$(BIN)/python -m pytest --numprocesses $$(($$(nproc) + 1)) --dist worksteal
 
-# The full products, 100 steps each; resumes where it stopped. ONLY=torch:ddp restricts it. Writes docs/parity.md.
+# All that `make test` leaves out. Writes docs/parity.md: its first table resumes where it stopped, and ONLY=torch:ddp,tf:mirrored
+# takes the rows of some strategies in it, and nothing else.
 test-slow: setup
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow --numprocesses $$(($$(nproc) + 1)) --dist worksteal $(if $(ONLY),tests/parity/test_products.py)
 
 lint: setup
 	$(BIN)/python -m ruff check .

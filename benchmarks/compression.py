@@ -8,9 +8,10 @@ wanted: 0.01 of accuracy, 1 % of the bits per token.
 Predicted: int8 sends so many bytes less, and takes so many seconds more, so both steps take as long where those bytes would
 take those seconds. How many, one bandwidth far below shows, whose own share is subtracted; the loopback does not, since
 over links the bytes travel while others are still copied and added up, of a long message more than of a short one.
-Measured: both cells run over links around that bandwidth, in rounds, and a straight line through their difference over the
-inverse of the bandwidth crosses zero. The seconds of a step are those of the fastest window of all rounds: what else the
-machine does only makes a window longer.
+Measured: both cells run over links around that bandwidth, and a straight line through their difference over the inverse of
+the bandwidth crosses zero. The narrow link is taken in the same rounds, so that whatever slows the machine down slows both
+down. The seconds of a step are those of the fastest window of all rounds: what else the machine does only makes a window
+longer.
 """
 
 import argparse
@@ -31,6 +32,8 @@ from samestep.common.techniques import COMPRESSIONS
 from samestep.experiments.arguments import apply_cell
 
 WORKLOADS = ("digits-mlp", "mnist-cnn", "prose-gpt")
+METHODS = (*COMPRESSIONS, "powersgd+compress_rank=16+compress_warmup_steps=20")
+"""PowerSGD by its defaults, and as it stays within a point on all of the workloads."""
 SEEDS = 5
 PAIRS = {
     "torch:ddp": ("torch:ddp+overlap=false", "torch:ddp+overlap=false+compress=int8"),
@@ -76,11 +79,11 @@ def learned(launcher: Launcher, cells: Sequence[str], workloads: Sequence[str], 
         workloads: By name.
         seeds: How many.
     """
-    print(f"| row, workload | none | {' | '.join(COMPRESSIONS)} |\n|{'---|' * (2 + len(COMPRESSIONS))}", flush=True)
+    print(f"| row, workload | none | {' | '.join(METHODS)} |\n|{'---|' * (2 + len(METHODS))}", flush=True)
     for cell in cells:
         for workload in workloads:
             medians = []
-            for method in ("", *(f"+compress={method}" for method in COMPRESSIONS)):
+            for method in ("", *(f"+compress={method}" for method in METHODS)):
                 runs = [_take(launcher, cell + method, workload=workload, seed=seed) for seed in range(seeds)]
                 medians.append(statistics.median(run.metric_value for run in runs))
                 sign = -1 if direction_of(runs[0].metric_name) == "lower" else 1
@@ -107,10 +110,11 @@ def pays(launcher: Launcher, cells: Sequence[str], rounds: int) -> None:
         plain, compressed = (result.predicted.sent_bytes_per_step / 2 for result in results)  # of each of two processes
         bits = 8 * (plain - compressed)
         narrow = f"{round(bits / _longer(seconds[None]) / NARROW / 1e6)}mbit"
-        longer = _longer(_compared(launcher, cell, [narrow], 2 * rounds)[1][narrow]) + _seconds(bits, narrow)
+        first = bits / (_longer(_compared(launcher, cell, [narrow], rounds)[1][narrow]) + _seconds(bits, narrow))
+        around = [f"{round(factor * first / 1e6)}mbit" for factor in AROUND]
+        _, seconds = _compared(launcher, cell, [narrow, *around], rounds)
+        longer = _longer(seconds.pop(narrow)) + _seconds(bits, narrow)
         predicted = bits / longer
-        around = [f"{round(factor * predicted / 1e6)}mbit" for factor in AROUND]
-        _, seconds = _compared(launcher, cell, around, rounds)
         inverse = [_seconds(1.0, bandwidth) for bandwidth in around]
         slope, start = np.polyfit(inverse, [-_longer(pair) for pair in seconds.values()], 1)
         measured = -slope / start

@@ -64,8 +64,8 @@ def error_growth(run: Run) -> float:
     """By how much the square of a rounding error grows on its way through the batch normalisations of a model.
 
     Products round numbers relative to their size; a normalisation subtracts their mean and divides by their deviation. So the
-    square of an error grows by E[z^2] / Var[z] of what the layer takes, which is `DIVISION` behind an activation. A deviation that
-    is taken of n numbers is itself too small at times, which makes it (n - 2) / (n - 3) times more in the mean.
+    square of an error grows by E[z^2] / Var[z] of what the layer takes, which is `DIVISION` behind an activation. A deviation
+    that is taken of n numbers is itself too small at times, which makes it (n - 2) / (n - 3) times more in the mean.
 
     References:
         Yang et al., arXiv 1902.08129, "A Mean Field Theory of Batch Normalization", which has the same factors for gradients.

@@ -26,6 +26,7 @@ class TrainState:
         buffers: What the model keeps beside its parameters, such as running statistics: neutral name -> array.
         local: What each rank keeps for itself, such as residuals or a scaler: one mapping name -> array per rank, or
             none. It continues only on as many devices; on others it starts anew.
+        skipped: How many of the steps took no update, because their gradients overflowed in fp16.
     """
 
     step: int
@@ -33,6 +34,12 @@ class TrainState:
     slots: dict[str, Arrays]
     buffers: Arrays = dataclasses.field(default_factory=dict)
     local: tuple[Arrays, ...] = ()
+    skipped: int = 0
+
+    @property
+    def updates(self) -> int:
+        """How many updates the optimizer has taken, by which AdamW corrects its bias."""
+        return self.step - self.skipped
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

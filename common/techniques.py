@@ -70,6 +70,16 @@ class Techniques:
     compress_rank: int = flag(
         4, "columns of each of the two factors that powersgd makes of a gradient", least=1, most=MAX_FACTOR
     )
+    compress_warmup_steps: int = flag(
+        0,
+        "steps that exchange gradients as they are before powersgd begins, counted from the first step of training",
+        least=0,
+        most=MAX_STEPS,
+    )
+
+    def compression_at(self, step: int) -> str | None:
+        """The method by which the gradients of a step, counted from 0, are exchanged; None: as they are."""
+        return None if step < self.compress_warmup_steps else self.compress
 
     @property
     def has_schedule(self) -> bool:

@@ -1,6 +1,7 @@
 """What a command line asks for: cells, and the request that is made of one and of the flags beside it."""
 
 import dataclasses
+import os
 import re
 import sys
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -131,6 +132,9 @@ def run_command(command: Callable[[Sequence[str]], int], arguments: Sequence[str
         command: Takes the arguments, returns the exit code.
         arguments: The process's own, unless given.
     """
+    # The oracle's products are small: a second thread would only wait for the first, and on a busy machine for long. NumPy
+    # is not imported yet, and processes that train are told their number of threads.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with report_errors() as code:
         code[0] = command(sys.argv[1:] if arguments is None else arguments)
     sys.exit(code[0])

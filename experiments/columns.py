@@ -10,7 +10,7 @@ from samestep.common.request import RunConfig
 from samestep.common.runtime.records import RunResult
 from samestep.common.techniques import Techniques
 from samestep.experiments.speed_columns import Row, Timed, of_a_step, speed_columns
-from samestep.experiments.text import Column, common_unit, count, in_unit, spell
+from samestep.experiments.text import Column, common_unit, count, explain_emulation, in_unit, spell
 
 Name = Callable[[RunResult], str]
 """How a row is called."""
@@ -33,6 +33,21 @@ def _spell_cell(framework: str, strategy: str, config: RunConfig) -> str:
     given = [f"+{n}={v}" for owner, values in chosen for n, v in values.items() if v != flags(owner)[n].default]
     given += [f"+mesh={config.mesh}"] if config.mesh != f"{(*info.axes, 'data')[0]}={config.devices}" else []
     return f"{framework}:{strategy}{''.join(given)}"
+
+
+def explain_emulations(results: Sequence[RunResult]) -> list[str]:
+    """What runs in the place of rows that are marked as emulated: a line for each strategy, or cell, if not all of its rows are.
+
+    Args:
+        results: Of the rows.
+    """
+    real = {(each.framework, each.strategy) for each in results if not each.emulation}
+    said: dict[tuple[str, str], None] = {}
+    for each in results:
+        if each.emulation:
+            row = (each.framework, each.strategy)
+            said[config_cell(each.config) if row in real else ":".join(row), each.emulation] = None
+    return [explain_emulation(*each) for each in said]
 
 
 def named(results: Sequence[RunResult], names: Sequence[str]) -> Name:
@@ -137,7 +152,7 @@ def columns(
         *_bytes(
             "state",
             (_state, _predicted_state),
-            "parameters, gradients and optimizer state, on the device that holds most",
+            "parameters, gradients, optimizer state and compression's residuals, on the device that holds most",
             results,
             gives_way=2 if reference else 0,
         ),

@@ -195,7 +195,7 @@ def _columns(found: Forecast) -> tuple[Column[Prediction], ...]:
     )
 
 
-_STATE = "parameters, gradients and optimizer state, on the device that holds most"
+_STATE = "parameters, gradients, optimizer state and compression's residuals, on the device that holds most"
 _GATHERED = "copies of parameters that exist only within a step"
 _ACTIVATIONS = "kept between forward and backward pass; empty: not predicted"
 _NEEDED = "all of that on one device, each at its peak; buffers and the framework come on top"

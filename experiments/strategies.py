@@ -125,10 +125,10 @@ def _describe(config: RunConfig) -> str:
         for name, field in flags(row.options).items()
     }
     techniques = flags(Techniques)
-    facts |= {
-        f"does not take {spell_flag(name) if name in techniques else f'+{name}='}": why
-        for name, why in row.refuses.items()
-    }
+    refused: dict[str, list[str]] = {}
+    for name, why in row.refuses.items():
+        refused.setdefault(why, []).append(spell_flag(name) if name in techniques else f"+{name}=")
+    facts |= {f"does not take {', '.join(sorted(names))}": why for why, names in refused.items()}
     facts |= {f"measures {m.name}": f"{m.unit}: {m.meaning}" for m in row.measures}
     parts = [fill(" ".join(part.split()), screen_width()) for part in parts]
     parts.append("\n".join(fill(f"{name}: {value}", screen_width(), "    ") for name, value in facts.items()))

@@ -9,12 +9,12 @@ from samestep.common.flags import split_spelling
 from samestep.common.request import ORACLE
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import resize, title
-from samestep.experiments.columns import Name, cell, columns, named, often_the_same
+from samestep.experiments.columns import Name, cell, columns, explain_emulations, named, often_the_same
 from samestep.experiments.compiled import compiled
 from samestep.experiments.speed_columns import Row, Timed
 from samestep.experiments.speeds import Speed, speed_of
 from samestep.experiments.switched import switched
-from samestep.experiments.text import Column, bullets, cells, explain_emulation, fill, fit, github, joined, screen_width
+from samestep.experiments.text import Column, bullets, cells, fill, fit, github, joined, screen_width
 
 EXCEPTIONS = 3
 """What all rows but so many have in common is said in the caption, with the exceptions, and is no column."""
@@ -54,9 +54,8 @@ def comparison(
 
 def _meanings(shown: Sequence[Column[Row]], results: Sequence[RunResult]) -> list[str]:
     """What columns mean, and what is emulated."""
-    emulated = dict.fromkeys((f"{r.framework}:{r.strategy}", r.emulation) for r in results if r.emulation)
     lines = [f"{column.header}: {column.meaning}" for column in joined(shown) if column.meaning]
-    return lines + [explain_emulation(*each) for each in emulated]
+    return lines + explain_emulations(results)
 
 
 def _in_common(column: Column[RunResult], results: Sequence[RunResult], name: Name) -> str | None:

@@ -40,6 +40,7 @@ class CompareSettings(TypedDict, total=False):
     overlap: bool | None
     compress: str | None
     compress_rank: int
+    compress_warmup_steps: int
 
 
 class OptionSettings(TypedDict, total=False):
@@ -92,3 +93,4 @@ class PredictSettings(OptionSettings, total=False):
     overlap: bool | None
     compress: str | None
     compress_rank: int
+    compress_warmup_steps: int

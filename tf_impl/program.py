@@ -47,7 +47,7 @@ class TrainingProgram:
         self.loss = mean_loss(run)
         self.update = bind_update(run.optimizer)
         self._compiled = parts.compiled or run.techniques.compile
-        self._step = 0
+        self._step = self._skipped = 0
         self._losses: list[tuple[tf.Tensor, ...]] = []
         self._gradients_bytes = 0
         self._copies: list[Copy] = []
@@ -68,24 +68,29 @@ class TrainingProgram:
         self._losses.append(self._train(*self._arguments(batch)))
         self._step += 1
 
-    def _arguments(self, batch: Batch) -> tuple[object, object, tf.Tensor]:
+    def _arguments(self, batch: Batch) -> tuple[object, object, tf.Tensor, bool]:
         x, y = self.parts.strategy.experimental_distribute_values_from_function(
             lambda own: tuple(
                 map(as_inputs, gather(self.run, batch, own.replica_id_in_sync_group, own.num_replicas_in_sync))
             )
         )
-        return x, y, coefficients(self.run.optimizer_at(self._step + 1), self._step + 1)
+        compresses = self.run.techniques.compression_at(self._step) is not None
+        now = coefficients(self.run.optimizer_at(self._step + 1), self._step + 1 - self._skipped)
+        return x, y, now, compresses
 
-    def _replicated_step(self, x: Inputs, y: tf.Tensor, coefficients: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        losses = self.parts.strategy.run(self._replica_step, args=(x, y, coefficients))
+    def _replicated_step(
+        self, x: Inputs, y: tf.Tensor, coefficients: tf.Tensor, compresses: bool
+    ) -> tuple[tf.Tensor, ...]:
+        """Takes a step on all replicas; it is traced once with compression, and once without if there is a warm-up."""
+        losses = self.parts.strategy.run(self._replica_step, args=(x, y, coefficients, compresses))
         return self.parts.strategy.experimental_local_results(losses)
 
-    def _replica_step(self, x: Inputs, y: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:
+    def _replica_step(self, x: Inputs, y: tf.Tensor, coefficients: tf.Tensor, compresses: bool) -> tf.Tensor:
         """Runs on one replica: forward and backward on each micro-batch, then the exchange and the update of all replicas."""
         loss, gradients = self._replica_gradients(x, y)
-        if self._compressor:
+        if self._compressor and compresses:
             gradients = self._compressor.exchange(gradients)
-        tf.distribute.get_replica_context().merge_call(self.apply, args=(coefficients, *gradients))
+        tf.distribute.get_replica_context().merge_call(self.apply, args=(coefficients, compresses, *gradients))
         return loss
 
     def gradients(self, x: Inputs, y: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
@@ -100,18 +105,21 @@ class TrainingProgram:
         self._gradients_bytes = weights.nbytes(gradients)
         return loss, gradients
 
-    def apply(self, strategy: tf.distribute.Strategy, coefficients: tf.Tensor, *gradients: tf.Tensor) -> None:
+    def apply(
+        self, strategy: tf.distribute.Strategy, coefficients: tf.Tensor, is_summed: bool, *gradients: tf.Tensor
+    ) -> None:
         """Sums the gradients, clips by the global norm, and updates each parameter where its variable is.
 
         Args:
             strategy: In its cross-replica context.
             coefficients: Of the step, as `optimizers.coefficients` computes them.
+            is_summed: Whether a compressed exchange has summed the gradients already.
             *gradients: The gradients of each replica, in the order of the parameters.
         """
-        summed = self.exchange(strategy, gradients)
+        total = list(gradients) if is_summed else self.exchange(strategy, gradients)
         if self.run.techniques.need_norm:
-            summed = self._transformed(strategy, summed)
-        for gradient, (name, variable) in zip(summed, self.params.items(), strict=True):
+            total = self._transformed(strategy, total)
+        for gradient, (name, variable) in zip(total, self.params.items(), strict=True):
             slots = tuple(slot[name] for slot in self.slots.values())
             strategy.extended.update(variable, self.update, args=(gradient, slots, coefficients), group=False)
 
@@ -129,8 +137,6 @@ class TrainingProgram:
             strategy: The strategy, in its cross-replica context.
             gradients: The gradients of each replica, in the order of the parameters.
         """
-        if self._compressor:  # it has summed them, where they are
-            return list(gradients)
         pairs = list(zip(gradients, self.params.values(), strict=True))
         if self.run.techniques.overlap:
             return [strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, [pair])[0] for pair in pairs]
@@ -155,11 +161,12 @@ class TrainingProgram:
         """Reads parameters and optimizer state."""
         read = lambda variable: variable.numpy()  # noqa: E731
         state = weights.snapshot(self._step, self.params, self.slots, read, self._buffers)
-        return dataclasses.replace(state, local=self._compressor.snapshot() if self._compressor else ())
+        kept = self._compressor.snapshot() if self._compressor else ()
+        return dataclasses.replace(state, local=kept, skipped=self._skipped)
 
     def restore(self, state: TrainState) -> None:
         """Assigns everything on every replica."""
-        self._step = state.step
+        self._step, self._skipped = state.step, state.skipped
         weights.restore(
             state,
             self.run.dtype,

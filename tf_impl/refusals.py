@@ -1,10 +1,6 @@
 """Why rows refuse techniques. Imports no framework."""
 
-
-def uncompressed(why: str) -> dict[str, str]:
-    """The refusal of compression, and first of its option, for a reason."""
-    return {"compress_rank": why, "compress": why}
-
+from samestep.common.compression import uncompressed
 
 NO_SWITCH = {
     "overlap": "it exchanges when its API does; tf:mirrored and tf:multi_worker_mirrored have a choice",

@@ -129,7 +129,7 @@ class EngineState:
 
     def restore(self, state: TrainState) -> None:
         """Copies this rank's stretch of everything in place; nothing is sent."""
-        self._set_step_count(state.step)
+        self._set_step_count(state.updates)
         with torch.no_grad():
             for name, weight in self._named.items():
                 self._layout.write(weight.parameter, weight.from_neutral(state.params[name]))

@@ -88,28 +88,35 @@ class LocalState:
     buffers: Mapping[str, torch.Tensor] = dataclasses.field(default_factory=dict)
 
     def snapshot(self, step: int) -> TrainState:
-        """Copies parameters and optimizer state, gathered; the optimizer has taken a step or been restored."""
+        """Copies parameters and optimizer state, gathered."""
         params: Arrays = {}
         slots: dict[str, Arrays] = {slot: {} for slot in self.keys}
         for name, weight in self.named.items():
             params[name] = weight.to_neutral(self.full_tensor(weight.parameter))
+            self._held(weight.parameter)
             for slot, key in self.keys.items():
                 slots[slot][name] = weight.to_neutral(self.optimizer_state.full(weight.parameter, key))
         buffers = {name: buffer.detach().cpu().numpy().copy() for name, buffer in self.buffers.items()}
         return TrainState(step, params, slots, buffers)
 
     def restore(self, state: TrainState) -> None:
-        """Copies everything in place; optimizer state that torch makes at its first step is made now."""
+        """Copies everything in place."""
         with torch.no_grad():
             for name, weight in self.named.items():
                 sharded.copy_shard(weight.parameter, weight.from_neutral(state.params[name]))
-                local = self.optimizer_state.local(weight.parameter)
+                local = self._held(weight.parameter)
                 if local is not None:
                     for slot, key in self.keys.items():
-                        local[key] = torch.zeros_like(weight.parameter)
                         sharded.copy_shard(local[key], weight.from_neutral(state.slots[slot][name]))
-                    local["step"] = torch.tensor(float(state.step))
+                    local["step"] = torch.tensor(float(state.updates))
             self.restore_buffers(state)
+
+    def _held(self, parameter: nn.Parameter) -> dict[str, torch.Tensor] | None:
+        """This process's state of a parameter; torch makes it in its first update, which a loss scaler may have skipped."""
+        local = self.optimizer_state.local(parameter)
+        if local is not None and not local:
+            local |= {key: torch.zeros_like(parameter) for key in self.keys.values()} | {"step": torch.tensor(0.0)}
+        return local
 
     def restore_buffers(self, state: TrainState) -> None:
         """Copies the buffers in place."""
@@ -183,14 +190,14 @@ def gather_states(own: TrainState | None, device: torch.device) -> list[TrainSta
 
 
 def merge(parts: Iterable[TrainState]) -> TrainState:
-    """Makes one state of parts that hold different parameters."""
-    step, params = 0, {}
+    """Makes one state of parts that hold different parameters; not all of them know what earlier runs skipped."""
+    step, skipped, params = 0, 0, {}
     slots: dict[str, Arrays] = {}
     buffers: Arrays = {}
     for part in parts:
-        step = part.step
+        step, skipped = part.step, max(skipped, part.skipped)
         params |= part.params
         buffers = part.buffers | buffers  # of replicas, those of the first
         for slot, values in part.slots.items():
             slots.setdefault(slot, {}).update(values)
-    return TrainState(step, params, slots, buffers)
+    return TrainState(step, params, slots, buffers, skipped=skipped)

@@ -120,7 +120,7 @@ class TrainingProgram:
         self._local_state = parts.local_state or build_local_state(run, self._optimizer, parts.bare)
         self._loss, self._target_share = parts.loss or summed_loss(run.workload.model), target_share(run, self._device)
         self._scaler = scaler_of(run)
-        self._step = 0
+        self._step = self._skipped = 0
         self._losses: list[torch.Tensor] = []
         self._gradients_bytes = self._gathered_bytes = self._activations_bytes = 0
         self._sends: tuple[Send, ...] = ()
@@ -154,6 +154,7 @@ class TrainingProgram:
         RECORDER.phase = "update"
         self._step += 1
         if self._scaler and not self._scaler.unscale(self._gradients(), self._step - 1):
+            self._skipped += 1
             return
         if self.run.techniques.need_norm:
             transform(self._gradients(), self.parts.global_norm, self.run.techniques)
@@ -196,7 +197,7 @@ class TrainingProgram:
 
     def state(self) -> TrainState:
         """Gathers parameters and optimizer state."""
-        state = self.parts.gather(self._local_state.snapshot(self._step))
+        state = dataclasses.replace(self.parts.gather(self._local_state.snapshot(self._step)), skipped=self._skipped)
         if self._scaler is None:
             return state
         kept, of_ranks = self._scaler.snapshot(), state.local or ({},) * self.run.num_devices
@@ -204,7 +205,7 @@ class TrainingProgram:
 
     def restore(self, state: TrainState) -> None:
         """Copies everything in place, as `LocalState.restore` does."""
-        self._step = state.step
+        self._step, self._skipped = state.step, state.skipped
         self._local_state.restore(state)
         if self._scaler:
             self._scaler.restore(state.local[0] if state.local else {})

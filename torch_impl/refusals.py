@@ -1,10 +1,6 @@
 """Why rows refuse techniques. Imports no framework."""
 
-
-def uncompressed(why: str) -> dict[str, str]:
-    """The refusal of compression, and first of its option, for a reason."""
-    return {"compress_rank": why, "compress": why}
-
+from samestep.common.compression import uncompressed
 
 NO_SWITCH = {
     "overlap": "it exchanges when its API does; torch:ddp and torch:zero1 have a choice",
@@ -23,7 +19,6 @@ NEW_REPLICAS = {
     "compile": "its replicas are copies of the module, which drop what was compiled",
     "norm": "its replicas are made anew in every step, which loses their running statistics",
 }
-ON_SERVER = {**NO_CLIPPING, "norm": "its server has parameters only, and its workers keep nothing between steps"}
 BY_CALLS = {
     **NO_CLIPPING,
     **uncompressed("its workers exchange activations; the gradients of parameters stay with them"),

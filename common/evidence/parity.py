@@ -171,7 +171,7 @@ def judge(
     )
 
 
-def distance(seen: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> float:
+def relative_distance(seen: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> float:
     """The distance of some arrays from those that are wanted, relative to the length of all of these.
 
     Args:

@@ -28,6 +28,9 @@ References:
 """
 
 import math
+from collections.abc import Mapping
+
+import numpy as np
 
 from samestep.common.batch_norm import error_growth
 from samestep.common.strategy import Run
@@ -92,3 +95,22 @@ def residual_noise(run: Run) -> float:
     than that, the residual is any.
     """
     return math.inf if gradient_error(run) is not None else RESIDUAL_NOISE[run.dtype]
+
+
+MASTERS_IN_TWO_BYTES = (
+    "the parameters themselves are kept in two bytes: updates that are smaller than their last bit are lost"
+)
+_SPARE_BITS = 13
+"""By how many the 24 significant bits of a float32 exceed the 11 of fp16, which has more of them than bf16."""
+
+
+def fit_in_two_bytes(params: Mapping[str, np.ndarray]) -> bool:
+    """Whether every parameter has so few significant bits that it may have been kept in two bytes.
+
+    An update that was computed in float32 leaves one number in 2^13 like that, and never a whole model of them.
+
+    Args:
+        params: Masters in float32, by name, after a step.
+    """
+    spare = (1 << _SPARE_BITS) - 1
+    return all(not (value.astype(np.float32).view(np.int32) & spare).any() for value in params.values())

@@ -9,14 +9,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from samestep.common.batch import Batch, batches
-from samestep.common.batch_norm import share_left
-from samestep.common.evidence.parity import LEAST_LOSS, LOSS_BOUND, deviation, spell_apart
-from samestep.common.evidence.roundoff import gradient_error, noise_of, residual_noise
+from samestep.common.evidence.parity import deviation, spell_apart
+from samestep.common.evidence.roundoff import noise_of
 from samestep.common.program import Arrays, TrainState
-from samestep.common.reference.compression import residuals_of
+from samestep.common.reference.distance import Step, distance, loss_apart, program_at, statistics_apart, take
 from samestep.common.reference.known import KNOWN
 from samestep.common.reference.mutants import Context
-from samestep.common.reference.program import TrainingProgram
 from samestep.common.reference.step import transform
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import load
@@ -31,19 +29,6 @@ MOST_MEASURED = 200
 
 Replay = Callable[[int], tuple[list[float], TrainState]]
 """Repeats a run up to a step count; returns its losses and its state there."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Step:
-    """A step that was taken.
-
-    Attributes:
-        loss: What it saw.
-        after: The state that it left.
-    """
-
-    loss: float
-    after: TrainState
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -90,7 +75,7 @@ def diagnose(run: Run, first: int, bad: int, start: TrainState, replay: Replay) 
         losses, after = reached(number + 1)
         last_gradients, earlier = None, reached(number - 1)[1] if number > first else None
         if earlier is not None:
-            _, last_gradients = _program(run, earlier).gradients(batch_of(number - 1))
+            _, last_gradients = program_at(run, earlier).gradients(batch_of(number - 1))
         context = Context(run.num_devices, batch_of(number + 1), last_gradients, earlier, first)
         cause = _compare(run, ReplayedStep(before, batch_of(number), context), Step(losses[number - first], after))
         if cause:
@@ -116,7 +101,7 @@ def find_bad_step(run: Run, numbers: Sequence[int], start: TrainState, replay: R
         before = start if number == start.step else replay(number)[1]
         losses, after = replay(number + 1)
         seen = Step(losses[number - start.step], after)
-        if not _distance(run, before, seen, _taken(_program(run, before), batch)) <= 1:
+        if not distance(run, before, seen, take(program_at(run, before), batch)) <= 1:
             return number
     return None
 
@@ -132,7 +117,7 @@ def measure_amplification(run: Run, steps: int, start: TrainState) -> float:
     split, signs = load(run.workload.data), np.random.default_rng(1)
     curves = []
     for size in (0.0, PERTURBATION):
-        program = _program(run, start)
+        program = program_at(run, start)
         for value in program.params.values():
             value *= 1 + size * signs.choice([-1.0, 1.0], value.shape)
         stream = batches(split.train_inputs, split.train_targets, run.batch_size, run.seed, start.step)
@@ -142,79 +127,46 @@ def measure_amplification(run: Run, steps: int, start: TrainState) -> float:
     return max(deviation(moved, plain, run.dtype) for plain, moved in zip(*curves, strict=True)) / PERTURBATION
 
 
-def _program(run: Run, state: TrainState) -> TrainingProgram:
-    program = TrainingProgram(run)
-    program.restore(state)
-    return program
-
-
 def _compare(run: Run, replayed: ReplayedStep, seen: Step) -> str:
-    """The cause of one step's deviation; "" if it does not deviate.
+    """The cause of one step's deviation; "" if it does not deviate."""
+    right = take(program_at(run, replayed.before), replayed.batch)
+    deviation = distance(run, replayed.before, seen, right)
+    return "" if deviation <= 1 else _name(run, replayed, seen, deviation) or _describe(run, replayed, seen, right)
+
+
+def _name(run: Run, replayed: ReplayedStep, seen: Step, deviation: float) -> str:
+    """Names the known mistake whose step it is, with those that are the same step here; "" if there is none.
 
     A known mistake is named if the step is the one that it makes, within rounding, and if it explains the deviation: one
     that makes no difference here explains nothing.
     """
-    right = _taken(_program(run, replayed.before), replayed.batch)
-    deviation = _distance(run, replayed.before, seen, right)
-    if deviation <= 1:
-        return ""
-    least, sentence = min(1.0, UNEXPLAINED * deviation), ""
+    found: list[tuple[float, Step, str]] = []
     for mutant in KNOWN:
-        program = _program(run, replayed.before)
+        program = program_at(run, replayed.before)
         if mutant.apply(program, replayed.context):
-            distance = _distance(run, replayed.before, seen, _taken(program, replayed.batch))
-            if distance < least:
-                least, sentence = distance, mutant.sentence.format(devices=replayed.context.devices)
-    return sentence or _describe(run, replayed, seen, right)
-
-
-def _taken(program: TrainingProgram, batch: Batch) -> Step:
-    program.step(batch)
-    (loss,) = program.losses()
-    return Step(loss, program.state())
-
-
-def _distance(run: Run, before: TrainState, seen: Step, candidate: Step) -> float:
-    """The largest deviation of loss, moves and residuals, in multiples of what rounding explains."""
-    slots = [_relative(seen.after.slots[name], now, before.slots[name]) for name, now in candidate.after.slots.items()]
-    move = _relative(seen.after.params, candidate.after.params, before.params)
-    loss = _loss_deviation(run, seen, candidate)
-    kept = _kept_deviation(run, before, seen, candidate)
-    residual = _relative(*residuals_of(seen.after, candidate.after))
-    noise, move_noise = noise_of(run)
-    return max(loss, move / move_noise, max(slots) / noise, kept / noise, residual / residual_noise(run))
-
-
-def _loss_deviation(run: Run, seen: Step, candidate: Step) -> float:
-    """The deviation of the loss in multiples of its bound."""
-    size = max(abs(candidate.loss), LEAST_LOSS[run.dtype])
-    return abs(seen.loss - candidate.loss) / ((gradient_error(run) or LOSS_BOUND[run.dtype]) * size)
-
-
-def _kept_deviation(run: Run, before: TrainState, seen: Step, candidate: Step) -> float:
-    """The deviation of the running statistics, relative to what the batch's own ones added to them."""
-    origin = {name: share_left(run) * value for name, value in before.buffers.items()}
-    return _relative(seen.after.buffers, candidate.after.buffers, origin)
-
-
-def _relative(seen: Arrays, candidate: Arrays, origin: Arrays) -> float:
-    """The distance of two points, relative to the way from the origin to the second one."""
-    difference = sum(float(((seen[n].astype(np.float64) - candidate[n]) ** 2).sum()) for n in candidate)
-    length = sum(float(((candidate[n] - origin[n].astype(np.float64)) ** 2).sum()) for n in candidate)
-    return math.sqrt(difference / length) if length else math.inf if difference else 0.0
+            wrong = take(program, replayed.batch)
+            left = distance(run, replayed.before, seen, wrong)
+            if left < min(1.0, UNEXPLAINED * deviation):
+                found.append((left, wrong, mutant.sentence.format(devices=replayed.context.devices)))
+    nearest = min(found, key=lambda each: each[0], default=None)
+    if nearest is None:
+        return ""
+    others = (each for each in found if each is not nearest)
+    same = [text for _, step, text in others if distance(run, replayed.before, step, nearest[1]) <= UNEXPLAINED]
+    return "; or, which is the same step here, ".join([nearest[2], *same])
 
 
 def _describe(run: Run, replayed: ReplayedStep, seen: Step, right: Step) -> str:
     """What is seen, where no mutant fits: the loss, else the gradients (read back from the slots), else the update."""
-    if _loss_deviation(run, seen, right) > 1:
+    if loss_apart(run, seen, right) > 1:
         found, wanted = spell_apart(seen.loss, right.loss)
         return f"the forward pass gives a loss of {found} where the oracle's gives {wanted} from the same weights"
-    gradients = transform(_program(run, replayed.before).gradients(replayed.batch)[1], run.techniques)
+    gradients = transform(program_at(run, replayed.before).gradients(replayed.batch)[1], run.techniques)
     implied, (noise, _) = _implied_gradients(run, replayed.before, seen.after), noise_of(run)
     off = {name: _off(implied[name], 1.0, g) for name, g in gradients.items()}
     if max(off.values()) <= noise:
-        kept = _kept_deviation(run, replayed.before, seen, right)
-        what = "the running statistics are others" if kept > noise else "the update is another one"
+        kept = statistics_apart(run, replayed.before, seen, right)
+        what = "the running statistics are others" if kept > 1 else "the update is another one"
         return f"loss and gradients agree with the oracle's: {what}"
     ratio = sum(_dot(implied[n], g) for n, g in gradients.items()) / sum(_dot(g, g) for g in gradients.values())
     left = max(_off(implied[name], ratio, g) for name, g in gradients.items())

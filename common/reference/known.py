@@ -16,7 +16,7 @@ from samestep.common.workload.models.transformer import TOKENS
 
 GPT = "prose-gpt+layers=1+heads=2+width=8+context=8"
 TIED, IGNORED, DROPOUT = f"{GPT}+tied=true", f"{GPT}+ignored=0.5", f"{GPT}+dropout=0.2"
-STEPS, CLIP, RATE = "accumulation_steps=2", "clip_norm=0.05", "warmup_steps=40"
+STEPS, CLIP, RATE = "accumulation_steps=4", "clip_norm=0.05", "warmup_steps=40"
 OfDevices = Callable[[TrainingProgram, int], bool]
 """Makes a program wrong in one way, given the number of devices; False if it has nothing that could be wrong so."""
 

@@ -1,5 +1,6 @@
 """Known mistakes of a whole run, of normalisation, compression and mixed precision, each with a cell in which it matters."""
 
+from samestep.common.evidence.roundoff import MASTERS_IN_TWO_BYTES
 from samestep.common.reference import silent_compression as compression
 from samestep.common.reference import silent_precision as precision
 from samestep.common.reference import silent_runs as runs
@@ -14,7 +15,7 @@ DATA_AND_RANKS = (
         "same_order_each_epoch",
         "the examples come in the order of the first epoch: no epoch was shuffled anew",
         runs.same_order_each_epoch,
-        "synthetic-mlp+width=8+examples=32",
+        "synthetic-mlp+width=8+examples=48",
     ),
     Mutant(
         "position_lost",
@@ -58,7 +59,7 @@ NORMALISATION = (
 PRECISION = (
     Mutant(
         "masters_in_two_bytes",
-        "the parameters themselves are kept in two bytes: updates that are smaller than their last bit are lost",
+        MASTERS_IN_TWO_BYTES,
         precision.masters_in_two_bytes,
         GPT,
     ),

@@ -18,6 +18,7 @@ from samestep.common.reference.models.layers import Gelu, Layer, Linear, Norm, S
 from samestep.common.reference.models.transformer import Attention
 from samestep.common.reference.optimizers import Update
 from samestep.common.reference.program import TrainingProgram
+from samestep.common.reference.silent_bugs import combine, parts_of
 
 TANH_SCALE = math.sqrt(2 / math.pi)
 
@@ -81,17 +82,11 @@ def _weighted_shards(weight: Callable[[int, int], float], program: TrainingProgr
         program: The program to be made wrong.
         context: What it may use.
     """
-    right, count = program.gradients, context.devices
+    count = context.devices
 
     def gradients(batch: Batch) -> tuple[float, Arrays]:
-        loss, _ = right(batch)
-        total: Arrays = {}
-        for shard in range(count):
-            part = batch.part(shard, count)
-            share = weight(shard, count) * part.num_targets / batch.num_targets
-            for name, g in right(part)[1].items():
-                total[name] = total.get(name, 0.0) + share * g
-        return loss, total
+        parts = parts_of(program, batch, count)
+        return sum(loss for loss, _ in parts), combine(program, parts, [weight(shard, count) for shard in range(count)])
 
     program.gradients = gradients
     return count > 1

@@ -35,7 +35,7 @@ class TrainingProgram:
         self.techniques = run.techniques
         self.exchange = compression.exchange
         self.local: tuple[Arrays, ...] = ()
-        self._step = 0
+        self._step = self._skipped = 0
         self._losses: list[float] = []
 
     def step(self, batch: Batch) -> None:
@@ -49,7 +49,7 @@ class TrainingProgram:
     def gradients(self, batch: Batch) -> tuple[float, Arrays]:
         """Computes the global mean loss and its gradients, accumulated over the micro-batches; and, compressed, over devices."""
         held = self.params | self.buffers
-        if self.run.techniques.compress is None:
+        if self.run.techniques.compression_at(self._step) is None:
             return accumulate(self.model, self.loss, held, batch, self.run, self.examples)
         loss, shards = shard_gradients(self.model, self.loss, held, batch, self.run, self.examples)
         gradients, self.local = self.exchange(self.run, shards, self.local)
@@ -70,7 +70,7 @@ class TrainingProgram:
         optimizer = self.optimizer_at(self._step)
         for name, value in self.params.items():
             slots = {slot: arrays[name] for slot, arrays in self.slots.items()}
-            self.update(optimizer, self._step, value, gradients[name], slots)
+            self.update(optimizer, self._step - self._skipped, value, gradients[name], slots)
 
     def optimizer_at(self, step: int) -> OptimizerSpec:
         """The optimizer with the learning rate of a step, counted from 1."""
@@ -93,11 +93,11 @@ class TrainingProgram:
         """Copies parameters, optimizer state, buffers, and what each device would keep."""
         slots = {slot: _copied(arrays) for slot, arrays in self.slots.items()}
         local = tuple(map(_copied, self.local))
-        return TrainState(self._step, _copied(self.params), slots, _copied(self.buffers), local)
+        return TrainState(self._step, _copied(self.params), slots, _copied(self.buffers), local, self._skipped)
 
     def restore(self, state: TrainState) -> None:
         """Copies everything that `state` returns, into float64."""
-        self._step = state.step
+        self._step, self._skipped = state.step, state.skipped
         self.params = _copied(state.params)
         self.buffers = _copied(state.buffers)
         self.slots = {slot: _copied(arrays) for slot, arrays in state.slots.items()}

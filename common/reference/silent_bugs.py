@@ -45,15 +45,25 @@ def parts_of(program: TrainingProgram, batch: Batch, count: int) -> list[Part]:
     return found
 
 
-def combine(parts: Sequence[Part], weights: Sequence[float]) -> Arrays:
-    """Adds up the gradients of parts.
+def combine(program: TrainingProgram, parts: Sequence[Part], weights: Sequence[float]) -> Arrays:
+    """Adds up the gradients of parts, and exchanges the sums of each device as the program does.
 
     Args:
-        parts: In order.
+        program: Whose run says how many devices there are.
+        parts: In order, as many for each device.
         weights: Of each part; all are 1 in the right step.
     """
-    names = parts[0][1]
-    return {name: sum(w * g[name] for w, (_, g) in zip(weights, parts, strict=True)) for name in names}
+    scaled = [{name: w * g for name, g in values.items()} for w, (_, values) in zip(weights, parts, strict=True)]
+    if program.run.techniques.compress is None:
+        return _added(scaled)
+    each = len(scaled) // program.run.num_devices
+    shards = [_added(scaled[number : number + each]) for number in range(0, len(scaled), each)]
+    total, program.local = program.exchange(program.run, shards, program.local)
+    return total
+
+
+def _added(parts: Sequence[Arrays]) -> Arrays:
+    return {name: sum(part[name] for part in parts) for name in parts[0]}
 
 
 def weigh_microbatches(weight: Callable[[int, int], float], program: TrainingProgram, devices: int) -> bool:
@@ -69,7 +79,7 @@ def weigh_microbatches(weight: Callable[[int, int], float], program: TrainingPro
     def gradients(batch: Batch) -> Part:
         parts = parts_of(program, batch, devices * steps)
         weights = [weight(number % steps, steps) for number in range(devices * steps)]
-        return sum(loss for loss, _ in parts), combine(parts, weights)
+        return sum(loss for loss, _ in parts), combine(program, parts, weights)
 
     program.gradients = gradients
     return steps > 1
@@ -86,8 +96,8 @@ def mean_of_means(program: TrainingProgram, devices: int) -> bool:
 
     def gradients(batch: Batch) -> Part:
         parts = parts_of(program, batch, count)
-        own = [batch.num_targets / batch.part(number, count).num_targets / count for number in range(count)]
-        return sum(w * loss for w, (loss, _) in zip(own, parts, strict=True)), combine(parts, own)
+        own = [batch.num_targets / (batch.part(number, count).num_targets or 1) / count for number in range(count)]
+        return sum(w * loss for w, (loss, _) in zip(own, parts, strict=True)), combine(program, parts, own)
 
     program.gradients = gradients
     return ignores_targets(program.run.workload.model) and count > 1
@@ -220,7 +230,7 @@ def clip_each(of_shards: bool, program: TrainingProgram, devices: int) -> bool:
             (0.0, clip({n: g * devices for n, g in g_of.items()}, bound))
             for _, g_of in parts_of(program, batch, devices)
         ]
-        return loss, combine(own, [1 / devices] * devices)
+        return loss, combine(program, own, [1 / devices] * devices)
 
     program.gradients = gradients
     return devices > 1 or not of_shards

@@ -67,7 +67,7 @@ def loss_scale_differs_by_rank(program: TrainingProgram, context: Context) -> bo
 
     def gradients(batch: Batch) -> tuple[float, Arrays]:
         parts = parts_of(program, batch, count)
-        return sum(loss for loss, _ in parts), combine(parts, [1.0, *[0.5] * (count - 1)])
+        return sum(loss for loss, _ in parts), combine(program, parts, [1.0, *[0.5] * (count - 1)])
 
     program.gradients = gradients
     return count > 1

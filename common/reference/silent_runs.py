@@ -64,7 +64,7 @@ def clip_on_one_rank(program: TrainingProgram, context: Context) -> bool:
 
     def gradients(batch: Batch) -> tuple[float, Arrays]:
         parts = [*parts_of(program, batch, count)[:1], *parts_of(others, batch, count)[1:]]
-        return sum(loss for loss, _ in parts), combine(parts, [1.0] * count)
+        return sum(loss for loss, _ in parts), combine(program, parts, [1.0] * count)
 
     program.gradients = gradients
     return count > 1

@@ -29,7 +29,7 @@ def accumulate(model: Layer, loss: Loss, params: Arrays, batch: Batch, run: Run,
     """
     total_loss = 0.0
     total: Arrays = {}
-    count = batch.num_targets
+    count = batch.num_targets or 1  # a part of a batch may have none that count
     steps = run.accumulation_steps
     MICRO_BATCH.examples = examples
     for micro in range(steps):

@@ -75,7 +75,8 @@ class Measured(Usage):
 
     Attributes:
         first_step: The number of the first step.
-        window_steps: The steps of each window; the first window is the first step alone.
+        window_steps: The steps of each window; the first window is the first step alone, or with a warm-up of
+            compression all steps up to the first that is compressed.
         window_seconds: Their seconds.
         step_times: How many steps after the first one took how long, as `evidence.percentiles` counts them; nothing where
             the call that takes a step does not wait for it.

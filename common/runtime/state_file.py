@@ -10,7 +10,7 @@ import numpy as np
 
 from samestep.common.errors import ConfigError
 from samestep.common.files import Unreadable, load_arrays, read_arrays
-from samestep.common.program import Arrays, TrainState
+from samestep.common.program import SKIPPED, Arrays, TrainState
 from samestep.common.request import MAX_STEPS
 from samestep.common.runtime.directory import replacing
 
@@ -45,6 +45,8 @@ def _dump(file: IO[bytes], state: TrainState) -> None:
     nested |= {f"slots/{slot}": values for slot, values in state.slots.items()}
     nested |= {f"local/{rank}": values for rank, values in enumerate(state.local)}
     arrays = {f"{group}/{name}": value for group, values in nested.items() for name, value in values.items()}
+    if state.skipped:  # which few states have, and earlier versions cannot read
+        arrays["skipped"] = np.int64(state.skipped)
     np.savez(file, step=np.int64(state.step), **arrays)  # pyrefly: ignore
 
 
@@ -81,10 +83,13 @@ def _unflatten(arrays: Mapping[str, np.ndarray]) -> TrainState:
             local.setdefault(_whole(path, rank), {})[name] = value
         elif group in ("params", "buffers"):
             {"params": params, "buffers": buffers}[group][name] = value
-        elif path != "step":
+        elif path not in ("step", "skipped"):
             raise Unreadable(f"{path} is nothing that a state has")
     ranks = tuple(local.get(rank, {}) for rank in range(max(local, default=-1) + 1))
-    return TrainState(_step(arrays.get("step")), params, slots, buffers, ranks)
+    # Files of earlier versions have a list, in what the ranks keep.
+    skipped = arrays.get("skipped", np.int64(len(ranks[0].get(SKIPPED, ())) if ranks else 0))
+    step = _count("step", arrays.get("step"))
+    return TrainState(step, params, slots, buffers, ranks, _count("skipped", skipped, step))
 
 
 def _whole(path: str, rank: str) -> int:
@@ -93,7 +98,7 @@ def _whole(path: str, rank: str) -> int:
     return int(rank)
 
 
-def _step(value: np.ndarray | None) -> int:
-    if value is None or value.shape != () or value.dtype.kind not in "iu" or not 0 <= value <= MAX_STEPS:
-        raise Unreadable(f"its step is {value}, not one whole number from 0 to {MAX_STEPS}")
+def _count(name: str, value: np.ndarray | None, most: int = MAX_STEPS) -> int:
+    if value is None or value.shape != () or value.dtype.kind not in "iu" or not 0 <= value <= most:
+        raise Unreadable(f"its {name} is {value}, not one whole number from 0 to {most}")
     return int(value)

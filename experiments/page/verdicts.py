@@ -7,6 +7,7 @@ from xml.etree.ElementTree import Element
 
 from samestep.experiments import tables
 from samestep.experiments.against_report import write_report
+from samestep.experiments.columns import explain_emulations
 from samestep.experiments.comparison import Comparison
 from samestep.experiments.compiled import compiled
 from samestep.experiments.lint import explain_confounds, find_stops
@@ -15,7 +16,7 @@ from samestep.experiments.page.markup import Child, element, more, prose
 from samestep.experiments.ranking import ranking
 from samestep.experiments.row import FAILED, MISSED, NOT_JUDGED, SAME, Row, explain_rows
 from samestep.experiments.speeds import unseparated
-from samestep.experiments.text import count, explain_emulation
+from samestep.experiments.text import count
 
 SYMBOLS = {SAME: "✓", MISSED: "✗", FAILED: "✗", NOT_JUDGED: "–"}
 """Of a status, so that colour is never the only sign of it."""
@@ -84,8 +85,7 @@ def _group(group: Group) -> Element:
             element("p", f"As a gate it ends with exit code {found.exit_code}: {found.exit_reason}", class_="callout")
         )
     parts += _list(explain_rows(found.rows))
-    emulated = dict.fromkeys((f"{r.framework}:{r.strategy}", r.emulation) for r in results if r.emulation)
-    parts += _list(explain_emulation(*each) for each in emulated)
+    parts += _list(explain_emulations(results))
     parts += [element("p", said)] if (said := _speeds(found)) else []
     if unclear := _lines(unseparated(found.speeds, found.reference)):
         parts.append(more("How many rounds would separate rows", *_list(unclear)))

@@ -26,6 +26,7 @@ GIVEN = {
     "overlap": {"overlap": False},
     "compress": {"compress": "int8"},
     "compress_rank": {"compress": "powersgd", "compress_rank": 2},
+    "compress_warmup_steps": {"compress": "powersgd", "compress_warmup_steps": 2},
 }
 """A value of each technique, with what it needs beside it."""
 
@@ -74,6 +75,29 @@ def test_one_device_has_nothing_to_compress() -> None:
         ConfigError, match="--compress int8 is for what devices exchange, and there is one; add --devices 2"
     ):
         parse(RunConfig("torch", "ddp", "synthetic-mlp", techniques=Techniques(compress="int8")))
+
+
+@pytest.mark.parametrize(
+    "technique", [{"compress_rank": 2}, {"compress_warmup_steps": 2}, {"compress_warmup_steps": 2, "compress": "int8"}]
+)
+def test_other_methods_have_no_options_of_powersgd(technique: dict[str, object]) -> None:
+    line = f"{spell_flag(next(iter(technique)))} 2 is an option of powersgd; add --compress powersgd, or leave it out."
+    with pytest.raises(ConfigError, match=line):
+        parse(RunConfig("torch", "ddp", "synthetic-mlp", 2, techniques=Techniques(**technique)))
+
+
+@pytest.mark.torch
+def test_a_run_is_longer_than_its_warm_up() -> None:
+    def checked(warm_up: int) -> None:
+        techniques = Techniques(compress="powersgd", compress_warmup_steps=warm_up)
+        config = RunConfig("torch", "ddp", "synthetic-mlp", 2, steps=9, techniques=techniques)
+        check_launch(parse(config), launch_of(config))
+
+    checked(8)
+    with pytest.raises(
+        ConfigError, match="--compress-warmup-steps 9 leave no step of 9 to powersgd; give at most 8, or leave"
+    ):
+        checked(9)
 
 
 @pytest.mark.parametrize(

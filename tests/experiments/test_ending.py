@@ -65,6 +65,21 @@ def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", line], cwd=ROOT, timeout=60, check=False).returncode == 0
 
 
+@pytest.mark.parametrize(("given", "threads"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "2"}, "2")])
+def test_numpy_has_one_thread_unless_told_otherwise(given: dict[str, str], threads: str) -> None:
+    """More wait for each other, and where others use the cores they wait most of the time."""
+    line = (
+        "import os, sys; from samestep.experiments import compare, port, predict, run;"
+        "from samestep.experiments.arguments import run_command;"
+        "run_command(lambda given: print(os.environ['OPENBLAS_NUM_THREADS'], 'numpy' in sys.modules) or 0, [])"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"} | given
+    done = subprocess.run(
+        [sys.executable, "-c", line], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.split() == [threads, "False"]
+
+
 @pytest.mark.parametrize(("name", "code"), [("", 130), ("SIGTERM", 143), ("SIGHUP", 129), ("SIGQUIT", 131)])
 def test_the_exit_code_of_a_signal_is_that_of_shells(name: str, code: int) -> None:
     assert signal_exit_code(KeyboardInterrupt(*[name] if name else [])) == code

@@ -111,3 +111,4 @@ def test_a_row_says_which_techniques_and_features_it_does_not_take(capsys: pytes
     printed = " ".join(told(capsys, "torch:rpc").split())
     assert "does not take --clip-norm: no process sees the whole gradient" in printed
     assert "does not take +tied=: " in printed
+    assert printed.count("its workers exchange activations") == 1, "once for all flags of compression"

@@ -145,6 +145,12 @@ def test_what_is_emulated_is_marked_in_its_row_and_explained(width: int | None) 
     assert printed.count("(emulated)") == 2
 
 
+def test_a_strategy_that_is_not_emulated_is_not_said_to_be() -> None:
+    plain, narrow = made("torch:ddp"), made("torch:ddp+precision=bf16", emulation="--precision bf16 on CPU cores")
+    assert "* torch:ddp+precision=bf16 is emulated: --precision bf16" in tables.comparison([plain, narrow], width=200)
+    assert "* torch:ddp is emulated: --precision bf16" in tables.comparison([narrow], width=200)
+
+
 # --- speed ------------------------------------------------------------------------------------------------------------
 
 

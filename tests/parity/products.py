@@ -1,6 +1,7 @@
 """The full products: which cells there are, what they measured so far, and the page that shows it."""
 
 import dataclasses
+import fcntl
 import hashlib
 import itertools
 import json
@@ -8,10 +9,12 @@ import os
 from pathlib import Path
 
 from samestep.common.catalog import strategy_info
+from samestep.common.evidence.parity import bound_of
 from samestep.common.request import FRAMEWORKS, OPTIMIZERS, RunConfig
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.pipeline import SCHEDULES
 from samestep.experiments.arguments import apply_cell
+from samestep.experiments.columns import config_cell
 from samestep.experiments.text import github
 from tests.cells import SIZED, every_row
 
@@ -112,34 +115,67 @@ def store(cell: Cell, result: RunResult) -> None:
     cell.stored.write_text(json.dumps({**parity, "metric": result.metric_value}))
 
 
+def record(result: RunResult) -> None:
+    """Keeps the verdict on a cell with techniques or features, for the page."""
+    config, parity = result.config, result.parity
+    normalised = f"+batch_norm={config.batch_norm}" if "norm=" in result.workload else ""
+    row = [config_cell(config) + normalised, result.workload, result.optimizer, result.dtype, result.mesh]
+    reached = [_shown(parity.max_relative_loss), f"{bound_of(parity, result.dtype):.1e}", "yes" * parity.is_amplified]
+    folder = STORE / _source_digest(result.framework) / "techniques"
+    folder.mkdir(parents=True, exist_ok=True)
+    name = hashlib.sha256(" ".join(row).encode()).hexdigest()[:16]
+    (folder / f"{name}.json").write_text(json.dumps([*row, str(parity.steps), _VERDICTS[parity.passed], *reached]))
+
+
 def write_page() -> None:
-    """Writes docs/parity.md from every cell that the present code has measured."""
+    """Writes docs/parity.md from every cell that the present code has measured.
+
+    Several processes may measure: the last one that writes has seen what all of them stored.
+    """
+    STORE.mkdir(parents=True, exist_ok=True)
+    with (STORE / "page.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        techniques = _technique_rows()
+        plain = _plain_rows()
+        parts = [_INTRODUCTION.format(count=len(plain), steps=STEPS), github(_HEADERS, plain)]
+        parts += [_TECHNIQUES.format(count=len(techniques)), github(_TECHNIQUE_HEADERS, techniques)]
+        PAGE.write_text("\n".join(parts) + "\n")
+
+
+def _technique_rows() -> list[list[str]]:
+    folders = [STORE / _source_digest(name) / "techniques" for name in ("torch", "tf")]
+    return sorted(json.loads(path.read_text()) for folder in folders for path in folder.glob("*.json"))
+
+
+def _plain_rows() -> list[list[str]]:
     rows = []
     for cell in cells():
         if cell.stored.exists():
             kept = json.loads(cell.stored.read_text())
-            verdict = {True: "yes", False: "NO", None: "not judged"}[kept["passed"]]
             deviations = [_shown(kept[name]) for name in ("max_relative_loss", "max_absolute_weight")]
-            rows.append([cell.strategy, cell.model, cell.optimizer, cell.dtype, cell.where, verdict, *deviations])
-    headers = [
-        "strategy",
-        "model",
-        "optimizer",
-        "dtype",
-        "devices",
-        "same step",
-        "largest loss deviation",
-        "weights after",
-    ]
-    PAGE.write_text(_INTRODUCTION.format(count=len(rows), steps=STEPS) + "\n" + github(headers, rows) + "\n")
+            columns = [cell.strategy, cell.model, cell.optimizer, cell.dtype, cell.where]
+            rows.append([*columns, _VERDICTS[kept["passed"]], *deviations])
+    return rows
 
 
+_VERDICTS = {True: "yes", False: "NO", None: "not judged"}
+_WHAT = ["strategy", "model", "optimizer", "dtype", "devices"]
+_HEADERS = [*_WHAT, "same step", "largest loss deviation", "weights after"]
+_TECHNIQUE_HEADERS = [*_WHAT, "steps", "same step", "largest loss deviation", "bound", "amplified rounding"]
 _INTRODUCTION = """# Parity, cell by cell
 
 Written by `make test-slow`: {count} runs of {steps} steps each, on test-sized models. Every step is compared with the NumPy
 oracle. The loss deviation is the largest relative deviation at any step; in float32 it is relative to at least 0.1. The
 weight deviation is the largest absolute deviation after the last step. The bounds in float64 are 1e-12 for the loss and
 1e-10 for the weights. In float32 the bound is 1e-5 for the loss, and weights are not bounded.
+"""
+_TECHNIQUES = """
+## With techniques and features
+
+{count} more runs, with [techniques](techniques.md) and with features of the models. What was sent equalled its prediction
+in each of them, and so did the bytes that were kept, wherever they are predicted. With `precision=bf16` the bound is
+[derived](same-step.md). Where it says amplified rounding, the curve left that of the oracle further than the bound, but the
+same steps one by one, or in float64, did not.
 """
 
 

@@ -37,6 +37,9 @@ def test_statistics_of_the_whole_batch_are_exchanged_as_predicted(run_cell: RunC
     assert result.parity.passed, result.parity.reason
     sends_what_was_predicted(result)
     keeps_what_was_predicted(result)
+    if result.processes[0].sent_bytes_per_step:
+        sent = sum(row.sent_bytes_per_step for row in result.processes)
+        assert sent == pytest.approx(result.predicted.sent_bytes_per_step, rel=0.03)
 
 
 @pytest.mark.parametrize("cell", [*marked("torch:ddp"), *slow("tf:mirrored")])

@@ -18,6 +18,7 @@ from samestep.experiments.tables import caption
 from tests.cells import SIZED, every_row
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
+from tests.parity.products import record
 
 FEATURES = {
     "tied": f"{SIZED['transformer']}+tied=true",
@@ -105,6 +106,7 @@ def test_a_feature_takes_the_same_step_at_the_predicted_cost(run_cell: RunCell, 
     for row, predicted in zip(result.processes, result.predicted.devices(), strict=True):
         for name in ("params_bytes", "params_peak_bytes", "gradients_bytes", "optimizer_bytes"):
             assert getattr(row, name) == getattr(predicted, name), name
+    record(result)
 
 
 def test_every_row_is_among_the_steps() -> None:

@@ -13,6 +13,7 @@ from samestep.common.techniques import Techniques
 from tests.cells import SIZED, every_row
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
+from tests.parity.products import record
 
 DEEP = "prose-gpt+layers=3+width=32+context=16"
 """With more than one inner segment."""
@@ -68,6 +69,7 @@ def computes_in_two_bytes(run_cell: RunCell, cell: str, workload: str, **fields:
     if cell == "torch:fsdp":
         sent = sum(row.sent_bytes_per_step for row in result.processes)
         assert sent == pytest.approx(result.predicted.sent_bytes_per_step, rel=0.03)
+    record(result)
 
 
 HELD = ("params_bytes", "params_peak_bytes", "gradients_bytes", "optimizer_bytes")

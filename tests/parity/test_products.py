@@ -14,7 +14,7 @@ from tests.parity.products import STEPS, Cell, cells, chosen, store, write_page
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="session", autouse=True)
 def page() -> Iterator[None]:
     yield
     write_page()

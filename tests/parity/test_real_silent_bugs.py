@@ -138,3 +138,16 @@ def test_a_silent_bug_in_two_bytes_breaks_the_derived_bound(
     assert result.parity.passed is False
     assert result.parity.max_relative_loss > result.parity.loss_bound
     assert SENTENCES[bug.removeprefix("torch_")] in result.parity.reason
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("bug", ["torch_masters_in_two_bytes", "torch_loss_summed"])
+def test_masters_in_two_bytes_are_seen_where_the_loss_is_within_its_bound(
+    silent_launcher: Launcher, tmp_path: Path, bug: str
+) -> None:
+    base = RunConfig(workload=GPT, optimizer="sgd", devices=2, batch_size=16, steps=2, parity=True)
+    config = dataclasses.replace(apply_cell("torch:ddp+precision=bf16", base), out=str(tmp_path / "run"))
+    parity = silent_launcher.run(parse(config), launch_of(config), environment={"MUTANT": bug}).parity
+    is_within = parity.max_relative_loss <= parity.loss_bound
+    assert (parity.passed, is_within) == (False, bug == "torch_masters_in_two_bytes")
+    assert SENTENCES[bug.removeprefix("torch_")] in parity.reason

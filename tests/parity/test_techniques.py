@@ -10,6 +10,7 @@ from samestep.common.techniques import Techniques
 from tests.cells import SIZED, every_row
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
+from tests.parity.products import record
 
 EXACT = {
     "accumulation_steps": 2,
@@ -33,6 +34,7 @@ def test_all_that_a_row_takes(run_cell: RunCell, framework: str, row: StrategyIn
     assert result.conditions.compilations == 0, "a new rate traces nothing anew"
     sends_what_was_predicted(result)
     keeps_what_was_predicted(result)
+    record(result)
 
 
 DEEP = {**SIZED, "transformer": "prose-gpt+layers=3+width=32+context=16"}
@@ -90,6 +92,7 @@ def test_what_people_combine(run_cell: RunCell, cell: str, where: dict[str, obje
     assert result.parity.passed, result.parity.reason
     sends_what_was_predicted(result)
     keeps_what_was_predicted(result)
+    record(result)
 
 
 @pytest.mark.slow
@@ -107,6 +110,7 @@ def test_a_technique_costs_what_was_predicted(
     assert result.parity.passed, result.parity.reason
     sends_what_was_predicted(result)
     keeps_what_was_predicted(result)
+    record(result)
 
 
 @pytest.mark.torch

@@ -69,6 +69,24 @@ def compiles() -> None:
     at_step_3(lambda: torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1)))
 
 
+def compiles_in_evaluation() -> None:
+    """No fault yet: it fails if evaluation compiles anything. The backend compiles nothing further, which is fast."""
+    from torch import nn
+
+    from samestep.torch_impl.program import num_compilations
+
+    compile_with, evaluate = nn.Module.compile, loop.evaluate
+
+    def evaluated(*arguments: object) -> float | None:
+        before = num_compilations()
+        metric = evaluate(*arguments)
+        assert (before, num_compilations()) == (1, 1), "evaluation was compiled once more"
+        return metric
+
+    nn.Module.compile = lambda self: compile_with(self, backend="eager")
+    loop.evaluate = evaluated
+
+
 def hangs() -> None:
     at_step_3(lambda: time.sleep(600))
 

@@ -14,7 +14,7 @@ from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
 from samestep.common.runtime.state_file import read_state
 from samestep.experiments.arguments import apply_cell
-from tests.cells import SIZED, every_row
+from tests.cells import SIZED, every_row, slow
 from tests.conftest import RunCell
 from tests.ledgers import sends_what_was_predicted
 from tests.lent import LentLauncher
@@ -72,6 +72,67 @@ def test_a_scale_that_overflows_is_halved_until_it_does_not(scaled: Launcher, tm
     assert len(more.losses) == 2
     assert [int(step) for step in again[SKIPPED]][: len(skipped)] == skipped
     assert float(again["loss_scale"]) == 2.0 ** (22 - len(again[SKIPPED]))
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("cell", ["fsdp", *slow("zero1", "pp")])
+def test_a_run_that_took_no_update_has_a_state(scaled: Launcher, tmp_path: Path, cell: str) -> None:
+    fields = {"optimizer": "adamw", "parity": False}
+    trained(scaled, tmp_path / "run", cell, first_scale=2.0**60, steps=2, **fields)
+    state = read_state(tmp_path / "run")
+    assert state.updates == 0
+    assert all((array == 0).all() for arrays in state.slots.values() for array in arrays.values())
+    more = trained(scaled, tmp_path / "more", cell, steps=4, start_from=str(tmp_path / "run"), **fields)
+    assert read_state(tmp_path / "more").skipped == 4, more.losses
+
+
+SKIPPING = {"optimizer": "adamw", "first_scale": 2.0**22, "parity": False}
+
+
+@pytest.fixture(scope="module")
+def begun(scaled: Launcher, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 8 steps, of which the first ones were skipped."""
+    out = tmp_path_factory.mktemp("begun") / "run"
+    trained(scaled, out, "fsdp", **SKIPPING)
+    state = read_state(out)
+    assert state.skipped == len(state.local[0][SKIPPED]) == 8 - state.updates > 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def next_losses(scaled: Launcher, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    """The losses of the four steps that the run would have taken next."""
+    return trained(scaled, tmp_path_factory.mktemp("whole") / "run", "fsdp", steps=12, **SKIPPING).losses[8:]
+
+
+@pytest.mark.torch
+def test_a_skipped_step_is_no_update_when_the_run_continues(
+    scaled: Launcher, begun: Path, next_losses: list[float], tmp_path: Path
+) -> None:
+    """AdamW corrects its bias by the number of updates: counted by steps, the next losses were other ones."""
+    more = trained(scaled, tmp_path / "more", "fsdp", steps=12, start_from=str(begun), **SKIPPING)
+    assert more.losses == next_losses
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        pytest.param("torch:single", marks=pytest.mark.torch),
+        *(
+            pytest.param(cell, marks=[getattr(pytest.mark, cell.partition(":")[0]), pytest.mark.slow])
+            for cell in ("tf:mirrored", "tf:dtensor", "tf:parameter_server", "torch:rpc", "torch:rpc_parameter_server")
+        ),
+    ],
+)
+def test_nor_when_it_continues_where_nothing_is_skipped(
+    run_cell: RunCell, begun: Path, next_losses: list[float], tmp_path: Path, cell: str
+) -> None:
+    fields = {"optimizer": "adamw", "start_from": str(begun), "steps": 12, "out": str(tmp_path / "run")}
+    devices = 1 if cell == "torch:single" else 2
+    result = run_cell(cell, MLP, devices=devices, dtype="float64", keep_state=True, **fields)
+    assert result.parity.passed, result.parity.reason
+    assert result.losses == pytest.approx(next_losses, rel=2e-4), "fp16 takes about the same steps"
+    assert read_state(tmp_path / "run").skipped == read_state(begun).skipped
 
 
 @pytest.mark.torch

@@ -13,6 +13,7 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
+from samestep.common.techniques import Techniques
 from samestep.experiments.lint import circumstances
 from tests.lent import LentLauncher
 from tests.processes import descendants
@@ -93,3 +94,8 @@ def test_what_torch_2_13_compiles_in_a_timed_window_is_counted(befall: Befall) -
     run = befall("compiles", 1, "ddp", {})
     assert run.conditions.compilations == 1
     assert "compilation" in [each.name for each in find_confounds(circumstances(run), circumstances(run))]
+
+
+def test_evaluation_of_a_compiled_model_compiles_nothing(befall: Befall) -> None:
+    run = befall("compiles_in_evaluation", 0, "ddp", {}, devices=1, techniques=Techniques(compile=True))
+    assert run.metric_value is not None

@@ -105,6 +105,17 @@ def test_buffers_are_state(run_cell: RunCell, tmp_path: Path) -> None:
     assert not all((states[0][name] == states[2][name]).all() for name in states[0])
 
 
+def test_buffers_stay_on_the_workers_of_a_server(run_cell: RunCell, tmp_path: Path) -> None:
+    """Which are the replicas of DDP: the first one's running statistics are the run's, and decide the metric."""
+    fields = {"dtype": "float64", "devices": 2, "steps": 4, "keep_state": True, "parity": False, **own("RESNET")}
+    cells = ("torch:ddp", "torch:rpc_parameter_server")
+    results = [run_cell(cell, "digits-mlp", out=str(tmp_path / cell), **fields) for cell in cells]
+    kept, served = (read_state(tmp_path / cell).buffers for cell in cells)
+    assert any("running_var" in name for name in kept) and list(kept) == list(served)
+    assert all(kept[name] == pytest.approx(served[name], rel=1e-9) for name in kept)
+    assert results[1].metric_value == results[0].metric_value
+
+
 def test_a_prediction_is_that_of_the_run(run_cell: RunCell) -> None:
     predicted = samestep.predict("torch:ddp", devices=2, batch_size=48, batch_norm="sync", **own("RESNET"))
     ran = run_cell("torch:ddp", "digits-mlp", devices=2, batch_norm="sync", parity=False, **own("RESNET"))

@@ -5,6 +5,7 @@ write, since every tensor means the full one. Gradients and update are two funct
 2.21) combines the all-reduces and then reads optimizer state from before its assignment.
 """
 
+import dataclasses
 from collections.abc import Mapping
 
 import numpy as np
@@ -29,7 +30,7 @@ class DTensorProgram:
         self.run, self.layouts, self.hardware = run, layouts, hardware
         self.loss = mean_loss(run)
         self.update = bind_update(run.optimizer)
-        self._step = 0
+        self._step = self._skipped = 0
         self._losses: list[tf.Tensor] = []
         self._expanded = ExpandedFunctions()
         self._gradients_bytes = [0] * len(layouts.devices)
@@ -63,7 +64,7 @@ class DTensorProgram:
         """Computes the gradients, then updates."""
         with self._expanded.first_time():
             loss, gradients = self._gradients(self.layouts.micro_batches(self.run, batch, self.run.accumulation_steps))
-        now = coefficients(self.run.optimizer_at(self._step + 1), self._step + 1)
+        now = coefficients(self.run.optimizer_at(self._step + 1), self._step + 1 - self._skipped)
         self._apply(gradients, self.layouts.replicate(now))
         self._gradients_bytes = self.layouts.local_bytes(gradients)
         self._losses.append(loss)
@@ -105,11 +106,13 @@ class DTensorProgram:
 
     def state(self) -> TrainState:
         """Gathers parameters and optimizer state."""
-        return weights.snapshot(self._step, self.params, self.slots, lambda v: self.layouts.gather(v.read_value()), {})
+        read = lambda variable: self.layouts.gather(variable.read_value())  # noqa: E731
+        state = weights.snapshot(self._step, self.params, self.slots, read, {})
+        return dataclasses.replace(state, skipped=self._skipped)
 
     def restore(self, state: TrainState) -> None:
         """Assigns each device its shards."""
-        self._step = state.step
+        self._step, self._skipped = state.step, state.skipped
         weights.restore(state, self.run.dtype, self.params, self.slots, self._assign, {})
 
     def _assign(self, variable: dtensor.DVariable, value: np.ndarray) -> None:

@@ -5,6 +5,7 @@ where it runs, so the optimizer state never travels. Serial, a step is one updat
 it is one on each worker's shard, a batch of its own, and nothing waits for anything before the window ends.
 """
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Iterable, Mapping
@@ -49,7 +50,7 @@ class ParameterServerProgram:
         self._rows_bytes = run.batch_size // self._updates_per_step * rows * run.item_bytes
         self._sends_rows = any(param.read_by_rows for param in self._tables.values())
         self._shards = 1
-        self._step = self._first_update = self._scheduled = self._begun = 0
+        self._step = self._skipped = self._first_update = self._scheduled = self._begun = 0
         self._results: list[tf.distribute.coordinator.RemoteValue] = []
         self._applied, self._staleness = 0, 0.0  # the sum over all updates that were applied
         self._read_bytes = self._pushed_bytes = 0
@@ -150,11 +151,13 @@ class ParameterServerProgram:
 
     def state(self) -> TrainState:
         """Reads parameters and optimizer state from the servers."""
-        return weights.snapshot(self._step, self.params, self.slots, np.concatenate, weights.buffers_of(self.model))
+        buffers = weights.buffers_of(self.model)
+        state = weights.snapshot(self._step, self.params, self.slots, np.concatenate, buffers)
+        return dataclasses.replace(state, skipped=self._skipped)
 
     def restore(self, state: TrainState) -> None:
         """Assigns each server its parts."""
-        self._step = self._first_update = state.step
+        self._step, self._skipped, self._first_update = state.step, state.skipped, state.updates
         weights.restore(state, self.run.dtype, self.params, self.slots, assign, weights.buffers_of(self.model))
 
     def observe(self, batch: Batch) -> None:

@@ -106,7 +106,7 @@ class Server:
 
     def snapshot(self, step: int) -> TrainState:
         """Copies the server's part of the state."""
-        return self._served.local_state.snapshot(step)
+        return self._served.snapshot(step)
 
 
 _LOCAL: list[Server] = []

@@ -1,9 +1,5 @@
-"""A parameter server's worker: it pulls, computes its shard, and pushes.
+"""A parameter server's worker: it pulls, computes its shard, and pushes."""
 
-What it pulls and what it computes on it has two modes: a copy of the whole model, or rows of its tables.
-"""
-
-import contextlib
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
@@ -12,7 +8,6 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch.distributed import rpc
-from torch.nn.parallel import DistributedDataParallel
 
 from samestep.common.batch import Batch
 from samestep.common.ledger import Footprint, Send
@@ -21,111 +16,12 @@ from samestep.common.strategy import Run
 from samestep.torch_impl import devices, weights
 from samestep.torch_impl.activations import follow_activations
 from samestep.torch_impl.exchanges import RECORDER, Observer
-from samestep.torch_impl.local_state import build_local_state, merge
-from samestep.torch_impl.models.inputs import Inputs, as_inputs
-from samestep.torch_impl.optimizers import build_optimizer, set_rate
+from samestep.torch_impl.local_state import merge
+from samestep.torch_impl.models.inputs import as_inputs
 from samestep.torch_impl.parameter_server import server
-from samestep.torch_impl.parameter_server.server import Wanted
-from samestep.torch_impl.pipeline.stages import Stage
-from samestep.torch_impl.rpc.group import CPU, leave_rpc, worker_name
+from samestep.torch_impl.parameter_server.modes import PullEverything, PullRows
+from samestep.torch_impl.rpc.group import leave_rpc, worker_name
 from samestep.torch_impl.step import accumulate, mean_loss
-
-
-class PullEverything:
-    """The server holds the whole model; a worker has a copy to compute on.
-
-    Attributes:
-        stage: The part of the model that the worker runs.
-        local_state: None, because nothing stays on the workers.
-    """
-
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
-        self.local_state = None
-        self._parameters = list(stage.parameters())
-
-    def wanted(self, x: Inputs) -> Wanted:
-        """Asks for every parameter as a whole."""
-        return [None] * len(self._parameters)
-
-    def accept(self, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Copies the values into the copy's parameters, whose gradients will be pushed; those of the last step are dropped."""
-        with torch.no_grad():
-            for parameter, value in zip(self._parameters, values, strict=True):
-                parameter.copy_(value)
-                parameter.grad = None
-        return [*self._parameters]
-
-    def logits(self, leaves: Sequence[torch.Tensor], x: Inputs, first: int = 0) -> torch.Tensor:
-        """Computes the logits of some rows on the copy.
-
-        Args:
-            leaves: What was pulled.
-            x: The rows' inputs.
-            first: Which of the inputs that were pulled for is the first of them.
-        """
-        return self.stage(x)
-
-    def exchange(self, last: bool) -> contextlib.AbstractContextManager[None]:
-        """Makes an empty context, because workers exchange nothing among each other."""
-        return contextlib.nullcontext()
-
-    def update(self, rate: float) -> None:
-        """Does nothing, because the server updates everything.
-
-        Args:
-            rate: Ignored, likewise.
-        """
-
-
-class PullRows:
-    """The server holds tables of rows; the layers above them stay on the workers, under DDP.
-
-    Attributes:
-        stage: The part of the model that the worker runs.
-        local_state: The local state of what stays on the workers.
-    """
-
-    def __init__(self, run: Run, stage: Stage, workers: dist.ProcessGroup) -> None:
-        self.stage = stage
-        self._optimizer = build_optimizer(run.optimizer, stage.parameters())
-        self.local_state = build_local_state(run, self._optimizer, stage.model)
-        self._above = DistributedDataParallel(stage, process_group=workers)
-        self._above.register_comm_hook(workers, _sum)  # DDP's own would take the mean
-
-    def wanted(self, x: torch.Tensor) -> Wanted:
-        """Asks for one row of each table per example."""
-        return list(x.T)
-
-    def accept(self, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Makes leaves of the rows: their gradients will be pushed, those of the last step are dropped."""
-        self._optimizer.zero_grad()
-        return [value.requires_grad_() for value in values]
-
-    def logits(self, leaves: Sequence[torch.Tensor], x: torch.Tensor, first: int = 0) -> torch.Tensor:
-        """Computes the logits of some examples from their rows, side by side.
-
-        Args:
-            leaves: The rows that were pulled.
-            x: The examples' inputs.
-            first: Which of the inputs that were pulled for is the first of them.
-        """
-        return self._above(torch.cat([leaf[first : first + len(x)] for leaf in leaves], dim=1))
-
-    def exchange(self, last: bool) -> contextlib.AbstractContextManager[None]:
-        """All-reduces the gradients of the layers above, on the last micro-batch."""
-        return contextlib.nullcontext() if last else self._above.no_sync()
-
-    def update(self, rate: float) -> None:
-        """Updates the layers above at a learning rate, on every worker alike."""
-        set_rate(self._optimizer, rate)
-        self._optimizer.step()
-
-
-def _sum(workers: dist.ProcessGroup, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """A communication hook of DDP: the gradients' sum."""
-    work = dist.all_reduce(bucket.buffer(), group=workers, async_op=True)
-    return work.get_future().then(lambda done: done.value()[0])
 
 
 class WorkerProgram:
@@ -188,26 +84,26 @@ class WorkerProgram:
         return total / count
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
-        """Computes logits on rank 0, with what it pulls."""
+        """Computes logits on rank 0, with what it pulls and with its own buffers."""
         if self._rank > 0:
             return inputs
         x = as_inputs(inputs)
         values, _ = rpc.rpc_sync(self._server, server.pull, (self._mode.wanted(x),))
+        self._mode.stage.eval()
         with torch.no_grad():
-            return self._mode.logits(self._mode.accept(values), x).numpy()
+            logits = self._mode.logits(self._mode.accept(values), x).numpy()
+        self._mode.stage.train()
+        return logits
 
     def state(self) -> TrainState:
-        """Fetches the server's part on rank 0, and adds what stays on the workers."""
+        """Fetches the server's part on rank 0, and adds it to what stays on the workers; the server's buffers never moved."""
         parts = [rpc.rpc_sync(self._server, server.snapshot, (self._step,))] if self._rank == 0 else []
-        if self._mode.local_state is not None:
-            parts.append(self._mode.local_state.snapshot(self._step))
-        return merge(parts)
+        return merge([self._mode.local_state.snapshot(self._step), *parts])
 
     def restore(self, state: TrainState) -> None:
         """Copies what stays on the workers in place; the server does so with its own part before it opens for pulls."""
         self._step = state.step
-        if self._mode.local_state is not None:
-            self._mode.local_state.restore(state)
+        self._mode.local_state.restore(state)
 
     def observe(self, batch: Batch) -> None:
         """Takes one more step; collectives among workers are recorded as they are dispatched, calls as they are made."""
@@ -222,11 +118,8 @@ class WorkerProgram:
         return self._sends
 
     def footprint(self) -> tuple[Footprint, ...]:
-        """The tensors of this process; at their peak with the rows that were pulled."""
-        if self._mode.local_state is not None:
-            own = self._mode.local_state.footprint(CPU, self._gradients_bytes, self._pulled_bytes)
-        else:  # a copy, whose gradients are pushed
-            own = Footprint.uniform(str(CPU), self._gradients_bytes, 0, "tensors")
+        """The tensors of this process."""
+        own = self._mode.footprint(self._gradients_bytes, self._pulled_bytes)
         return (dataclasses.replace(own, activations_bytes=self._activations_bytes),)
 
     def measures(self) -> Mapping[str, float]:

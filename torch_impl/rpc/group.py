@@ -1,6 +1,7 @@
 """The group of RPC workers, one per process, named as the roles of the run; and what a worker serves to its callers."""
 
 import contextlib
+import dataclasses
 import os
 import threading
 from collections.abc import Mapping
@@ -38,7 +39,7 @@ class Served:
     """
 
     def __init__(self, run: Run, stage: Stage, updates_per_step: int = 1) -> None:
-        self._run, self._updates = run, 0
+        self._run, self._updates, self._skipped = run, 0, 0
         self.updates_per_step = updates_per_step
         self.parameters = list(stage.parameters())
         self.optimizer = build_optimizer(run.optimizer, self.parameters)
@@ -61,9 +62,13 @@ class Served:
         RECORDER.start()
         self.updated.release()
 
+    def snapshot(self, step: int) -> TrainState:
+        """Copies this process's part of the state."""
+        return dataclasses.replace(self.local_state.snapshot(step), skipped=self._skipped)
+
     def restore(self, state: TrainState) -> None:
         """Copies this process's part of a state in place."""
-        self._updates = state.step * self.updates_per_step
+        self._updates, self._skipped = state.step * self.updates_per_step, state.skipped
         self.local_state.restore(state)
 
     def footprint(self) -> Footprint:

@@ -135,4 +135,4 @@ def local_optimizer(params: Sequence[torch.nn.Parameter]) -> torch.optim.Optimiz
 
 def snapshot(step: int) -> TrainState:
     """Copies this worker's part of the state."""
-    return _LOCAL[0].served.local_state.snapshot(step)
+    return _LOCAL[0].served.snapshot(step)

@@ -17,7 +17,7 @@ from samestep.torch_impl.local_state import build_local_state
 from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.options import DdpOptions
 from samestep.torch_impl.program import HeldState, Parts, TrainingProgram, build_fresh_model
-from samestep.torch_impl.techniques.compress import CompressedState, build_compressor, hook_of
+from samestep.torch_impl.techniques.compress import CompressedState, build_compressor, exchange_bucket
 from samestep.torch_impl.upstream import ddp_logging_data
 
 MEBIBYTE = 1 << 20
@@ -64,9 +64,8 @@ def build(run: Run[DdpOptions]) -> TrainingProgram:
     local_state: HeldState = build_local_state(run, optimizer, bare)
     compresses = run.techniques.compress is not None
     if compresses:
-        compressor = build_compressor(run, local_state.named)
-        model.register_comm_hook(None, hook_of(compressor, local_state.named))
-        local_state = CompressedState(local_state, compressor)
+        local_state = CompressedState(run, local_state, build_compressor(run, local_state.named))
+        model.register_comm_hook(local_state, exchange_bucket)
     parts = Parts(
         bare=bare,
         hardware=hardware,
@@ -77,6 +76,7 @@ def build(run: Run[DdpOptions]) -> TrainingProgram:
         exchange=exchange_on_last(model),
         optimizer=optimizer,
         local_state=local_state,
-        measures=lambda: measure_overlap(model),
+        # DDP's are of its first ten steps and every hundredth (torch 2.13): with a warm-up, of another kind of step.
+        measures=dict if run.techniques.compress_warmup_steps else lambda: measure_overlap(model),
     )
     return TrainingProgram(run, parts)

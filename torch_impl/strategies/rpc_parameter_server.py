@@ -15,7 +15,8 @@ from samestep.torch_impl.devices import join_group, use_device
 from samestep.torch_impl.exchanges import AXIS_PREFIX
 from samestep.torch_impl.options import ServerOptions
 from samestep.torch_impl.parameter_server import server
-from samestep.torch_impl.parameter_server.worker import PullEverything, PullRows, WorkerProgram
+from samestep.torch_impl.parameter_server.modes import PullEverything, PullRows
+from samestep.torch_impl.parameter_server.worker import WorkerProgram
 from samestep.torch_impl.pipeline.stages import build_stage
 from samestep.torch_impl.rpc.group import CPU, Served, ServingProgram, join_rpc
 

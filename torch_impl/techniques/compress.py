@@ -1,14 +1,17 @@
 """Compressed exchanges of DDP's gradients, as a communication hook; the twin of `common/reference/compression.py`.
 
 DDP's own hooks are of no use here (torch 2.13): it refuses the one for bfloat16 by its name without NCCL, and those for int8
-fail on gloo. A hook sees buckets, and DDP fills them anew after the first step, so what is kept has parameters' names.
+fail on gloo. So does PowerSGD's with more than one bucket, since gloo's threads start the exchanges of two buckets in any
+order: it ends with "Received data size doesn't match expected size", or never. A hook sees buckets, and DDP fills them anew
+after the first step, so what is kept has parameters' names.
 
 References:
     torch.nn.parallel.DistributedDataParallel.register_comm_hook.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import torch
@@ -49,37 +52,26 @@ def build_compressor(run: Run, weights: Mapping[str, Weight]) -> Compressor:
     return Factors(run, weights) if run.techniques.compress == "powersgd" else Pieces(run, weights)
 
 
-def hook_of(
-    compressor: Compressor, weights: Mapping[str, Weight]
-) -> Callable[[None, dist.GradBucket], torch.futures.Future[torch.Tensor]]:
-    """Makes the communication hook; DDP does not divide what it returns.
-
-    Args:
-        compressor: Of this rank.
-        weights: The parameters by neutral name.
-    """
-    names = {weight.parameter: name for name, weight in weights.items()}
-
-    def hook(state: None, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-        compressor.exchange(dict(zip((names[p] for p in bucket.parameters()), bucket.gradients(), strict=True)))
-        done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
-        done.set_result(bucket.buffer())
-        return done
-
-    return hook
-
-
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class CompressedState:
     """The state of a process whose gradients are compressed: what it holds anyway, and what the exchanges left over.
 
     Attributes:
+        run: With the method, and when it begins.
         held: Parameters, optimizer state and buffers.
         compressor: Of this rank.
+        step: How many steps have exchanged their gradients.
     """
 
+    run: Run
     held: LocalState
     compressor: Compressor
+    step: int = 0
+
+    @functools.cached_property
+    def names(self) -> Mapping[torch.Tensor, str]:
+        """The neutral names of the parameters."""
+        return {weight.parameter: name for name, weight in self.held.named.items()}
 
     def snapshot(self, step: int) -> TrainState:
         """Copies everything; what every rank keeps is gathered on the first."""
@@ -90,6 +82,7 @@ class CompressedState:
 
     def restore(self, state: TrainState) -> None:
         """Copies everything in place."""
+        self.step = state.step
         self.held.restore(state)
         self.compressor.restore(state.local)
 
@@ -97,3 +90,22 @@ class CompressedState:
         """Adds up the tensors of this process, as `LocalState.footprint` does."""
         own = self.held.footprint(device, gradients_bytes, gathered_bytes)
         return dataclasses.replace(own, residuals_bytes=self.compressor.kept_bytes())
+
+
+def exchange_bucket(state: CompressedState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """Sums the gradients of a bucket. This is the communication hook; DDP does not divide what it returns.
+
+    Args:
+        state: Of this process.
+        bucket: Of DDP's.
+    """
+    method = state.run.techniques.compression_at(state.step)
+    state.step += bucket.is_last()
+    if method is None:
+        work = dist.all_reduce(bucket.buffer(), async_op=True)
+        return work.get_future().then(lambda future: future.value()[0])
+    names = (state.names[parameter] for parameter in bucket.parameters())
+    state.compressor.exchange(dict(zip(names, bucket.gradients(), strict=True)))
+    done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+    done.set_result(bucket.buffer())
+    return done

@@ -4,7 +4,8 @@ With Ψ numbers of w bytes and N devices, a device sends 2(N-1)/N Ψ numbers of 
 all-to-all of pieces and an all-gather of their sums; w / 2 and w times less than an all-reduce. For int8 two all-reduces of
 one number for each parameter come on top, and it keeps (1 + 1/N) w Ψ bytes of residuals.
 
-PowerSGD of rank r sends r (n + m) numbers of a matrix n x m in two all-reduces, and keeps n m + r m numbers.
+PowerSGD of rank r sends r (n + m) numbers of a matrix n x m in two all-reduces, and keeps n m + r m numbers. All of this is of
+a step after its warm-up, whose steps send what they would without compression.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

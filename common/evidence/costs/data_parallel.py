@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.compression import exchanged, residuals_bytes
-from samestep.common.evidence.costs.sizes import ID_BYTES, holder, symmetric, with_agreement
+from samestep.common.evidence.costs.sizes import ID_BYTES, KEY_BYTES, holder, symmetric, with_agreement
 from samestep.common.evidence.costs.statistics import with_statistics
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.mesh import Mesh
@@ -38,7 +38,11 @@ def replicated(run: Run, backend: str) -> Ledger:
     """
     params = list(run.workload.model.params().values())
     together = [[param] for param in params] if run.techniques.overlap else [params]
-    return _summed(run, together if run.num_devices > 1 else [], backend)
+    ledger = _summed(run, together if run.num_devices > 1 else [], backend)
+    if backend != "grpc" or run.techniques.compress:  # whose exchanges are ours, under keys that stay
+        return ledger
+    calls = run.num_devices * sum(send.count for send in ledger.sends)
+    return dataclasses.replace(ledger, sent_bytes_per_step=ledger.sent_bytes_per_step + calls * KEY_BYTES)
 
 
 def oracle(run: Run, backend: str) -> Ledger:

@@ -19,7 +19,7 @@ import math
 from collections.abc import Mapping
 
 from samestep.common.evidence.costs.data_parallel import replicated
-from samestep.common.evidence.costs.sizes import ID_BYTES, all_reduce_bytes, holder
+from samestep.common.evidence.costs.sizes import ID_BYTES, KEY_BYTES, holder, sent_bytes
 from samestep.common.evidence.costs.tensor import tensor_elements
 from samestep.common.ledger import Ledger, Send, in_order
 from samestep.common.mesh import Mesh
@@ -50,12 +50,12 @@ def dtensor(run: Run, backend: str) -> Ledger:
     # DTensor packs what it sums for the update last; the targets wait for nothing.
     told = [("data", "backward", targets), ("tensor", "forward", forward), ("tensor", "backward", backward)]
     told.append(("data", "backward", gradients))
-    sends = [
-        Send(phase, "all_reduce", mesh.only_axis, mesh.axis(axis), size)
-        for axis, phase, sizes in told
-        for size in sizes
-    ]
-    sent = sum(_leaving(mesh, axis, sum(sizes), run.options.clients) for axis, _, sizes in told)
+    sends, sent, clients = [], 0.0, run.options.clients
+    for axis, phase, sizes in told:
+        sums = [Send(phase, "all_reduce", mesh.only_axis, mesh.axis(axis), size) for size in sizes]
+        sent += _leaving(mesh, axis, clients) * sum(sent_bytes(each, "grpc", run.item_bytes) for each in sums)
+        sent += mesh.size * KEY_BYTES * len(sums) * (clients > 1)
+        sends += sums
     return Ledger((footprint,), in_order(sends), sent)
 
 
@@ -112,13 +112,12 @@ def _along_data(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[int
     return [pack * run.item_bytes for pack in packs], targets
 
 
-def _leaving(mesh: Mesh, axis: str, size: int, clients: int) -> float:
-    """What leaves a process: the edges of every ring that join devices of two processes.
+def _leaving(mesh: Mesh, axis: str, clients: int) -> int:
+    """The edges of all rings that join devices of two processes; only over these does anything leave a process.
 
     Args:
         mesh: The devices.
         axis: The axis along which the rings lie.
-        size: The bytes of the all-reduces.
         clients: The number of processes.
     """
     ring, stride = mesh.axis(axis), 1 if axis == "tensor" else mesh.axis("tensor")
@@ -129,7 +128,7 @@ def _leaving(mesh: Mesh, axis: str, size: int, clients: int) -> float:
         place = device // stride % ring
         neighbour = device + ((place + 1) % ring - place) * stride
         crossing += device // per_client != neighbour // per_client
-    return mesh.size // period * crossing * all_reduce_bytes(size, ring)
+    return mesh.size // period * crossing
 
 
 def tpu(run: Run, backend: str) -> Ledger:

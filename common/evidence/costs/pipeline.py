@@ -83,7 +83,7 @@ def _pipelined(run: Run, schedule: str, microbatches: int, backend: str) -> Ledg
         run: What is trained.
         schedule: The schedule, which says where the stages are, and in which order they compute.
         microbatches: The number of micro-batches of an accumulation step.
-        backend: A key of `MESSAGE_BYTES`.
+        backend: What carries its exchanges.
     """
     pipe = run.mesh.axis("pipe")
     ranks = SCHEDULES[schedule].stage_ranks(pipe)

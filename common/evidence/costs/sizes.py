@@ -17,12 +17,32 @@ from samestep.common.workload.models.spec import ArraySpec, Role
 ID_BYTES = 8
 """Ids, and targets that are classes, are int64 in every framework."""
 
-MESSAGE_BYTES = {"memory": 0, "gloo": 144, "nccl": 0, "grpc": 0}
-"""What a message costs on the wire beyond its tensor (gloo of torch 2.13: its own preambles), counted by the kernel."""
+
+@dataclasses.dataclass(frozen=True)
+class Framing:
+    """What a backend sends beside the tensors, counted by the kernel.
+
+    Attributes:
+        message_bytes: For each message: headers, and the request that it answers.
+        messages: Operation -> the messages that each rank sends to each other one. Those of a broadcast come from one rank.
+    """
+
+    message_bytes: int
+    messages: Mapping[str, int]
+
 
 MESSAGES = {"all_reduce": 4, "reduce_scatter": 4, "all_gather": 2, "all_to_all": 1, "broadcast": 1, "send": 1}
-"""How many messages each rank sends to each other one in a gloo collective: its rings work in two halves. Those of a
-broadcast all come from one rank."""
+"""Every operation, with the messages that it takes over gloo, whose rings work in two halves."""
+FRAMING = {
+    "gloo": Framing(144, MESSAGES),
+    "grpc": Framing(324, {"all_reduce": 2, "all_gather": 1, "all_to_all": 1}),
+}
+"""Of torch 2.13 and tensorflow 2.21. NCCL has its own ways, which are not predicted."""
+KEY_BYTES = 98
+"""A collective of TensorFlow's strategies has a new key in each step (tensorflow 2.21), which every process asks the first one
+about: a request and its reply, as the mean over two to four processes."""
+_ALIGNED_BYTES = 64
+"""To more than which TensorFlow rounds the parts of its rings up (`CollectiveAdapter::AlignedChunkElts`, 2.21)."""
 
 
 def optimizer_item_bytes(run: Run) -> int:
@@ -123,8 +143,8 @@ def sent_bytes(send: Send, backend: str, item_bytes: int) -> float:
     mean over all ranks.
 
     Args:
-        send: Its operation is a key of `MESSAGES`.
-        backend: A key of `MESSAGE_BYTES`.
+        send: Its operation is one of the backend's `messages`.
+        backend: What carries it; what is not in `FRAMING` sends tensors alone.
         item_bytes: The bytes of one number.
     """
     size, others = send.bytes, 1 if send.operation == "send" else send.ranks - 1
@@ -136,10 +156,25 @@ def sent_bytes(send: Send, backend: str, item_bytes: int) -> float:
         "broadcast": others * size,
         "send": size,
     }[send.operation]
-    # A tensor of few numbers has none for some parts of gloo's rings, and nothing is sent of those.
-    share = min(1.0, size / send.count / item_bytes / (2 * send.ranks)) if send.operation == "all_reduce" else 1.0
-    sent = payload + share * send.count * MESSAGES[send.operation] * others * MESSAGE_BYTES[backend]
+    sent = payload + _framing_bytes(send, backend, item_bytes)
     return sent / send.ranks if send.operation == "broadcast" else sent
+
+
+def _framing_bytes(send: Send, backend: str, item_bytes: int) -> float:
+    """What goes with the tensors of one record, before a broadcast's is divided among the ranks."""
+    framing, others = FRAMING.get(backend), 1 if send.operation == "send" else send.ranks - 1
+    if framing is None:
+        return 0
+    share = _filled(send.bytes / send.count, send.ranks, backend, item_bytes) if send.operation == "all_reduce" else 1.0
+    return share * send.count * framing.messages[send.operation] * others * framing.message_bytes
+
+
+def _filled(size: float, ranks: int, backend: str, item_bytes: int) -> float:
+    """The share of a ring's parts that have a number of a small tensor: nothing is sent of the others."""
+    if backend == "gloo":
+        return min(1.0, size / item_bytes / (2 * ranks))
+    part = math.ceil(size / ranks)
+    return math.ceil(size / (part - part % _ALIGNED_BYTES + _ALIGNED_BYTES)) / ranks
 
 
 def agreement(run: Run) -> list[Send]:
@@ -168,7 +203,7 @@ def symmetric(run: Run, footprints: tuple[Footprint, ...], sends: Iterable[Send]
         run: What is trained.
         footprints: One per device.
         sends: What each device sends, in order.
-        backend: A key of `MESSAGE_BYTES`; "memory" has no wire.
+        backend: What carries them; "memory" has no wire.
     """
     told, sent = in_order(sends), 0.0
     if backend != "memory":

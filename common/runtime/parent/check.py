@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from samestep.common.catalog import framework_info, require_row
+from samestep.common.compression import check_warm_up
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.files import memory_bytes
 from samestep.common.request import Launch
@@ -30,9 +31,10 @@ def check_launch(run: Run, launch: Launch) -> str:
         What the user should know before it starts; "" if there is nothing.
 
     Raises:
-        ConfigError: The directory is taken, or the state to start from does not fit.
+        ConfigError: The directory is taken, the state to start from does not fit, or no step would be compressed.
         Unavailable: The framework is not installed, or something else that the run needs is missing.
     """
+    check_warm_up(run)
     processes = len(run.strategy.topology(run))
     notes = [] if launch.data is None else notes_on(launch.data, run.workload.model, load(run.workload.data))
     notes.append(_check_start(run, launch))

@@ -77,14 +77,13 @@ def _uncounted(run: Run, first: Measured) -> tuple[str, ...]:
 
 
 def _time(run: Run, first: Measured) -> tuple[float | None, Throughput | None, float | None]:
-    """Median seconds of a step, examples per second, and how much longer the first step took than the others."""
+    """Median seconds of a step, examples per second, and how much longer the first window took than later steps would have."""
     per_step = [s / n for s, n in zip(first.window_seconds, first.window_steps, strict=True)]
-    first_step, *timed = per_step or [0.0]
-    if not timed:
+    if not (timed := per_step[1:]):
         return None, None, None
     step_median, rates = statistics.median(timed), [run.batch_size / seconds for seconds in timed]
     throughput = Throughput(statistics.median(rates), min(rates), max(rates), len(rates))
-    return step_median, throughput, first_step - step_median
+    return step_median, throughput, first.window_seconds[0] - first.window_steps[0] * step_median
 
 
 def _device_rows(measured: Measured) -> list[DeviceRow]:

@@ -8,8 +8,13 @@ import time
 from pathlib import Path
 
 from samestep.common.errors import ParityFailed, WorkerFailed
-from samestep.common.evidence.parity import Parity, distance, judge, judge_statistics, not_judged
-from samestep.common.evidence.roundoff import gradient_error, statistics_noise
+from samestep.common.evidence.parity import Parity, judge, judge_statistics, not_judged, relative_distance
+from samestep.common.evidence.roundoff import (
+    MASTERS_IN_TWO_BYTES,
+    fit_in_two_bytes,
+    gradient_error,
+    statistics_noise,
+)
 from samestep.common.program import SKIPPED, TrainState
 from samestep.common.request import FRAMEWORKS, ORACLE, Launch
 from samestep.common.runtime.directory import write_json
@@ -116,6 +121,8 @@ def _judge(
     parity = judge(name, run.dtype, first, losses, wanted_losses, reached, wanted, noise, allowed)
     if is_whole and batch_norms(run.workload.model):
         parity = _judge_statistics(run, parity, state, curve.state)
+    if parity.passed and run.techniques.precision is not None and fit_in_two_bytes(state.params):
+        return dataclasses.replace(parity, passed=False, reason=MASTERS_IN_TWO_BYTES)
     if parity.passed and skipped is not None:
         return dataclasses.replace(parity, reason=f"judged to step {skipped}, whose update the loss scaler skipped")
     if parity.passed or repeat is None:
@@ -133,8 +140,12 @@ def _judge(
 
 def _judge_statistics(run: Run, parity: Parity, state: TrainState, wanted: TrainState) -> Parity:
     kernels = {n: wanted.params[n] for n, param in run.workload.model.params().items() if param.role == "kernel"}
-    allowed = statistics_noise(run, distance(state.params, kernels))
-    return parity if allowed is None else judge_statistics(parity, distance(state.buffers, wanted.buffers), allowed)
+    allowed = statistics_noise(run, relative_distance(state.params, kernels))
+    return (
+        parity
+        if allowed is None
+        else judge_statistics(parity, relative_distance(state.buffers, wanted.buffers), allowed)
+    )
 
 
 def _first_skipped(state: TrainState, first: int) -> int | None:

@@ -169,9 +169,8 @@ def train(
     file.enter("first step", step)
     program.sync()
     with (file.directory / "metrics.jsonl").open("a", buffering=1) if file.rank == 0 else nullcontext() as metrics:
-        for number, size in enumerate([1, *_sizes(run.steps - first - 1)]):
-            if number == 1:
-                file.enter("train", step)
+        apart = _num_apart(run, first)
+        for number, size in enumerate([apart, *_sizes(run.steps - first - apart)]):
             windows.open()
             traffic.open(counts=number > 0)
             while (left := size - windows.steps[-1]) > 0:
@@ -190,6 +189,8 @@ def train(
                     line = {"step": step, "seconds": seconds, "losses": losses, "learning_rates": rates}
                     metrics.write(json.dumps(line) + "\n")
                     _check_finite(losses, step - len(part))
+                if step == first + 1:
+                    file.enter("train", step)
     return windows
 
 
@@ -205,6 +206,11 @@ def _take(program: Program, part: Sequence[Batch], file: ProcessFile, traffic: T
     ticks.append(time.perf_counter())
     traffic.add(before, traffic.read(), len(part))
     return ticks
+
+
+def _num_apart(run: Run, first: int) -> int:
+    """How many steps the first window has: one, or with a warm-up of compression all up to the first that is compressed."""
+    return min(run.steps - first, 1 + max(0, run.techniques.compress_warmup_steps - first))
 
 
 def _sizes(steps: int) -> list[int]:

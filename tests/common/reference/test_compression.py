@@ -1,8 +1,12 @@
 """Compressed exchanges in NumPy: exact values, worked out by hand."""
 
+import dataclasses
+import itertools
+
 import numpy as np
 import pytest
 
+from samestep.common.batch import batches
 from samestep.common.program import Arrays
 from samestep.common.reference.compression import (
     bf16,
@@ -14,9 +18,11 @@ from samestep.common.reference.compression import (
     sum_of_halves,
     sum_of_int8,
 )
+from samestep.common.reference.program import TrainingProgram
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.techniques import Techniques
+from samestep.common.workload.data.dataset import load
 
 
 def array(*values: object) -> np.ndarray:
@@ -130,3 +136,18 @@ def test_what_is_left_out_comes_later(ranks: int, techniques: Techniques) -> Non
     left = sum(held["residual/layer/kernel"] for held in kept) + kept[0].get("sum_residual/layer/kernel", 0.0)
     assert np.abs(left).max() > 1e-3
     assert sent + left == pytest.approx(wanted, abs=1e-12)
+
+
+def test_powersgd_begins_after_as_many_steps_as_asked_for() -> None:
+    config = RunConfig("numpy", "oracle", "synthetic-mlp", dtype="float64")
+    techniques = Techniques(compress="powersgd", compress_warmup_steps=3)
+    plain = TrainingProgram(parse(config))
+    program = TrainingProgram(parse(dataclasses.replace(config, devices=2, techniques=techniques)))
+    split = load(program.run.workload.data)
+    for batch in itertools.islice(batches(split.train_inputs, split.train_targets, 96, seed=0), 5):
+        assert bool(program.local) == (batch.step > 3), "the fourth step leaves residuals"
+        program.step(batch)
+        plain.step(batch)
+    compressed, whole = program.losses(), plain.losses()
+    assert compressed[:4] == pytest.approx(whole[:4], rel=1e-12)
+    assert abs(compressed[4] / whole[4] - 1) > 1e-6, "the first loss after a compressed step"

@@ -16,7 +16,8 @@ from samestep.common.evidence.parity import spell_apart
 from samestep.common.flags import flags, read_fields
 from samestep.common.program import Arrays, TrainState
 from samestep.common.reference import diagnosis
-from samestep.common.reference.diagnosis import ReplayedStep, Step, diagnose
+from samestep.common.reference.diagnosis import ReplayedStep, diagnose
+from samestep.common.reference.distance import Step, distance, program_at, take
 from samestep.common.reference.known import KNOWN, SILENT_BUGS
 from samestep.common.reference.mutants import MUTANTS, Context, Mutant
 from samestep.common.reference.program import TrainingProgram
@@ -257,16 +258,16 @@ def seen_with(run: Run, mutant: Mutant, number: int) -> tuple[float, str]:
         state, gradients = earlier.state(), earlier.gradients(before[-1])[1]
         context = Context(run.num_devices, after, gradients, state, first=number - 1)
     replayed = ReplayedStep(program.state(), batch, context)
-    right = diagnosis._taken(diagnosis._program(run, replayed.before), batch)
-    wrong = diagnosis._program(run, replayed.before)
+    right = take(program_at(run, replayed.before), batch)
+    wrong = program_at(run, replayed.before)
     if not mutant.apply(wrong, replayed.context):
         return 0.0, ""
-    step = diagnosis._taken(wrong, batch)
+    step = take(wrong, batch)
     draw = np.random.default_rng(0)
     for name, value in step.after.params.items():
         moved = value - replayed.before.params[name]
         value += 1e-13 * draw.normal(size=value.shape) * np.abs(moved)
-    difference = diagnosis._distance(run, replayed.before, step, right)
+    difference = distance(run, replayed.before, step, right)
     return difference, diagnosis._compare(run, replayed, Step(step.loss * (1 + 1e-15), step.after))
 
 

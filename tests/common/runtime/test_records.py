@@ -14,7 +14,7 @@ import pytest
 
 from samestep.common.errors import ERRORS, ConfigError, Diverged, WorkerFailed
 from samestep.common.ledger import exchanges_of
-from samestep.common.program import TrainState
+from samestep.common.program import SKIPPED, TrainState
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime import records
@@ -341,6 +341,17 @@ def test_buffers_and_local_state_read_as_what_they_were(tmp_path: Path, devices:
         for name, value in right.items():
             assert (held[name].dtype, held[name].shape) == (value.dtype, value.shape)
             np.testing.assert_array_equal(held[name], value)
+
+
+def test_updates_are_the_steps_that_were_not_skipped(tmp_path: Path) -> None:
+    """Files of earlier versions have only a list of them, in what every rank keeps."""
+    write_state(tmp_path, TrainState(7, {"bias": np.zeros(2)}, {}, skipped=3))
+    assert read_state(tmp_path).updates == 4
+    write_state(tmp_path, TrainState(7, {"bias": np.zeros(2)}, {}, local=({SKIPPED: np.array([0, 5])},) * 2))
+    assert (read_state(tmp_path).skipped, read_state(tmp_path).updates) == (2, 5)
+    write_state(tmp_path, TrainState(7, {"bias": np.zeros(2)}, {}, skipped=8))
+    with pytest.raises(ConfigError, match="its skipped is 8, not one whole number from 0 to 7"):
+        read_state(tmp_path)
 
 
 def test_a_state_that_has_no_buffers_or_local_state_names_none_in_its_file(tmp_path: Path) -> None:

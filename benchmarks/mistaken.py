@@ -1,0 +1,229 @@
+"""The oracle's runs with one known mistake each: whether the verdict catches it, and what the diagnosis calls it."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from samestep.common.batch import Batch, batches
+from samestep.common.errors import ConfigError
+from samestep.common.evidence.parity import judge
+from samestep.common.flags import split_spelling
+from samestep.common.program import Arrays, TrainState
+from samestep.common.reference.diagnosis import diagnose
+from samestep.common.reference.distance import Step, distance, program_at, take
+from samestep.common.reference.known import KNOWN
+from samestep.common.reference.mutants import Context, Mutant
+from samestep.common.reference.program import TrainingProgram
+from samestep.common.request import RunConfig
+from samestep.common.run import parse
+from samestep.common.strategy import Run
+from samestep.common.workload.data.dataset import load
+from samestep.experiments.arguments import apply_cell
+
+MARGIN = 100
+"""A mistake matters where its step is so many times as far from the right one as rounding explains."""
+STEPS = 5
+CONTINUED = 3
+"""The step that a run goes on from which continues another one."""
+SIZES = ("layers", "heads", "width", "context")
+WORKLOADS = (
+    "digits-mlp+width=8",
+    "mnist-cnn+filters=2+hidden=8",
+    "prose-gpt+layers=1+heads=2+width=8+context=8",
+    "flights-ranker+embedding=2+hash_buckets=64",
+    "synthetic-regression+width=8",
+    "synthetic-gpt+layers=2+heads=2+width=16+context=8+vocabulary=11",
+)
+EVERYTHING = (
+    (
+        "prose-gpt+layers=1+heads=2+width=8+context=8+tied=true+dropout=0.2+ignored=0.5",
+        {"accumulation_steps": "4", "clip_norm": "0.05", "warmup_steps": "40"},
+    ),
+    ("digits-mlp+width=8+norm=batch", {"accumulation_steps": "2", "clip_norm": "0.05", "compress": "int8"}),
+)
+"""Workloads and techniques with which most mistakes can be made, at once."""
+VARIETIES = (
+    ("adamw", 2, "float64", CONTINUED),
+    ("sgd", 4, "float64", 0),
+    ("adamw", 4, "float32", CONTINUED),
+    ("sgd", 2, "float32", 0),
+)
+"""Optimizer, devices, dtype, first step."""
+ONCE = ("optimizer_state_lost", "step_count_lost", "running_statistics_lost")
+"""Mistakes that a run which continues another one makes in its first step only."""
+MISTAKES = {mutant.name: mutant for mutant in KNOWN}
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """Where a mistake is made.
+
+    Attributes:
+        mistake: Its name.
+        workload: With sizes and features.
+        techniques: As a cell has them.
+        optimizer: Of OPTIMIZERS.
+        devices: How many.
+        dtype: Of DTYPES.
+        first: The first step; above 0, the run continues another one.
+        seed: Of the run.
+    """
+
+    mistake: str
+    workload: str
+    techniques: str
+    optimizer: str
+    devices: int
+    dtype: str
+    first: int
+    seed: int = 0
+
+    def __str__(self) -> str:
+        """One line."""
+        return (
+            f"{self.workload}{self.techniques} {self.optimizer} {self.dtype} devices={self.devices} first={self.first}"
+        )
+
+    def read(self) -> Run:
+        """Makes the run.
+
+        Raises:
+            ConfigError: The workload cannot have what the mistake needs.
+        """
+        steps = self.first + STEPS
+        base = RunConfig(workload=self.workload, optimizer=self.optimizer, dtype=self.dtype, seed=self.seed)
+        base = dataclasses.replace(base, devices=self.devices, batch_size=16, steps=steps)
+        return parse(apply_cell(f"torch:ddp{self.techniques}", base))
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What became of a run with a mistake.
+
+    Attributes:
+        cell: Where.
+        farthest: The largest distance of its steps from the right ones, in multiples of what rounding explains; infinite
+            if it diverged.
+        is_caught: Whether the verdict was that it is not the same step.
+        named: What the diagnosis called it.
+    """
+
+    cell: Cell
+    farthest: float
+    is_caught: bool
+    named: tuple[str, ...]
+
+    @property
+    def matters(self) -> bool:
+        """Whether it had to be caught and named."""
+        return MARGIN <= self.farthest < math.inf
+
+
+def cells() -> Iterator[Cell]:
+    """Every mistake in its own cell, in the same with other workloads, and beside everything else, in four varieties."""
+    for mutant in KNOWN:
+        name, given = split_spelling(mutant.cell) if mutant.cell else ("", {})
+        sizes = {field: given.pop(field) for field in SIZES if field in given}
+        own = [(f"{name}{_spell(sizes)}", given)] if name else []
+        everywhere = [(workload, given) for workload in WORKLOADS]
+        beside = [(workload, {**techniques, **given}) for workload, techniques in EVERYTHING]
+        for workload, techniques in (*own, *everywhere, *beside):
+            for optimizer, devices, dtype, first in VARIETIES:
+                yield Cell(mutant.name, workload, _spell(techniques), optimizer, devices, dtype, first)
+
+
+def _spell(fields: dict[str, str]) -> str:
+    return "".join(f"+{name}={value}" for name, value in fields.items())
+
+
+def names_in(sentence: str, devices: int) -> tuple[str, ...]:
+    """The known mistakes that a diagnosis names.
+
+    Args:
+        sentence: The diagnosis.
+        devices: Of the run.
+    """
+    return tuple(mutant.name for mutant in KNOWN if mutant.sentence.format(devices=devices) in sentence)
+
+
+def make(cell: Cell) -> Outcome | None:
+    """Makes a mistake in a cell; None if nothing there could be wrong so.
+
+    Args:
+        cell: The cell.
+    """
+    try:
+        run = cell.read()
+    except ConfigError:
+        return None
+    split = load(run.workload.data)
+
+    @functools.cache
+    def batch_of(number: int) -> Batch:
+        return next(batches(split.train_inputs, split.train_targets, run.batch_size, run.seed, number))
+
+    start = _Trained(run, 0, TrainingProgram(run).state())
+    for number in range(cell.first):
+        start.step(None, batch_of(number), batch_of(number + 1))
+    right, wrong = (_Trained(run, cell.first, start.states[-1]) for _ in range(2))
+    with np.errstate(all="ignore"):  # some diverge
+        for number in range(cell.first, run.steps):
+            right.step(None, batch_of(number), batch_of(number + 1))
+            wrong.step(MISTAKES[cell.mistake], batch_of(number), batch_of(number + 1))
+    if not wrong.is_wrong:
+        return None
+    if not all(map(math.isfinite, wrong.losses)):
+        return Outcome(cell, math.inf, True, ())
+    reached, wanted = (each.states[-1].params | each.states[-1].buffers for each in (wrong, right))
+    verdict = judge("oracle", run.dtype, cell.first, wrong.losses, right.losses, reached, wanted)
+    bad = run.steps - 1 if verdict.first_bad_step is None else verdict.first_bad_step
+    sentence = diagnose(run, cell.first, bad, wrong.states[0], wrong.replay)
+    return Outcome(cell, wrong.farthest, not verdict.passed, names_in(sentence, run.num_devices))
+
+
+class _Trained:
+    """A run that is being trained, with every state that it reached."""
+
+    def __init__(self, run: Run, first: int, start: TrainState) -> None:
+        self.run, self.first = run, first
+        self.states, self.losses = [start], list[float]()
+        self.is_wrong, self.farthest = False, 0.0
+        self._last: Arrays | None = None
+        self._draw = np.random.default_rng(run.seed)
+
+    def step(self, mistake: Mutant | None, batch: Batch, after: Batch) -> None:
+        """Takes a step, rounded as the dtype rounds; with a mistake, where it can be made."""
+        before, earlier = self.states[-1], self.states[-2] if len(self.states) > 1 else None
+        right = taken = take(program_at(self.run, before), batch)
+        if mistake is not None:
+            program, context = (
+                program_at(self.run, before),
+                Context(self.run.num_devices, after, self._last, earlier, self.first),
+            )
+            is_over = mistake.name in ONCE and batch.step > self.first > 0
+            self._last = program_at(self.run, before).gradients(batch)[1]
+            if not is_over and mistake.apply(program, context):
+                taken, self.is_wrong = take(program, batch), True
+        taken = Step(taken.loss * (1 + 1e-15), self._rounded(before, taken.after))
+        self.farthest = max(self.farthest, distance(self.run, before, taken, right))
+        self.losses.append(taken.loss)
+        self.states.append(taken.after)
+
+    def replay(self, steps: int) -> tuple[list[float], TrainState]:
+        """What a run up to a step would be."""
+        return self.losses[: steps - self.first], self.states[steps - self.first]
+
+    def _rounded(self, before: TrainState, after: TrainState) -> TrainState:
+        """A state with rounding's noise: that of storing float32, or 1e-13 of each move."""
+
+        def noisy(now: Arrays, old: Arrays) -> Arrays:
+            if self.run.dtype == "float32":
+                return {name: value.astype(np.float32) for name, value in now.items()}
+            return {n: v + 1e-13 * self._draw.normal(size=v.shape) * np.abs(v - old[n]) for n, v in now.items()}
+
+        slots = {slot: noisy(values, before.slots[slot]) for slot, values in after.slots.items()}
+        params, buffers = noisy(after.params, before.params), noisy(after.buffers, before.buffers)
+        return dataclasses.replace(after, params=params, slots=slots, buffers=buffers)

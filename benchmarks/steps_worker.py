@@ -1,0 +1,52 @@
+"""A worker that leaves the state after each step: the file `state.npz` in a folder of the run directory for each."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from samestep.common.batch import Batch
+from samestep.common.program import Program
+from samestep.common.runtime.process_file import ProcessFile
+from samestep.common.runtime.state_file import write_state
+from samestep.common.runtime.worker import loop, worker
+from samestep.common.runtime.worker.traffic import Traffic
+from samestep.common.runtime.worker.windows import Windows
+from samestep.common.strategy import Run
+
+
+def folder_of(directory: Path, steps: int) -> Path:
+    """Where the state after a number of steps is.
+
+    Args:
+        directory: The run directory.
+        steps: Counted from the start of training.
+    """
+    return directory / f"after-{steps}"
+
+
+_train = loop.train
+
+
+def train(
+    program: Program, run: Run, stream: Iterator[Batch], first: int, file: ProcessFile, traffic: Traffic
+) -> Windows:
+    """Trains as every worker does, with states; the arguments are those of `loop.train`."""
+    step = program.step
+
+    def take(batch: Batch) -> None:
+        step(batch)
+        state = program.state()
+        if file.rank == 0:
+            folder = folder_of(file.directory, batch.step + 1)
+            folder.mkdir()
+            write_state(folder, state)
+
+    vars(program)["step"] = take
+    windows = _train(program, run, stream, first, file, traffic)
+    del vars(program)["step"]
+    return windows
+
+
+def main(arguments: list[str]) -> int:
+    """Does what every worker does, and leaves the states."""
+    loop.train = train
+    return worker.main(arguments)

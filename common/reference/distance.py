@@ -1,0 +1,130 @@
+"""How far apart two steps from the same state are, in multiples of what rounding explains."""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from samestep.common.batch import Batch
+from samestep.common.batch_norm import share_left
+from samestep.common.evidence.parity import LEAST_LOSS, LOSS_BOUND
+from samestep.common.evidence.roundoff import UNIT_ROUNDOFF, gradient_error, noise_of, residual_noise
+from samestep.common.program import Arrays, TrainState
+from samestep.common.reference.compression import residuals_of
+from samestep.common.reference.program import TrainingProgram
+from samestep.common.strategy import Run
+
+ROUNDINGS_TO_STORE = 2
+"""Of a parameter in its update: by the weight decay, and by the move."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Step:
+    """A step that was taken.
+
+    Attributes:
+        loss: What it saw.
+        after: The state that it left.
+    """
+
+    loss: float
+    after: TrainState
+
+
+def program_at(run: Run, state: TrainState) -> TrainingProgram:
+    """Makes the oracle's program, in a state.
+
+    Args:
+        run: What is trained.
+        state: Where it goes on from.
+    """
+    program = TrainingProgram(run)
+    program.restore(state)
+    return program
+
+
+def take(program: TrainingProgram, batch: Batch) -> Step:
+    """Takes a step.
+
+    Args:
+        program: Right or wrong.
+        batch: The global batch.
+    """
+    program.step(batch)
+    (loss,) = program.losses()
+    return Step(loss, program.state())
+
+
+def distance(run: Run, before: TrainState, seen: Step, candidate: Step) -> float:
+    """The largest deviation of loss, moves and residuals, in multiples of what rounding explains.
+
+    Args:
+        run: What was trained.
+        before: The state that both steps start from.
+        seen: The step of a run.
+        candidate: The step that it may have been.
+    """
+    noise, move_noise = noise_of(run)
+    slots = (
+        apart(run, seen.after.slots[slot], now, before.slots[slot], noise)
+        for slot, now in candidate.after.slots.items()
+    )
+    return max(
+        loss_apart(run, seen, candidate),
+        apart(run, seen.after.params, candidate.after.params, before.params, move_noise),
+        *slots,
+        statistics_apart(run, before, seen, candidate),
+        _relative(*residuals_of(seen.after, candidate.after)) / residual_noise(run),
+    )
+
+
+def loss_apart(run: Run, seen: Step, candidate: Step) -> float:
+    """The deviation of the loss in multiples of its bound; the arguments are those of `distance`."""
+    size = max(abs(candidate.loss), LEAST_LOSS[run.dtype])
+    return abs(seen.loss - candidate.loss) / ((gradient_error(run) or LOSS_BOUND[run.dtype]) * size)
+
+
+def statistics_apart(run: Run, before: TrainState, seen: Step, candidate: Step) -> float:
+    """The deviation of the running statistics, in multiples of what rounding makes of a batch's own ones.
+
+    It is relative to what these add to the running ones, not to the way, which is their difference.
+
+    Args:
+        run: What was trained.
+        before: The state that both steps start from.
+        seen: The step of a run.
+        candidate: The step that it may have been.
+    """
+    left = {name: share_left(run) * value for name, value in before.buffers.items()}
+    noise, _ = noise_of(run)
+    return apart(run, seen.after.buffers, candidate.after.buffers, left, noise)
+
+
+def apart(run: Run, seen: Arrays, candidate: Arrays, origin: Arrays, noise: float) -> float:
+    """The distance of two points in multiples of what rounding explains: a share of the way to them, and that of storing them.
+
+    Args:
+        run: What was trained.
+        seen: One of them, by name.
+        candidate: The other.
+        origin: Where both started.
+        noise: How far rounding may take the way, relative to its length.
+    """
+    stored = ROUNDINGS_TO_STORE * UNIT_ROUNDOFF[run.dtype] * _length(candidate)
+    explained = noise * _length(_minus(candidate, origin)) + stored
+    difference = _length(_minus(seen, candidate))
+    return difference / explained if explained else math.inf if difference else 0.0
+
+
+def _minus(one: Arrays, other: Arrays) -> Arrays:
+    return {name: value.astype(np.float64) - other[name] for name, value in one.items()}
+
+
+def _length(arrays: Arrays) -> float:
+    return math.sqrt(sum(float((value * value).sum()) for value in arrays.values()))
+
+
+def _relative(seen: Arrays, candidate: Arrays, origin: Arrays) -> float:
+    """The distance of two points, relative to the way from the origin to the second one."""
+    difference, length = _length(_minus(seen, candidate)), _length(_minus(candidate, origin))
+    return difference / length if length else math.inf if difference else 0.0
