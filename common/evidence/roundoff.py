@@ -77,14 +77,16 @@ def statistics_noise(run: Run, drift: float) -> float | None:
     """How far rounding may take the running statistics of a whole run, relative to their length; None in one arithmetic.
 
     What a step's statistics are taken of is off by what it rounds, which is less than the bound of its gradient. Between steps,
-    kernels have drifted apart, and a variance is of the square of a kernel.
+    kernels have drifted apart, and a variance is of the square of a kernel. Frozen statistics do not move.
 
     Args:
         run: What was trained.
         drift: How far its kernels are from the reference's, relative to their length.
     """
     error = gradient_error(run)
-    return None if error is None else error + 2 * drift
+    if error is None:
+        return None
+    return 0.0 if run.batch_norm == "frozen" else error + 2 * drift
 
 
 def residual_noise(run: Run) -> float:

@@ -114,6 +114,17 @@ def test_a_technique_costs_what_was_predicted(
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize("feature", ["", pytest.param("+dropout=0.1", marks=pytest.mark.slow)])
+def test_gradients_in_shards_are_gathered_before_a_block_is_computed_again(run_cell: RunCell, feature: str) -> None:
+    """Unless something behind its last sum was kept, such as a mask."""
+    cell, workload = "torch:tp+sequence_parallel=true+recompute=true", f"{DEEP['transformer']}{feature}"
+    result = run_cell(cell, workload, dtype="float64", devices=2, steps=2)
+    assert result.parity.passed, result.parity.reason
+    sends_what_was_predicted(result)
+    keeps_what_was_predicted(result)
+
+
+@pytest.mark.torch
 def test_the_schedule_is_that_of_torch(run_cell: RunCell, tmp_path: Path) -> None:
     """What `metrics.jsonl` says of every step, against torch's own schedulers."""
     out = tmp_path / "run"

@@ -22,10 +22,10 @@ References:
 
 import dataclasses
 import functools
+import math
 
 from samestep.common.evidence.costs import kept_tf, kept_torch
 from samestep.common.evidence.costs.kept import LOSS, Kept
-from samestep.common.workload.models.ranker import RankerSpec
 from samestep.common.workload.models.spec import ModelSpec, Segment, batch_norms, layer, parameters_of
 from samestep.common.workload.models.transformer import TransformerSpec
 
@@ -78,7 +78,8 @@ def _kept_wide(model: ModelSpec) -> dict[str, int]:
     """What linear layers keep in float32 of an example, beyond as many copies; in a block it is two in place of three and one."""
     if isinstance(model, TransformerSpec):
         return {"head": model.context * model.width}
-    return {"hidden/0": len(model.rows()) * model.embedding} if isinstance(model, RankerSpec) else {}
+    first, *_ = model.segments()
+    return {"hidden/0": math.prod(first.outputs)} if model.name == "ranker" else {}
 
 
 def _add_kernels(model: ModelSpec, found: dict[str, Kept], item_bytes: int, least_dims: int = 2) -> None:
