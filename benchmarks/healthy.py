@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 import os
 import random
 import tempfile
@@ -10,11 +11,13 @@ from pathlib import Path
 
 from benchmarks.mistaken import names_in
 from benchmarks.steps_worker import folder_of
-from samestep.common.batch import batches
+from samestep.common.batch import Batch, batches
 from samestep.common.errors import ConfigError
 from samestep.common.program import TrainState
 from samestep.common.reference.diagnosis import diagnose
 from samestep.common.reference.distance import Step, distance, program_at, take
+from samestep.common.reference.known import KNOWN
+from samestep.common.reference.mutants import Context, Mutant
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import as_config, parse
 from samestep.common.runtime.directory import open_run, read_losses
@@ -22,6 +25,7 @@ from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.verdict import initial_state
 from samestep.common.runtime.state_file import read_state
 from samestep.common.runtime.topology import UNEVALUATED
+from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import load
 from samestep.experiments.arguments import apply_cell
 
@@ -65,6 +69,8 @@ class Answer:
         workload: What was trained.
         dtype: Of the run.
         distance: The largest of its steps' from the oracle's, in multiples of what rounding explains.
+        left: Of its last step's distance, the least share that a known mistake leaves. One that makes no difference leaves
+            all; what leaves less than a tenth would be named, were the step farther away than rounding explains.
         named: The known mistakes that it was said to have.
     """
 
@@ -72,6 +78,7 @@ class Answer:
     workload: str
     dtype: str
     distance: float
+    left: float
     named: tuple[str, ...]
 
 
@@ -135,9 +142,23 @@ def ask(launcher: Launcher, cell: str, asked: RunConfig) -> Answer:
     said = [diagnose(run, 0, bad, states[0], replay) for bad in range(1, run.steps, 2)]
     split = load(run.workload.data)
     stream = batches(split.train_inputs, split.train_targets, run.batch_size, run.seed)
-    farthest = max(
-        distance(run, before, Step(loss, after), take(program_at(run, before), batch))
-        for before, after, loss, batch in zip(states, states[1:], losses, stream, strict=False)
-    )
+    ahead = list(itertools.islice(stream, run.steps + 1))
+    seen = [Step(loss, after) for loss, after in zip(losses, states[1:], strict=True)]
+    away = [_away(run, states[n], seen[n], ahead[n]) for n in range(run.steps)]
+    *_, earlier, before, _ = states
+    gradients = program_at(run, earlier).gradients(ahead[-3])[1]
+    context = Context(run.num_devices, ahead[-1], gradients, earlier)
+    nearest = min(_away(run, before, seen[-1], ahead[-2], mutant, context) for mutant in KNOWN)
+    left = nearest / away[-1] if away[-1] else math.inf
     named = dict.fromkeys(name for sentence in said for name in names_in(sentence, run.num_devices))
-    return Answer(cell, asked.workload, run.dtype, farthest, tuple(named))
+    return Answer(cell, asked.workload, run.dtype, max(away), left, tuple(named))
+
+
+def _away(
+    run: Run, before: TrainState, seen: Step, batch: Batch, mutant: Mutant | None = None, context: Context | None = None
+) -> float:
+    """How far a step is from the oracle's, or from that of a known mistake; infinitely far if it cannot be made here."""
+    program = program_at(run, before)
+    if mutant is not None and context is not None and not mutant.apply(program, context):
+        return math.inf
+    return distance(run, before, seen, take(program, batch))

@@ -9,7 +9,8 @@ import numpy as np
 
 from samestep.common.batch import Batch, batches
 from samestep.common.errors import ConfigError
-from samestep.common.evidence.parity import judge
+from samestep.common.evidence.parity import Parity, judge, judge_statistics
+from samestep.common.evidence.roundoff import statistics_noise
 from samestep.common.flags import split_spelling
 from samestep.common.program import Arrays, TrainState
 from samestep.common.reference.diagnosis import diagnose
@@ -40,7 +41,7 @@ WORKLOADS = (
 EVERYTHING = (
     (
         "prose-gpt+layers=1+heads=2+width=8+context=8+tied=true+dropout=0.2+ignored=0.5",
-        {"accumulation_steps": "4", "clip_norm": "0.05", "warmup_steps": "40"},
+        {"accumulation_steps": "4", "clip_norm": "0.05", "warmup_steps": "4"},
     ),
     ("digits-mlp+width=8+norm=batch", {"accumulation_steps": "2", "clip_norm": "0.05", "compress": "int8"}),
 )
@@ -177,11 +178,19 @@ def make(cell: Cell) -> Outcome | None:
         return None
     if not all(map(math.isfinite, wrong.losses)):
         return Outcome(cell, math.inf, True, ())
-    reached, wanted = (each.states[-1].params | each.states[-1].buffers for each in (wrong, right))
-    verdict = judge("oracle", run.dtype, cell.first, wrong.losses, right.losses, reached, wanted)
+    verdict = _judged(cell.first, right, wrong)
     bad = run.steps - 1 if verdict.first_bad_step is None else verdict.first_bad_step
     sentence = diagnose(run, cell.first, bad, wrong.states[0], wrong.replay)
     return Outcome(cell, wrong.farthest, not verdict.passed, names_in(sentence, run.num_devices))
+
+
+def _judged(first: int, right: "_Trained", wrong: "_Trained") -> Parity:
+    """The verdict on the curve and the last state of a run."""
+    run, kept, wanted = right.run, wrong.states[-1], right.states[-1]
+    reached = (kept.params | kept.buffers, wanted.params | wanted.buffers)
+    verdict = judge("oracle", run.dtype, first, wrong.losses, right.losses, *reached)
+    allowed = statistics_noise(run)
+    return verdict if allowed is None else judge_statistics(verdict, kept.buffers, wanted.buffers, allowed)
 
 
 class _Trained:

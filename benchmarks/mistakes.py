@@ -7,7 +7,9 @@ catch it and the diagnosis to name it. A row of the table is a mistake: in how m
 its own name, and is named by it alone, which no other mistake is that leads to the same step there. So two that are one
 function would never be named alone. Below are the cells in which it is not caught, not named, or named wrongly.
 
-Then the diagnosis is asked about every step of healthy runs of the real programs, whatever their verdict.
+Then the diagnosis is asked about every step of healthy runs of the real programs, whatever their verdict. It names nothing
+within what rounding explains, nor a mistake that leaves more than a tenth of the deviation. So the table has how far the
+farthest step was from the oracle's, in multiples of what rounding explains, and the least share that a mistake would leave.
 
 `python -m benchmarks.mistakes clip_forgotten --healthy 0` takes some mistakes, and no healthy runs.
 """
@@ -99,8 +101,8 @@ def table_of_healthy(answers: Sequence[Answer]) -> str:
         own = [answer for answer in answers if name in ("", _group(answer))]
         off = sum(answer.distance > 1 for answer in own)
         rows.append([name or "all", str(len(own)), str(sum(bool(answer.named) for answer in own)), str(off)])
-        rows[-1].append(f"{max(answer.distance for answer in own):.1g}")
-    headers = ["healthy runs", "runs", "named", "off by more than rounding", "largest distance"]
+        rows[-1] += [f"{max(a.distance for a in own):.1g}", f"{min(a.left for a in own):.2f}"]
+    headers = ["healthy runs", "runs", "named", "off by more than rounding", "largest distance", "a mistake leaves"]
     named = [f"    {a.cell} {a.workload} {a.dtype}: {' and '.join(a.named)}" for a in answers if a.named]
     return "\n".join([github(headers, rows), *named])
 

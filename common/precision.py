@@ -44,8 +44,12 @@ def check_precision(run: Run) -> None:
             f"{run.name} does not take --precision fp16: its gradients would vanish without a loss scaler, which it does not "
             "have; give --precision bf16."
         )
-    if isinstance(run.workload.model, OwnSpec):
+    if not isinstance(model := run.workload.model, OwnSpec):
+        return
+    if why := model.described.two_bytes.refused:
+        raise ConfigError(f"{run.workload.name} does not take --precision {precision}: {why}; leave it out.")
+    if not model.described.two_bytes.roundings:
+        what = "torch.autocast finds no products in it" if run.framework == "torch" else "only layers of Keras do"
         raise ConfigError(
-            f"--precision {precision} is judged by steps that are replayed in the oracle, which has no {run.workload.name}; "
-            "leave it out."
+            f"{run.workload.name} computes nothing in two bytes: {what}; leave out --precision {precision}."
         )

@@ -15,6 +15,7 @@ from samestep.common.workload.models.own import OwnOptimizer
 from samestep.common.workload.models.spec import Segment
 from samestep.tf_impl.models.inputs import Inputs, as_inputs
 from samestep.tf_impl.models.own import OwnModel
+from samestep.tf_impl.roundings import describe_two_bytes
 
 
 def describe(folder: Path, source: str, split: Split, seed: int) -> None:
@@ -49,6 +50,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         randoms=_randoms(built, inputs),
         optimizer=None if model.optimizer is None else OwnOptimizer(),  # no row takes it, which is said
         layers=built.describe_layers(inputs),
+        two_bytes=describe_two_bytes(model, source, inputs),  # last: it changes how layers are built
     )
     write_found(folder, model, source, "tf", split, seed, found)
 

@@ -1,9 +1,13 @@
 """What TensorFlow has and does not export, each in one function; tests/tf_impl/test_tf_upstream.py notices when it changes."""
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
+
+Watcher = Callable[[str, Sequence[tf.Tensor], Sequence[tf.Tensor]], object]
+"""(type of an operation, operands, results) -> nothing that counts."""
 
 
 class Event(NamedTuple):
@@ -66,3 +70,29 @@ def profiled_events(content: bytes) -> Iterator[Event]:
             keys = (s.int64_value for s in event.stats if host.stat_metadata[s.metadata_id].name == "instance_key")
             name = host.event_metadata[event.metadata_id].name
             yield Event(name, start_ns, start_ns + event.duration_ps // 1000, next(keys, 0))
+
+
+@contextlib.contextmanager
+def watching_operations(watcher: Watcher) -> Iterator[None]:
+    """Makes a context in which a function sees each operation that is executed outside of graphs (tensorflow 2.21).
+
+    Args:
+        watcher: The function.
+    """
+    from tensorflow.python.framework import op_callbacks
+
+    def callback(
+        kind: str | bytes,
+        operands: Sequence[tf.Tensor],
+        attributes: object,
+        results: Sequence[tf.Tensor],
+        op_name: str | None = None,
+        graph: tf.Graph | None = None,
+    ) -> None:
+        watcher(kind.decode() if isinstance(kind, bytes) else kind, operands, results)
+
+    op_callbacks.add_op_callback(callback)
+    try:
+        yield
+    finally:
+        op_callbacks.remove_op_callback(callback)

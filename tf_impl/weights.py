@@ -16,7 +16,7 @@ from samestep.tf_impl.models.layers import Lookup, VariableFactory
 from samestep.tf_impl.models.mlp import Mlp
 from samestep.tf_impl.models.own import OwnModel, build_own
 from samestep.tf_impl.step import Logits
-from samestep.tf_impl.techniques.precision import product_of
+from samestep.tf_impl.techniques.precision import narrow_type, product_of
 from samestep.tf_impl.techniques.recompute import recompute
 
 Held = TypeVar("Held")
@@ -67,7 +67,7 @@ def fresh_model(
         The model, and its variables by neutral name.
     """
     if isinstance(spec := run.workload.model, OwnSpec):
-        own = build_own(spec, run.dtype)
+        own = build_own(spec, run.dtype, narrow_type(run))
         own.switch_layers(run.dropout, run.batch_norm)
         for variable, value in ((own.params[name], value) for name, value in init(spec, run.seed).items()):
             variable.assign(value)

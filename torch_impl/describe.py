@@ -22,6 +22,7 @@ from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.own import build_declared, find_segments
 from samestep.torch_impl.models.segmented import run_segments
 from samestep.torch_impl.optimizers import own
+from samestep.torch_impl.roundings import describe_two_bytes
 from samestep.torch_impl.tracing import describe_layers
 
 PLANS = ("column", "row")
@@ -62,6 +63,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         randoms=_randoms(module, inputs),
         layers=describe_layers(module, inputs),
         optimizer=_optimizer(model, copy.deepcopy(module), source),
+        two_bytes=describe_two_bytes(module, inputs),
     )
     write_found(folder, model, source, "torch", split, seed, found)
 

@@ -160,7 +160,8 @@ class Gathered:
 
 
 def _own(module: nn.Module) -> Iterable[nn.Parameter]:
-    return module.parameters(recurse=False)
+    """The parameters of a module; a wider copy of one, in its place for the length of a call, is an activation."""
+    return [each for each in module.parameters(recurse=False) if isinstance(each, nn.Parameter)]
 
 
 class Observer(TorchDispatchMode):

@@ -184,7 +184,7 @@ def relative_distance(seen: Mapping[str, np.ndarray], wanted: Mapping[str, np.nd
 
 
 def judge_statistics(parity: Parity, away: float, allowed: float) -> Parity:
-    """Judges the running statistics of a run that computed in two bytes, which `judge` leaves out as it does weights.
+    """Judges the running statistics of a run in float32 or in two bytes, which `judge` leaves out as it does weights.
 
     Args:
         parity: The verdict on its losses; one that did not pass stays.

@@ -22,6 +22,10 @@ largest rounding, and 0.42 u the root mean square of those of numbers whose loga
 
 A batch's mean and variance are off by as much as what they are taken of, and so is what they move the running statistics by.
 
+The kernels of a user's model are unknown, so its roundings are counted where it is described, on the longest way from inputs to
+outputs: one for each result in two bytes, and one more for the other factor of a product. The backward pass has as many as these
+n. Of our models that is 3 K, so the bound is the same: sqrt(2 n) u.
+
 References:
     Higham and Mary 2019, "A new approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41 (5), theorem 2.4
     with lambda = 1; Blanchard et al. 2020, SIAM J. Sci. Comput. 42 (3) (products of two bytes that are summed in four).
@@ -34,6 +38,7 @@ import numpy as np
 
 from samestep.common.batch_norm import error_growth
 from samestep.common.strategy import Run
+from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import batch_norms
 
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}
@@ -55,10 +60,12 @@ def gradient_error(run: Run) -> float | None:
     """How far rounding takes loss and gradient of a step, relative to their size; None unless it is computed in two bytes."""
     if run.techniques.precision is None:
         return None
-    params = run.workload.model.params().values()
-    products = sum(param.role == "kernel" or param.tied for param in params)  # a tied table is a kernel, too
-    products += len(batch_norms(run.workload.model))
-    return math.sqrt(ROUNDINGS * products * error_growth(run)) * UNIT_ROUNDOFF[run.arithmetic]
+    if isinstance(model := run.workload.model, OwnSpec):
+        roundings = 2 * model.described.two_bytes.roundings  # the backward pass has as many
+    else:
+        products = sum(param.role == "kernel" or param.tied for param in model.params().values())  # a tied table, too
+        roundings = ROUNDINGS * (products + len(batch_norms(model))) * error_growth(run)
+    return math.sqrt(roundings) * UNIT_ROUNDOFF[run.arithmetic]
 
 
 def noise_of(run: Run) -> tuple[float, float]:
@@ -70,23 +77,25 @@ def noise_of(run: Run) -> tuple[float, float]:
     error = gradient_error(run)
     if error is None:
         return NOISE[run.dtype], MOVE_NOISE[run.dtype]
-    return SPREAD * error, math.sqrt(2 * error) if run.optimizer.name == "adamw" else SPREAD * error
+    return SPREAD * error, SPREAD * error if run.optimizer.name == "sgd" else math.sqrt(2 * error)
 
 
 def statistics_noise(run: Run, drift: float) -> float | None:
-    """How far rounding may take the running statistics of a whole run, relative to their length; None in one arithmetic.
+    """How far rounding may take the running statistics of a whole run, relative to their length; None in float64.
 
     What a step's statistics are taken of is off by what it rounds, which is less than the bound of its gradient. Between steps,
-    kernels have drifted apart, and a variance is of the square of a kernel. Frozen statistics do not move.
+    kernels have drifted apart, and a variance is of the square of a kernel. Frozen statistics do not move. In float64 they are
+    bounded as the weights are.
 
     Args:
         run: What was trained.
         drift: How far its kernels are from the reference's, relative to their length.
     """
-    error = gradient_error(run)
-    if error is None:
+    if run.dtype == "float64":
         return None
-    return 0.0 if run.batch_norm == "frozen" else error + 2 * drift
+    if run.batch_norm == "frozen":
+        return UNIT_ROUNDOFF[run.dtype]
+    return (gradient_error(run) or NOISE[run.dtype]) + 2 * drift
 
 
 def residual_noise(run: Run) -> float:

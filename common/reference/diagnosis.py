@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from samestep.common.batch import Batch, batches
+from samestep.common.batch_norm import num_replicas
 from samestep.common.evidence.parity import deviation, spell_apart
 from samestep.common.evidence.roundoff import noise_of
 from samestep.common.program import Arrays, TrainState
@@ -29,6 +30,8 @@ MOST_MEASURED = 200
 
 Replay = Callable[[int], tuple[list[float], TrainState]]
 """Repeats a run up to a step count; returns its losses and its state there."""
+OneStep = Callable[[TrainState], tuple[float, TrainState]]
+"""Takes one step from a state; returns its loss and the state after it."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -86,22 +89,29 @@ def diagnose(run: Run, first: int, bad: int, start: TrainState, replay: Replay) 
     )
 
 
-def find_bad_step(run: Run, numbers: Sequence[int], start: TrainState, replay: Replay) -> int | None:
-    """Replays steps in the oracle from the states that a run itself reached; returns the first that is another one.
+def find_bad_step(
+    run: Run, numbers: Sequence[int], start: TrainState, replay: Replay, one_step: OneStep | None = None
+) -> int | None:
+    """Replays steps from the states that a run itself reached; returns the first that is another one.
 
     Args:
         run: What was trained.
         numbers: The steps, in order.
         start: The state that the run started from.
         replay: Repeats the run.
+        one_step: Takes the right step; the oracle does, unless given.
     """
-    split = load(run.workload.data)
+
+    def of_oracle(before: TrainState) -> Step:
+        split = load(run.workload.data)
+        stream = batches(split.train_inputs, split.train_targets, run.batch_size, run.seed, before.step)
+        return take(program_at(run, before), next(stream))
+
     for number in numbers:
-        batch = next(batches(split.train_inputs, split.train_targets, run.batch_size, run.seed, number))
         before = start if number == start.step else replay(number)[1]
         losses, after = replay(number + 1)
-        seen = Step(losses[number - start.step], after)
-        if not distance(run, before, seen, take(program_at(run, before), batch)) <= 1:
+        right = Step(*one_step(before)) if one_step else of_oracle(before)
+        if not distance(run, before, Step(losses[number - start.step], after), right) <= 1:
             return number
     return None
 
@@ -138,22 +148,21 @@ def _name(run: Run, replayed: ReplayedStep, seen: Step, deviation: float) -> str
     """Names the known mistake whose step it is, with those that are the same step here; "" if there is none.
 
     A known mistake is named if the step is the one that it makes, within rounding, and if it explains the deviation: one
-    that makes no difference here explains nothing.
+    that makes no difference here explains nothing. Each is tried with as many shards of the batch as there are devices, and with
+    as many as there are replicas, which are fewer where a model is split.
     """
-    found: list[tuple[float, Step, str]] = []
-    for mutant in KNOWN:
+    found: dict[str, tuple[float, Step]] = {}
+    for count, mutant in itertools.product(dict.fromkeys((run.num_devices, num_replicas(run))), KNOWN):
         program = program_at(run, replayed.before)
-        if mutant.apply(program, replayed.context):
+        if mutant.apply(program, dataclasses.replace(replayed.context, devices=count)):
             wrong = take(program, replayed.batch)
             left = distance(run, replayed.before, seen, wrong)
             if left < min(1.0, UNEXPLAINED * deviation):
-                found.append((left, wrong, mutant.sentence.format(devices=replayed.context.devices)))
-    nearest = min(found, key=lambda each: each[0], default=None)
-    if nearest is None:
-        return ""
-    others = (each for each in found if each is not nearest)
-    same = [text for _, step, text in others if distance(run, replayed.before, step, nearest[1]) <= UNEXPLAINED]
-    return "; or, which is the same step here, ".join([nearest[2], *same])
+                found[mutant.sentence.format(devices=count)] = left, wrong
+    nearest = min(found, key=lambda text: found[text][0], default="")
+    others = ((text, step) for text, (_, step) in found.items() if text != nearest)
+    same = [text for text, step in others if distance(run, replayed.before, step, found[nearest][1]) <= UNEXPLAINED]
+    return "; or, which is the same step here, ".join([nearest, *same])
 
 
 def _describe(run: Run, replayed: ReplayedStep, seen: Step, right: Step) -> str:

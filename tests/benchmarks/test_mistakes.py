@@ -10,6 +10,7 @@ import pytest
 from benchmarks.healthy import Answer, ask, requests
 from benchmarks.mistaken import MISTAKES, Cell, Outcome, cells, make
 from benchmarks.mistakes import table_of_healthy, table_of_mistakes
+from samestep.common.reference.diagnosis import UNEXPLAINED
 from samestep.common.reference.known import KNOWN
 from samestep.common.request import Launch, RunConfig
 from samestep.common.run import as_config
@@ -63,14 +64,14 @@ def test_mistakes_are_counted_where_they_matter() -> None:
 def test_healthy_runs_are_counted_by_row_and_arithmetic() -> None:
     table = table_of_healthy(
         [
-            Answer("torch:ddp+clip_norm=1", MLP, "float64", 0.5, ()),
-            Answer("torch:ddp", MLP, "float64", 2.0, ("clip_forgotten",)),
-            Answer("torch:ddp+precision=bf16", MLP, "float32", 0.25, ()),
+            Answer("torch:ddp+clip_norm=1", MLP, "float64", 0.5, 1.0, ()),
+            Answer("torch:ddp", MLP, "float64", 2.0, 0.01, ("clip_forgotten",)),
+            Answer("torch:ddp+precision=bf16", MLP, "float32", 0.25, 0.9, ()),
         ]
     )
-    assert row(table, "torch:ddp float64") == ["2", "1", "1", "2"]
-    assert row(table, "torch:ddp bf16") == ["1", "0", "0", "0.2"]
-    assert row(table, "all") == ["3", "1", "1", "2"]
+    assert row(table, "torch:ddp float64") == ["2", "1", "1", "2", "0.01"]
+    assert row(table, "torch:ddp bf16") == ["1", "0", "0", "0.2", "0.90"]
+    assert row(table, "all") == ["3", "1", "1", "2", "0.01"]
     assert table.endswith(f"    torch:ddp {MLP} float64: clip_forgotten")
 
 
@@ -126,7 +127,7 @@ def test_a_run_is_named_only_if_something_is_wrong(
     cell = "torch:ddp+clip_norm=0.05"
     answer = ask(kind(launcher, "benchmarks.steps_worker"), cell, apply_cell(cell, base))
     assert answer.named == named
-    assert (answer.distance > 1) == bool(named)
+    assert (answer.distance > 1) == (answer.left < UNEXPLAINED) == bool(named)
 
 
 def test_healthy_runs_are_drawn_over_everything() -> None:

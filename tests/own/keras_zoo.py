@@ -81,9 +81,24 @@ def subclassed():
     return Net()
 
 
+def bare():
+    import tensorflow as tf
+
+    class Net(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.kernel = tf.Variable(tf.ones((64, 10), tf.float64) / 64, name="kernel")
+
+        def __call__(self, x):
+            return tf.reshape(x, (-1, 64)) @ tf.cast(self.kernel, x.dtype)
+
+    return Net()
+
+
 FUNCTIONAL = samestep.Model(tf=functional)
 SUBCLASSED = samestep.Model(tf=subclassed)
 MASKED = samestep.Model(tf=masked)
 NORMED = samestep.Model(tf=normed)
 DROPPING = samestep.Model(tf=dropping)
+BARE = samestep.Model(tf=bare)
 WITH_ADAM = samestep.Model(tf=functional, optimizer={"tf": lambda: None})

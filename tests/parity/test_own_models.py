@@ -1,4 +1,4 @@
-"""A user's CNN in both frameworks, and their GPT: the same step under every row that can take them, in both dtypes."""
+"""A user's CNN in both frameworks, and their GPT: the same step under every row that takes them, in both dtypes and in bf16."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ SPLITTING_ROWS = ("mp", "pp", "tp", "rpc", "hybrid+mesh=pipe=2,tensor=2")
 TF_ROWS = ("mirrored", "multi_worker_mirrored", "central_storage", "parameter_server", "tpu")
 CNN = {"model": f"{OWN / 'both_zoo.py'}:CNN", "data": f"{OWN / 'both_zoo.py'}:images"}
 GPT = {"model": f"{OWN / 'torch_zoo.py'}:SPLIT_GPT", "data": f"{OWN / 'torch_zoo.py'}:tokens"}
-DTYPES = tuple(LOSS_BOUND)
+DTYPES = (*LOSS_BOUND, "bf16")
 
 
 @pytest.mark.torch
@@ -52,6 +52,7 @@ def check(run_cell: RunCell, cell: str, own: dict[str, str], dtype: str) -> None
     if "deepspeed" in cell and dtype == "float64":
         pytest.skip("DeepSpeed trains in float32 at most")
     devices = {} if "mesh" in cell else {"devices": 2}
-    result = run_cell(cell, "digits-mlp", dtype=dtype, **devices, **own)
+    numbers = {} if dtype == "bf16" else {"dtype": dtype}
+    result = run_cell(f"{cell}+precision=bf16" if dtype == "bf16" else cell, "digits-mlp", **numbers, **devices, **own)
     assert result.parity.passed, result.parity.reason
     assert result.parity.reference == "torch:single"

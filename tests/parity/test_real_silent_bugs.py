@@ -17,6 +17,7 @@ NORMED = "digits-mlp+width=16+norm=batch"
 SENTENCES = {mutant.name: mutant.sentence.format(devices=2) for mutant in KNOWN}
 CASES = [
     ("torch_times_microbatches", "ddp+accumulation_steps=4", GPT),
+    ("torch_divided_by_microbatches", "pp+microbatches=4", GPT),
     ("torch_last_microbatch_only", "c10d+accumulation_steps=2", GPT),
     ("torch_clip_forgotten", "ddp+clip_norm=0.05", GPT),
     ("torch_clip_by_local_norm", "ddp+clip_norm=0.05", GPT),
@@ -25,6 +26,7 @@ CASES = [
     ("torch_unscaled_dropout", "ddp", f"{GPT}+dropout=0.2"),
     ("torch_same_mask_on_every_shard", "ddp", f"{GPT}+dropout=0.2"),
     ("torch_same_data_on_every_worker", "ddp", GPT),
+    ("torch_same_data_on_every_worker", "hybrid+devices=4+mesh=data=2,tensor=2", GPT),
     ("torch_padded_sample_twice", "ddp", GPT),
     ("torch_loss_summed", "ddp", GPT),
     ("torch_ignored_counted", "ddp", f"{GPT}+ignored=0.5"),
@@ -82,6 +84,16 @@ def test_a_silent_bug_is_caught_and_named(
     result = silent_launcher.run(parse(asked), launch_of(asked), environment={"MUTANT": bug})
     assert result.parity.passed is False
     assert SENTENCES[name] in result.parity.reason
+
+
+@pytest.mark.torch
+def test_statistics_that_are_off_show_in_float32_where_no_loss_does(silent_launcher: Launcher, tmp_path: Path) -> None:
+    base = RunConfig(workload=NORMED, optimizer="sgd", devices=2, batch_size=16, steps=3, parity=True)
+    config = dataclasses.replace(apply_cell("torch:c10d", base), out=str(tmp_path / "run"))
+    bug = {"MUTANT": "torch_statistics_moved_twice"}
+    parity = silent_launcher.run(parse(config), launch_of(config), environment=bug).parity
+    assert (parity.passed, parity.first_bad_step) == (False, None)
+    assert SENTENCES["statistics_moved_twice"] in parity.reason
 
 
 @pytest.mark.slow

@@ -1,11 +1,13 @@
 """A user's own Keras model: every strategy that can take it takes the steps of the model itself on one device."""
 
+import math
 import time
 from pathlib import Path
 
 import pytest
 
 from samestep.common.errors import ConfigError
+from samestep.common.evidence.roundoff import UNIT_ROUNDOFF
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.runtime.parent.fork_client import ForkClient
@@ -14,8 +16,10 @@ from samestep.common.runtime.state_file import read_state
 from samestep.experiments.arguments import apply_cell
 from tests.cells import slow
 from tests.conftest import RunCell
+from tests.ledgers import sends_what_was_predicted
 
 pytestmark = pytest.mark.tf
+HELD = ("params_bytes", "params_peak_bytes", "gradients_bytes", "optimizer_bytes")
 ZOO = Path(__file__).parents[1] / "own" / "keras_zoo.py"
 
 
@@ -60,6 +64,27 @@ def test_running_statistics_are_state(run_cell: RunCell, tmp_path: Path) -> None
     assert not all((states[0][name] == states[2][name]).all() for name in states[0])
 
 
+@pytest.mark.parametrize(
+    "cell", ["mirrored", *slow("multi_worker_mirrored", "mirrored+accumulation_steps=2+clip_norm=0.5")]
+)
+def test_batch_normalisation_in_two_bytes(run_cell: RunCell, cell: str) -> None:
+    """Keras' policy rounds data; both factors, the result and its sum with a bias; a normalisation, a ReLU; and the head's."""
+    result = run_cell(f"tf:{cell}+precision=bf16", "digits-mlp", devices=2, batch_norm="frozen", **own("NORMED"))
+    assert result.parity.passed, result.parity.reason
+    assert result.parity.loss_bound == pytest.approx(math.sqrt(2 * (1 + 2 + 1 + 1 + 1 + 2 + 1)) / 256)
+    assert UNIT_ROUNDOFF["float32"] < result.parity.max_relative_loss
+    sends_what_was_predicted(result)
+    for measured, predicted in zip(result.processes, result.predicted.devices(), strict=True):
+        assert [getattr(measured, name) for name in HELD] == [getattr(predicted, name) for name in HELD]
+
+
+@pytest.mark.slow
+def test_statistics_of_the_whole_batch_in_two_bytes(run_cell: RunCell) -> None:
+    fields = {"devices": 2, "batch_norm": "sync", **own("NORMED")}
+    result = run_cell("tf:mirrored+precision=bf16", "digits-mlp", **fields)
+    assert result.parity.passed, result.parity.reason
+
+
 @pytest.mark.slow
 def test_keras_is_imported_once_for_all_workers(tmp_path: Path) -> None:
     server = ForkClient("tf", 1, "tests.tf_impl.imported_worker", str(tmp_path))
@@ -89,6 +114,11 @@ def has_keras(server: ForkClient, tmp_path: Path) -> bool:
             "tf:dtensor",
             "FUNCTIONAL",
             "needs variables with a layout, and the layers of keras_zoo:FUNCTIONAL make plain",
+        ),
+        (
+            "tf:mirrored+precision=bf16",
+            "BARE",
+            "keras_zoo:BARE computes nothing in two bytes: only layers of Keras do",
         ),
         ("tf:mirrored", "WITH_ADAM", "has an optimizer, and TensorFlow's rows update by formulas of ours"),
         (

@@ -35,6 +35,11 @@ SCRIPT = """
 
     traced = tf.function(lambda x: tf.raw_ops.CrossReplicaSum(input=x, group_assignment=[[0, 1]]))
     (found,) = sends_of(traced.get_concrete_function(tf.ones([3, 5])).graph, "data", 2)
+    operations = []
+    with upstream.watching_operations(lambda kind, operands, results: operations.append((kind, len(operands), results[0].shape))):
+        tf.ones((2, 3)) @ tf.ones((3, 1))
+    print("watched", operations[-1])
+
     print("on a TPU", found.operation, found.count, found.bytes)
 """
 
@@ -47,7 +52,8 @@ def test_what_is_private_in_tensorflow_2_21() -> None:
     script = [sys.executable, "-c", textwrap.dedent(SCRIPT)]
     done = subprocess.run(script, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stderr
-    ring, called, nodes, compiled, tpu = done.stdout.splitlines()
+    ring, called, nodes, compiled, watched, tpu = done.stdout.splitlines()
     assert (ring, called, nodes) == ("ring [2.0, 2.0]", "[2. 2.]", "nodes ['AddV2', 'Exp']")
+    assert watched == "watched ('MatMul', 2, TensorShape([2, 1]))"
     assert compiled == "traced [False, True, False]"
     assert tpu == "on a TPU all_reduce 1 60"

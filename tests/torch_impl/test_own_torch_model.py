@@ -1,11 +1,13 @@
 """A user's own torch model: every strategy that can take it takes the steps of the model itself on one device."""
 
+import math
 import re
 from pathlib import Path
 
 import pytest
 
 import samestep
+from samestep.common.evidence.roundoff import UNIT_ROUNDOFF
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
@@ -193,21 +195,94 @@ def test_the_buffers_that_ddp_broadcasts_are_predicted(run_cell: RunCell, strate
     assert sum(row.sent_bytes_per_step for row in result.processes) == result.predicted.sent_bytes_per_step
 
 
+def broken(launcher: Launcher, out: Path, cell: str, model: str, **fields: object) -> RunResult:
+    """Runs a cell whose exchange forgets a hundredth of what it sums."""
+    asked = {"devices": 2, "steps": 20, "batch_size": 48, "out": str(out), **fields, **own(model)}
+    with LentLauncher(launcher, "tests.own.broken_worker") as lent:
+        config = lent.describe(apply_cell(cell, RunConfig(**asked)))
+        return lent.run(parse(config), launch_of(config))
+
+
 def test_a_wrong_strategy_is_not_excused(launcher: Launcher, tmp_path: Path) -> None:
     """The exchange of a strategy is broken: without the suspects, the deviation is still there."""
-    with LentLauncher(launcher, "tests.own.broken_worker") as broken:
-        asked = {
-            "devices": 2,
-            "dtype": "float64",
-            "steps": 20,
-            "batch_size": 48,
-            "out": str(tmp_path / "run"),
-            **own("RESNET"),
-        }
-        config = broken.describe(apply_cell("torch:c10d", RunConfig(**asked)))
-        result = broken.run(parse(config), launch_of(config))
+    result = broken(launcher, tmp_path / "run", "torch:c10d", "RESNET", dtype="float64")
     assert result.parity.passed is False
     assert re.search(
         r"without the local statistics of 5 BatchNorm layers \(1, 4.norm1, 4.norm2, ...\) \S+ is left",
         result.parity.reason,
     )
+
+
+# --- mixed precision ----------------------------------------------------------------------------------------------------
+
+
+def test_batch_normalisation_whose_parameters_are_gathered_in_two_bytes(run_cell: RunCell) -> None:
+    """Of three in a row, each rounds what it returns; products round both factors as well."""
+    fields = {"devices": 2, "batch_norm": "frozen", **own("RESNET")}
+    result = run_cell("torch:fsdp+precision=bf16", "digits-mlp", **fields)
+    check(result, "fsdp")
+    # The longest way: data; 5 of the stem; twice 8 of a block with 2 convolutions; the mean; 2 of the head.
+    assert result.parity.loss_bound == pytest.approx(math.sqrt(2 * (1 + 6 + 2 * 10 - 1 + 1 + 2 - 1)) / 256, rel=0.2)
+    assert UNIT_ROUNDOFF["float32"] < result.parity.max_relative_loss < result.parity.loss_bound
+
+
+def test_a_mistake_that_the_bound_of_two_bytes_does_not_show(launcher: Launcher, tmp_path: Path) -> None:
+    """AdamW hardly sees a hundredth of the gradients; without --precision the same steps do."""
+    result = broken(launcher, tmp_path / "run", "torch:c10d+precision=bf16", "REGRESSION")
+    assert result.parity.passed is False and result.parity.first_bad_step is None
+    assert result.parity.max_relative_loss < result.parity.loss_bound
+    assert re.fullmatch(
+        r"without --precision its first 5 steps are off by \S+ in float64 \(allowed 1e-12\)", result.parity.reason
+    )
+
+
+@pytest.mark.slow
+def test_local_statistics_are_not_lost_in_the_bound_of_two_bytes(run_cell: RunCell) -> None:
+    result = run_cell("torch:ddp+precision=bf16", "digits-mlp", devices=2, **own("RESNET"))
+    assert result.parity.passed is False and result.parity.max_relative_loss < result.parity.loss_bound
+    assert "all of it the local statistics of 5 BatchNorm layers" in result.parity.reason
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "rate"), [("REGRESSION", 0.06), ("LSTM", 0.3)])
+def test_a_hot_curve_is_judged_by_single_steps(
+    launcher: Launcher, run_cell: RunCell, tmp_path: Path, model: str, rate: float
+) -> None:
+    """Rounding is amplified until the curve leaves its bound; a wrong exchange is not excused by that."""
+    fields = {"optimizer": "adamw", "learning_rate": rate, "steps": 100, "parity": True}
+    result = run_cell("torch:c10d+precision=bf16", "digits-mlp", devices=2, **fields, **own(model))
+    assert result.parity.passed and result.parity.is_amplified, result.parity.reason
+    assert "every step that is replayed from its own state is that of torch:single in bf16" in result.parity.reason
+    assert result.parity.max_relative_loss > result.parity.loss_bound
+    assert broken(launcher, tmp_path / "run", "torch:c10d+precision=bf16", model, **fields).parity.passed is False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp", "c10d"])
+def test_statistics_of_the_whole_batch_in_two_bytes(run_cell: RunCell, strategy: str) -> None:
+    fields = {"devices": 2, "batch_norm": "sync", **own("RESNET")}
+    check(run_cell(f"torch:{strategy}+precision=bf16", "digits-mlp", **fields), strategy)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("cell", "model"),
+    [
+        ("ddp+accumulation_steps=2+clip_norm=0.5", "GPT"),
+        ("fsdp+recompute=true", "GPT"),
+        ("ddp+compile=true", "REGRESSION"),
+    ],
+)
+def test_what_people_combine_with_two_bytes(run_cell: RunCell, cell: str, model: str) -> None:
+    check(run_cell(f"torch:{cell}+precision=bf16", "digits-mlp", devices=2, timeout_seconds=300, **own(model)), cell)
+
+
+@pytest.mark.slow
+def test_fp16_has_its_scaler(launcher: Launcher, tmp_path: Path) -> None:
+    asked = {"devices": 2, "steps": 8, "batch_size": 48, "out": str(tmp_path / "run"), **own("REGRESSION")}
+    with LentLauncher(launcher, "tests.parity.scaled_worker") as lent:
+        config = lent.describe(apply_cell("torch:ddp+precision=fp16", RunConfig(**asked)))
+        result = lent.run(parse(config), launch_of(config))
+    assert result.parity.passed, result.parity.reason
+    assert result.parity.loss_bound == pytest.approx(math.sqrt(2 * 6) / 2048)

@@ -232,3 +232,34 @@ def test_no_data_and_no_file(launcher: Launcher) -> None:
 )
 def test_an_optimizer_that_no_row_can_take(launcher: Launcher, model: str, fields: dict[str, str], reason: str) -> None:
     assert reason in told(launcher, "torch:ddp", **fields, **own(model))
+
+
+@pytest.mark.parametrize(
+    ("forward", "message"),
+    [
+        (
+            "torch.zeros_like(x).index_add_(0, torch.arange(len(x)), self.inner(x))",
+            "does not take --precision bf16: torch.autocast fails in its forward pass (RuntimeError: ",
+        ),
+        ("x * self.inner.bias", "computes nothing in two bytes: torch.autocast finds no products in it"),
+    ],
+)
+def test_a_forward_pass_that_cannot_be_in_two_bytes(
+    launcher: Launcher, tmp_path: Path, forward: str, message: str
+) -> None:
+    net = tmp_path / "net.py"
+    net.write_text(f"""
+import samestep, torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(6, 6)
+
+    def forward(self, x):
+        return ({forward})[:, :2]
+
+model = samestep.Model(torch=Net, loss="mean_squared_error")
+""")
+    said = told(launcher, "torch:ddp+precision=bf16", model=str(net), data=f"{ZOO}:points")
+    assert said.startswith("net ") and message in said

@@ -108,14 +108,14 @@ class OwnModel:
 
     def _outputs(self, outputs: object) -> tf.Tensor:
         if tf.is_tensor(outputs):
-            return outputs
+            return tf.cast(outputs, tf.float32) if outputs.dtype.size == 2 else outputs  # losses never have two bytes
         logits = outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", None)
         if not tf.is_tensor(logits):
             kind = type(outputs).__name__
             raise ConfigError(
                 f"--model {self._source} returns {kind}; return a tensor, or a mapping or an object with `logits`."
             )
-        return logits
+        return self._outputs(logits)
 
     def _named(self, trainable: bool) -> dict[str, tf.Variable]:
         """The variables by neutral name: their path in the model, in the order in which they were made."""
@@ -149,16 +149,19 @@ def declared(spec: OwnSpec) -> Model:
     return load_model(spec.described.source, "tf")
 
 
-def build_own(spec: OwnSpec, dtype: str) -> OwnModel:
+def build_own(spec: OwnSpec, dtype: str, narrow: tf.DType | None = None) -> OwnModel:
     """Builds the model of a description; its weights are yet to be set.
 
     Args:
         spec: The description.
         dtype: Of its variables.
+        narrow: What its layers compute in, if not in that.
     """
     import keras
 
     keras.config.set_floatx(dtype)
+    if narrow is not None:
+        keras.config.set_dtype_policy(f"mixed_{narrow.name}")
     return OwnModel(declared(spec), spec.described.source, _zeros(spec.inputs(), dtype))
 
 

@@ -18,7 +18,7 @@ from samestep.common.evidence.roundoff import (
 from samestep.common.program import SKIPPED, TrainState
 from samestep.common.request import FRAMEWORKS, ORACLE, Launch
 from samestep.common.runtime.directory import write_json
-from samestep.common.runtime.parent.attribution import Repeat, attribute
+from samestep.common.runtime.parent.attribution import Repeat, attribute, find_other_step
 from samestep.common.runtime.parent.carrying import in_own_names
 from samestep.common.runtime.parent.curves import Curve, Oracle, curve_folder, keep_curve, reach_curve, read_curve
 from samestep.common.runtime.parent.merge import merge
@@ -31,7 +31,6 @@ from samestep.common.runtime.state_file import read_state, remove_state
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import init, initial_buffers
 from samestep.common.workload.models.own import OwnSpec
-from samestep.common.workload.models.spec import batch_norms
 
 
 def finish(
@@ -114,38 +113,44 @@ def _judge(
     is_whole = curve.state.step == run.steps and skipped is None
     wanted = in_own_names(run, curve.state.params) if is_whole else None
     reached, losses = state.params, measured.losses[:count]
-    if not isinstance(run.workload.model, OwnSpec):  # whose reference keeps other buffers
+    is_ours = not isinstance(run.workload.model, OwnSpec)  # otherwise the reference keeps other buffers
+    if is_ours:
         reached, wanted = reached | state.buffers, wanted and wanted | curve.state.buffers
     name, noise = reference_of(run).name, _noise(run)
     wanted_losses, allowed = curve.losses[:count], gradient_error(run)
     parity = judge(name, run.dtype, first, losses, wanted_losses, reached, wanted, noise, allowed)
-    if is_whole and batch_norms(run.workload.model):
+    if is_ours and is_whole:
         parity = _judge_statistics(run, parity, state, curve.state)
+    if not parity.passed and repeat is not None:
+        start, patient = initial_state(run, launch), _patient(launch)
+        parity = excuse(run, parity, wanted_losses, start, repeat, lambda alone, state: oracle(alone, patient, state))
+        if not parity.passed:
+            return dataclasses.replace(parity, reason=_find_cause(run, launch, parity, start, repeat))
+    if repeat is not None and (missed := find_other_step(run, launch, first, parity, repeat)):
+        return dataclasses.replace(parity, passed=False, reason=missed)
     if parity.passed and run.techniques.precision is not None and fit_in_two_bytes(state.params):
         return dataclasses.replace(parity, passed=False, reason=MASTERS_IN_TWO_BYTES)
-    if parity.passed and skipped is not None:
+    if parity.passed and skipped is not None and not parity.is_amplified:
         return dataclasses.replace(parity, reason=f"judged to step {skipped}, whose update the loss scaler skipped")
-    if parity.passed or repeat is None:
-        return parity
-    excused = excuse(run, parity, wanted_losses, initial_state(run, launch), repeat)
-    if excused.passed:
-        return excused
+    return parity
+
+
+def _find_cause(run: Run, launch: Launch, parity: Parity, start: TrainState, repeat: Repeat) -> str:
+    """Finds why a run is not the same step: by its suspects, or of our own models by the known mistakes."""
     if isinstance(run.workload.model, OwnSpec):
-        return dataclasses.replace(parity, reason=attribute(run, launch, parity, repeat))
+        return attribute(run, launch, parity, repeat)
     diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
     bad = run.steps - 1 if parity.first_bad_step is None else parity.first_bad_step
-    cause = diagnosis.diagnose(run, first, bad, initial_state(run, launch), functools.partial(_shorter, run, repeat))
-    return dataclasses.replace(parity, reason=f"{cause} ({parity.reason})")
+    cause = diagnosis.diagnose(run, start.step, bad, start, functools.partial(_shorter, run, repeat))
+    return f"{cause} ({parity.reason})"
 
 
 def _judge_statistics(run: Run, parity: Parity, state: TrainState, wanted: TrainState) -> Parity:
     kernels = {n: wanted.params[n] for n, param in run.workload.model.params().items() if param.role == "kernel"}
     allowed = statistics_noise(run, relative_distance(state.params, kernels))
-    return (
-        parity
-        if allowed is None
-        else judge_statistics(parity, relative_distance(state.buffers, wanted.buffers), allowed)
-    )
+    if allowed is None:
+        return parity
+    return judge_statistics(parity, relative_distance(state.buffers, wanted.buffers), allowed)
 
 
 def _first_skipped(state: TrainState, first: int) -> int | None:
@@ -187,8 +192,11 @@ def _why_not_judged(run: Run, launch: Launch) -> str:
 
 def _reference(run: Run, launch: Launch, measured: Measured, seconds: float, oracle: Oracle) -> Curve:
     """The oracle's curve: to the run's end with `--parity`, otherwise as far as the run's own time allows."""
-    patient = dataclasses.replace(launch, out=None, timeout_seconds=max(launch.timeout_seconds, 60.0))
-    return reach_curve(reference_of(run), patient, measured, math.inf if launch.parity else seconds, oracle)
+    return reach_curve(reference_of(run), _patient(launch), measured, math.inf if launch.parity else seconds, oracle)
+
+
+def _patient(launch: Launch) -> Launch:
+    return dataclasses.replace(launch, out=None, timeout_seconds=max(launch.timeout_seconds, 60.0))
 
 
 def initial_state(run: Run, launch: Launch) -> TrainState:

@@ -18,7 +18,7 @@ from samestep.common.workload.declared import (
     call_metric,
 )
 from samestep.common.workload.models.layer import Layer
-from samestep.common.workload.models.own import Description, OwnOptimizer, write_description
+from samestep.common.workload.models.own import Description, OwnOptimizer, TwoBytes, write_description
 from samestep.common.workload.models.spec import ArraySpec, Param, Role, Segment
 
 EXAMPLES = 2
@@ -49,6 +49,7 @@ class Found:
         randoms: Likewise.
         optimizer: Likewise.
         layers: Likewise.
+        two_bytes: Likewise.
     """
 
     outputs: np.ndarray
@@ -62,6 +63,7 @@ class Found:
     randoms: tuple[str, ...] = ()
     optimizer: OwnOptimizer | None = None
     layers: tuple[Layer, ...] = ()
+    two_bytes: TwoBytes = dataclasses.field(default_factory=TwoBytes)
 
 
 def write_found(folder: Path, model: Model, source: str, framework: str, split: Split, seed: int, found: Found) -> None:
@@ -101,6 +103,7 @@ def write_found(folder: Path, model: Model, source: str, framework: str, split: 
         names=dict(model.names),
         seed=seed,
         optimizer=found.optimizer,
+        two_bytes=found.two_bytes,
     )
     initial = {f"params/{name}": _rounded(value) for name, value in found.params.items()}
     initial |= {f"buffers/{name}": _rounded(value) for name, value in found.buffers.items()}

@@ -43,6 +43,19 @@ class OwnOptimizer:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class TwoBytes:
+    """What a worker found out about the forward pass where it computes in two bytes a number.
+
+    Attributes:
+        roundings: How often a number is rounded at most on its way from the inputs to the outputs; 0 if nothing is.
+        refused: Why it cannot compute so, if it cannot.
+    """
+
+    roundings: int = 0
+    refused: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Description:
     """What a worker found out about a model by building it once.
 
@@ -65,6 +78,7 @@ class Description:
         names: Torch's layer or parameter -> TensorFlow's, where the user says so.
         seed: Under which the initial weights were drawn.
         optimizer: That of the file, in `framework`; None if it has none.
+        two_bytes: Its forward pass under mixed precision.
     """
 
     source: str
@@ -85,6 +99,7 @@ class Description:
     names: dict[str, str] = dataclasses.field(default_factory=dict)
     seed: int = 0
     optimizer: OwnOptimizer | None = None
+    two_bytes: TwoBytes = TwoBytes()
 
     @property
     def title(self) -> str:

@@ -3,7 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from samestep.common.evidence.parity import LOSS_BOUND, WEIGHT_BOUND, Parity, judge, not_judged
+from samestep.common.evidence.parity import LOSS_BOUND, WEIGHT_BOUND, Parity, judge, judge_statistics, not_judged
+from samestep.common.evidence.roundoff import fit_in_two_bytes
 
 PARAMS = {"hidden/kernel": np.ones((2, 3)), "output/bias": np.zeros(4)}
 LOSSES = [2.0, 1.5, 1.25, 1.0]
@@ -136,3 +137,27 @@ def test_other_parameters_cannot_be_compared(params):
 
 def test_what_was_not_judged_says_why():
     assert not_judged("--no-parity") == Parity("", 0, None, None, None, "--no-parity")
+
+
+@pytest.mark.parametrize(("off", "passed"), [(0.9e-2, True), (1.1e-2, False)])
+def test_running_statistics_are_bounded_by_their_length(off: float, passed: bool) -> None:
+    wanted = {"a/running_mean": np.zeros(2), "a/running_var": np.array([3.0, 4.0])}
+    kept = wanted | {"a/running_mean": np.array([5 * off, 0.0], np.float32)}
+    found = judge_statistics(held_against(LOSSES, dtype="float32"), kept, wanted, 1e-2)
+    assert found.passed is passed
+    assert found.reason == (
+        "" if passed else "after the last step the running statistics are off by 1.1% (allowed 1.0%)"
+    )
+
+
+def test_statistics_leave_a_verdict_on_losses_and_a_model_without_them() -> None:
+    missed = held_against([2.0, 1.5, 1.25, 1.1])
+    assert judge_statistics(missed, {}, {}, 0.0) == missed
+    assert judge_statistics(held_against(LOSSES), {}, {}, 0.0).passed
+
+
+def test_masters_in_two_bytes_are_those_whose_bits_are_few() -> None:
+    exact = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)
+    rounded = (exact.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)  # as bf16
+    assert fit_in_two_bytes({"kernel": rounded, "bias": exact.astype(np.float16).astype(np.float32)})
+    assert not fit_in_two_bytes({"kernel": rounded, "bias": exact[0]})

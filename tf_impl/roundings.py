@@ -1,0 +1,100 @@
+"""Counts how often the forward pass of a user's model rounds a number to two bytes, for the bound of its verdict."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import keras
+import tensorflow as tf
+
+from samestep.common.workload.declared import Model
+from samestep.common.workload.models.own import TwoBytes
+from samestep.tf_impl.models.inputs import Inputs
+from samestep.tf_impl.models.own import OwnModel
+from samestep.tf_impl.upstream import watching_operations
+
+PRODUCTS = (
+    "MatMul",
+    "BatchMatMulV2",
+    "Einsum",
+    "Conv1D",
+    "Conv2D",
+    "Conv3D",
+    "Conv2DBackpropInput",
+    "DepthwiseConv2dNative",
+)
+MOVES = (
+    *(
+        "Reshape",
+        "Transpose",
+        "Squeeze",
+        "ExpandDims",
+        "Identity",
+        "StridedSlice",
+        "Slice",
+        "GatherV2",
+        "ResourceGather",
+    ),
+    *("Split", "SplitV", "Unpack", "Pack", "ConcatV2", "Fill", "Tile", "Pad", "PadV2", "SelectV2"),
+)
+"""Operations whose results are numbers that they were given."""
+
+
+def describe_two_bytes(model: Model, source: str, inputs: Inputs) -> TwoBytes:
+    """Builds the model once more, under Keras' policy of mixed precision, computes some examples, and counts.
+
+    Args:
+        model: The declaration.
+        source: Where it is declared, for messages.
+        inputs: The examples.
+    """
+    keras.config.set_floatx("float32")
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    given = tf.nest.map_structure(lambda array: tf.cast(array, "float32") if array.dtype.is_floating else array, inputs)
+    try:
+        built = OwnModel(model, source, given)
+        with counting() as seen:
+            outputs = built.predict(given)
+    except Exception as error:
+        return TwoBytes(refused=f"it fails under Keras' policy mixed_bfloat16 ({type(error).__name__}: {error})")
+    return TwoBytes(roundings=seen.behind(outputs))
+
+
+class Roundings:
+    """Counts the roundings behind every tensor.
+
+    Each result in two bytes that was computed is one rounding more than the most behind its operands. A product's is two more,
+    because its other factor was rounded as well.
+    """
+
+    def __init__(self) -> None:
+        """Counts nothing yet."""
+        self._behind: dict[int, tuple[tf.Tensor, int]] = {}  # kept, or another tensor might get its number
+
+    def behind(self, tensor: tf.Tensor) -> int:
+        """How often the numbers of a tensor were rounded at most."""
+        return self._behind.get(id(tensor), (tensor, 0))[1]
+
+    def saw(self, operation: str, operands: Sequence[tf.Tensor], results: Sequence[tf.Tensor]) -> None:
+        """Counts an operation.
+
+        Args:
+            operation: Its type.
+            operands: What it was given.
+            results: What it returned.
+        """
+        most = max(map(self.behind, operands), default=0)
+        own = 2 if operation in PRODUCTS else 0 if operation in MOVES else 1
+        for result in results:
+            self._behind[id(result)] = result, most + own * (result.dtype == tf.bfloat16)
+
+
+@contextlib.contextmanager
+def counting() -> Iterator[Roundings]:
+    """Makes a context that counts what is computed in it, function by function and operation by operation."""
+    seen, eagerly = Roundings(), tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(True)
+    try:
+        with watching_operations(seen.saw):
+            yield seen
+    finally:
+        tf.config.run_functions_eagerly(eagerly)

@@ -1,0 +1,71 @@
+"""Counts how often the forward pass of a user's model rounds a number to two bytes, for the bound of its verdict."""
+
+import copy
+
+import torch
+from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
+
+from samestep.common.workload.models.own import TwoBytes
+from samestep.torch_impl.models.inputs import Inputs
+
+
+def describe_two_bytes(module: nn.Module, inputs: Inputs) -> TwoBytes:
+    """Computes some examples under autocast, and counts.
+
+    Args:
+        module: The model; it stays as it is.
+        inputs: The examples.
+    """
+    narrow = copy.deepcopy(module).float().eval()
+    given = {name: _single(array) for name, array in inputs.items()} if isinstance(inputs, dict) else _single(inputs)
+    try:
+        narrowly = torch.autocast("cpu", torch.bfloat16)
+        in_operations = torch.backends.mkldnn.flags(enabled=False)  # an LSTM is one call in oneDNN
+        with torch.no_grad(), narrowly, in_operations, Roundings() as seen:
+            outputs = narrow(given)
+    except Exception as error:
+        return TwoBytes(refused=f"torch.autocast fails in its forward pass ({type(error).__name__}: {error})")
+    return TwoBytes(roundings=seen.behind(outputs))
+
+
+def _single(array: torch.Tensor) -> torch.Tensor:
+    return array.float() if array.is_floating_point() else array
+
+
+class Roundings(TorchDispatchMode):
+    """Counts the roundings behind every tensor that is computed while it is entered.
+
+    Each result in two bytes that is no view is one rounding more than the most behind its operands. A product's is two more,
+    because its other factor was rounded as well.
+    """
+
+    def __init__(self) -> None:
+        """Counts nothing yet."""
+        super().__init__()
+        self._behind: dict[StorageWeakRef, int] = {}
+
+    def behind(self, tensor: torch.Tensor) -> int:
+        """How often the numbers of a tensor were rounded at most; several tensors may share one storage."""
+        return self._behind.get(_storage(tensor), 0)
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        results = function(*args, **(kwargs or {}))
+        operands = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
+        most = max(map(self.behind, operands), default=0)
+        shared = {_storage(each) for each in operands if not function._schema.is_mutable}
+        own = 2 if function.overloadpacket in flop_registry else 1
+        for result in tree_leaves(results):
+            if isinstance(result, torch.Tensor):
+                is_rounded = result.dtype == torch.bfloat16 and _storage(result) not in shared
+                count = max(most + own * is_rounded, self.behind(result))
+                self._behind[_storage(result)] = count
+        return results
+
+
+def _storage(tensor: torch.Tensor) -> StorageWeakRef:
+    """What holds a tensor's numbers; as long as it is referred to, no other has its address."""
+    return StorageWeakRef(tensor.untyped_storage())
