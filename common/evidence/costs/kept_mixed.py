@@ -76,10 +76,9 @@ def kept_by_tf(model: ModelSpec, item_bytes: int) -> dict[str, Kept]:
 
 def _kept_wide(model: ModelSpec) -> dict[str, int]:
     """What linear layers keep in float32 of an example, beyond as many copies; in a block it is two in place of three and one."""
-    if isinstance(model, TransformerSpec):
-        return {"head": model.context * model.width}
-    first, *_ = model.segments()
-    return {"hidden/0": math.prod(first.outputs)} if model.name == "ranker" else {}
+    segments = model.segments()
+    taking = {"transformer": len(segments) - 1, "ranker": 1}.get(model.name, 0)
+    return {segments[taking].name: math.prod(segments[taking - 1].outputs)} if taking else {}
 
 
 def _add_kernels(model: ModelSpec, found: dict[str, Kept], item_bytes: int, least_dims: int = 2) -> None:
