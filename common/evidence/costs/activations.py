@@ -37,6 +37,7 @@ def activation_bytes(
     microbatches: int = 1,
     peaks: Peaks = (((1, 0),),),
     splits_sequence: bool = False,
+    as_it_comes: bool = False,
 ) -> int | None:
     """Predicts the most bytes that a device keeps at once; None where nobody wrote down what, or a compiler decides.
 
@@ -46,8 +47,9 @@ def activation_bytes(
         microbatches: The number of micro-batches that a pipeline cuts an accumulation step into.
         peaks: Candidates for the micro-batches of each stage in flight, as `in_flight` has them.
         splits_sequence: Whether the sequence is split along the axis `tensor`.
+        as_it_comes: Whether linear layers keep what they take as it comes, where others keep casts.
     """
-    recomputes, way, item_bytes = run.techniques.recompute, way_of(run), run.product_bytes
+    recomputes, way, item_bytes = run.techniques.recompute, way_of(run, as_it_comes), run.product_bytes
     framework, model, mesh = FRAMEWORKS.get(way), run.workload.model, run.mesh
     if framework is None or model.name not in framework.kept or run.techniques.compile:
         return None

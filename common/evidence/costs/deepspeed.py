@@ -40,7 +40,7 @@ def deepspeed(run: Run, backend: str) -> Ledger:
     footprints, sends = (_each_split if run.options.zero_stage == 3 else _end_to_end)(run)
     # What the engine's linear function keeps in two bytes while a block is computed again is not written down.
     is_known = run.techniques.precision is None or run.options.zero_stage < 3 or not run.techniques.recompute
-    activations = activation_bytes(run) if is_known else None
+    activations = activation_bytes(run, as_it_comes=run.options.zero_stage == 3) if is_known else None
     footprints = tuple(dataclasses.replace(each, activations_bytes=activations) for each in footprints)
     needed = (send for send in sends if send.operation != "all_gather" or run.num_devices > 1)
     if run.options.zero_stage < 3 or isinstance(run.workload.model, OwnSpec):

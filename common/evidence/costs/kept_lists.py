@@ -38,13 +38,18 @@ FRAMEWORKS = {
 }
 
 
-def way_of(run: Run) -> str:
-    """Which list says what is kept."""
+def way_of(run: Run, as_it_comes: bool = False) -> str:
+    """Which list says what is kept.
+
+    Args:
+        run: What is trained.
+        as_it_comes: Whether linear layers keep what they take as it comes.
+    """
     if run.techniques.precision is None:
         return run.framework
     if run.framework == "tf":
         return TF
-    if vars(run.options).get("zero_stage") == 3:
+    if as_it_comes:
         return AS_IT_COMES
     return GATHERED if "shard" in (run.strategy.axes[:1] or ()) or run.mesh.axis("shard") > 1 else CAST
 
