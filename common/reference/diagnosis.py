@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from samestep.common.batch import Batch, batches
+from samestep.common.batch_norm import num_replicas
 from samestep.common.evidence.parity import deviation, spell_apart
 from samestep.common.evidence.roundoff import noise_of
 from samestep.common.program import Arrays, TrainState
@@ -147,22 +148,21 @@ def _name(run: Run, replayed: ReplayedStep, seen: Step, deviation: float) -> str
     """Names the known mistake whose step it is, with those that are the same step here; "" if there is none.
 
     A known mistake is named if the step is the one that it makes, within rounding, and if it explains the deviation: one
-    that makes no difference here explains nothing.
+    that makes no difference here explains nothing. Each is tried with as many shards of the batch as there are devices, and with
+    as many as there are replicas, which are fewer where a model is split.
     """
-    found: list[tuple[float, Step, str]] = []
-    for mutant in KNOWN:
+    found: dict[str, tuple[float, Step]] = {}
+    for count, mutant in itertools.product(dict.fromkeys((run.num_devices, num_replicas(run))), KNOWN):
         program = program_at(run, replayed.before)
-        if mutant.apply(program, replayed.context):
+        if mutant.apply(program, dataclasses.replace(replayed.context, devices=count)):
             wrong = take(program, replayed.batch)
             left = distance(run, replayed.before, seen, wrong)
             if left < min(1.0, UNEXPLAINED * deviation):
-                found.append((left, wrong, mutant.sentence.format(devices=replayed.context.devices)))
-    nearest = min(found, key=lambda each: each[0], default=None)
-    if nearest is None:
-        return ""
-    others = (each for each in found if each is not nearest)
-    same = [text for _, step, text in others if distance(run, replayed.before, step, nearest[1]) <= UNEXPLAINED]
-    return "; or, which is the same step here, ".join([nearest[2], *same])
+                found[mutant.sentence.format(devices=count)] = left, wrong
+    nearest = min(found, key=lambda text: found[text][0], default="")
+    others = ((text, step) for text, (_, step) in found.items() if text != nearest)
+    same = [text for text, step in others if distance(run, replayed.before, step, found[nearest][1]) <= UNEXPLAINED]
+    return "; or, which is the same step here, ".join([nearest, *same])
 
 
 def _describe(run: Run, replayed: ReplayedStep, seen: Step, right: Step) -> str:

@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 from samestep.common.batch import Batch
+from samestep.common.batch_norm import num_passes, num_replicas
 from samestep.common.program import Arrays
 from samestep.common.reference.models.layers import layers_below
 from samestep.common.reference.models.transformer import Embedding, TiedLogits
@@ -72,13 +73,13 @@ def weigh_microbatches(weight: Callable[[int, int], float], program: TrainingPro
     Args:
         weight: (micro-batch, number of micro-batches) -> its weight, 1 in the right step.
         program: The program to be made wrong.
-        devices: The number of shards.
+        devices: Ignored: a pipeline has fewer shards than devices.
     """
-    steps = program.run.accumulation_steps
+    steps, count = num_passes(program.run), num_replicas(program.run) * num_passes(program.run)
 
     def gradients(batch: Batch) -> Part:
-        parts = parts_of(program, batch, devices * steps)
-        weights = [weight(number % steps, steps) for number in range(devices * steps)]
+        parts = parts_of(program, batch, count)
+        weights = [weight(number % steps, steps) for number in range(count)]
         return sum(loss for loss, _ in parts), combine(program, parts, weights)
 
     program.gradients = gradients
@@ -90,9 +91,9 @@ def mean_of_means(program: TrainingProgram, devices: int) -> bool:
 
     Args:
         program: The program to be made wrong.
-        devices: The number of shards.
+        devices: Ignored: a pipeline has fewer shards than devices.
     """
-    count = devices * program.run.accumulation_steps
+    count = num_replicas(program.run) * num_passes(program.run)
 
     def gradients(batch: Batch) -> Part:
         parts = parts_of(program, batch, count)

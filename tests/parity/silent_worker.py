@@ -23,6 +23,15 @@ def torch_times_microbatches() -> None:
     program.TrainingProgram._forward_backward = forward_backward
 
 
+def torch_divided_by_microbatches() -> None:
+    from samestep.torch_impl.pipeline import pipe
+
+    right = pipe.get_schedule_class
+    pipe.get_schedule_class = lambda name: (
+        lambda *stages, **asked: right(name)(*stages, **asked | {"scale_grads": True})
+    )
+
+
 def torch_last_microbatch_only() -> None:
     from samestep.torch_impl import program
 

@@ -17,6 +17,7 @@ NORMED = "digits-mlp+width=16+norm=batch"
 SENTENCES = {mutant.name: mutant.sentence.format(devices=2) for mutant in KNOWN}
 CASES = [
     ("torch_times_microbatches", "ddp+accumulation_steps=4", GPT),
+    ("torch_divided_by_microbatches", "pp+microbatches=4", GPT),
     ("torch_last_microbatch_only", "c10d+accumulation_steps=2", GPT),
     ("torch_clip_forgotten", "ddp+clip_norm=0.05", GPT),
     ("torch_clip_by_local_norm", "ddp+clip_norm=0.05", GPT),
@@ -25,6 +26,7 @@ CASES = [
     ("torch_unscaled_dropout", "ddp", f"{GPT}+dropout=0.2"),
     ("torch_same_mask_on_every_shard", "ddp", f"{GPT}+dropout=0.2"),
     ("torch_same_data_on_every_worker", "ddp", GPT),
+    ("torch_same_data_on_every_worker", "hybrid+devices=4+mesh=data=2,tensor=2", GPT),
     ("torch_padded_sample_twice", "ddp", GPT),
     ("torch_loss_summed", "ddp", GPT),
     ("torch_ignored_counted", "ddp", f"{GPT}+ignored=0.5"),

@@ -302,6 +302,19 @@ def test_a_known_mistake_is_named_where_it_matters(mutant: Mutant) -> None:
     assert all(sentence == mutant.sentence.format(devices=4) for sentence in matters), matters
 
 
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("same_data_on_every_worker", {"strategy": "hybrid", "mesh": "data=2,tensor=2", "devices": 4}),
+        ("divided_by_microbatches", {"strategy": "pp", "options": {"microbatches": 4}, "devices": 2}),
+    ],
+)
+def test_a_mistake_is_named_where_replicas_are_fewer_than_devices(name: str, asked: dict[str, object]) -> None:
+    run = described("synthetic-gpt+layers=2+heads=2+width=8+context=4+vocabulary=8", "sgd", **asked)
+    (mutant,) = [mutant for mutant in KNOWN if mutant.name == name]
+    assert mutant.sentence in told(run, 1, lambda program: mutant.apply(program, Context(devices=2)))
+
+
 def test_there_are_twenty_mutants() -> None:
     assert len(MUTANTS) == 20
 
