@@ -73,7 +73,8 @@ def activation_bytes(
         return rows // microbatches * size + fixed, rows * batch
 
     sizes, segments, again = [], model.segments(), 0
-    counted = 2 if microbatches == 1 else 1  # the targets stay while any micro-batch needs its part of them
+    # The targets stay while any micro-batch in flight needs its part of them.
+    counted = 2 if max(present for counts in peaks for present, _ in counts) == 1 else 1
     here = {segment for stage in stages for segment in stage}
     for stage in stages or (segments,):
         *names, last = [name for segment in stage for name in (segment.name, f"{segment.name}{BEHIND}")]
