@@ -12,6 +12,8 @@ References:
     Ioffe and Szegedy, arXiv 1502.03167; torch.nn.BatchNorm2d (torch 2.13); keras.layers.BatchNormalization (Keras 3.15).
 """
 
+import math
+
 from samestep.common.errors import ConfigError
 from samestep.common.strategy import Run
 from samestep.common.workload.models.own import OwnSpec
@@ -19,6 +21,11 @@ from samestep.common.workload.models.spec import batch_norms
 
 MOMENTUM = 0.1
 EPSILON = 1e-5
+_GELU_SQUARED = 1 / 3 + 1 / (2 * math.sqrt(3) * math.pi)
+DIVISION = {"relu": math.pi / (math.pi - 1), "gelu": _GELU_SQUARED / (_GELU_SQUARED - 1 / (4 * math.pi))}
+"""What an activation returns of normal numbers, squared, over its variance: 1.47 and 1.23."""
+MOST_GROWTH = 100
+"""By how much normalisations may let the square of a rounding error grow; beyond that, nearly nothing would be too much."""
 
 
 def num_replicas(run: Run) -> int:
@@ -38,6 +45,11 @@ def examples_of_statistics(run: Run) -> int:
     return run.batch_size // (1 if run.batch_norm == "sync" else num_replicas(run) * num_passes(run))
 
 
+def share_left(run: Run) -> float:
+    """The share of the running statistics that a step leaves as it is."""
+    return 1.0 if run.batch_norm == "frozen" else (1 - MOMENTUM) ** num_passes(run)
+
+
 def takes_shares(run: Run) -> bool:
     """Whether one of our models takes statistics of parts of a batch, so that the number of parts decides its numbers."""
     return run.batch_norm == "local" and has_batch_norm(run)
@@ -48,8 +60,33 @@ def has_batch_norm(run: Run) -> bool:
     return not isinstance(run.workload.model, OwnSpec) and bool(batch_norms(run.workload.model))
 
 
+def error_growth(run: Run) -> float:
+    """By how much the square of a rounding error grows on its way through the batch normalisations of a model.
+
+    Products round numbers relative to their size; a normalisation subtracts their mean and divides by their deviation. So the
+    square of an error grows by E[z^2] / Var[z] of what the layer takes, which is `DIVISION` behind an activation. A deviation
+    that is taken of n numbers is itself too small at times, which makes it (n - 2) / (n - 3) times more in the mean.
+
+    References:
+        Yang et al., arXiv 1902.08129, "A Mean Field Theory of Batch Normalization", which has the same factors for gradients.
+    """
+    if not has_batch_norm(run):
+        return 1.0
+    own = 1.0
+    if numbers := _numbers_of_statistics(run):
+        own = (numbers - 2) / (numbers - 3) if numbers > 3 else math.inf
+    return (DIVISION[vars(run.workload.model)["activation"]] * own) ** len(batch_norms(run.workload.model))
+
+
+def _numbers_of_statistics(run: Run) -> int:
+    """The fewest numbers that a normalisation takes its statistics of, as its segment returns them; 0 if frozen."""
+    names = batch_norms(run.workload.model)
+    normed = [segment for segment in run.workload.model.segments() if f"{segment.name}/norm" in names]
+    return examples_of_statistics(run) * min(math.prod(segment.outputs[:-1]) for segment in normed)
+
+
 def check_statistics(run: Run) -> None:
-    """Refuses statistics that cannot be: of micro-batches yet to come, of one number, of rounded ones, or kept twice.
+    """Refuses statistics that cannot be: of micro-batches yet to come, of one number, of too few rounded ones, or kept twice.
 
     Raises:
         ConfigError: They are asked for.
@@ -63,10 +100,11 @@ def check_statistics(run: Run) -> None:
             "--compress is judged shard by shard, and no shard has the statistics of the whole batch; leave out --batch-norm "
             "sync."
         )
-    if (precision := run.techniques.precision) is not None:
+    if (precision := run.techniques.precision) is not None and error_growth(run) > MOST_GROWTH:
         raise ConfigError(
-            f"--precision {precision} rounds what the statistics of +norm=batch are taken of, for which no bound is derived; "
-            "leave out one of them."
+            f"--precision {precision} rounds what {len(batch_norms(run.workload.model))} normalisations one behind the other "
+            f"divide by the deviation of {_numbers_of_statistics(run)} numbers: errors would grow beyond what can be judged; "
+            "give a larger --batch-size, or fewer layers."
         )
     if run.techniques.recompute:
         raise ConfigError("--recompute would update the running statistics of +norm=batch twice a step; leave it out.")

@@ -43,8 +43,8 @@ def strategy_info(framework: str, strategy: str) -> StrategyInfo:
     if strategy in rows:
         return rows[strategy]
     owners = frameworks_with(strategy)
-    hint = f"It is a strategy of {owners[0]}: {owners[0]}:{strategy}." if owners else ""
-    raise unknown(f"{framework} strategy", strategy, rows, hint)
+    owner = f"It is a strategy of {owners[0]}: {owners[0]}:{strategy}." if owners else ""
+    raise unknown(f"{framework} strategy", strategy, rows, owner=owner)
 
 
 def frameworks_with(strategy: str) -> list[str]:

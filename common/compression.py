@@ -33,6 +33,8 @@ def check_compression(run: Run) -> None:
 def check_warm_up(run: Run) -> None:
     """Refuses a run that ends before PowerSGD begins, of whose steps none is what is predicted.
 
+    It is asked of a launch, and not by `parse`, since the diagnosis repeats a run up to any step.
+
     Raises:
         ConfigError: The warm-up is as long as the run.
     """

@@ -79,22 +79,23 @@ ERRORS: dict[str, type[SamestepError]] = {
 """By name, so that the parent raises what a worker wrote into `error.json`."""
 
 
-def unknown(what: str, value: str, choices: Iterable[str], hint: str = "") -> ConfigError:
+def unknown(what: str, value: str, choices: Iterable[str], hint: str = "", owner: str = "") -> ConfigError:
     """Builds the error for a name that is not among the valid ones.
 
     Args:
         what: The kind of thing that was named, such as "strategy".
         value: What the user wrote.
         choices: Every valid name.
-        hint: A further sentence, such as who does have that name.
+        hint: A further sentence.
+        owner: A sentence that says who does have that name. Then it is no misspelling, and no other one is guessed.
 
     Returns:
         An error whose one line names the value, the nearest choice and all choices.
     """
     choices = [choice for choice in choices if choice != value]  # one that is valid elsewhere only is no offer here
-    nearest = difflib.get_close_matches(value[:_LONG_WORD], choices, n=1, cutoff=0.5)
-    guess = f" Did you mean '{nearest[0]}'?" if nearest else ""
-    return ConfigError(f"unknown {what} '{value}'.{guess}{' ' + hint if hint else ''} {_offer(choices)}")
+    nearest = [] if owner else difflib.get_close_matches(value[:_LONG_WORD], choices, n=1, cutoff=0.5)
+    guess = f"Did you mean '{nearest[0]}'?" if nearest else ""
+    return ConfigError(" ".join(filter(None, (f"unknown {what} '{value}'.", guess, owner, hint, _offer(choices)))))
 
 
 def _offer(choices: Sequence[str]) -> str:

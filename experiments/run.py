@@ -12,6 +12,7 @@ from samestep.experiments.arguments import run_command
 from samestep.experiments.command_line import parse_run
 from samestep.experiments.switched import switched
 from samestep.experiments.text import fill, screen_width
+from samestep.experiments.trace import TRACE, load_trace
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -50,8 +51,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def recorded(directory: Path | None) -> str:
     """The files with what a run recorded of its traced steps, a line each; "" if it recorded nothing."""
-    found = sorted(file for pattern in ("trace.json", "profile-*") for file in (directory or Path()).glob(pattern))
-    return "".join(f"\n{'Trace' if file.name == 'trace.json' else 'Profile'}: {file}" for file in found if directory)
+    if directory is None or (trace := load_trace(directory)) is None:
+        return ""
+    flight, hidden = (microseconds / 1000 for microseconds in trace.overlap())
+    overlap = f" ({hidden:.1f} of {flight:.1f} ms in flight overlap a backward pass)" if flight else ""
+    profiles = sorted(directory.glob("profile-*"))
+    return f"\nTrace: {directory / TRACE}{overlap}" + "".join(f"\nProfile: {file}" for file in profiles)
 
 
 def describe(run: Run, launch: Launch) -> str:

@@ -3,7 +3,8 @@
 import collections
 import dataclasses
 import itertools
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+import statistics
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.errors import ConfigError
@@ -60,6 +61,25 @@ class Device:
         """Of all lanes that communicate."""
         return [span for lane, spans in self.lanes.items() if lane.startswith("communicate") for span in spans]
 
+    def overlap(self, step: int) -> tuple[float, float]:
+        """As `Trace.overlap`, of one step of this device."""
+        flights = _joined((span.start, span.end) for span in self.transfers if span.step == step)
+        passes = [s for s in self.lanes["compute"] if s.step == step and s.name.startswith("backward")]
+        backward = _joined((span.start, span.end) for span in passes)
+        shared = [min(b, d) - max(a, c) for a, b in flights for c, d in backward]
+        return sum(end - start for start, end in flights), sum(length for length in shared if length > 0)
+
+
+def _joined(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The times that are covered by any of some spans."""
+    found: list[tuple[float, float]] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((start, end))
+    return found
+
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
@@ -86,6 +106,19 @@ class Trace:
     def fastest(self) -> int:
         """The step that took least time: what else the machine does disturbs it least."""
         return min(self.steps, key=lambda step: self.bounds(step)[1] - self.bounds(step)[0])
+
+    def overlap(self) -> tuple[float, float]:
+        """For how long a device has transfers in flight, and for how long of that it computes the backward pass.
+
+        Returns:
+            Microseconds a step: the mean over devices, of the median step.
+        """
+        totals = [
+            tuple(statistics.fmean(column) for column in zip(*(d.overlap(step) for d in self.devices), strict=True))
+            for step in self.steps
+        ]
+        flight, hidden = (statistics.median(column) for column in zip(*totals, strict=True))
+        return flight, hidden
 
 
 def load_trace(directory: Path) -> Trace | None:

@@ -139,7 +139,11 @@ class TrainingProgram:
         """
         pairs = list(zip(gradients, self.params.values(), strict=True))
         if self.run.techniques.overlap:
-            return [strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, [pair])[0] for pair in pairs]
+            # Collectives go one after the other, and the backward pass yields the last parameter's gradient first.
+            each = [
+                strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, [pair])[0] for pair in reversed(pairs)
+            ]
+            return each[::-1]
         return strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, pairs)
 
     def losses(self) -> list[float]:

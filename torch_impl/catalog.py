@@ -115,6 +115,7 @@ FRAMEWORK = FrameworkInfo(
             cost=zero1,
             textbook=Textbook(ZERO, speed=1, memory=1, sent=2),
             reference="torch.distributed.optim.ZeroRedundancyOptimizer",
+            measures=OVERLAP_MEASURES,
             status="experimental; upstream calls it subject to change and develops fully_shard",
         ),
         data_parallel(

@@ -63,7 +63,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         randoms=_randoms(module, inputs),
         layers=describe_layers(module, inputs),
         optimizer=_optimizer(model, copy.deepcopy(module), source),
-        two_bytes=describe_two_bytes(module, inputs),
+        two_bytes=describe_two_bytes(module, inputs),  # last: it changes the model
     )
     write_found(folder, model, source, "torch", split, seed, found)
 

@@ -58,12 +58,18 @@ def check_schedule(run: Run[PipelineOptions]) -> None:
     """Refuses what a schedule would fail on: torch aborts a process on a batch that does not divide.
 
     Raises:
-        ConfigError: The micro-batches fit neither the batch nor the stages, or there are too many stages.
+        ConfigError: The micro-batches fit neither the batch nor the stages, there are too many stages, or recomputation
+            would be in vain.
     """
     refuse_sync(run, "its micro-batches go through the stages one after the other")
     name, microbatches = run.options.schedule, run.options.microbatches
     schedule, num_ranks = SCHEDULES[name], run.mesh.axis("pipe")
     check_stages(run, schedule.stages_per_rank)
+    if run.techniques.recompute and schedule.delays_weights:
+        raise ConfigError(
+            f"{name} takes gradients by weights later, for which torch keeps what --recompute computed again: more than "
+            "without it; choose --schedule 1f1b or interleaved_1f1b."
+        )
     rows = run.batch_size // (run.mesh.axis("data") * run.mesh.axis("shard") * run.accumulation_steps)
     if rows % microbatches:
         fitting = sorted(_divisors(rows), key=lambda count: abs(count - microbatches))[:_MOST_NAMED]

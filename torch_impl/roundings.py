@@ -1,6 +1,8 @@
 """Counts how often the forward pass of a user's model rounds a number to two bytes, for the bound of its verdict."""
 
-import copy
+import contextlib
+import warnings
+from collections.abc import Iterator
 
 import torch
 from torch import nn
@@ -11,25 +13,35 @@ from torch.utils.flop_counter import flop_registry
 
 from samestep.common.workload.models.own import TwoBytes
 from samestep.torch_impl.models.inputs import Inputs
+from samestep.torch_impl.upstream import without_numbers
 
 
 def describe_two_bytes(module: nn.Module, inputs: Inputs) -> TwoBytes:
-    """Computes some examples under autocast, and counts.
+    """Takes some examples through the model under autocast, and counts.
+
+    Nothing is computed but dtypes and shapes, which a large model does in a second; unless its forward pass looks at numbers.
 
     Args:
-        module: The model; it stays as it is.
+        module: The model, which is in float32 afterwards.
         inputs: The examples.
     """
-    narrow = copy.deepcopy(module).float().eval()
+    module.float().eval()
+    refused = ""
     given = {name: _single(array) for name, array in inputs.items()} if isinstance(inputs, dict) else _single(inputs)
-    try:
-        narrowly = torch.autocast("cpu", torch.bfloat16)
-        in_operations = torch.backends.mkldnn.flags(enabled=False)  # an LSTM is one call in oneDNN
-        with torch.no_grad(), narrowly, in_operations, Roundings() as seen:
-            outputs = narrow(given)
-    except Exception as error:
-        return TwoBytes(refused=f"torch.autocast fails in its forward pass ({type(error).__name__}: {error})")
-    return TwoBytes(roundings=seen.behind(outputs))
+    for numbers in (without_numbers(), contextlib.nullcontext()):
+        try:
+            with warnings.catch_warnings(action="ignore"), _narrowly(), numbers, Roundings() as seen:
+                return TwoBytes(roundings=seen.behind(module(given)))
+        except Exception as error:
+            refused = f"torch.autocast fails in its forward pass ({type(error).__name__}: {error})"
+    return TwoBytes(refused=refused)
+
+
+@contextlib.contextmanager
+def _narrowly() -> Iterator[None]:
+    """Makes the context of a forward pass in two bytes; without oneDNN, for which an LSTM is a single operation."""
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16), torch.backends.mkldnn.flags(enabled=False):
+        yield
 
 
 def _single(array: torch.Tensor) -> torch.Tensor:

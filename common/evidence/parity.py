@@ -171,23 +171,27 @@ def judge(
     )
 
 
-def judge_statistics(
-    parity: Parity, kept: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray], allowed: float
-) -> Parity:
-    """Holds the running statistics of a run against its reference's, all together.
+def relative_distance(seen: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> float:
+    """The distance of some arrays from those that are wanted, relative to the length of all of these.
+
+    Args:
+        seen: By name.
+        wanted: The same names and shapes, or fewer.
+    """
+    away = sum(float(np.square(seen[name].astype(np.float64) - value).sum()) for name, value in wanted.items())
+    length = sum(float(np.square(value).sum()) for value in wanted.values())
+    return math.sqrt(away / length) if length else math.inf if away else 0.0
+
+
+def judge_statistics(parity: Parity, away: float, allowed: float) -> Parity:
+    """Judges the running statistics of a run in float32 or in two bytes, which `judge` leaves out as it does weights.
 
     Args:
         parity: The verdict on its losses; one that did not pass stays.
-        kept: By name, after the last step.
-        wanted: The reference's.
-        allowed: The largest distance, relative to their length.
+        away: How far they are from the reference's after the last step, relative to their length.
+        allowed: How far they may be.
     """
-    squares = [
-        (float(np.square(kept[n].astype(np.float64) - wanted[n]).sum()), float(np.square(wanted[n]).sum()))
-        for n in wanted
-    ]
-    away, length = (math.sqrt(sum(column)) for column in zip(*squares, strict=True)) if squares else (0.0, 1.0)
-    if not parity.passed or away <= allowed * length:
+    if not parity.passed or away <= allowed:
         return parity
-    reason = f"after the last step the running statistics are off by {away / length:.1%} (allowed {allowed:.1%})"
+    reason = f"after the last step the running statistics are off by {away:.1%} of their length (allowed {allowed:.1%})"
     return dataclasses.replace(parity, passed=False, reason=reason)

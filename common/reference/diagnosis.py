@@ -13,7 +13,7 @@ from samestep.common.batch_norm import num_replicas
 from samestep.common.evidence.parity import deviation, spell_apart
 from samestep.common.evidence.roundoff import noise_of
 from samestep.common.program import Arrays, TrainState
-from samestep.common.reference.distance import Step, apart, distance, loss_apart, program_at, take
+from samestep.common.reference.distance import Step, distance, loss_apart, program_at, statistics_apart, take
 from samestep.common.reference.known import KNOWN
 from samestep.common.reference.mutants import Context
 from samestep.common.reference.step import transform
@@ -174,7 +174,7 @@ def _describe(run: Run, replayed: ReplayedStep, seen: Step, right: Step) -> str:
     implied, (noise, _) = _implied_gradients(run, replayed.before, seen.after), noise_of(run)
     off = {name: _off(implied[name], 1.0, g) for name, g in gradients.items()}
     if max(off.values()) <= noise:
-        kept = apart(run, seen.after.buffers, right.after.buffers, replayed.before.buffers, noise)
+        kept = statistics_apart(run, replayed.before, seen, right)
         what = "the running statistics are others" if kept > 1 else "the update is another one"
         return f"loss and gradients agree with the oracle's: {what}"
     ratio = sum(_dot(implied[n], g) for n, g in gradients.items()) / sum(_dot(g, g) for g in gradients.values())

@@ -6,6 +6,7 @@ import math
 import numpy as np
 
 from samestep.common.batch import Batch
+from samestep.common.batch_norm import share_left
 from samestep.common.evidence.parity import LEAST_LOSS, LOSS_BOUND
 from samestep.common.evidence.roundoff import UNIT_ROUNDOFF, gradient_error, noise_of, residual_noise
 from samestep.common.program import Arrays, TrainState
@@ -72,7 +73,7 @@ def distance(run: Run, before: TrainState, seen: Step, candidate: Step) -> float
         loss_apart(run, seen, candidate),
         apart(run, seen.after.params, candidate.after.params, before.params, move_noise),
         *slots,
-        apart(run, seen.after.buffers, candidate.after.buffers, before.buffers, noise),
+        statistics_apart(run, before, seen, candidate),
         _relative(*residuals_of(seen.after, candidate.after)) / residual_noise(run),
     )
 
@@ -81,6 +82,22 @@ def loss_apart(run: Run, seen: Step, candidate: Step) -> float:
     """The deviation of the loss in multiples of its bound; the arguments are those of `distance`."""
     size = max(abs(candidate.loss), LEAST_LOSS[run.dtype])
     return abs(seen.loss - candidate.loss) / ((gradient_error(run) or LOSS_BOUND[run.dtype]) * size)
+
+
+def statistics_apart(run: Run, before: TrainState, seen: Step, candidate: Step) -> float:
+    """The deviation of the running statistics, in multiples of what rounding makes of a batch's own ones.
+
+    It is relative to what these add to the running ones, not to the way, which is their difference.
+
+    Args:
+        run: What was trained.
+        before: The state that both steps start from.
+        seen: The step of a run.
+        candidate: The step that it may have been.
+    """
+    left = {name: share_left(run) * value for name, value in before.buffers.items()}
+    noise, _ = noise_of(run)
+    return apart(run, seen.after.buffers, candidate.after.buffers, left, noise)
 
 
 def apart(run: Run, seen: Arrays, candidate: Arrays, origin: Arrays, noise: float) -> float:

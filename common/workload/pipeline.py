@@ -27,12 +27,14 @@ class Schedule:
         v_shaped: Whether the stages come back the way they went: rank 0 holds the first and the last.
         fills_stages: Whether it needs a micro-batch for each stage.
         in_rounds: Whether it takes its micro-batches in equal rounds of at least one a rank.
+        delays_weights: Whether it takes the gradients by weights apart from those by inputs, and later.
     """
 
     stages_per_rank: int = 1
     v_shaped: bool = False
     fills_stages: bool = False
     in_rounds: bool = False
+    delays_weights: bool = False
 
     def stage_ranks(self, num_ranks: int) -> tuple[int, ...]:
         """The rank along the axis `pipe` that holds each stage."""
@@ -45,9 +47,9 @@ SCHEDULES: Mapping[str, Schedule] = {
     "1f1b": Schedule(fills_stages=True),
     "interleaved_1f1b": Schedule(2, in_rounds=True),
     "looped_bfs": Schedule(2),
-    "interleaved_zero_bubble": Schedule(2, in_rounds=True),
-    "zbv_zero_bubble": Schedule(2, v_shaped=True),
-    "dualpipev": Schedule(2, v_shaped=True, fills_stages=True),
+    "interleaved_zero_bubble": Schedule(2, in_rounds=True, delays_weights=True),
+    "zbv_zero_bubble": Schedule(2, v_shaped=True, delays_weights=True),
+    "dualpipev": Schedule(2, v_shaped=True, fills_stages=True, delays_weights=True),
 }
 
 

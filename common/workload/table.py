@@ -80,7 +80,8 @@ def resolve(spelling: str, path: str | None = None) -> Workload:
     model, data = workload.model, workload.data if path is None else _user_data(path)
     for field in fields:
         if field not in settable:
-            raise unknown(f"field of {name}", field, settable)
+            owners = ", ".join(other for other in WORKLOADS if field in size_names(other))
+            raise unknown(f"field of {name}", field, settable, owner=owners and f"It is one of {owners}.")
     features = {f: read_field(type(s), f, fields[f], "+") for s in (model, data) for f in flags(s) if f in fields}
     sizes = {field: _size(field, text) for field, text in fields.items() if field not in features}
     model, data = _resized(data, sizes | features).fit(_resized(model, sizes | features))

@@ -45,6 +45,12 @@ def test_a_hint_stands_before_the_choices():
     assert message == "unknown tf strategy 'ddp'. It is a strategy of torch. Choose from: single."
 
 
+def test_a_name_that_somebody_else_has_is_no_misspelling():
+    assert str(unknown("strategy", "mirrord", STRATEGIES, owner="It is one of tf.")) == (
+        "unknown strategy 'mirrord'. It is one of tf. Choose from: single, ddp, mirrored."
+    )
+
+
 def test_choices_may_come_from_a_generator():
     assert str(unknown("axis", "dta", (name for name in ("data", "pipe")))).endswith(
         "Did you mean 'data'? Choose from: data, pipe."

@@ -27,7 +27,7 @@ from samestep.experiments.run import recorded
 from samestep.experiments.trace import TRACE, Trace, faults, load_trace
 from tests.cells import SIZED
 from tests.conftest import RunCell
-from tests.page.traces import lane, save, written
+from tests.page.traces import event, lane, save, written
 
 SVG = "{http://www.w3.org/2000/svg}"
 MS = 1_000_000
@@ -78,6 +78,16 @@ def named(events: list[dict], pid: int, name: str) -> dict:
 def test_a_trace_without_a_fault(tmp_path: Path) -> None:
     written(tmp_path)
     assert faults(loaded(tmp_path)) == []
+
+
+def test_what_is_in_flight_while_a_backward_pass_runs_overlaps_it(tmp_path: Path) -> None:
+    """A message of 10 us and a collective of 5; the backward pass takes 5, of which the receipt misses the first."""
+    events = written(tmp_path)
+    assert loaded(tmp_path).overlap() == (15, 4.5)
+    for pid in range(2):
+        events.append(event(pid, 2, 12, 30, "all_reduce", meeting="all_reduce of 0 1, 2", ranks=2))
+    save(tmp_path, events)
+    assert loaded(tmp_path).overlap() == (31.5, 4.5), "what is in flight together counts once"
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,8 @@ def test_running_statistics_decide_the_metric_and_are_kept(
     frozen = {"steps": 8, "batch_norm": "frozen", "start_from": str(tmp_path / "first")}
     result = run_cell(cell, MLP, out=str(tmp_path / "second"), **frozen, **fields)
     assert result.parity.passed, result.parity.reason
+    keeps_what_was_predicted(result)
+    assert all(row.activations_bytes is not None for row in result.predicted.devices())
     before, after = (read_state(tmp_path / name).buffers for name in ("first", "second"))
     assert all((before[name] == after[name]).all() for name in before) and len(before) == 6
 

@@ -158,6 +158,22 @@ def test_dropout_inside_a_pair_of_layers_drops_the_same_elements(run_cell: RunCe
     keeps_what_was_predicted(result)
 
 
+@pytest.mark.parametrize(
+    "cell",
+    [
+        pytest.param("torch:tp+devices=2", marks=pytest.mark.torch),
+        pytest.param("torch:pp+devices=2+schedule=zbv_zero_bubble", marks=[pytest.mark.torch, pytest.mark.slow]),
+        pytest.param("torch:single+recompute=true", marks=[pytest.mark.torch, pytest.mark.slow]),
+        pytest.param("tf:single", marks=[pytest.mark.tf, pytest.mark.slow]),
+    ],
+)
+def test_a_relu_with_dropout_behind_keeps_an_output_that_no_layer_takes(run_cell: RunCell, cell: str) -> None:
+    result = run_cell(cell, f"{SIZED['mlp']}+activation=relu+dropout=0.1", steps=2, optimizer="sgd")
+    assert result.parity.passed, result.parity.reason
+    keeps_what_was_predicted(result)
+    assert all(row.activations_bytes is not None for row in result.predicted.devices())
+
+
 def test_no_dropout_is_the_model_without() -> None:
     """In every row, the reference and the predicted costs: they all take what is trained from here."""
     for framework, row in every_row():

@@ -4,12 +4,17 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
+import numpy as np
 import pytest
 
-from samestep.common.evidence.roundoff import UNIT_ROUNDOFF, gradient_error, noise_of
-from samestep.common.request import OPTIMIZERS, RunConfig
+from samestep.common.batch_norm import DIVISION, error_growth
+from samestep.common.errors import ConfigError
+from samestep.common.evidence.roundoff import NOISE, UNIT_ROUNDOFF, gradient_error, noise_of, statistics_noise
+from samestep.common.request import BATCH_NORMS, OPTIMIZERS, RunConfig
 from samestep.common.run import parse
+from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
+from samestep.experiments.arguments import apply_cell
 from tests.cells import SIZED, every_row
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
@@ -21,6 +26,7 @@ BF16 = "precision=bf16"
 STEPS = {
     "torch:ddp": {},
     "torch:fsdp": {},
+    "torch:fsdp+recompute=true": {},
     "torch:pp": {},
     "torch:tp": {},
     "torch:rpc": {},
@@ -34,9 +40,12 @@ TOGETHER = {
     "torch:fsdp+recompute=true+accumulation_steps=2+clip_norm=0.5": (DEEP, {}),
     "torch:pp+schedule=1f1b": (f"{DEEP}+tied=true", {}),
     "torch:ddp+compile=true": (SIZED["transformer"], {}),
+    "torch:ddp+recompute=true": (f"{DEEP}+dropout=0.1", {}),
+    "torch:mp+recompute=true": (DEEP, {}),
     "torch:tp+recompute=true": (DEEP, {}),
-    "torch:tp+sequence_parallel=true": (SIZED["transformer"], {}),
+    "torch:tp+sequence_parallel=true+recompute=true": (DEEP, {}),
     "torch:deepspeed+zero_stage=3": (SIZED["transformer"], {}),
+    "torch:hybrid+recompute=true": (DEEP, {"mesh": "pipe=2,tensor=2"}),
     "torch:hybrid+clip_norm=0.5": (SIZED["transformer"], {"mesh": "shard=2,tensor=2"}),
     "torch:hybrid+accumulation_steps=2+microbatches=2": (SIZED["transformer"], {"mesh": "pipe=2,shard=2"}),
     "tf:mirrored+recompute=true+accumulation_steps=2+clip_norm=0.5": (DEEP, {}),
@@ -62,8 +71,9 @@ def computes_in_two_bytes(run_cell: RunCell, cell: str, workload: str, **fields:
     assert "--precision bf16 on CPU cores" in result.emulation
     sends_what_was_predicted(result)
     keeps_what_was_predicted(result)
-    if cell in ("torch:ddp", "torch:fsdp", "torch:pp"):
-        assert all(row.activations_bytes is not None for row in result.predicted.devices())
+    if "compile=true" not in cell:
+        seen = zip(result.processes, result.predicted.devices(), strict=True)
+        assert all(row.activations_bytes is None or each.activations_bytes is not None for row, each in seen)
     for measured, predicted in zip(result.processes, result.predicted.devices(), strict=True):
         assert [getattr(measured, name) for name in HELD] == [getattr(predicted, name) for name in HELD]
     if cell == "torch:fsdp":
@@ -77,7 +87,7 @@ HELD = ("params_bytes", "params_peak_bytes", "gradients_bytes", "optimizer_bytes
 
 @pytest.mark.parametrize(("cell", "where"), marked(STEPS))
 def test_a_step_in_two_bytes(run_cell: RunCell, cell: str, where: dict[str, str]) -> None:
-    model = "transformer" if cell == "torch:fsdp" else "mlp"  # which is traced in less time
+    model = "transformer" if "torch:fsdp" in cell else "mlp"  # which is traced in less time
     computes_in_two_bytes(run_cell, cell, SIZED[model], steps=4, **where)
 
 
@@ -113,6 +123,44 @@ def test_the_bound_follows_from_the_products() -> None:
         assert noise_of(plain)[0] < noise_of(half)[0] < noise_of(run)[0]
 
 
+def normed(workload: str, **fields: object) -> Run:
+    techniques = Techniques(precision="bf16")
+    return parse(RunConfig(workload=f"{workload}+norm=batch", techniques=techniques, **{"batch_size": 48, **fields}))
+
+
+def test_the_bound_grows_with_every_normalisation() -> None:
+    """By the square of what a ReLU returns over its variance, here drawn; and by what few numbers add."""
+    drawn = np.maximum(np.random.default_rng(0).normal(size=10**6), 0)
+    growth = (drawn**2).mean() / drawn.var()
+    for norms in (1, 2, 3):
+        run = normed(f"digits-mlp+layers={norms + 1}+activation=relu", batch_norm="frozen")
+        assert gradient_error(run) == pytest.approx(math.sqrt(6 * (2 * norms + 1) * growth**norms) / 256, rel=0.005)
+    of_whole, of_halves = (gradient_error(normed("digits-mlp", strategy="ddp", devices=n)) for n in (1, 2))
+    assert of_halves / of_whole == pytest.approx((22 / 21 / (46 / 45)) ** 1.5)
+
+
+def test_few_numbers_have_a_deviation_that_small_only_by_chance() -> None:
+    """Of normal numbers, the mean of 1 / variance is (n - 1) / (n - 3) of what it would be; of three it is infinite."""
+    rows = np.random.default_rng(0).normal(size=(50_000, 8))
+    ratio = (1 / rows.var(axis=1, ddof=1)).mean()
+    assert ratio == pytest.approx(7 / 5, rel=0.02)
+    assert error_growth(normed("digits-mlp+layers=2", batch_size=8)) == pytest.approx(DIVISION["gelu"] * 6 / 5)
+    for batch, layers in ((3, 2), (4, 8)):
+        with pytest.raises(ConfigError, match=rf"divide by the deviation of {batch} numbers: errors would grow"):
+            normed(f"digits-mlp+layers={layers}", batch_size=batch)
+    assert normed("digits-mlp+layers=2", batch_size=3, batch_norm="frozen")
+    assert normed("mnist-cnn", batch_size=1), "it has a number for every pixel"
+
+
+def test_running_statistics_are_allowed_what_rounding_does_and_frozen_ones_nothing() -> None:
+    run = normed("digits-mlp")
+    assert statistics_noise(run, 0.01) == gradient_error(run) + 0.02
+    assert statistics_noise(dataclasses.replace(run, batch_norm="frozen"), 0.01) < 1e-7
+    plain = dataclasses.replace(run, techniques=Techniques())
+    assert statistics_noise(plain, 0.01) == NOISE["float32"] + 0.02
+    assert statistics_noise(dataclasses.replace(plain, dtype="float64"), 0.01) is None
+
+
 FEATURES = (
     f"{SIZED['transformer']}+tied=true",
     f"{SIZED['transformer']}+dropout=0.1",
@@ -121,9 +169,49 @@ FEATURES = (
 )
 
 
+FEATURED = ("torch:ddp", "torch:fsdp", "torch:pp+schedule=zbv_zero_bubble", "torch:tp", "tf:mirrored")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workload", FEATURES)
+@pytest.mark.parametrize(("cell", "where"), marked(dict.fromkeys(FEATURED)))
+def test_features_keep_in_two_bytes_what_was_predicted(
+    run_cell: RunCell, cell: str, where: None, workload: str
+) -> None:
+    computes_in_two_bytes(run_cell, cell, workload)
+
+
 @pytest.mark.slow
 @pytest.mark.torch
-@pytest.mark.parametrize("workload", FEATURES)
-@pytest.mark.parametrize("cell", ["torch:ddp", "torch:fsdp", "torch:pp+schedule=zbv_zero_bubble"])
-def test_features_keep_in_two_bytes_what_was_predicted(run_cell: RunCell, cell: str, workload: str) -> None:
-    computes_in_two_bytes(run_cell, cell, workload)
+@pytest.mark.parametrize("model", SIZED)
+@pytest.mark.parametrize("recomputes", ["", "+recompute=true"])
+@pytest.mark.parametrize("cell", ["torch:ddp", "torch:fsdp", "torch:tp", "torch:deepspeed+zero_stage=3"])
+def test_every_model_keeps_in_two_bytes_what_was_predicted(
+    run_cell: RunCell, cell: str, recomputes: str, model: str
+) -> None:
+    if recomputes and "deepspeed" in cell:
+        pytest.skip("what its linear function keeps then is not predicted")
+    computes_in_two_bytes(run_cell, f"{cell}{recomputes}", SIZED[model], steps=2)
+
+
+@pytest.mark.parametrize(("cell", "statistics"), marked({"torch:fsdp": "sync", "tf:mirrored": "local"}))
+def test_batch_statistics_in_two_bytes(run_cell: RunCell, cell: str, statistics: str) -> None:
+    """Scale and bias are gathered in two bytes, or in float32."""
+    workload = f"{SIZED['mlp']}+layers=2+norm=batch"
+    computes_in_two_bytes(run_cell, cell, workload, steps=4, batch_norm=statistics)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("statistics", BATCH_NORMS)
+@pytest.mark.parametrize("model", ["mlp", "cnn"])
+@pytest.mark.parametrize(("cell", "where"), marked({f"{name}:{row.name}": len(row.axes) for name, row in every_row()}))
+def test_every_row_that_takes_norms_takes_them_in_two_bytes(
+    run_cell: RunCell, cell: str, where: int, model: str, statistics: str
+) -> None:
+    fields = {"devices": 2 if where else 1, "batch_norm": statistics, "optimizer": "adamw", "steps": 20}
+    workload = f"{SIZED[model]}+norm=batch"
+    try:
+        parse(apply_cell(cell, RunConfig(workload=workload, batch_size=48, **{**fields, "steps": 20})))
+    except ConfigError:
+        pytest.skip("it takes no such norms in any precision")
+    computes_in_two_bytes(run_cell, cell, workload, **fields)

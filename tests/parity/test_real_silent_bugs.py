@@ -142,13 +142,21 @@ def test_what_a_continued_run_has_lost_is_named(
             marks=pytest.mark.slow,
         ),
         pytest.param("torch_skipped_on_one_rank", "fsdp+precision=fp16", GPT, {"steps": 5}, marks=pytest.mark.slow),
+        pytest.param(
+            "torch_local_statistics",
+            "ddp+precision=bf16+batch_norm=sync",
+            f"{NORMED}+layers=3",
+            {"steps": 5, "batch_size": 8},
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=lambda value: value if str(value).startswith("torch_") else "",
 )
 def test_a_silent_bug_in_two_bytes_breaks_the_derived_bound(
     silent_launcher: Launcher, tmp_path: Path, bug: str, cell: str, workload: str, asked: dict[str, object]
 ) -> None:
-    base = RunConfig(workload=workload, devices=2, batch_size=16, parity=True, **{"optimizer": "sgd", **asked})
+    asked = {"optimizer": "sgd", "batch_size": 16, **asked}
+    base = RunConfig(workload=workload, devices=2, parity=True, **asked)
     config = dataclasses.replace(apply_cell(f"torch:{cell}", base), out=str(tmp_path / "run"))
     result = silent_launcher.run(parse(config), launch_of(config), environment={"MUTANT": bug})
     assert result.parity.passed is False
@@ -167,3 +175,26 @@ def test_masters_in_two_bytes_are_seen_where_the_loss_is_within_its_bound(
     is_within = parity.max_relative_loss <= parity.loss_bound
     assert (parity.passed, is_within) == (False, bug == "torch_masters_in_two_bytes")
     assert SENTENCES[bug.removeprefix("torch_")] in parity.reason
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("bug", "cell"),
+    [
+        ("torch_statistics_moved_twice", "c10d+precision=bf16"),
+        pytest.param(
+            "torch_statistics_of_last_microbatch", "ddp+precision=bf16+accumulation_steps=2", marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_wrong_running_statistics_are_seen_in_two_bytes(
+    silent_launcher: Launcher, tmp_path: Path, bug: str, cell: str
+) -> None:
+    """They are in no loss of training, and no run in float64 can be asked."""
+    base = RunConfig(workload=NORMED, devices=2, batch_size=32, steps=3, parity=True, optimizer="sgd")
+    config = dataclasses.replace(apply_cell(f"torch:{cell}", base), out=str(tmp_path / "run"))
+    result = silent_launcher.run(parse(config), launch_of(config), environment={"MUTANT": bug})
+    assert result.parity.passed is False
+    assert result.parity.max_relative_loss < result.parity.loss_bound / 10
+    assert SENTENCES[bug.removeprefix("torch_")] in result.parity.reason
+    assert "after the last step the running statistics are off by" in result.parity.reason

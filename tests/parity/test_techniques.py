@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from samestep.common.errors import ConfigError
+from samestep.common.request import RunConfig
+from samestep.common.run import parse
 from samestep.common.strategy import StrategyInfo
 from samestep.common.techniques import Techniques
+from samestep.experiments.arguments import apply_cell
 from tests.cells import SIZED, every_row
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
@@ -111,6 +115,35 @@ def test_a_technique_costs_what_was_predicted(
     sends_what_was_predicted(result)
     keeps_what_was_predicted(result)
     record(result)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("feature", ["", pytest.param("+dropout=0.1", marks=pytest.mark.slow)])
+def test_gradients_in_shards_are_gathered_before_a_block_is_computed_again(run_cell: RunCell, feature: str) -> None:
+    """Unless something behind its last sum was kept, such as a mask."""
+    cell, workload = "torch:tp+sequence_parallel=true+recompute=true", f"{DEEP['transformer']}{feature}"
+    result = run_cell(cell, workload, dtype="float64", devices=2, steps=2)
+    assert result.parity.passed, result.parity.reason
+    sends_what_was_predicted(result)
+    keeps_what_was_predicted(result)
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+def test_a_pipeline_keeps_what_was_predicted_where_it_computes_again(run_cell: RunCell, schedule: str) -> None:
+    """Of its last rank the targets are free before the first block is computed again, if nothing else is in flight."""
+    workload = "prose-gpt+layers=6+width=32+context=16"
+    result = run_cell(f"torch:pp+schedule={schedule}+recompute=true", workload, devices=2, steps=2)
+    keeps_what_was_predicted(result)
+
+
+@pytest.mark.parametrize("schedule", ["interleaved_zero_bubble", "zbv_zero_bubble", "dualpipev"])
+def test_recomputation_in_vain_is_refused(schedule: str) -> None:
+    config = RunConfig(workload="prose-gpt+layers=6+width=32", devices=2)
+    with pytest.raises(ConfigError, match=f"{schedule} takes gradients by weights later"):
+        parse(apply_cell(f"torch:pp+schedule={schedule}+recompute=true", config))
+    assert parse(apply_cell(f"torch:pp+schedule={schedule}", config))
 
 
 @pytest.mark.torch

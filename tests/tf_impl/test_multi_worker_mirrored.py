@@ -18,7 +18,8 @@ from samestep.common.runtime.parent.fork_client import ForkClient
 from samestep.common.runtime.parent.prepare import prepare
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.common.runtime.topology import fill_in, own_index, workers
-from tests.cells import SIZED
+from samestep.experiments.trace import load_trace
+from tests.cells import SIZED, slow
 from tests.conftest import RunCell
 from tests.tf_impl.conftest import RunTroubled, memory
 
@@ -40,6 +41,30 @@ def test_ledger(run_cell: RunCell, devices: int) -> None:
     assert result.parity.passed, result.parity.reason
     assert [row.role for row in result.processes] == [f"worker-{i}" for i in range(devices)]
     costs_what_was_predicted(result)
+
+
+@pytest.mark.parametrize("cell", [CELL, *slow("tf:mirrored")])
+def test_with_overlap_the_last_gradient_goes_first(run_cell: RunCell, cell: str) -> None:
+    """The backward pass yields it first, and collectives go one after the other: in the other order all would wait."""
+    result = run_cell(f"{cell}+overlap=true", SIZED["mlp"], devices=2, dtype="float64", steps=3)
+    assert result.parity.passed, result.parity.reason
+    first, *_, last = [send.bytes for send in result.processes[0].sends]
+    assert (first, last) == (10 * 8, 64 * 32 * 8), "the last bias, and the first kernel"
+    assert [send.bytes for send in result.processes[0].sends] == [send.bytes for send in result.predicted.sends]
+
+
+@pytest.mark.slow
+def test_more_of_the_exchange_overlaps_with_overlap(run_cell: RunCell, tmp_path: pathlib.Path) -> None:
+    shares = []
+    for overlap in ("false", "true"):
+        out = tmp_path / overlap
+        fields = {"devices": 2, "parity": False, "trace": True, "out": str(out), "steps": 4}
+        run_cell(f"{CELL}+overlap={overlap}", "prose-gpt+layers=3", **fields)
+        trace = load_trace(out)
+        assert trace is not None
+        flight, hidden = trace.overlap()
+        shares.append(hidden / flight)
+    assert shares[0] < 0.02 < shares[1]
 
 
 def test_workers_started_by_hand_need_only_tf_config(tmp_path: pathlib.Path) -> None:

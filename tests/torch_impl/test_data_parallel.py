@@ -127,14 +127,16 @@ def test_dp_has_five_exchanges_where_ddp_has_one(run_cell: RunCell) -> None:
     assert [row.params_bytes for row in dp.processes] == [params, 0, 0, 0]
 
 
-def test_buckets_are_counted_and_overlap_is_ddps_own_figure(run_cell: RunCell) -> None:
+def test_buckets_are_counted_and_overlap_unless_there_is_only_one(run_cell: RunCell) -> None:
     counts = []
     for cap in (1000, 20_000, 100_000_000):
         result = run_cell(f"torch:ddp+bucket_bytes={cap}", SIZED["transformer"], devices=2, **QUICK)
         obeys_its_law(result)
         counts.append(by_name(result.exchanges)["all_reduce"][0])
         measures = result.processes[0].measures
-        assert 0 < measures["overlap_seconds"] <= measures["communication_seconds"]
+        # A single bucket is full with the last gradient. DDP itself counts how long autograd takes to return then.
+        assert (measures["overlap_seconds"] > 0) == (counts[-1] > 1)
+        assert measures["overlap_seconds"] <= measures["communication_seconds"] > 0
     assert counts[0] > counts[1] > counts[2] == 1
     control = run_cell("torch:c10d", SIZED["transformer"], devices=2, **QUICK).processes[0].measures
     assert control["overlap_seconds"] == 0 < control["communication_seconds"]

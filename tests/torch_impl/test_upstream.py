@@ -163,3 +163,12 @@ def test_the_hooks_on_top_of_torch_2_13() -> None:
         print(pack(torch.ones(1)), unpack(None))
     """
     assert told(script) == "3 4"
+
+
+def test_without_numbers_of_torch_2_13() -> None:
+    script = """
+        with upstream.without_numbers(), torch.autocast("cpu", torch.bfloat16):
+            made = model(torch.ones(2, 3))
+        print(type(made).__name__, made.dtype, tuple(made.shape))
+    """
+    assert told(script) == "FakeTensor torch.bfloat16 (2, 2)"

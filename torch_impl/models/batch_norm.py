@@ -9,12 +9,27 @@ from torch import nn
 from samestep.common.batch_norm import EPSILON, MOMENTUM
 
 
+class BatchNorm(nn.modules.batchnorm._BatchNorm):
+    """torch's batch normalisation, of any number of dims, without a counter of batches, which a momentum makes useless."""
+
+    def __init__(self, channels: int, epsilon: float, momentum: float) -> None:
+        super().__init__(channels, epsilon, momentum)
+        self.num_batches_tracked = None
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """[batch, channels, ...] -> the same; statistics are in the dtype of the running ones, also of two bytes."""
+        # torch 2.13 wants the scale in that dtype as well, which `fully_shard` may have gathered in two bytes.
+        scale, bias = (each.to(self.running_mean.dtype) for each in (self.weight, self.bias))
+        kept = self.running_mean, self.running_var
+        return nn.functional.batch_norm(input, *kept, scale, bias, self.training, self.momentum, self.eps)
+
+
 class NormalizedLinear(nn.Linear):
     """A linear layer without a bias, and the normalisation of its outputs."""
 
     def __init__(self, fan_in: int, fan_out: int) -> None:
         super().__init__(fan_in, fan_out, bias=False)
-        self.norm = _uncounted(nn.BatchNorm1d(fan_out, EPSILON, MOMENTUM))
+        self.norm = BatchNorm(fan_out, EPSILON, MOMENTUM)
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """[batch, in] -> [batch, out]."""
@@ -26,18 +41,12 @@ class NormalizedConvolution(nn.Conv2d):
 
     def __init__(self, fan_in: int, fan_out: int) -> None:
         super().__init__(fan_in, fan_out, kernel_size=3, padding=1, bias=False)
-        self.norm = _uncounted(nn.BatchNorm2d(fan_out, EPSILON, MOMENTUM))
+        self.norm = BatchNorm(fan_out, EPSILON, MOMENTUM)
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """[batch, in, height, width] -> [batch, out, height, width]."""
         # With channels last, torch 2.13 sums a channel number by number: 2e-6 of the loss are lost in float32.
         return self.norm(super().forward(input).contiguous())
-
-
-def _uncounted(norm: nn.modules.batchnorm._BatchNorm) -> nn.modules.batchnorm._BatchNorm:
-    """The same layer without a counter of batches, which a momentum makes useless."""
-    norm.num_batches_tracked = None
-    return norm
 
 
 def linear(norm: str, fan_in: int, fan_out: int) -> nn.Module:

@@ -5,9 +5,6 @@ Sent: the gradients, all-reduced in buckets while the backward pass still runs; 
 Use it when the model fits one device and you have several.
 """
 
-import contextlib
-from collections.abc import Callable, Mapping
-
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -16,9 +13,9 @@ from samestep.torch_impl.devices import join_group, own_shard, use_device
 from samestep.torch_impl.local_state import build_local_state
 from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.options import DdpOptions
+from samestep.torch_impl.overlap import DdpExchange
 from samestep.torch_impl.program import HeldState, Parts, TrainingProgram, build_fresh_model
 from samestep.torch_impl.techniques.compress import CompressedState, build_compressor, exchange_bucket
-from samestep.torch_impl.upstream import ddp_logging_data
 
 MEBIBYTE = 1 << 20
 ONE_BUCKET = 1 << 60
@@ -39,21 +36,6 @@ def wrap(run: Run, bare: nn.Module, bucket_bytes: int | None = None) -> Distribu
     return DistributedDataParallel(bare, gradient_as_bucket_view=True, bucket_cap_mb=cap)
 
 
-def exchange_on_last(model: DistributedDataParallel) -> Callable[[bool], contextlib.AbstractContextManager[None]]:
-    """Lets DDP all-reduce in the backward pass of the last micro-batch only."""
-    return lambda last: contextlib.nullcontext() if last else model.no_sync()
-
-
-def measure_overlap(model: DistributedDataParallel) -> Mapping[str, float]:
-    """The seconds that gradients were in flight, and how many of them overlapped the backward pass."""
-    logged = ddp_logging_data(model)  # without the times where no bucket was ever sent
-    nanoseconds = {
-        "communication_seconds": logged.get("avg_backward_comm_time", 0.0),
-        "overlap_seconds": logged.get("avg_backward_compute_comm_overlap_time", 0.0),
-    }
-    return {name: value / 1e9 for name, value in nanoseconds.items()}
-
-
 def build(run: Run[DdpOptions]) -> TrainingProgram:
     """Builds the program of one rank."""
     device = use_device(run, may_share=True)
@@ -66,6 +48,7 @@ def build(run: Run[DdpOptions]) -> TrainingProgram:
     if compresses:
         local_state = CompressedState(run, local_state, build_compressor(run, local_state.named))
         model.register_comm_hook(local_state, exchange_bucket)
+    exchange = DdpExchange(model)
     parts = Parts(
         bare=bare,
         hardware=hardware,
@@ -73,10 +56,9 @@ def build(run: Run[DdpOptions]) -> TrainingProgram:
         predict=bare,  # after a forward pass without gradients, DDP's next one would not broadcast the buffers
         shard=own_shard(),
         averages_gradients=not compresses,
-        exchange=exchange_on_last(model),
+        exchange=exchange,
         optimizer=optimizer,
         local_state=local_state,
-        # DDP's are of its first ten steps and every hundredth (torch 2.13): with a warm-up, of another kind of step.
-        measures=dict if run.techniques.compress_warmup_steps else lambda: measure_overlap(model),
+        measures=dict if compresses else exchange.measures,  # compression waits for its exchanges and hides none
     )
     return TrainingProgram(run, parts)

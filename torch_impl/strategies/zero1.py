@@ -16,8 +16,9 @@ from samestep.common.strategy import Run
 from samestep.torch_impl.devices import join_group, own_shard, use_device
 from samestep.torch_impl.local_state import LocalState
 from samestep.torch_impl.optimizers import build_optimizer, slot_keys
+from samestep.torch_impl.overlap import DdpExchange
 from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
-from samestep.torch_impl.strategies.ddp import exchange_on_last, wrap
+from samestep.torch_impl.strategies.ddp import wrap
 from samestep.torch_impl.upstream import rank_of_parameter
 from samestep.torch_impl.weights import named_buffers, named_weights
 
@@ -50,6 +51,7 @@ def build(run: Run) -> TrainingProgram:
     # As views of one bucket a rank's parameters take one broadcast.
     inner = functools.partial(build_optimizer, run.optimizer)
     optimizer = ZeroRedundancyOptimizer(model.parameters(), inner, parameters_as_bucket_view=True)
+    exchange = DdpExchange(model)
     parts = Parts(
         bare=bare,
         hardware=hardware,
@@ -58,7 +60,8 @@ def build(run: Run) -> TrainingProgram:
         optimizer=optimizer,
         shard=own_shard(),
         averages_gradients=True,
-        exchange=exchange_on_last(model),
+        exchange=exchange,
+        measures=exchange.measures,
         local_state=LocalState(
             named_weights(bare),
             OwnedOptimizerState(optimizer),

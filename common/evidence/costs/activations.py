@@ -1,6 +1,7 @@
 """What a step keeps between its forward and its backward pass, from the spec alone: the peak of activations of a device.
 
-What each layer keeps is in `kept_torch.py` and `kept_tf.py`; here it is multiplied by the examples that are in flight:
+What each layer keeps is in `kept_torch.py`, `kept_tf.py` and `kept_mixed.py`; here it is multiplied by the examples that are in
+flight:
 
     one replica      its shard of the batch; of accumulation steps, which follow each other in torch, one at a time; in
                      TensorFlow nothing in the graph makes one wait for another, so all of them count
@@ -15,45 +16,19 @@ References:
     Korthikanti et al., arXiv 2205.05198, sections 4.1 and 4.2.
 """
 
-import dataclasses
 import functools
-import itertools
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from samestep.common.batch_norm import has_batch_norm
-from samestep.common.evidence.costs import kept_mixed, kept_tf, kept_torch
-from samestep.common.evidence.costs.kept import AHEAD, BEHIND, LOSS, Kept, KeptBySegment
-from samestep.common.evidence.costs.sizes import ID_BYTES
+from samestep.common.evidence.costs import kept_mixed
+from samestep.common.evidence.costs.kept import AHEAD, BEHIND, LOSS, Kept
+from samestep.common.evidence.costs.kept_lists import CAST, FRAMEWORKS, keep_again, keep_all, keep_inputs, way_of
 from samestep.common.strategy import Run
 from samestep.common.workload.in_flight import Counts, Peaks, in_flight
 from samestep.common.workload.models.decoder import DecoderSpec
-from samestep.common.workload.models.spec import ModelSpec, Segment, draws, parameters_of
+from samestep.common.workload.models.spec import ModelSpec, Segment
 from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.common.workload.pipeline import SCHEDULES, group_segments
-
-
-@dataclasses.dataclass(frozen=True)
-class _Framework:
-    """How a framework keeps activations.
-
-    Attributes:
-        kept: Model -> what its segments and its loss keep.
-        in_order: Whether an accumulation step goes backward before the next one goes forward.
-    """
-
-    kept: Mapping[str, KeptBySegment]
-    in_order: bool
-
-
-_CAST, _GATHERED = "torch, cast to two bytes", "torch, gathered in two bytes"
-_FRAMEWORKS = {
-    "torch": _Framework(kept_torch.KEPT, True),
-    "tf": _Framework(kept_tf.KEPT, False),
-    _CAST: _Framework(kept_mixed.CAST, True),
-    _GATHERED: _Framework(kept_mixed.GATHERED, True),
-}
 
 
 def activation_bytes(
@@ -62,6 +37,7 @@ def activation_bytes(
     microbatches: int = 1,
     peaks: Peaks = (((1, 0),),),
     splits_sequence: bool = False,
+    as_it_comes: bool = False,
 ) -> int | None:
     """Predicts the most bytes that a device keeps at once; None where nobody wrote down what, or a compiler decides.
 
@@ -71,20 +47,21 @@ def activation_bytes(
         microbatches: The number of micro-batches that a pipeline cuts an accumulation step into.
         peaks: Candidates for the micro-batches of each stage in flight, as `in_flight` has them.
         splits_sequence: Whether the sequence is split along the axis `tensor`.
+        as_it_comes: Whether linear layers keep what they take as it comes, where others keep casts.
     """
-    recomputes, way, item_bytes = run.techniques.recompute, _way(run), run.product_bytes
-    framework, model, mesh = _FRAMEWORKS.get(way), run.workload.model, run.mesh
+    recomputes, way, item_bytes = run.techniques.recompute, way_of(run, as_it_comes), run.product_bytes
+    framework, model, mesh = FRAMEWORKS.get(way), run.workload.model, run.mesh
     if framework is None or model.name not in framework.kept or run.techniques.compile:
-        return None
-    if run.batch_norm == "frozen" and has_batch_norm(run):
         return None
     passes, together = run.accumulation_steps, 1 if framework.in_order else run.accumulation_steps
     rows = run.batch_size // (mesh.axis("data") * mesh.axis("shard") * passes)
     parts = mesh.axis("tensor")
-    whole = _each(way, model, item_bytes, False, parts, splits_sequence)
+    whole = _each(keep_again if recomputes else keep_all, way, model, item_bytes, parts, splits_sequence)
     if recomputes and any(name.endswith(AHEAD) for name in whole):
         return None
-    kept = _each(way, model, item_bytes, True, parts, splits_sequence) if recomputes else whole
+    if recomputes and way == CAST and mesh.axis("pipe") > 1 and not kept_mixed.keeps_wide(model):
+        return None  # a stage takes float32, of which its products keep a copy
+    kept = _each(keep_inputs, way, model, item_bytes, parts, splits_sequence) if recomputes else whole
 
     def add_up(names: Iterable[str], kept: Mapping[str, _Each] = kept) -> tuple[int, int]:
         """Adds up a micro-batch, and what is kept of the batch while any of them is in flight."""
@@ -92,10 +69,12 @@ def activation_bytes(
         for name in names:
             if (each := kept.get(name)) is not None:
                 size, fixed, batch = size + each.size, fixed + each.fixed, batch + each.batch
+                fixed += 0 if run.batch_norm == "frozen" else each.statistics
         return rows // microbatches * size + fixed, rows * batch
 
     sizes, segments, again = [], model.segments(), 0
-    counted = 2 if microbatches == 1 else 1  # the targets stay while any micro-batch needs its part of them
+    # The targets stay while any micro-batch in flight needs its part of them.
+    counted = 2 if max(present for counts in peaks for present, _ in counts) == 1 else 1
     here = {segment for stage in stages for segment in stage}
     for stage in stages or (segments,):
         *names, last = [name for segment in stage for name in (segment.name, f"{segment.name}{BEHIND}")]
@@ -113,70 +92,36 @@ def activation_bytes(
 
 
 class _Each(NamedTuple):
-    """The bytes that a part of a model keeps on a device: of an example, of a micro-batch, and of the batch itself."""
+    """The bytes that a part of a model keeps on a device: of an example, of a micro-batch, and of the batch itself.
+
+    The statistics of a micro-batch are apart, since frozen ones are not kept.
+    """
 
     size: int
     fixed: int
+    statistics: int
     batch: int
 
 
 @functools.lru_cache(maxsize=64)  # every rank of a pipeline asks, and a search asks for thousands of pipelines
 def _each(
-    framework: str, model: ModelSpec, item_bytes: int, inputs_only: bool, parts: int, splits_sequence: bool
+    listed: Callable[[str, ModelSpec, int], Mapping[str, Kept]],
+    framework: str,
+    model: ModelSpec,
+    item_bytes: int,
+    parts: int,
+    splits_sequence: bool,
 ) -> Mapping[str, _Each]:
-    kept = (_inputs_only if inputs_only else _kept)(framework, model, item_bytes)
+    kept = listed(framework, model, item_bytes)
     return {
         name: _Each(
             item_bytes * each.elements(parts, splits_sequence) + each.mask_bytes(parts, splits_sequence),
-            each.fixed_bytes,
+            each.fixed_bytes + each.copied_bytes // parts,
+            each.statistics_bytes,
             each.batch_bytes,
         )
         for name, each in kept.items()
     }
-
-
-def _way(run: Run) -> str:
-    """Which list says what is kept; "" if none does: casts are written down for torch where a rank has whole layers."""
-    if run.techniques.precision is None:
-        return run.framework
-    if run.framework != "torch" or run.mesh.axis("tensor") > 1 or run.techniques.recompute:
-        return ""
-    return _GATHERED if "shard" in (run.strategy.axes[:1] or ()) or run.mesh.axis("shard") > 1 else _CAST
-
-
-@functools.lru_cache(maxsize=8)
-def _kept(framework: str, model: ModelSpec, item_bytes: int) -> Mapping[str, Kept]:
-    return _FRAMEWORKS[framework].kept[model.name](model, item_bytes)
-
-
-def keeps_behind(run: Run, segment: Segment) -> bool:
-    """Whether operations behind the last parameters of a segment keep anything.
-
-    Args:
-        run: What is trained.
-        segment: A segment of its model.
-    """
-    model = run.workload.model
-    return draws(model) or f"{segment.name}{BEHIND}" in _kept(run.framework, model, run.item_bytes)
-
-
-@functools.lru_cache(maxsize=8)
-def _inputs_only(framework: str, model: ModelSpec, item_bytes: int) -> Mapping[str, Kept]:
-    """What segments keep that are computed again: of those between the first and the last, what goes into them.
-
-    References:
-        Chen et al., arXiv 1604.06174; Korthikanti et al., arXiv 2205.05198, section 5 (s b h numbers a block).
-    """
-    found = dict(_kept(framework, model, item_bytes))
-    for before, segment in itertools.pairwise(model.segments()[:-1]):
-        size = math.prod(before.outputs)
-        kernel = next(param for param in parameters_of(model, segment).values() if param.role == "kernel")
-        found[segment.name] = Kept(parts=size) if kernel.split == 0 else Kept(sequence=size)
-        found.pop(f"{segment.name}{BEHIND}", None)
-    if framework == "tf" and draws(model):  # the keys of the examples, from which masks are computed again
-        first = model.segments()[0].name
-        found[first] = dataclasses.replace(found[first], batch_bytes=found[first].batch_bytes + ID_BYTES)
-    return found
 
 
 def _stage_bytes(sizes: tuple[int, int, int, int], counts: Counts) -> int:

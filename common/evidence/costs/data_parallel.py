@@ -37,7 +37,7 @@ def replicated(run: Run, backend: str) -> Ledger:
         The footprint of all devices, and a single all-reduce, or with overlap one for each parameter.
     """
     params = list(run.workload.model.params().values())
-    together = [[param] for param in params] if run.techniques.overlap else [params]
+    together = [[param] for param in reversed(params)] if run.techniques.overlap else [params]
     ledger = _summed(run, together if run.num_devices > 1 else [], backend)
     if backend != "grpc" or run.techniques.compress:  # whose exchanges are ours, under keys that stay
         return ledger

@@ -38,9 +38,9 @@ def deepspeed(run: Run, backend: str) -> Ledger:
         The footprints of all ranks, and the collectives of the engine.
     """
     footprints, sends = (_each_split if run.options.zero_stage == 3 else _end_to_end)(run)
-    # What the engine keeps of a gathered parameter that was cast is not written down.
-    is_known = run.techniques.precision is None or run.options.zero_stage < 3
-    activations = activation_bytes(run) if is_known else None
+    # What the engine's linear function keeps in two bytes while a block is computed again is not written down.
+    is_known = run.techniques.precision is None or run.options.zero_stage < 3 or not run.techniques.recompute
+    activations = activation_bytes(run, as_it_comes=run.options.zero_stage == 3) if is_known else None
     footprints = tuple(dataclasses.replace(each, activations_bytes=activations) for each in footprints)
     needed = (send for send in sends if send.operation != "all_gather" or run.num_devices > 1)
     if run.options.zero_stage < 3 or isinstance(run.workload.model, OwnSpec):
@@ -106,7 +106,7 @@ def _each_split(run: Run) -> tuple[tuple[Footprint, ...], list[Send]]:
     held = holder(run, sum(-(-param.size // devices) for param in params.values()))
     own = held.params_bytes
     params_bytes = own + _masters_bytes(run, own // item)
-    peak = params_bytes + (_peak_gathered(params, devices) * item if devices > 1 else 0)
+    peak = params_bytes + (_peak_gathered(run, params) * item if devices > 1 else 0)
     footprint = dataclasses.replace(held, params_bytes=params_bytes, params_peak_bytes=peak, count=devices)
     once = []
     for phase, layers in (("forward", (every := _layers(params))), ("backward", every[::-1])):
@@ -138,13 +138,15 @@ def _layers(params: Mapping[str, Param]) -> list[list[list[str]]]:
     return layers
 
 
-def _peak_gathered(params: Mapping[str, Param], devices: int) -> int:
+def _peak_gathered(run: Run, params: Mapping[str, Param]) -> int:
     """The most elements of gathered modules alive at once in a step.
 
     A parameter that is alone in its module is gathered in place; several arrive in one buffer and are copied out of it.
-    Autograd keeps what a kernel without a bias was gathered into until its backward pass, for which it is gathered anew.
+    Autograd keeps what a kernel without a bias was gathered into until its backward pass, for which it is gathered anew; of a
+    convolution in two bytes it keeps a copy.
     Tables pass no gradient on, so the engine never learns when one is done: all stay until the backward pass ends.
     """
+    devices, is_copied = run.num_devices, run.techniques.precision is not None
     padded = {name: -(-param.size // devices) * devices for name, param in params.items()}
     peak = kept = 0
     looked_up: set[str] = set()
@@ -154,7 +156,7 @@ def _peak_gathered(params: Mapping[str, Param], devices: int) -> int:
             size = sum(padded[name] + (params[name].size if len(names) > 1 else 0) for name in names)
             if params[names[0]].role == "table" and names[0] not in looked_up:
                 looked_up |= {*names}
-            elif len(names) == 1:
+            elif len(names) == 1 and not (is_copied and len(params[names[0]].shape) > 2):
                 kept += size
             around += size
             peak = max(peak, kept + around)

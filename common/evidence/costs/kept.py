@@ -19,6 +19,8 @@ class Kept:
         sequence: In equal parts along it if the sequence is split as well, else whole.
         batch_bytes: Of the batch itself; micro-batches are views of the same memory.
         fixed_bytes: Of each micro-batch, however many examples it has.
+        copied_bytes: Of each micro-batch as well, in equal parts along `tensor`: copies of kernels that are split.
+        statistics_bytes: Of each micro-batch as well: batch statistics, which frozen ones have no need of.
         masks: What dropout keeps, one byte an element: whole, in parts, and by the sequence, as above.
     """
 
@@ -27,6 +29,8 @@ class Kept:
     sequence: int = 0
     batch_bytes: int = 0
     fixed_bytes: int = 0
+    copied_bytes: int = 0
+    statistics_bytes: int = 0
     masks: tuple[int, int, int] = (0, 0, 0)
 
     def elements(self, num_parts: int, splits_sequence: bool) -> int:
@@ -42,14 +46,20 @@ class Kept:
         """Adds up the masks of one rank; the arguments are those of `elements`."""
         return _add_up(self.masks, num_parts, splits_sequence)
 
-    def normalized(self, elements: int, fixed_bytes: int) -> "Kept":
+    def normalized(self, elements: int, fixed_bytes: int = 0, statistics_bytes: int = 0) -> "Kept":
         """The same layer with its outputs normalised over the batch.
 
         Args:
             elements: Of its outputs, of one example.
             fixed_bytes: What the normalisation keeps of a micro-batch, however many examples it has.
+            statistics_bytes: What else it keeps of a micro-batch unless it is frozen.
         """
-        return dataclasses.replace(self, whole=self.whole + elements, fixed_bytes=self.fixed_bytes + fixed_bytes)
+        return dataclasses.replace(
+            self,
+            whole=self.whole + elements,
+            fixed_bytes=self.fixed_bytes + fixed_bytes,
+            statistics_bytes=self.statistics_bytes + statistics_bytes,
+        )
 
 
 def _add_up(sizes: tuple[int, int, int], num_parts: int, splits_sequence: bool) -> int:

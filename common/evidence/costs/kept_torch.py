@@ -5,12 +5,13 @@ Each piece of memory counts once, however many operations keep it, and parameter
     linear            its input: the gradient of its kernel
     convolution       its input
     GELU              its input, not its output, which the next layer keeps as its own input
-    ReLU              its output, which is the same memory as the next layer's input
+    ReLU              its output, which is the same memory as the next layer's input, unless dropout is between them
     average pooling   its input
     max pooling       its input, and eight bytes for each maximum, which say where it was
     dropout           a byte for each element, which says whether it is kept
     layer norm        its input, and a mean and a reciprocal deviation for each position
-    batch norm        its input, and a mean and a reciprocal deviation for each channel, whatever the number of examples
+    batch norm        its input, and a mean and a reciprocal deviation for each channel, whatever the number of examples;
+                      where it is frozen its input alone
     attention         q, k, v, its output, and for each head and position the log of the sum of its softmax; never the scores
     embedding         the ids
     cross-entropy     the log-probabilities, the targets, and the sum of the weights of the classes, one number
@@ -48,10 +49,12 @@ def mlp(model: MlpSpec, item_bytes: int) -> dict[str, Kept]:
     for i in range(model.layers):
         entering, leaving = (model.width if i else 0), (model.width if i < last else 0)
         data = 0 if i else example_bytes(model.inputs(), item_bytes)
-        by_row, read = i % 2 == 1, AHEAD if i and model.activation == "relu" else ""
+        by_row, read = i % 2 == 1, AHEAD if i and model.activation == "relu" and not model.dropout else ""
         kept[f"layers/{i}{read}"] = Kept(parts=entering) if by_row else Kept(entering, batch_bytes=data)
         if channels := norms.get(f"layers/{i}/norm"):
-            kept[f"layers/{i}"] = kept.get(f"layers/{i}", Kept()).normalized(channels, 2 * channels * item_bytes)
+            kept[f"layers/{i}"] = kept.get(f"layers/{i}", Kept()).normalized(
+                channels, statistics_bytes=2 * channels * item_bytes
+            )
         masks = leaving if model.dropout else 0
         whole, parts = Kept(leaving, masks=(masks, 0, 0)), Kept(parts=leaving, masks=(0, masks, 0))
         kept[f"layers/{i}{BEHIND}"] = whole if by_row else parts
@@ -71,7 +74,7 @@ def cnn(model: CnnSpec, item_bytes: int) -> dict[str, Kept]:
     blocks = [Kept(batch_bytes=example_bytes(model.inputs(), item_bytes)), Kept(pixels // 4 * channels)]
     if model.norm == "batch":
         each = zip(blocks, sizes, (channels, 2 * channels), strict=True)
-        blocks = [block.normalized(size, 2 * count * item_bytes) for block, size, count in each]
+        blocks = [block.normalized(size, statistics_bytes=2 * count * item_bytes) for block, size, count in each]
     return {
         "blocks/0": blocks[0],
         f"blocks/0{BEHIND}": Kept((1 if is_relu else 2) * sizes[0] + places[0]),

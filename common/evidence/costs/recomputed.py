@@ -7,7 +7,7 @@ in a transformer's block the sum of the last layer's outputs.
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from samestep.common.evidence.costs.activations import keeps_behind
+from samestep.common.evidence.costs.kept_lists import keeps_behind
 from samestep.common.ledger import Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import Segment
@@ -25,7 +25,12 @@ def both_passes(run: Run, segments: Sequence[Segment], ahead: Within, back: With
         ahead: What each sends forward.
         back: What each sends backward.
     """
-    backward = [send for each in reversed(segments) for send in (*_again(run, each, ahead(each)), *back(each))]
+    backward: list[Send] = []
+    for each in reversed(segments):
+        again, gradients = _again(run, each, ahead(each)), back(each)
+        # A gradient in shards is gathered before anything that was kept is asked for.
+        first = again and gradients and gradients[0].operation == "all_gather" and not keeps_behind(run, each)
+        backward += [gradients[0], *again, *gradients[1:]] if first else [*again, *gradients]
     return [send for each in segments for send in ahead(each)], backward
 
 

@@ -51,6 +51,8 @@ def attribute(run: Run, launch: Launch, parity: Parity, repeat: Repeat) -> str:
     suspects = find_suspects(run)
     if launch.start_from is not None:
         return parity.reason
+    if run.techniques.precision is not None and _left(short := _shortened(run), repeat) <= LOSS_BOUND[short.dtype]:
+        return f"{parity.reason}; without --precision its first {short.steps} steps are {parity.reference}'s"
     size = f"{parity.max_relative_loss:.1e}" if parity.max_relative_loss is not None else "not finite"
     said = f"not the same function: {size}"
     if (port := _blame_port(run, repeat)) is not None:

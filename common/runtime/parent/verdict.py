@@ -8,8 +8,13 @@ import time
 from pathlib import Path
 
 from samestep.common.errors import ParityFailed, WorkerFailed
-from samestep.common.evidence.parity import Parity, judge, judge_statistics, not_judged
-from samestep.common.evidence.roundoff import MASTERS_IN_TWO_BYTES, fit_in_two_bytes, gradient_error, statistics_noise
+from samestep.common.evidence.parity import Parity, judge, judge_statistics, not_judged, relative_distance
+from samestep.common.evidence.roundoff import (
+    MASTERS_IN_TWO_BYTES,
+    fit_in_two_bytes,
+    gradient_error,
+    statistics_noise,
+)
 from samestep.common.program import SKIPPED, TrainState
 from samestep.common.request import FRAMEWORKS, ORACLE, Launch
 from samestep.common.runtime.directory import write_json
@@ -114,8 +119,8 @@ def _judge(
     name, noise = reference_of(run).name, _noise(run)
     wanted_losses, allowed = curve.losses[:count], gradient_error(run)
     parity = judge(name, run.dtype, first, losses, wanted_losses, reached, wanted, noise, allowed)
-    if is_ours and is_whole and (far := statistics_noise(run)) is not None:
-        parity = judge_statistics(parity, state.buffers, curve.state.buffers, far)
+    if is_ours and is_whole:
+        parity = _judge_statistics(run, parity, state, curve.state)
     if not parity.passed and repeat is not None:
         start, patient = initial_state(run, launch), _patient(launch)
         parity = excuse(run, parity, wanted_losses, start, repeat, lambda alone, state: oracle(alone, patient, state))
@@ -138,6 +143,14 @@ def _find_cause(run: Run, launch: Launch, parity: Parity, start: TrainState, rep
     bad = run.steps - 1 if parity.first_bad_step is None else parity.first_bad_step
     cause = diagnosis.diagnose(run, start.step, bad, start, functools.partial(_shorter, run, repeat))
     return f"{cause} ({parity.reason})"
+
+
+def _judge_statistics(run: Run, parity: Parity, state: TrainState, wanted: TrainState) -> Parity:
+    kernels = {n: wanted.params[n] for n, param in run.workload.model.params().items() if param.role == "kernel"}
+    allowed = statistics_noise(run, relative_distance(state.params, kernels))
+    if allowed is None:
+        return parity
+    return judge_statistics(parity, relative_distance(state.buffers, wanted.buffers), allowed)
 
 
 def _first_skipped(state: TrainState, first: int) -> int | None:

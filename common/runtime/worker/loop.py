@@ -171,6 +171,8 @@ def train(
     with (file.directory / "metrics.jsonl").open("a", buffering=1) if file.rank == 0 else nullcontext() as metrics:
         apart = _num_apart(run, first)
         for number, size in enumerate([apart, *_sizes(run.steps - first - apart)]):
+            if number == 1:  # the last step before may be traced or compiled, as the first one is
+                file.enter("train", step)
             windows.open()
             traffic.open(counts=number > 0)
             while (left := size - windows.steps[-1]) > 0:
@@ -189,8 +191,6 @@ def train(
                     line = {"step": step, "seconds": seconds, "losses": losses, "learning_rates": rates}
                     metrics.write(json.dumps(line) + "\n")
                     _check_finite(losses, step - len(part))
-                if step == first + 1:
-                    file.enter("train", step)
     return windows
 
 

@@ -12,7 +12,7 @@ from samestep.common.workload.data.synthetic import SyntheticSpec
 from samestep.common.workload.models.mlp import MlpSpec
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.models.transformer import TransformerSpec
-from samestep.common.workload.table import WORKLOADS, resolve
+from samestep.common.workload.table import PUBLISHED, WORKLOADS, resolve, size_names
 
 
 def chosen(**fields):
@@ -64,6 +64,20 @@ def test_an_unknown_field_is_answered_with_the_nearest_and_the_list():
     message = refusal("digits-mlp+widht=64")
     assert message.startswith("unknown field of digits-mlp 'widht'. Did you mean 'width'? Choose from: ")
     assert message.endswith("features, layers, norm, outputs, width.")
+
+
+EVERY = sorted({field for name in WORKLOADS for field in size_names(name)})
+
+
+@pytest.mark.parametrize("name", [*WORKLOADS, *PUBLISHED])
+def test_a_field_that_another_model_has_is_refused_with_whose_it_is_and_the_valid_ones(name: str) -> None:
+    own = size_names(name)
+    for field in (field for field in EVERY if field not in own):
+        message = refusal(f"{name}+{field}=2")
+        assert message.startswith(f"unknown field of {name} '{field}'. It is one of ")
+        assert message.endswith(f". Choose from: {', '.join(own)}.")
+    if name == "flights-ranker":
+        assert "It is one of digits-mlp, mnist-cnn, synthetic-mlp, synthetic-cnn" in refusal(f"{name}+norm=batch")
 
 
 def test_only_sizes_and_features_are_offered():

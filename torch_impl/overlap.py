@@ -1,0 +1,67 @@
+"""How much of DDP's exchange overlaps the backward pass.
+
+DDP logs the times of some steps (torch 2.13: of the first ten, then of every hundredth). To it the backward pass is over when
+autograd is done, which on CPU cores includes handing over the last bucket: 0.2 ms of work, but many more until the thread has
+its core back, on which gloo's thread exchanges that bucket meanwhile. So it counts waiting as overlap, also of a single bucket,
+which is full when there is nothing left to compute. Here the overlap ends with the last gradient.
+"""
+
+import contextlib
+import statistics
+import time
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from samestep.torch_impl.upstream import ddp_logging_data
+
+
+class DdpExchange:
+    """DDP's exchange on the last micro-batch. Its first steps are measured, and later ones cost nothing for it."""
+
+    def __init__(self, model: DistributedDataParallel) -> None:
+        self._model = model
+        self._on_cpu = (
+            next(model.parameters()).device.type == "cpu"
+        )  # elsewhere a gradient is not there when autograd says so
+        self._steps: list[tuple[float, float]] = []
+        self._logged = self._arrived = self._arrived_before = 0
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad and self._on_cpu]
+        self._hooks = [parameter.register_post_accumulate_grad_hook(self._arrive) for parameter in trained]
+
+    def _arrive(self, parameter: torch.Tensor) -> None:
+        self._arrived = time.time_ns()
+
+    @contextlib.contextmanager
+    def __call__(self, last: bool) -> Iterator[None]:
+        """Makes the context of a forward and backward pass; DDP all-reduces in the last one of a step only."""
+        with contextlib.nullcontext() if last else self._model.no_sync():
+            yield
+        if last and self._hooks:
+            self._read()
+
+    def _read(self) -> None:
+        """Reads what DDP has logged; in its forward pass that is the step before."""
+        logged = ddp_logging_data(self._model)
+        number, begun = int(logged.get("iteration", 0)), logged.get("backward_comm_time_start")
+        if number > 1 and number == self._logged:  # DDP logs no more, for many steps
+            for hook in self._hooks:
+                hook.remove()
+            self._hooks = []
+        elif (
+            begun is not None and logged["has_rebuilt_buckets"]
+        ):  # the first step has one bucket, whatever was asked for
+            took = logged["backward_comm_time"]
+            self._steps.append((took, min(max(0, self._arrived_before - begun), took)))
+        self._logged, self._arrived_before = number, self._arrived
+
+    def measures(self) -> Mapping[str, float]:
+        """The medians of the steps that were logged; on other devices than CPU cores, DDP's own averages."""
+        names = ("communication_seconds", "overlap_seconds")
+        if self._on_cpu:
+            columns = zip(*self._steps, strict=True) if self._steps else ([0], [0])
+            return {name: statistics.median(column) / 1e9 for name, column in zip(names, columns, strict=True)}
+        logged = ddp_logging_data(self._model)  # without the times where no bucket was ever sent
+        averages = ("avg_backward_comm_time", "avg_backward_compute_comm_overlap_time")
+        return {name: logged.get(average, 0.0) / 1e9 for name, average in zip(names, averages, strict=True)}
