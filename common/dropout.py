@@ -9,34 +9,46 @@ References:
     nullprogram.com/blog/2018/07/31 (the constants, from the thread of its prospector).
 """
 
+import operator
+from collections.abc import Callable
 from typing import TypeVar
 
 import numpy as np
 
 Integers = TypeVar("Integers")
 """Python's integers, or an array or a tensor of 64-bit ones."""
+Shift = Callable[[Integers, int], Integers]
 
 BITS = 2**32 - 1
 _START = 0x9E3779B9
 
 
-def mix(x: Integers) -> Integers:
-    """Mixes numbers of 32 bits: each bit of the result depends on every bit of the argument."""
-    x = x ^ (x // 2**16)
-    x = (x * 0x21F0AAAD) & BITS
-    x = x ^ (x // 2**15)
-    x = (x * 0x735A2D97) & BITS
-    return x ^ (x // 2**15)
+def mix(x: Integers, shift: Shift = operator.rshift) -> Integers:
+    """Mixes numbers of 32 bits: each bit of the result depends on every bit of the argument.
+
+    Args:
+        x: Stays as it is. Arrays are made once, and changed in place afterwards: a mask takes its time from memory.
+        shift: Shifts to the right; TensorFlow has no operator for it.
+    """
+    x = x ^ shift(x, 16)
+    x *= 0x21F0AAAD
+    x &= BITS
+    x ^= shift(x, 15)
+    x *= 0x735A2D97
+    x &= BITS
+    x ^= shift(x, 15)
+    return x
 
 
-def fold(key: int, number: Integers) -> Integers:
+def fold(key: int, number: Integers, shift: Shift = operator.rshift) -> Integers:
     """Makes a key of a key and one more number.
 
     Args:
         key: Of 32 bits.
         number: Below 2^32.
+        shift: As for `mix`.
     """
-    return mix((number + mix(key ^ _START)) & BITS)
+    return mix((number + mix(key ^ _START)) & BITS, shift)
 
 
 def example_keys(seed: int, step: int, first: int, count: int) -> np.ndarray:
@@ -52,7 +64,7 @@ def example_keys(seed: int, step: int, first: int, count: int) -> np.ndarray:
     return fold(of_step, np.arange(first, first + count, dtype=np.int64))
 
 
-def keeps(keys: Integers, elements: Integers, layer: int, rate: float) -> Integers:
+def keeps(keys: Integers, elements: Integers, layer: int, rate: float, shift: Shift = operator.rshift) -> Integers:
     """Whether each element of each example is kept.
 
     Args:
@@ -60,5 +72,6 @@ def keeps(keys: Integers, elements: Integers, layer: int, rate: float) -> Intege
         elements: The index of each element in the unsharded activation of one example.
         layer: Which dropout of the model, from 0.
         rate: The share of elements that are dropped.
+        shift: As for `mix`.
     """
-    return mix(keys ^ fold(layer, elements)) >= round(rate * 2**32)
+    return mix(keys ^ fold(layer, elements, shift), shift) >= round(rate * 2**32)

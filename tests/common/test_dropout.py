@@ -22,6 +22,7 @@ def test_the_mixing_function_is_what_it_was() -> None:
     assert {x: mix(x) for x in MIXED} == MIXED
     numbers = np.array(list(MIXED))
     np.testing.assert_array_equal(mix(numbers), list(MIXED.values()))
+    assert numbers.tolist() == list(MIXED), "it works in place, but not on what it is given"
 
 
 @pytest.mark.parametrize("place", KEYS)

@@ -143,7 +143,8 @@ class Dropout:
         if keys is None or not self.rate:
             return x
         elements = tf.reshape(tf.range(math.prod(x.shape[1:]), dtype=tf.int64), (1, *x.shape[1:]))
-        kept = keeps(tf.reshape(keys, (-1, *[1] * (x.shape.rank - 1))), elements, self.number, self.rate)
+        of_example = tf.reshape(keys, (-1, *[1] * (x.shape.rank - 1)))
+        kept = keeps(of_example, elements, self.number, self.rate, tf.bitwise.right_shift)
         return tf.where(kept, x * tf.constant(1 / (1 - self.rate), x.dtype), tf.constant(0, x.dtype))
 
 
