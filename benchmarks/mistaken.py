@@ -9,7 +9,7 @@ import numpy as np
 
 from samestep.common.batch import Batch, batches
 from samestep.common.errors import ConfigError
-from samestep.common.evidence.parity import Parity, judge, judge_statistics
+from samestep.common.evidence.parity import Parity, judge, judge_statistics, relative_distance
 from samestep.common.evidence.roundoff import statistics_noise
 from samestep.common.flags import split_spelling
 from samestep.common.program import Arrays, TrainState
@@ -189,8 +189,10 @@ def _judged(first: int, right: "_Trained", wrong: "_Trained") -> Parity:
     run, kept, wanted = right.run, wrong.states[-1], right.states[-1]
     reached = (kept.params | kept.buffers, wanted.params | wanted.buffers)
     verdict = judge("oracle", run.dtype, first, wrong.losses, right.losses, *reached)
-    allowed = statistics_noise(run)
-    return verdict if allowed is None else judge_statistics(verdict, kept.buffers, wanted.buffers, allowed)
+    kernels = {n: wanted.params[n] for n, param in run.workload.model.params().items() if param.role == "kernel"}
+    allowed = statistics_noise(run, relative_distance(kept.params, kernels))
+    away = relative_distance(kept.buffers, wanted.buffers)
+    return verdict if allowed is None else judge_statistics(verdict, away, allowed)
 
 
 class _Trained:

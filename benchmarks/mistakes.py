@@ -23,6 +23,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 from benchmarks.healthy import Answer, ask_all, requests
 from benchmarks.mistaken import MISTAKES, Outcome, cells, make
+from samestep.common.errors import unknown
 from samestep.experiments.text import github
 
 HEALTHY = 1000
@@ -32,9 +33,12 @@ OF_FLOAT64 = "float64"
 def main(arguments: Sequence[str] | None = None) -> None:
     """Prints the table of mistakes and that of healthy runs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("mistakes", nargs="*", choices=[[], *MISTAKES], metavar="MISTAKE")
+    parser.add_argument("mistakes", nargs="*", metavar="MISTAKE", help="which to make (default: all)")
     parser.add_argument("--healthy", type=int, default=HEALTHY, help="how many healthy runs to ask about")
     given = parser.parse_args(arguments)
+    for name in given.mistakes:
+        if name not in MISTAKES:
+            parser.error(str(unknown("mistake", name, MISTAKES)))
     cores, started = sorted(os.sched_getaffinity(0)), time.monotonic()
     chosen = [cell for cell in cells() if cell.mistake in (given.mistakes or MISTAKES)]
     with ProcessPoolExecutor(len(cores)) as pool:
@@ -91,7 +95,7 @@ def _complaint(outcome: Outcome) -> str:
 
 
 def table_of_healthy(answers: Sequence[Answer]) -> str:
-    """How many healthy runs were named, by row, and how far they were from being judged wrong.
+    """How many healthy runs were named, by framework and arithmetic, and how far they were from being judged wrong.
 
     Args:
         answers: Of every run.
@@ -109,7 +113,7 @@ def table_of_healthy(answers: Sequence[Answer]) -> str:
 
 def _group(answer: Answer) -> str:
     in_two_bytes = "bf16" if "precision" in answer.cell else answer.dtype
-    return f"{answer.cell.partition('+')[0]} {in_two_bytes}"
+    return f"{answer.cell.partition(':')[0]} {in_two_bytes}"
 
 
 if __name__ == "__main__":

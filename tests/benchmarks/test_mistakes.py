@@ -61,7 +61,7 @@ def test_mistakes_are_counted_where_they_matter() -> None:
     )
 
 
-def test_healthy_runs_are_counted_by_row_and_arithmetic() -> None:
+def test_healthy_runs_are_counted_by_framework_and_arithmetic() -> None:
     table = table_of_healthy(
         [
             Answer("torch:ddp+clip_norm=1", MLP, "float64", 0.5, 1.0, ()),
@@ -69,8 +69,8 @@ def test_healthy_runs_are_counted_by_row_and_arithmetic() -> None:
             Answer("torch:ddp+precision=bf16", MLP, "float32", 0.25, 0.9, ()),
         ]
     )
-    assert row(table, "torch:ddp float64") == ["2", "1", "1", "2", "0.01"]
-    assert row(table, "torch:ddp bf16") == ["1", "0", "0", "0.2", "0.90"]
+    assert row(table, "torch float64") == ["2", "1", "1", "2", "0.01"]
+    assert row(table, "torch bf16") == ["1", "0", "0", "0.2", "0.90"]
     assert row(table, "all") == ["3", "1", "1", "2", "0.01"]
     assert table.endswith(f"    torch:ddp {MLP} float64: clip_forgotten")
 

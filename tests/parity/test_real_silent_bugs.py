@@ -57,6 +57,10 @@ FAST = (
 """One of each kind; the others are for `make test-slow`."""
 
 
+def test_at_least_twelve_are_made_in_real_programs() -> None:
+    assert len({bug.partition("_")[2] for bug, _, _ in CASES} & {*SENTENCES}) >= 12
+
+
 @pytest.fixture(scope="module")
 def silent_launcher(launcher: Launcher) -> Launcher:
     return LentLauncher(launcher, "tests.parity.silent_worker")

@@ -69,7 +69,8 @@ def test_running_statistics_are_state(run_cell: RunCell, tmp_path: Path) -> None
 )
 def test_batch_normalisation_in_two_bytes(run_cell: RunCell, cell: str) -> None:
     """Keras' policy rounds data; both factors, the result and its sum with a bias; a normalisation, a ReLU; and the head's."""
-    result = run_cell(f"tf:{cell}+precision=bf16", "digits-mlp", devices=2, batch_norm="frozen", **own("NORMED"))
+    fields = {"devices": 2, "steps": 5, "batch_norm": "frozen", **own("NORMED")}
+    result = run_cell(f"tf:{cell}+precision=bf16", "digits-mlp", **fields)
     assert result.parity.passed, result.parity.reason
     assert result.parity.loss_bound == pytest.approx(math.sqrt(2 * (1 + 2 + 1 + 1 + 1 + 2 + 1)) / 256)
     assert UNIT_ROUNDOFF["float32"] < result.parity.max_relative_loss

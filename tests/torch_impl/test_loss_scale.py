@@ -8,7 +8,7 @@ import pytest
 
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.program import SKIPPED
-from samestep.common.request import RunConfig, launch_of
+from samestep.common.request import BATCH_NORMS, RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
@@ -16,7 +16,7 @@ from samestep.common.runtime.state_file import read_state
 from samestep.experiments.arguments import apply_cell
 from tests.cells import SIZED, every_row, slow
 from tests.conftest import RunCell
-from tests.ledgers import sends_what_was_predicted
+from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
 from tests.lent import LentLauncher
 from tests.parity.scaled_worker import FIRST_SCALE
 
@@ -30,8 +30,8 @@ def scaled(launcher: Launcher) -> Launcher:
 
 
 def trained(launcher: Launcher, out: Path, cell: str, first_scale: float = 2.0**16, **fields: object) -> RunResult:
-    given = {"devices": 2, "batch_size": 48, "steps": 8, "parity": True, "keep_state": True, **fields}
-    asked = apply_cell(f"torch:{cell}+precision=fp16", RunConfig(workload=MLP, out=str(out), **given))
+    given = {"workload": MLP, "devices": 2, "batch_size": 48, "steps": 8, "parity": True, "keep_state": True, **fields}
+    asked = apply_cell(f"torch:{cell}+precision=fp16", RunConfig(out=str(out), **given))
     return launcher.run(parse(asked), launch_of(asked), environment={FIRST_SCALE: str(first_scale)})
 
 
@@ -51,6 +51,16 @@ def test_a_scaled_step_is_the_same_step(scaled: Launcher, tmp_path: Path, cell: 
     sends_what_was_predicted(result)
     kept = read_state(tmp_path / "run").local
     assert [float(own["loss_scale"]) for own in kept] == [2.0**16] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.parametrize("statistics", BATCH_NORMS)
+@pytest.mark.parametrize("cell", ["ddp", "fsdp"])
+def test_a_scaled_step_takes_batch_statistics(scaled: Launcher, tmp_path: Path, cell: str, statistics: str) -> None:
+    result = trained(scaled, tmp_path / "run", cell, workload=f"{MLP}+norm=batch", batch_norm=statistics)
+    assert result.parity.passed, result.parity.reason
+    keeps_what_was_predicted(result)
 
 
 @pytest.mark.torch

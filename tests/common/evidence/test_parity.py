@@ -3,7 +3,15 @@ import math
 import numpy as np
 import pytest
 
-from samestep.common.evidence.parity import LOSS_BOUND, WEIGHT_BOUND, Parity, judge, judge_statistics, not_judged
+from samestep.common.evidence.parity import (
+    LOSS_BOUND,
+    WEIGHT_BOUND,
+    Parity,
+    judge,
+    judge_statistics,
+    not_judged,
+    relative_distance,
+)
 from samestep.common.evidence.roundoff import fit_in_two_bytes
 
 PARAMS = {"hidden/kernel": np.ones((2, 3)), "output/bias": np.zeros(4)}
@@ -143,17 +151,18 @@ def test_what_was_not_judged_says_why():
 def test_running_statistics_are_bounded_by_their_length(off: float, passed: bool) -> None:
     wanted = {"a/running_mean": np.zeros(2), "a/running_var": np.array([3.0, 4.0])}
     kept = wanted | {"a/running_mean": np.array([5 * off, 0.0], np.float32)}
-    found = judge_statistics(held_against(LOSSES, dtype="float32"), kept, wanted, 1e-2)
+    away = relative_distance(kept, wanted)
+    assert away == pytest.approx(off)
+    found = judge_statistics(held_against(LOSSES, dtype="float32"), away, 1e-2)
     assert found.passed is passed
-    assert found.reason == (
-        "" if passed else "after the last step the running statistics are off by 1.1% (allowed 1.0%)"
-    )
+    said = "after the last step the running statistics are off by 1.1% of their length (allowed 1.0%)"
+    assert found.reason == ("" if passed else said)
 
 
 def test_statistics_leave_a_verdict_on_losses_and_a_model_without_them() -> None:
     missed = held_against([2.0, 1.5, 1.25, 1.1])
-    assert judge_statistics(missed, {}, {}, 0.0) == missed
-    assert judge_statistics(held_against(LOSSES), {}, {}, 0.0).passed
+    assert judge_statistics(missed, 1.0, 0.0) == missed
+    assert judge_statistics(held_against(LOSSES), relative_distance({}, {}), 0.0).passed
 
 
 def test_masters_in_two_bytes_are_those_whose_bits_are_few() -> None:

@@ -321,6 +321,10 @@ def test_there_are_twenty_mutants() -> None:
 
 def test_the_page_of_silent_bugs_has_each_with_its_sentence() -> None:
     page = (Path(__file__).parents[3] / "docs" / "silent-bugs.md").read_text()
+    counted = (
+        f"{len(KNOWN)} known mistakes (the {len(SILENT_BUGS)} above, and {len(MUTANTS)} of sums, updates and layers)"
+    )
+    assert counted in " ".join(page.split())
     for mutant in SILENT_BUGS:
         assert f"| `{mutant.name}` |" in page
         assert mutant.sentence.replace("{devices}", "N") in page
