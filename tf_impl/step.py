@@ -109,13 +109,24 @@ def transform(gradients: Sequence[Gradient], techniques: Techniques) -> Sequence
     return gradients if techniques.clip_norm is None else clip(gradients, techniques.clip_norm)
 
 
-def clip(gradients: Sequence[Gradient], clip_norm: float) -> list[tf.Tensor]:
-    """Scales gradients down, so the whole gradient has at most a given norm.
+def clip(gradients: Sequence[Gradient], clip_norm: float) -> list[Gradient]:
+    """Scales gradients down, so the whole gradient has at most a given norm; rows stay rows.
 
     Args:
         gradients: The gradient of every parameter, summed over all devices.
         clip_norm: The largest norm allowed.
     """
-    dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
-    norm = tf.sqrt(tf.add_n([tf.reduce_sum(g * g) for g in dense]))
-    return [g * tf.minimum(clip_norm / norm, 1.0) for g in dense]
+    norm = tf.sqrt(tf.add_n([_squared_norm(gradient) for gradient in gradients]))
+    factor = tf.minimum(clip_norm / norm, 1.0)
+    return [
+        tf.IndexedSlices(g.values * factor, g.indices, g.dense_shape) if isinstance(g, tf.IndexedSlices) else g * factor
+        for g in gradients
+    ]
+
+
+def _squared_norm(gradient: Gradient) -> tf.Tensor:
+    """Rows of equal id count as their sum; `tf.clip_by_global_norm` (2.21) counts each on its own."""
+    if isinstance(gradient, tf.IndexedSlices):
+        ids, places = tf.unique(gradient.indices)
+        gradient = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(ids))
+    return tf.reduce_sum(gradient * gradient)

@@ -1,4 +1,3 @@
-import pathlib
 from collections.abc import Callable, Iterable, Iterator
 
 import pytest
@@ -10,6 +9,7 @@ from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import DeviceRow, RunResult
 from samestep.experiments.arguments import apply_cell
 from tests.lent import LentLauncher
+from tests.processes import descendants
 
 RunTroubled = Callable[..., RunResult]
 
@@ -27,9 +27,9 @@ def _known(count: int | None) -> int:
 
 
 def left_running(launcher: Launcher) -> list[int]:
-    """The processes of a launcher's runs that are still there."""
-    pids = [pid for server in launcher._servers.values() for pid in server.pids.values()]
-    return [pid for pid in pids if pathlib.Path(f"/proc/{pid}").exists()]
+    """The processes of a launcher's runs that are still there; a number that another process has by now is none of them."""
+    servers = launcher._servers.values()
+    return [pid for server in servers for pid in descendants(server._process.pid).intersection(server.pids.values())]
 
 
 @pytest.fixture(scope="session")
