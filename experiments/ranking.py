@@ -9,6 +9,7 @@ from samestep.common.catalog import strategy_info
 from samestep.common.evidence.comparison import FASTER, LEAST_ROUNDS, SLOWER
 from samestep.common.families import Textbook
 from samestep.common.runtime.records import RunResult
+from samestep.experiments.arguments import CELL_FIELDS
 from samestep.experiments.speed_columns import rate
 from samestep.experiments.speeds import Confounds, Rounds, compare_rounds, no_confounds, speed_of
 from samestep.experiments.text import fill, screen_width, size
@@ -110,20 +111,45 @@ QUANTITIES: Mapping[str, Quantity] = {
 def ranking(rows: Sequence[Rounds], confounds: Confounds = no_confounds) -> str:
     """One sentence for each quantity of each family that has at least two strategies among the rows; "" if none has.
 
+    Rows that vary in something else, as with `--vary bandwidth=100mbit,1gbit`, are ranked apart for each of its values.
+
     Args:
         rows: Their results, one a round.
         confounds: Asked for each two rows of a family; those for which it names something are not ranked by speed.
     """
-    families: dict[str, list[Rounds]] = {}
+    families: dict[tuple[str, str], list[Rounds]] = {}
+    varied = _varied(rows)
     for rounds in rows:
         if book := _textbook(rounds):
-            families.setdefault(book.family.name, []).append(rounds)
+            families.setdefault((book.family.name, _value(rounds, varied)), []).append(rounds)
     lines = []
-    for name, members in families.items():
+    for (name, value), members in families.items():
         if len({_name(member) for member in members}) > 1:
-            lines.append(f"The textbooks' ranking of {name}, and what was measured here:")
+            lines.append(f"The textbooks' ranking of {name}{value}, and what was measured here:")
             lines += [f"* {_compare(each, members, confounds)}" for each in QUANTITIES]
     return "\n".join(fill(line, screen_width(), "  ") for line in lines)
+
+
+def _settings(rounds: Rounds) -> dict[str, object]:
+    """What a cell may set beside its strategy and its options."""
+    config = rounds[0].config
+    return {name: getattr(config, name) for name in CELL_FIELDS} | dataclasses.asdict(config.techniques)
+
+
+def _varied(rows: Sequence[Rounds]) -> list[str]:
+    """The settings in which every strategy has been varied alike, so that each value is a ranking of its own."""
+    values: dict[str, list[dict[str, object]]] = {}
+    for rounds in rows:
+        if _textbook(rounds):
+            values.setdefault(_name(rounds), []).append(_settings(rounds))
+    named = next(iter(values.values()), [{}])[0]
+    each = {name: {frozenset(own[name] for own in owns) for owns in values.values()} for name in named}
+    return [name for name, found in each.items() if len(found) == 1 and len(next(iter(found))) > 1]
+
+
+def _value(rounds: Rounds, varied: Sequence[str]) -> str:
+    settings = _settings(rounds)
+    return f" with {', '.join(f'{name} {settings[name]}' for name in varied)}" if varied else ""
 
 
 def _name(rounds: Rounds) -> str:

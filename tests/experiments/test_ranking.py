@@ -55,6 +55,22 @@ def test_speeds_whose_windows_overlap_are_not_separated() -> None:
         assert not {"agrees", "differs"} & set(re.findall(r"\w+", speed))
 
 
+def test_each_value_that_varies_is_a_ranking_of_its_own() -> None:
+    results = [made(name, rate) for name, rate in zip(NAMES, [FAST, MIDDLE, SLOW], strict=True)]
+    rows = [
+        [dataclasses.replace(result, config=dataclasses.replace(result.config, bandwidth=bandwidth))]
+        for bandwidth in ("100mbit", "1gbit")
+        for result in results
+    ]
+    lines = ranking(rows).splitlines()
+    assert lines[0] == "The textbooks' ranking of ZeRO with bandwidth 100mbit, and what was measured here:"
+    assert sum("bandwidth 1gbit" in line for line in lines) == 1
+    speeds = [line for line in lines if "speed" in line]
+    assert len(speeds) == 2 and all(line.endswith("agrees.") for line in speeds)
+    alone = ranking(rows[:4])  # one row of another bandwidth is no second ranking
+    assert alone.count("The textbooks' ranking") == 1 and "with bandwidth" not in alone
+
+
 def test_windows_that_just_touch_overlap() -> None:
     touching = ranked((300.0, 220.0, 330.0), MIDDLE, SLOW)[1]
     assert touching.endswith(": not separated by their windows: zero1 and zero2.")
