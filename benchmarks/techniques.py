@@ -1,7 +1,7 @@
 """What each technique costs and what it gains: a row with it against the same row without.
 
 `python -m benchmarks.techniques [torch:ddp+recompute=true ...]` prints a row per cell: the seconds of a step, the bytes of
-activations and of exchanges with the technique over those without, and the seconds before the first step that the technique
+activations and on the wire with the technique over those without, and the seconds before the first step that the technique
 adds. Speeds are ratios of pairs of runs that follow each other, the median of `--pairs` of them with the smallest and the
 largest; bytes are measured once. Where a row reports it, the share of communication that overlapped the backward pass
 stands beside.
@@ -11,7 +11,7 @@ import argparse
 import dataclasses
 import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.flags import split_spelling
@@ -51,7 +51,7 @@ CELLS = (
 WORKLOAD = "prose-gpt"
 PAIRS = 5
 STEPS = 61
-HEADINGS = ("with the technique", "seconds a step", "activations", "exchanged", "first step, s", "overlapped")
+HEADINGS = ("with the technique", "seconds a step", "activations", "sent", "first step, s", "overlapped")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -89,19 +89,23 @@ def row(pairs: Sequence[tuple[RunResult, RunResult]]) -> list[str]:
     slower = sorted(with_it.step_seconds_median / plain.step_seconds_median for plain, with_it in pairs)
     first = statistics.median(with_it.compile_seconds - plain.compile_seconds for plain, with_it in pairs)
     plain, with_it = pairs[-1]
-    hidden = [result.processes[0].measures for result in (plain, with_it)]
+    overlapped = [_overlapped(result.processes[0].measures) for result in (plain, with_it)]
     return [
         f"{statistics.median(slower):.2f} ({slower[0]:.2f} to {slower[-1]:.2f})",
         _ratio(*(result.processes[0].activations_bytes for result in (plain, with_it))),
-        _ratio(*(sum(each.bytes_per_step for each in result.exchanges) for result in (plain, with_it))),
+        _ratio(*(sum(row.sent_bytes_per_step or 0 for row in result.processes) for result in (plain, with_it))),
         f"{first:+.1f}",
-        " to ".join(
-            f"{m['overlap_seconds'] / m['communication_seconds']:.0%}" for m in hidden if m.get("communication_seconds")
-        ),
+        " to ".join(f"{each:.0%}" for each in overlapped if each is not None) if None not in overlapped else "",
     ]
 
 
-def _ratio(plain: int | None, with_it: int | None) -> str:
+def _overlapped(measures: Mapping[str, float]) -> float | None:
+    """The share of communication that was hidden; None of a row that does not report it."""
+    seconds = measures.get("communication_seconds")
+    return measures["overlap_seconds"] / seconds if seconds else None
+
+
+def _ratio(plain: float | None, with_it: float | None) -> str:
     """One amount over the other; nothing where there is none, or a compiler decides."""
     return f"{with_it / plain:.2f}" if plain and with_it is not None else ""
 
