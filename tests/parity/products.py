@@ -172,9 +172,9 @@ weight deviation is the largest absolute deviation after the last step. The boun
 _TECHNIQUES = """
 ## With techniques and features
 
-{count} more runs, of `make test` too, with [techniques](techniques.md) and features of the models. What was sent equalled its prediction
-in each of them, and so did the bytes that were kept, wherever they are predicted. With `precision=bf16` the bound is
-[derived](same-step.md). Where it says amplified rounding, the curve left that of the oracle further than the bound, but the
+{count} more runs, of `make test` too, with [techniques](techniques.md) and features of the models. What was sent equalled its
+prediction in each of them, and so did the bytes that were kept, wherever they are predicted. With `precision=bf16` the bound
+is [derived](same-step.md). Where it says amplified rounding, the curve left that of the oracle further than the bound, but the
 same steps one by one, or in float64, did not.
 """
 
