@@ -1,6 +1,7 @@
 """THE training step, in TensorFlow, on the replicas of one process. A strategy hands it the parts in which it differs."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -58,28 +59,34 @@ class TrainingProgram:
         self._buffers = weights.buffers_of(self.model)
         self._compressor = build_compressor(run, parts.strategy, self.params)
         # Nothing here branches on a tensor: without autograph the trace takes half the time.
-        self._train = tf.function(self._replicated_step, autograph=False)
+        # A function for each way, since one that takes a bool is called more slowly; what is not called is not traced.
+        self._train = {
+            compresses: tf.function(functools.partial(self._replicated_step, compresses), autograph=False)
+            for compresses in (False, True)
+        }
         self._predict = tf.function(predictor(self.model), autograph=False)
         compiled = tf.function(self.gradients, autograph=False, jit_compile=True)
         self._replica_gradients = compiled if self._compiled else self.gradients
 
     def step(self, batch: Batch) -> None:
         """Calls the traced step once; each replica takes its contiguous shard."""
-        self._losses.append(self._train(*self._arguments(batch)))
+        self._losses.append(self._step_function()(*self._arguments(batch)))
         self._step += 1
 
-    def _arguments(self, batch: Batch) -> tuple[object, object, tf.Tensor, bool]:
+    def _step_function(self) -> Callable[..., tuple[tf.Tensor, ...]]:
+        return self._train[self.run.techniques.compression_at(self._step) is not None]
+
+    def _arguments(self, batch: Batch) -> tuple[object, object, tf.Tensor]:
         x, y = self.parts.strategy.experimental_distribute_values_from_function(
             lambda own: tuple(
                 map(as_inputs, gather(self.run, batch, own.replica_id_in_sync_group, own.num_replicas_in_sync))
             )
         )
-        compresses = self.run.techniques.compression_at(self._step) is not None
         now = coefficients(self.run.optimizer_at(self._step + 1), self._step + 1 - self._skipped)
-        return x, y, now, compresses
+        return x, y, now
 
     def _replicated_step(
-        self, x: Inputs, y: tf.Tensor, coefficients: tf.Tensor, compresses: bool
+        self, compresses: bool, x: Inputs, y: tf.Tensor, coefficients: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
         """Takes a step on all replicas; it is traced once with compression, and once without if there is a warm-up."""
         losses = self.parts.strategy.run(self._replica_step, args=(x, y, coefficients, compresses))
@@ -189,7 +196,7 @@ class TrainingProgram:
 
     def sends(self) -> tuple[Send, ...]:
         """What one device takes part in, in the order of the graph."""
-        graph = self._train.get_concrete_function(*self._arguments(self._observed)).graph
+        graph = self._step_function().get_concrete_function(*self._arguments(self._observed)).graph
         self._copies, self._activations = copies(graph), kept_bytes(graph)
         return sends_of(graph, self.run.mesh.only_axis, self.run.num_devices)
 
