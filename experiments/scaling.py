@@ -5,13 +5,16 @@ from collections.abc import Collection, Mapping
 
 from samestep.common.evidence.comparison import Difference, predict_speed
 from samestep.common.evidence.confounds import split_allowed
-from samestep.common.evidence.scaling import TEXTBOOK, amdahl_share, gustafson_share
+from samestep.common.evidence.scaling import TEXTBOOK, amdahl_share, gustafson_share, share_interval
+from samestep.common.mesh import Mesh
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.lint import confounds
 from samestep.experiments.speeds import Rounds, compare_rounds, examples_per_second
 
 EXPECTED = {"strong": ("cores",), "weak": ("cores", "batch", "order")}
 """What differs by intention between two numbers of devices."""
+DATA_PARALLEL = ("data", "shard")
+"""The axes along which devices split a batch, so that the textbooks' speed-up of data parallelism is about them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +52,8 @@ class Scaling:
         cell: Of the row, without its devices.
         kind: "strong": the global batch stays the same. "weak": the batch of each device does.
         points: By the number of devices, the fewest first.
-        serial_share: Of a step, by Amdahl's formula, of weak scaling by Gustafson's; None with fewer than two points to fit.
+        serial_share: Of a step, by Amdahl's formula, of weak scaling by Gustafson's; None with too few points to fit.
+        serial_interval: The share's 95 % confidence interval over the rounds; None with a single round.
         emulation: What ran instead of the strategy's own API.
     """
 
@@ -57,6 +61,7 @@ class Scaling:
     kind: str
     points: tuple[Point, ...]
     serial_share: float | None
+    serial_interval: tuple[float, float] | None = None
     emulation: str = ""
 
     @property
@@ -114,18 +119,27 @@ def _scaling(cell: str, kind: str, family: Mapping[tuple[int, int], Rounds], all
     passes = {*allowed, *EXPECTED[kind]}
     stops = {id(row): tuple(e.name for e in split_allowed(confounds(row, base), passes)[0]) for row in more}
     speedups = compare_rounds({id(row): (row, base) for row in more if not stops[id(row)]})
-    points = tuple(
-        _point(row, speedups.get(id(row)), stops.get(id(row), ()), base[0].config.devices == 1) for row in rows
-    )
-    fitted = {p.devices: p.rate for p in points if p.rate and not p.confounds}
+    points = tuple(_point(row, speedups.get(id(row)), stops.get(id(row), ()), base) for row in rows)
+    fitted = [(row, point) for row, point in zip(rows, points, strict=True) if point.rate and not point.confounds]
+    share = _serial_share(kind, {point.devices: point.rate for _, point in fitted})
+    rounds = zip(*(examples_per_second(row) for row, _ in fitted), strict=False)
+    each = [
+        _serial_share(kind, {point.devices: rate for (_, point), rate in zip(fitted, rates, strict=True)})
+        for rates in rounds
+    ]
+    interval = share_interval([found for found in each if found is not None])
+    return Scaling(cell, kind, points, share, interval, base[0].emulation)
+
+
+def _serial_share(kind: str, rates: Mapping[int, float | None]) -> float | None:
+    """The serial share by the formula for one kind of scaling, from the examples per second by number of devices."""
+    known = {devices: rate for devices, rate in rates.items() if rate}
     if kind == "strong":
-        share = amdahl_share({devices: points[0].batch_size / rate for devices, rate in fitted.items()})
-    else:
-        share = gustafson_share(fitted)
-    return Scaling(cell, kind, points, share, base[0].emulation)
+        return amdahl_share({devices: 1 / rate for devices, rate in known.items()})
+    return gustafson_share(known)
 
 
-def _point(row: Rounds, speedup: Difference | None, stops: tuple[str, ...], has_one: bool) -> Point:
+def _point(row: Rounds, speedup: Difference | None, stops: tuple[str, ...], base: Rounds) -> Point:
     first, speed = row[0], predict_speed(examples_per_second(row))
     communication, exposed = _communication(first)
     devices = first.config.devices or 1
@@ -138,8 +152,12 @@ def _point(row: Rounds, speedup: Difference | None, stops: tuple[str, ...], has_
         stops,
         communication,
         exposed,
-        TEXTBOOK.get(devices) if has_one else None,
+        TEXTBOOK.get(devices) if base[0].config.devices == 1 and _is_data_parallel(first) else None,
     )
+
+
+def _is_data_parallel(result: RunResult) -> bool:
+    return Mesh.parse(result.mesh).only_axis in DATA_PARALLEL
 
 
 def _communication(result: RunResult) -> tuple[float | None, float | None]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from samestep.common.evidence.scaling import amdahl_limit
+from samestep.common.evidence.scaling import LEAST_POINTS, amdahl_limit
 from samestep.experiments.scaling import EXPECTED, Point, Scaling
 from samestep.experiments.speeds import spell_ratio
 from samestep.experiments.text import (
@@ -99,15 +99,20 @@ def _interval(point: Point) -> str:
 
 
 def explain_fit(found: Scaling) -> str:
-    """What stays serial, in a sentence."""
+    """Says what stays serial, in a sentence, and a limit for all numbers of devices as far as the rounds support one."""
+    fitted = [point for point in found.points if point.rate and not point.confounds]
     if found.serial_share is None:
-        return f"{found.name}: too few numbers of devices to fit what stays serial"
+        return (
+            f"{found.name}: what stays serial is not fitted to {count(len(fitted), 'number')} of devices; "
+            f"measure at least {LEAST_POINTS}, as in --devices 1,2,4"
+        )
     whose = {"strong": "Amdahl's", "weak": "Gustafson's"}[found.kind]
     if any(point.speedup and point.speedup.ratio < 1 for point in found.points):
         return f"{found.name}: more devices are slower here, which {whose} formula has no room for"
-    counts = ", ".join(str(point.devices) for point in found.points if not point.confounds)
-    fitted = (
-        f"{found.name}: {found.serial_share:.1%} of a step stays serial, by {whose} formula fitted to {counts} devices"
-    )
-    limit = amdahl_limit(found.serial_share) if found.kind == "strong" else None
-    return fitted + (f": no number of devices is more than {spell_ratio(limit)} as fast as one" if limit else "")
+    counts = ", ".join(str(point.devices) for point in fitted)
+    low, high = found.serial_interval or (None, None)
+    between = " (one round, so no interval)" if low is None else f" [{low:.1%}..{high:.1%}]"
+    told = f"{found.name}: {found.serial_share:.1%}{between} of a step stays serial"
+    told += f", by {whose} formula fitted to {counts} devices"
+    limit = amdahl_limit(low) if low and found.kind == "strong" else None
+    return told + (f": no number of devices is more than {spell_ratio(limit)} as fast as one" if limit else "")

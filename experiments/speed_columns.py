@@ -69,7 +69,25 @@ def _step_times() -> Column[Row]:
 def rate(rounds: Rounds) -> str:
     """Examples per second: the median and its prediction interval; of a single round, the spread of its windows."""
     row = Timed(rounds[0], speed_of(rounds))
-    return f"{_median(row)} {_interval(row) or _spread(row)}".strip()
+    return f"{_median(row)} {spell_range(row)}".strip()
+
+
+def range_of(row: Timed) -> tuple[float, float] | None:
+    """Examples per second between which a row lies: its prediction interval, or the windows of a single round.
+
+    None where neither says anything: one window, or so few rounds that the interval goes from a number to a hundred times it.
+    """
+    predicted, windows = row.speed.prediction, row.result.examples_per_second
+    if predicted is not None and predicted.low is not None and predicted.high is not None:
+        return None if predicted.high > _WIDEST * predicted.low else (predicted.low, predicted.high)
+    if windows is None or windows.slowest_window is None or windows.fastest_window is None or windows.windows == 1:
+        return None
+    return windows.slowest_window, windows.fastest_window
+
+
+def spell_range(row: Timed) -> str:
+    """Writes `range_of`, or why there is none; "" where nothing was timed."""
+    return _interval(row) or _spread(row)
 
 
 def _median(row: Timed) -> str:
@@ -78,21 +96,23 @@ def _median(row: Timed) -> str:
 
 def _interval(row: Timed) -> str:
     """The prediction interval, where there are rounds."""
-    predicted = row.speed.prediction
-    if predicted is None or predicted.low is None or predicted.high is None:
+    if row.speed.prediction is None or row.speed.prediction.low is None:
         return ""
-    if predicted.high > _WIDEST * predicted.low:
+    if (ends := range_of(row)) is None:
         return "[too few rounds]"
-    low, high = short(predicted.low), short(predicted.high)
+    low, high = map(short, ends)
     return f"[{low.removesuffix('k') if high.endswith('k') else low}..{high}]"
 
 
 def _spread(row: Timed) -> str:
     """The slowest and the fastest window, where there is one round."""
     rate = row.result.examples_per_second
-    if _interval(row) or rate is None or rate.slowest_window is None or rate.fastest_window is None:
+    if _interval(row) or rate is None:
         return ""
-    return "[1 window]" if rate.windows == 1 else f"[{short(rate.slowest_window)}..{short(rate.fastest_window)}]"
+    if rate.windows == 1:
+        return "[1 window]"
+    ends = range_of(row)
+    return f"[{short(ends[0])}..{short(ends[1])}]" if ends else ""
 
 
 def _percentiles(row: Timed) -> str:

@@ -7,11 +7,8 @@ from xml.etree.ElementTree import Element
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.run import parse
 from samestep.experiments.page.anatomy import anatomy
-from samestep.experiments.page.loaded import Entry, Loaded
+from samestep.experiments.page.loaded import MOST_DRAWN, Entry, Loaded, most_telling
 from samestep.experiments.page.markup import element, more, prose
-
-MOST_DRAWN = 12
-"""In one page; a command draws any other."""
 
 
 def write(loaded: Loaded) -> Element | None:
@@ -36,14 +33,9 @@ _HOW = (
 
 
 def _drawable(loaded: Loaded) -> Iterator[tuple[Entry, Element]]:
-    for entry in loaded.entries:
-        result = entry.result
-        if (
-            result is None
-            or result.compiled
-            or entry.framework == "numpy"
-            or not any(row.params_peak_bytes for row in result.processes)
-        ):
+    rows = [(entry, entry.result) for entry in loaded.entries if entry.result and entry.framework != "numpy"]
+    for entry, result in most_telling(rows):
+        if result.compiled or not any(row.params_peak_bytes for row in result.processes):
             continue
         try:
             run = parse(result.config)

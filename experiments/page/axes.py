@@ -43,6 +43,15 @@ class Axis:
         start, factor = self.low, 100 / (self.high - self.low)
         return [factor * (value - start) for value in values]
 
+    def described(self, name: str) -> dict[str, str]:
+        """Attributes that say how values are placed, for whoever reads the figure without its style.
+
+        Args:
+            name: Of the axis: "x" or "y".
+        """
+        kind = "log" if self.is_log else "linear"
+        return {f"data_{name}": f"{self.low!r} {self.high!r}", f"data_{name}_scale": kind}
+
     @property
     def ticks(self) -> list[float]:
         """Values along it."""

@@ -82,13 +82,17 @@ def panel(
     told = [element("b", meaning, style=f"bottom:{up.place(level)}%") for level, meaning in levels]
     left = [element("i", up.spell(tick), style=f"bottom:{up.place(tick)}%") for tick in up.ticks]
     below = [element("i", across.spell(tick), style=f"left:{across.place(tick)}%") for tick in across.ticks]
-    ends = {"data_x": f"{across.low!r} {across.high!r}", "data_y": f"{up.low!r} {up.high!r}"}
     return element(
         "div",
         element("div", units[1], class_="unit up"),
         element("div", *left, class_="scale", aria_hidden="true"),
         element(
-            "div", drawing, element("div", *told, *dots, class_="told", aria_hidden="true"), class_="frame", **ends
+            "div",
+            drawing,
+            element("div", *told, *dots, class_="told", aria_hidden="true"),
+            class_="frame",
+            **across.described("x"),
+            **up.described("y"),
         ),
         element("div", *below, class_="ruler", aria_hidden="true"),
         element("div", units[0], class_="unit across"),
@@ -96,7 +100,9 @@ def panel(
     )
 
 
-def dot(across: Axis, up: Axis, point: Place, kind: str, said: str | None = None, **attributes: object) -> Element:
+def dot(
+    across: Axis, up: Axis, point: Place, kind: str, said: str | None = None, aside: int = 0, **attributes: object
+) -> Element:
     """A dot on a panel.
 
     Args:
@@ -105,10 +111,27 @@ def dot(across: Axis, up: Axis, point: Place, kind: str, said: str | None = None
         point: Where it is.
         kind: Its class in the style sheet.
         said: What stands beside it.
-        **attributes: Of the element.
+        aside: How many pixels it stands right of its place, so that it hides no other mark.
+        **attributes: Of the element, such as the number that it stands for.
     """
-    style = f"left:{across.place(point[0])}%;bottom:{up.place(point[1])}%"
+    style = f"left:{across.place(point[0])}%;bottom:{up.place(point[1])}%;margin-left:{aside}px"
     return element("i", said, class_=f"point {kind}", style=style, **attributes)
+
+
+def whisker(across: Axis, up: Axis, at: float, ends: Place, kind: str, aside: int = 0) -> Element:
+    """A vertical line on a panel, from one value to another.
+
+    Args:
+        across: Places `at`.
+        up: Places the ends.
+        at: Where it stands.
+        ends: The lower value and the higher.
+        kind: Its class in the style sheet.
+        aside: As for `dot`.
+    """
+    low, high = map(up.place, ends)
+    style = f"left:{across.place(at)}%;bottom:{low}%;height:{round(high - low, 3)}%;margin-left:{aside}px"
+    return element("i", class_=f"whisker {kind}", style=style, data_low=ends[0], data_high=ends[1])
 
 
 def _rule(place: float, kind: str) -> Element:

@@ -4,12 +4,16 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from samestep.common.catalog import strategy_info
 from samestep.common.evidence.comparison import Difference
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import title
 from samestep.experiments.comparison import Comparison
 from samestep.experiments.row import Row
 from samestep.experiments.speeds import Speed
+
+MOST_DRAWN = 24
+"""Rows that a section of large drawings shows: more than there are strategies."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,6 +131,24 @@ class Loaded:
                     kinds.setdefault(trained, []).append((entry, entry.result))
             for trained, rows in kinds.items():
                 yield Facet(f"{group.title}: {trained}" if len(kinds) > 1 else group.title, trained, tuple(rows))
+
+
+def most_telling(rows: Sequence[tuple[Entry, RunResult]]) -> list[tuple[Entry, RunResult]]:
+    """Orders rows for a section that draws only so many: one of each strategy first, twins side by side, then further rows.
+
+    Args:
+        rows: With their results, in the order of the report.
+    """
+    spelled = [f"{result.framework}:{result.strategy}" for _, result in rows]
+    place = {name: number for number, name in reversed(list(enumerate(spelled)))}
+    times = [spelled[:number].count(name) for number, name in enumerate(spelled)]
+
+    def order(number: int) -> tuple[int, int, int]:
+        framework, _, strategy = spelled[number].partition(":")
+        own = place[spelled[number]]
+        return times[number], min(own, place.get(strategy_info(framework, strategy).twin, own)), own
+
+    return [rows[number] for number in sorted(range(len(rows)), key=order)]
 
 
 def make_group(name: str, comparison: Comparison, places: Mapping[str, Sequence[Path]], first: int) -> Group:

@@ -23,9 +23,14 @@ CLASSES: Mapping[str, tuple[str, Callable[[Footprint], int | None]]] = {
 }
 """Class in the style sheet -> its name, and its bytes on a device; None if nobody counted or predicts them."""
 _MEANING = (
-    "The upper bar of a device is measured, the lower, thin one is predicted by arithmetic. Each class is at its own peak, so a "
-    "bar is an upper bound of what is held at once. Devices that hold the same share a line."
+    "The upper bar of a device is measured, the lower, thin one is predicted by arithmetic; where a number stands alone, "
+    "both are equal. Each class is at its own peak, so a bar is an upper bound of what is held at once. Devices that hold "
+    "the same share a line."
 )
+UNKNOWN = "unknown"
+"""The mark at the end of a bar that lacks a class."""
+_UNKNOWN_SHARE = 0.05
+"""Its length, as a part of the longest bar."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +50,14 @@ class Held:
 
 def write(loaded: Loaded) -> Element | None:
     """Makes the section."""
-    return for_facets(loaded, _figure, meaning(_MEANING), key(*((kind, name) for kind, (name, _) in CLASSES.items())))
+    results = [result for facet in loaded.facets() for _, result in facet.rows if not result.compiled]
+    parts = [part for result in results for each in held(result) for part in (each.measured, each.predicted) if part]
+    swatches = [
+        (kind, name) for number, (kind, (name, _)) in enumerate(CLASSES.items()) if any(part[number] for part in parts)
+    ]
+    if any(map(_lacks, parts)):
+        swatches.append((UNKNOWN, "activations that nobody measured or predicted: the bar goes on"))
+    return for_facets(loaded, _figure, meaning(_MEANING), key(*swatches))
 
 
 def held(result: RunResult) -> list[Held]:
@@ -68,11 +80,12 @@ def _figure(facet: Facet) -> Element | None:
     if not devices:
         return None
     totals = [_total(part) for _, each, _ in devices for part in (each.measured, each.predicted) if part]
-    axis, unit = in_bytes(totals)
+    room = 1 + _UNKNOWN_SHARE * any(_lacks(each.measured) or _lacks(each.predicted) for _, each, _ in devices)
+    axis, unit = in_bytes([room * total for total in totals])
     drawn = [Line(entry, _marks(axis, each), _said(each), _about(each, len(r.processes))) for entry, each, r in devices]
     fullest = max(devices, key=lambda device: _total(device[1].measured))
     most = size(_total(fullest[1].measured))
-    alt = f"Memory of a device by class, {len(facet.rows)} rows, {facet.title}; a device of {fullest[0].name} holds most: {most}."
+    alt = f"Memory of a device by class, {len(facet.rows)} rows, {facet.title}; the longest bar, {most}, is of {fullest[0].name}."
     return figure(alt, facet.title, lines(axis, f"{unit} of a device", drawn), class_="memory")
 
 
@@ -99,13 +112,28 @@ def _marks(axis: Axis, each: Held) -> list[Element]:
 def _bar(axis: Axis, parts: Sequence[int | None], kind: str) -> list[Element]:
     ends = list(itertools.accumulate((part or 0 for part in parts), initial=0))
     places = zip(CLASSES, parts, ends, ends[1:], strict=False)
-    return [mark(f"bar {kind} {name}", axis, start, end, data_value=part) for name, part, start, end in places if part]
+    bars = [mark(f"bar {kind} {name}", axis, start, end, data_value=part) for name, part, start, end in places if part]
+    if _lacks(parts):
+        bars.append(mark(f"bar {kind} {UNKNOWN}", axis, ends[-1], ends[-1] + _UNKNOWN_SHARE * axis.high))
+    return bars
+
+
+def _lacks(parts: Sequence[int | None] | None) -> bool:
+    """Whether a class is missing, so that the bar is no total."""
+    return parts is not None and None in parts
 
 
 def _said(each: Held) -> list[Child]:
-    number, expected = _total(each.measured), each.predicted and _total(each.predicted)
-    if expected is None:
-        return [element("b", size(number)), element("small", " not predicted")]
-    known = [part is not None for part in each.predicted or ()] == [part is not None for part in each.measured]
-    agrees = " as predicted" if number == expected else f" predicted {size(expected)}"
-    return [element("b", size(number)), element("small", agrees if known else f"{agrees}, activations in one only")]
+    """The total, which is a lower bound where a class is missing, and what was predicted if that is another one."""
+    told = [element("b", _spell(each.measured))]
+    if _lacks(each.measured):
+        told.append(element("small", " activations not measured"))
+    if each.predicted is None:
+        told.append(element("small", ", not predicted"))
+    elif each.predicted != each.measured:
+        told.append(element("small", f", predicted {_spell(each.predicted)}"))
+    return list(told)
+
+
+def _spell(parts: Sequence[int | None]) -> str:
+    return ("at least " if _lacks(parts) else "") + size(_total(parts))

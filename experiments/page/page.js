@@ -44,6 +44,14 @@
     for (const curve of figure.querySelectorAll(".curve")) curve.classList.toggle("on", picked.has(curve.dataset.row));
   }
 
+  // Paper has nothing to click on: what is shown on demand is printed, and closed again afterwards.
+  let opened = [];
+  window.addEventListener("beforeprint", () => {
+    opened = [...document.querySelectorAll("details:not([open])")];
+    opened.forEach(each => { each.open = true; });
+  });
+  window.addEventListener("afterprint", () => opened.forEach(each => { each.open = false; }));
+
   for (const button of document.querySelectorAll("[data-pick]")) button.addEventListener("click", () => pick(button));
   heads.forEach((head, column) => head.firstElementChild.addEventListener("click", () => sort(column)));
   document.getElementById("filter").addEventListener("input", event => filter(event.target.value));

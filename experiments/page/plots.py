@@ -104,6 +104,7 @@ def lines(axis: Axis, unit: str, rows: Sequence[Line]) -> Element:
             *map(_line, rows),
             class_="lines",
             role="list",
+            **axis.described("x"),
         ),
         ruler,
         title,

@@ -51,7 +51,9 @@ def write(loaded: Loaded) -> Element:
     found = element("output", count(len(body), "row"), id="found", for_="filter")
     tools = element("p", element("label", "Show rows with ", box), found, class_="tools")
     hint = "Click a heading to sort. Rows that the filter leaves out are dimmed in the figures."
-    return element("div", tools, scrolling(table, "Table of all rows"), element("p", hint, class_="note"))
+    return element(
+        "div", tools, scrolling(table, "Table of all rows"), element("p", hint, class_="note", id="table-hint")
+    )
 
 
 def _head(number: int, column: Column) -> Element:

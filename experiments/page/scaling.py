@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from xml.etree.ElementTree import Element
 
 from samestep.experiments.page.axes import Axis
-from samestep.experiments.page.curves import curve, dot, panel
+from samestep.experiments.page.curves import curve, dot, panel, whisker
 from samestep.experiments.page.loaded import Group, Loaded
 from samestep.experiments.page.markup import Child, element, scrolling, table
 from samestep.experiments.page.plots import FRAMEWORKS, figure, key, meaning
@@ -13,6 +13,9 @@ from samestep.experiments.scaling import Point, Scaling
 from samestep.experiments.scaling_report import COLUMNS, explain_fit, title_of
 from samestep.experiments.speeds import spell_ratio
 from samestep.experiments.text import joined
+
+_ASIDE = 9
+"""Pixels from the marks of one row to those of the next, which would hide one another."""
 
 
 def write(loaded: Loaded) -> Element | None:
@@ -45,39 +48,42 @@ def _kind(group: Group, found: Sequence[Scaling]) -> Element:
             element("p", "No speed-up may be told here, so there is no curve.", class_="note"),
             *below,
         )
-    swatches = key(*FRAMEWORKS[:2], ("ideal", "twice the devices, twice the speed"))
+    swatches = key(*FRAMEWORKS[:2], ("whisker", "95 % interval"), ("ideal", "twice the devices, twice the speed"))
     names = ", ".join(each.name for each in drawn)
     return figure(f"Speed-up by the number of devices of {names}.", group.title, about, swatches, _panel(drawn), *below)
 
 
 def _panel(found: Sequence[Scaling]) -> Element:
-    points = [(each, point, point.speedup.ratio if point.speedup else 1.0) for each in found for point in each.points]
-    points = [(each, point, ratio) for each, point, ratio in points if point.speedup or point is each.points[0]]
-    counts = sorted({point.devices for _, point, _ in points})
+    rows = [(each, [(point, ratio) for point in each.points if (ratio := _ratio(each, point))]) for each in found]
+    counts = sorted({point.devices for _, points in rows for point, _ in points})
     across = Axis(counts[0] / 1.15, counts[-1] * 1.15, lambda v: f"{v:.0f}", is_log=True, at=tuple(map(float, counts)))
-    ends = [end for _, point, ratio in points for end in _ends(point, ratio)]
+    ends = [end for _, points in rows for point, ratio in points for end in (ratio, *(_interval(point) or ()))]
     up = _powers_of_two([*ends, counts[-1] / counts[0]])
     curves = [curve(across, up, [(counts[0], 1.0), (counts[-1], counts[-1] / counts[0])], "ideal", "ideal")]
-    dots = []
-    for each in found:
-        own = [(point, ratio) for row, point, ratio in points if row is each]
+    marks = []
+    for number, (each, points) in enumerate(rows):
         kind = each.cell.partition(":")[0]
-        curves.append(curve(across, up, [(point.devices, ratio) for point, ratio in own], kind, each.name))
-        for point, ratio in own:
-            low, high = _ends(point, ratio)
-            curves.append(
-                curve(across, up, [(point.devices, low), (point.devices, high)], f"{kind} interval", "95 % interval")
-            )
-            dots.append(dot(across, up, (point.devices, ratio), kind, data_cell=each.cell, data_value=ratio))
-        last, ratio = own[-1]
-        dots.append(dot(across, up, (last.devices, ratio), f"end {kind}", said=each.name))
-    return panel(across, up, ("devices", "speed-up, logarithmic"), "Speed-up by devices.", curves, dots=dots)
+        aside = round((number - (len(rows) - 1) / 2) * _ASIDE)
+        curves.append(curve(across, up, [(point.devices, ratio) for point, ratio in points], kind, each.name))
+        for point, ratio in points:
+            if interval := _interval(point):
+                marks.append(whisker(across, up, point.devices, interval, kind, aside))
+            place = (point.devices, ratio)
+            marks.append(dot(across, up, place, kind, aside=aside, data_cell=each.cell, data_value=ratio))
+        last, ratio = points[-1]
+        marks.append(dot(across, up, (last.devices, ratio), f"end {kind}", each.name, aside))
+    return panel(across, up, ("devices", "speed-up, logarithmic"), "Speed-up by devices.", curves, dots=marks)
 
 
-def _ends(point: Point, ratio: float) -> tuple[float, float]:
-    """The 95 % confidence interval of a speed-up; the point alone if it has none."""
+def _ratio(row: Scaling, point: Point) -> float | None:
+    """The speed-up that is drawn: 1 for the fewest devices; None where none may be told."""
+    return point.speedup.ratio if point.speedup else 1.0 if point is row.points[0] else None
+
+
+def _interval(point: Point) -> tuple[float, float] | None:
+    """The 95 % confidence interval of a speed-up; None if it has none."""
     speedup = point.speedup
-    return (speedup.low or ratio, speedup.high or ratio) if speedup else (ratio, ratio)
+    return (speedup.low, speedup.high) if speedup and speedup.low and speedup.high else None
 
 
 def _powers_of_two(values: Sequence[float]) -> Axis:

@@ -8,14 +8,16 @@ from samestep.experiments.page.axes import Axis, fitting, spell_tick
 from samestep.experiments.page.loaded import Entry, Facet, Loaded
 from samestep.experiments.page.markup import Child, element
 from samestep.experiments.page.plots import FRAMEWORKS, Line, figure, for_facets, key, lines, mark, meaning
+from samestep.experiments.speed_columns import Timed, range_of, spell_range
 from samestep.experiments.speeds import Speed
 from samestep.experiments.text import short
 
 _MEANING = (
     "The dot is the median. A bar is the 95 % prediction interval: where the median of a later comparison with as "
     "many rounds lies. A dashed line is of a single run, from its slowest window to its fastest; another run may "
-    "lie outside. Do not read off the bars whether two rows differ: the verdict compares them within each round. In"
-    " parentheses stands what differs beside the strategy, so that the row is not ranked."
+    "lie outside. Without a bar there are too few rounds to say. Do not read off the bars whether two rows differ: "
+    "the verdict compares them within each round. In parentheses stands what differs beside the strategy, so that "
+    "the row is not ranked."
 )
 
 
@@ -33,7 +35,7 @@ def _figure(facet: Facet) -> Element | None:
     if not timed:
         return None
     timed.sort(key=lambda row: -row[0])
-    ends = [end for median, _, result, speed in timed for end in (median, *_ends(result, speed)) if end]
+    ends = [end for median, _, result, speed in timed for end in (median, *(range_of(Timed(result, speed)) or ()))]
     axis = fitting(ends, spell_tick)
     drawn = [
         Line(entry, _marks(axis, median, entry, result, speed), _said(median, result, speed))
@@ -44,28 +46,18 @@ def _figure(facet: Facet) -> Element | None:
     return figure(alt, facet.title, lines(axis, unit, drawn), class_="speed")
 
 
-def _ends(result: RunResult, speed: Speed) -> tuple[float | None, float | None]:
-    """The interval; of one round, the slowest and the fastest window."""
-    if speed.prediction and speed.prediction.low is not None:
-        return speed.prediction.low, speed.prediction.high
-    windows = result.examples_per_second
-    return (windows.slowest_window, windows.fastest_window) if windows else (None, None)
-
-
 def _marks(axis: Axis, median: float, entry: Entry, result: RunResult, speed: Speed) -> list[Element]:
-    low, high = _ends(result, speed)
     kind = "interval" if speed.prediction and speed.prediction.low is not None else "spread"
-    ends = [mark(f"{kind} {entry.framework}", axis, low, high, data_low=low, data_high=high)] if low and high else []
-    return [*ends, mark(f"dot {entry.framework}", axis, median, data_value=median)]
+    ends = range_of(Timed(result, speed))
+    bars = [mark(f"{kind} {entry.framework}", axis, *ends, data_low=ends[0], data_high=ends[1])] if ends else []
+    return [*bars, mark(f"dot {entry.framework}", axis, median, data_value=median)]
 
 
 def _said(median: float, result: RunResult, speed: Speed) -> list[Child]:
     """The numbers, and the verdict against the reference."""
-    low, high = _ends(result, speed)
-    span = f" [{short(low)}..{short(high)}]" if low and high else ""
     kind = "quiet" if speed.verdict == NOT_SEPARATED or speed.confounds else "plain"
     return [
         element("b", short(median)),
-        element("small", span),
+        element("small", f" {spell_range(Timed(result, speed))}"),
         element("span", speed.verdict, class_=f"against {kind}"),
     ]

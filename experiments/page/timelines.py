@@ -5,13 +5,11 @@ from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
 from samestep.common.errors import ConfigError
-from samestep.experiments.page.loaded import Entry, Loaded
+from samestep.experiments.page.loaded import MOST_DRAWN, Entry, Loaded, most_telling
 from samestep.experiments.page.markup import Child, element, more, prose
 from samestep.experiments.page.timeline import timeline
 from samestep.experiments.trace import load_trace
 
-MOST_DRAWN = 12
-"""In one page; Perfetto opens the trace of any run."""
 _HOW = (
     "The fastest of the steps that were traced after everything that counts. A bar is what a device computed, a thin line "
     "below it a transfer from where it is handed over to where it is done. Idle is where no operator ran for 0.1 ms. "
@@ -30,7 +28,9 @@ def write(loaded: Loaded) -> Element | None:
 
 
 def _drawable(loaded: Loaded) -> Iterator[Element]:
-    for entry in (entry for entry in loaded.entries if entry.framework != "numpy"):  # the oracle has no phases to show
+    # The oracle has no phases to show.
+    rows = [(entry, entry.result) for entry in loaded.entries if entry.result and entry.framework != "numpy"]
+    for entry, _ in most_telling(rows):
         for directory in entry.directories[:1]:
             try:
                 if (trace := load_trace(directory)) is not None:

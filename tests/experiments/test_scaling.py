@@ -51,6 +51,38 @@ def test_strong_scaling_has_speed_ups_efficiencies_and_amdahls_share() -> None:
     assert [point.textbook for point in found.points] == [None, 1.9, 3.7]
 
 
+@pytest.mark.parametrize(
+    ("mesh", "told"), [("data=2", 1.9), ("shard=2", 1.9), ("pipe=2", None), ("tensor=2", None), ("pipe=2,data=1", None)]
+)
+def test_the_textbooks_speed_up_stands_only_where_devices_split_the_batch(mesh: str, told: float | None) -> None:
+    rows = {f"torch:ddp+devices={n}": [on(n, 1000.0 * n)] for n in (1, 2)}
+    rows["torch:ddp+devices=2"] = [dataclasses.replace(on(2, 1800.0), mesh=mesh)]
+    assert [point.textbook for point in scaled(rows).points] == [None, told]
+
+
+def test_two_numbers_of_devices_are_no_law() -> None:
+    found = scaled(strong({1: 1000.0, 2: 1200.0}))
+    assert found.serial_share is found.serial_interval is None
+    text = " ".join(write_scaling([found]).split())
+    assert "is not fitted to 2 numbers of devices; measure at least 3, as in --devices 1,2,4" in text
+    assert "no number of devices" not in text
+
+
+def test_a_law_says_no_more_than_its_interval() -> None:
+    """The share of each round is fitted alone: what rounds do not agree on is not told as a limit."""
+    steady = {n: [on(n, rate * drift) for drift in (1.0, 0.5, 2.0)] for n, rate in RATES.items()}
+    found = scaled({f"torch:ddp+devices={n}": row for n, row in steady.items()})
+    assert found.serial_interval == (pytest.approx(0.111, abs=1e-3), pytest.approx(0.111, abs=1e-3))
+    text = " ".join(write_scaling([found]).split())
+    assert "11.1% [11.1%..11.1%] of a step stays serial" in text
+    assert "no number of devices is more than 9.00x as fast as one" in text
+    noisy = {n: [on(n, rate * drift ** (n - 1)) for drift in (1.0, 0.8, 1.2)] for n, rate in RATES.items()}
+    wide = scaled({f"torch:ddp+devices={n}": row for n, row in noisy.items()})
+    assert wide.serial_interval is not None and wide.serial_interval[0] == 0.0
+    assert "no number of devices" not in write_scaling([wide])
+    assert "(one round, so no interval)" in write_scaling([scaled(strong())])
+
+
 def test_a_speed_up_is_taken_within_rounds() -> None:
     drift = (1.0, 0.5, 2.0)
     _, two, _ = scaled({f"torch:ddp+devices={n}": [on(n, rate * d) for d in drift] for n, rate in RATES.items()}).points
@@ -82,7 +114,7 @@ def test_devices_that_share_cores_have_no_speed_up_and_the_title_says_so() -> No
     text = write_scaling([found])
     assert "4 devices share 2 cores: no speed-up can be told from that." in text.splitlines()[0]
     assert "(shared-cores)" in text
-    assert "fitted to 1, 2 devices" in text
+    assert "is not fitted to 2 numbers of devices" in " ".join(text.split())
     assert scaled(rows, ("shared-cores",)).points[-1].speedup is not None
 
 
@@ -95,7 +127,7 @@ def test_with_a_disturbed_baseline_nothing_is_fitted() -> None:
     found = scaled(strong() | {"torch:ddp+devices=1": [on(1, 1000.0, conditions=Conditions(others_share=0.4))]})
     assert [point.speedup for point in found.points] == [None] * 3
     assert found.serial_share is None
-    assert "too few numbers of devices to fit" in write_scaling([found])
+    assert "is not fitted to" in write_scaling([found])
 
 
 def test_what_gets_slower_has_no_fit() -> None:

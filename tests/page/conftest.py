@@ -64,19 +64,19 @@ def report(directories: list[Path], tmp_path_factory: pytest.TempPathFactory) ->
 @pytest.fixture
 def opened(browser: "Browser", report: Path) -> Iterator[Opened]:
     """Opens the page in a window of its own."""
-    with _opening(browser, report) as open_page:
+    with opening(browser, report) as open_page:
         yield open_page
 
 
 @pytest.fixture(scope="module")
 def shown(browser: "Browser", report: Path) -> Iterator["Page"]:
     """The page, for tests that change nothing on it."""
-    with _opening(browser, report) as open_page:
+    with opening(browser, report) as open_page:
         yield open_page()
 
 
 @contextlib.contextmanager
-def _opening(browser: "Browser", report: Path) -> Iterator[Opened]:
+def opening(browser: "Browser", report: Path) -> Iterator[Opened]:
     """What opens pages; a message of the console or a second request fails the test."""
     pages = []
     trouble: list[str] = []

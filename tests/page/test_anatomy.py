@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from samestep.common.catalog import catalogue
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.ledger import Footprint, Send
 from samestep.common.mesh import Mesh
@@ -20,6 +21,7 @@ from samestep.experiments import docs_pictures, strategies
 from samestep.experiments.page import anatomies
 from samestep.experiments.page.anatomy import Scale, anatomy
 from samestep.experiments.page.held import drawn_from
+from samestep.experiments.page.loaded import MOST_DRAWN, most_telling
 from samestep.experiments.page.svg import file_of
 from samestep.experiments.page.transfers import Transfer
 from samestep.experiments.page.transfers import transfers as joined_transfers
@@ -283,6 +285,19 @@ def test_a_page_draws_its_rows_and_only_as_many_as_it_has_room_for() -> None:
     assert section is not None
     assert [each.text for each in section.iter("summary")] == ["torch:ddp", "tf:mirrored"]
     section = anatomies.write(SimpleNamespace(entries=entries[1:] * MANY))
-    assert len(list(section.iter("svg"))) == anatomies.MOST_DRAWN
+    assert len(list(section.iter("svg"))) == MOST_DRAWN
     assert "There are more rows" in "".join(section.itertext())
     assert anatomies.write(SimpleNamespace(entries=entries[:1])) is None
+
+
+def test_every_strategy_is_drawn_before_any_is_drawn_twice_and_twins_stand_together() -> None:
+    cells = [f"{framework}:{row.name}" for framework, row in catalogue() if framework != "numpy"]
+    assert len(cells) <= MOST_DRAWN
+    crowd = [cell for cell in cells if cell.startswith("torch")] * 3 + [cell for cell in cells if cell.startswith("tf")]
+    rows = [(SimpleNamespace(name=cell), made(cell)) for cell in crowd]
+    names = [entry.name for entry, _ in most_telling(rows)]
+    assert sorted(names[: len(cells)]) == sorted(cells)
+    assert sorted(names) == sorted(crowd)
+    twins = {f"{framework}:{row.name}": row.twin for framework, row in catalogue() if row.twin}
+    apart = {cell for cell, twin in twins.items() if abs(names.index(cell) - names.index(twin)) > 1}
+    assert len(twins) >= 10 and apart == set()

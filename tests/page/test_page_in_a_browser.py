@@ -11,7 +11,7 @@ from samestep.common.evidence.parity import LOSS_BOUND
 from samestep.experiments.comparison import Comparison
 from samestep.experiments.page.loaded import Loaded, make_group
 from samestep.experiments.page.loading import load
-from samestep.experiments.page.memory import CLASSES, held
+from samestep.experiments.page.memory import CLASSES, UNKNOWN, held
 from samestep.experiments.page.page import SECTIONS
 from samestep.experiments.page.page import page as write_page
 from samestep.experiments.page.wire import least_bytes
@@ -55,7 +55,7 @@ def test_figures_have_marks_and_say_what_they_show(shown: "Page") -> None:
     assert shown.evaluate(
         "[...document.querySelectorAll('svg')].every(each => each.querySelector('title').textContent)"
     )
-    for kind in ("dot", "interval", "spread", "bar", "expected", "least", "curve", "point"):
+    for kind in ("dot", "interval", "spread", "bar", "expected", "least", "curve", "point", "whisker", "unknown"):
         assert shown.locator(f".{kind}:not(.swatch)").count() > 1, kind
 
 
@@ -246,6 +246,7 @@ def test_memory_by_class(shown: "Page", loaded: Loaded) -> None:
     for line, (_, device) in zip(lines, wanted, strict=True):
         for kind, parts in (("measured", device.measured), ("predicted", device.predicted)):
             drawn = {each["kind"].split()[-1]: each for each in line["marks"] if kind in each["kind"]}
+            assert (drawn.pop(UNKNOWN, None) is not None) == (parts is not None and None in parts)
             assert {name: int(each["value"]) for name, each in drawn.items()} == {
                 name: part for name, part in zip(CLASSES, parts or (), strict=False) if part
             }

@@ -28,6 +28,7 @@ from samestep.experiments.trace import TRACE, Trace, faults, load_trace
 from tests.cells import SIZED
 from tests.conftest import RunCell
 from tests.page.traces import event, lane, save, written
+from tests.results import made
 
 SVG = "{http://www.w3.org/2000/svg}"
 MS = 1_000_000
@@ -256,7 +257,7 @@ def test_a_page_draws_what_was_traced(tmp_path: Path) -> None:
         "tf:mirrored": tmp_path / "broken",
     }
     entries = [
-        SimpleNamespace(key="r0", name=name, framework=name.partition(":")[0], directories=(place,))
+        SimpleNamespace(key="r0", name=name, framework=name.partition(":")[0], directories=(place,), result=made(name))
         for name, place in places.items()
     ]
     section = timelines.write(SimpleNamespace(entries=entries))
