@@ -7,11 +7,11 @@ from samestep.common.batch_norm import MOMENTUM, examples_of_statistics, num_pas
 from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Arrays, Hardware, TrainState
 from samestep.common.reference import compression
-from samestep.common.reference.micro_batch import MICRO_BATCH
 from samestep.common.reference.models import build_model
 from samestep.common.reference.models.losses import LOSSES
 from samestep.common.reference.optimizers import UPDATES, empty_slots
 from samestep.common.reference.step import accumulate, shard_gradients, transform
+from samestep.common.reference.step_context import StepContext
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import init, initial_buffers
 from samestep.common.workload.optimizers import OptimizerSpec
@@ -23,7 +23,8 @@ class TrainingProgram:
 
     def __init__(self, run: Run) -> None:
         self.hardware = Hardware(note="one core")
-        self.model = build_model(run.workload.model)
+        self.context = StepContext()
+        self.model = build_model(run.workload.model, self.context)
         self.loss = LOSSES[run.workload.model.loss]
         self.run = run
         self.params = init(run.workload.model, run.seed)
@@ -40,7 +41,7 @@ class TrainingProgram:
 
     def step(self, batch: Batch) -> None:
         """Takes every micro-batch forward and backward, moves the running statistics, clips, updates."""
-        MICRO_BATCH.statistics.clear()
+        self.context.statistics.clear()
         loss, gradients = self.gradients(batch)
         self._losses.append(loss)
         self.keep_statistics()
@@ -50,14 +51,14 @@ class TrainingProgram:
         """Computes the global mean loss and its gradients, accumulated over the micro-batches; and, compressed, over devices."""
         held = self.params | self.buffers
         if self.run.techniques.compression_at(self._step) is None:
-            return accumulate(self.model, self.loss, held, batch, self.run, self.examples)
-        loss, shards = shard_gradients(self.model, self.loss, held, batch, self.run, self.examples)
+            return accumulate(self.model, self.context, self.loss, held, batch, self.run, self.examples)
+        loss, shards = shard_gradients(self.model, self.context, self.loss, held, batch, self.run, self.examples)
         gradients, self.local = self.exchange(self.run, shards, self.local)
         return loss, gradients
 
     def keep_statistics(self) -> None:
         """Moves the running statistics by those of the first replica, a micro-batch after the other."""
-        for path, seen in MICRO_BATCH.statistics.items():
+        for path, seen in self.context.statistics.items():
             for mean, variance in seen[: num_passes(self.run)]:
                 for kind, value in (("running_mean", mean), ("running_var", variance)):
                     kept = self.buffers[f"{path}/{kind}"]

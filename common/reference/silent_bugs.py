@@ -36,11 +36,11 @@ def parts_of(program: TrainingProgram, batch: Batch, count: int) -> list[Part]:
         count: The number of equal parts.
     """
     plain = dataclasses.replace(program.run, techniques=Techniques())
-    weights = program.params | program.buffers
+    trained = program.model, program.context, program.loss, program.params | program.buffers
     found = []
     for number in range(count):
         part = batch.part(number, count)
-        loss, gradients = accumulate(program.model, program.loss, weights, part, plain, program.examples)
+        loss, gradients = accumulate(*trained, part, plain, program.examples)
         share = part.num_targets / batch.num_targets
         found.append((loss * share, {name: g * share for name, g in gradients.items()}))
     return found

@@ -5,7 +5,6 @@ import dataclasses
 from samestep.common.batch import Batch, batches
 from samestep.common.batch_norm import has_batch_norm, num_passes, takes_shares
 from samestep.common.program import Arrays
-from samestep.common.reference.micro_batch import MICRO_BATCH
 from samestep.common.reference.mutants import Context
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.reference.silent_bugs import combine, parts_of
@@ -102,7 +101,7 @@ def statistics_of_last_microbatch(program: TrainingProgram, context: Context) ->
     right, passes = program.keep_statistics, num_passes(program.run)
 
     def keep() -> None:
-        for seen in MICRO_BATCH.statistics.values():
+        for seen in program.context.statistics.values():
             seen[:] = seen[passes - 1 : passes]
         right()
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from samestep.common.batch import Batch
 from samestep.common.program import Arrays
-from samestep.common.reference.micro_batch import MICRO_BATCH
 from samestep.common.reference.models.layers import Dropout, Saved, layers_below
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.workload.models.spec import draws
@@ -117,13 +116,13 @@ def with_keys(keys_of: Callable[[np.ndarray, Batch, int], np.ndarray], program: 
 
     def gradients(batch: Batch) -> tuple[float, Arrays]:
         inputs, targets = batch.rows(0, 1)
-        MICRO_BATCH.keys = keys_of(batch.keys(program.run.seed, 0, 1), batch, devices)
-        MICRO_BATCH.examples = program.examples
+        program.context.keys = keys_of(batch.keys(program.run.seed, 0, 1), batch, devices)
+        program.context.examples = program.examples
         logits, saved = program.model.forward(program.params | program.buffers, inputs)
         loss, dlogits = program.loss(logits, targets)
         values: Arrays = {}
         program.model.backward(program.params, saved, dlogits / batch.num_targets, values)
-        MICRO_BATCH.keys, MICRO_BATCH.examples = None, 0
+        program.context.keys, program.context.examples = None, 0
         return loss / batch.num_targets, values
 
     program.gradients = gradients

@@ -6,23 +6,26 @@ import numpy as np
 
 from samestep.common.batch import Batch
 from samestep.common.program import Arrays
-from samestep.common.reference.micro_batch import MICRO_BATCH
 from samestep.common.reference.models.layers import Layer
 from samestep.common.reference.models.losses import Loss
+from samestep.common.reference.step_context import StepContext
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 
 
-def accumulate(model: Layer, loss: Loss, params: Arrays, batch: Batch, run: Run, examples: int) -> tuple[float, Arrays]:
+def accumulate(
+    model: Layer, context: StepContext, loss: Loss, params: Arrays, batch: Batch, run: Run, examples: int
+) -> tuple[float, Arrays]:
     """Takes every micro-batch forward and backward; losses and gradients add up.
 
     Args:
         model: The model.
+        context: That it was built with.
         loss: Summed over every target it is given.
         params: The model's parameters and buffers.
         batch: The global batch.
         run: What is trained.
-        examples: As in `MicroBatch`.
+        examples: As in `StepContext`.
 
     Returns:
         The mean loss over every target of the batch, and its gradients.
@@ -31,28 +34,28 @@ def accumulate(model: Layer, loss: Loss, params: Arrays, batch: Batch, run: Run,
     total: Arrays = {}
     count = batch.num_targets or 1  # a part of a batch may have none that count
     steps = run.accumulation_steps
-    MICRO_BATCH.examples = examples
+    context.examples = examples
     for micro in range(steps):
         inputs, targets = batch.rows(micro, steps)
-        MICRO_BATCH.keys = batch.keys(run.seed, micro, steps)
+        context.keys = batch.keys(run.seed, micro, steps)
         logits, saved = model.forward(params, inputs)
         micro_loss, dlogits = loss(logits, targets)
         gradients: Arrays = {}
         model.backward(params, saved, dlogits / count, gradients)
         total_loss += micro_loss / count
         total = {name: total[name] + value for name, value in gradients.items()} if total else gradients
-    MICRO_BATCH.keys, MICRO_BATCH.examples = None, 0
+    context.keys, context.examples = None, 0
     return total_loss, total
 
 
 def shard_gradients(
-    model: Layer, loss: Loss, params: Arrays, batch: Batch, run: Run, examples: int
+    model: Layer, context: StepContext, loss: Loss, params: Arrays, batch: Batch, run: Run, examples: int
 ) -> tuple[float, list[Arrays]]:
     """Computes the loss, and what each device's shard adds to its gradients; the arguments are those of `accumulate`."""
     total, shards = 0.0, []
     for device in range(run.num_devices):
         part = batch.part(device, run.num_devices)
-        part_loss, gradients = accumulate(model, loss, params, part, run, examples)
+        part_loss, gradients = accumulate(model, context, loss, params, part, run, examples)
         share = part.num_targets / batch.num_targets
         total += share * part_loss
         shards.append({name: share * value for name, value in gradients.items()})

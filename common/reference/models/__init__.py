@@ -5,11 +5,17 @@ from samestep.common.reference.models.layers import Layer
 from samestep.common.reference.models.mlp import Mlp
 from samestep.common.reference.models.ranker import Ranker
 from samestep.common.reference.models.transformer import Transformer
+from samestep.common.reference.step_context import StepContext
 from samestep.common.workload.models.spec import ModelSpec
 
 MODELS = {"mlp": Mlp, "cnn": BabyCNN, "transformer": Transformer, "ranker": Ranker}
 
 
-def build_model(spec: ModelSpec) -> Layer:
-    """Builds the model of a spec; its parameters are handed to every call, by neutral name."""
-    return MODELS[spec.name](spec)
+def build_model(spec: ModelSpec, context: StepContext) -> Layer:
+    """Builds the model of a spec; its parameters are handed to every call, by neutral name.
+
+    Args:
+        spec: The spec.
+        context: What its layers read of the present micro-batch.
+    """
+    return MODELS[spec.name](spec, context)

@@ -6,8 +6,8 @@ import numpy as np
 
 from samestep.common.batch_norm import EPSILON
 from samestep.common.program import Arrays
-from samestep.common.reference.micro_batch import MICRO_BATCH
 from samestep.common.reference.models.layers import Layer, Saved
+from samestep.common.reference.step_context import StepContext
 
 
 @dataclasses.dataclass
@@ -18,17 +18,18 @@ class BatchNorm:
     """
 
     name: str
+    context: StepContext
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """(x - mean) / sqrt(variance + epsilon) * scale + bias."""
         rows = x.reshape(-1, x.shape[-1])
-        if own := MICRO_BATCH.examples:
+        if own := self.context.examples:
             rows = x.reshape(max(1, len(x) // own), -1, x.shape[-1])
             mean = rows.mean(axis=1, keepdims=True)
             normal = rows - mean
             variance = (normal * normal).mean(axis=1, keepdims=True)
             unbiased = variance[:, 0] * (rows.shape[1] / (rows.shape[1] - 1))
-            MICRO_BATCH.note(self.name, mean[:, 0], unbiased)
+            self.context.note(self.name, mean[:, 0], unbiased)
         else:
             normal, variance = rows - params[f"{self.name}/running_mean"], params[f"{self.name}/running_var"]
         inverse = 1 / np.sqrt(variance + EPSILON)
@@ -50,11 +51,12 @@ class BatchNorm:
         return (dn * inverse).reshape(dy.shape)
 
 
-def batch_norm(kind: str, name: str) -> list[Layer]:
+def batch_norm(kind: str, name: str, context: StepContext) -> list[Layer]:
     """The layer, or none if nothing is normalised.
 
     Args:
         kind: A name in `NORMS`.
         name: The path of its parameters.
+        context: Of the model.
     """
-    return [BatchNorm(name)] if kind == "batch" else []
+    return [BatchNorm(name, context)] if kind == "batch" else []

@@ -3,14 +3,20 @@
 from samestep.common.reference.models.batch_norm import batch_norm
 from samestep.common.reference.models.images import POOLINGS, Convolution
 from samestep.common.reference.models.layers import ACTIVATIONS, Flatten, Layer, Linear, Sequential
+from samestep.common.reference.step_context import StepContext
 from samestep.common.workload.models.cnn import CnnSpec
 
 
-def BabyCNN(spec: CnnSpec) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
-    """[batch, height, width, channels] -> [batch, outputs]."""
+def BabyCNN(spec: CnnSpec, context: StepContext) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
+    """[batch, height, width, channels] -> [batch, outputs].
+
+    Args:
+        spec: Its sizes.
+        context: What its layers read of the present micro-batch.
+    """
     activate, pool = ACTIVATIONS[spec.activation], POOLINGS[spec.pooling]
     blocks: list[Layer] = []
     for name, of_data in (("blocks/0", True), ("blocks/1", False)):
         convolution = Convolution(name, of_data, bias=spec.norm == "none")
-        blocks += [convolution, *batch_norm(spec.norm, f"{name}/norm"), activate(), pool()]
+        blocks += [convolution, *batch_norm(spec.norm, f"{name}/norm", context), activate(), pool()]
     return Sequential([*blocks, Flatten(), Linear("hidden"), activate(), Linear("output")])

@@ -10,7 +10,7 @@ from scipy.special import erf
 
 from samestep.common.dropout import keeps
 from samestep.common.program import Arrays
-from samestep.common.reference.micro_batch import MICRO_BATCH
+from samestep.common.reference.step_context import StepContext
 from samestep.common.workload.models.transformer import NORM_EPSILON
 
 Saved = Any  # each layer saves something else, and nobody but its own backward pass reads it
@@ -156,13 +156,14 @@ class Dropout:
 
     rate: float
     number: int
+    context: StepContext
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """[batch, ...] -> [batch, ...]."""
-        if MICRO_BATCH.keys is None:
+        if self.context.keys is None:
             return x, None
         elements = np.arange(x[0].size).reshape(x.shape[1:])
-        kept = keeps(MICRO_BATCH.keys.reshape(-1, *[1] * (x.ndim - 1)), elements, self.number, self.rate)
+        kept = keeps(self.context.keys.reshape(-1, *[1] * (x.ndim - 1)), elements, self.number, self.rate)
         factor = kept / (1 - self.rate)
         return x * factor, factor
 
@@ -171,14 +172,15 @@ class Dropout:
         return dy if saved is None else dy * saved
 
 
-def dropout(rate: float, number: int) -> list[Layer]:
+def dropout(rate: float, number: int, context: StepContext) -> list[Layer]:
     """The layer, or none if nothing is dropped.
 
     Args:
         rate: The share of elements that are dropped.
         number: Which dropout of the model, from 0.
+        context: Of the model.
     """
-    return [Dropout(rate, number)] if rate else []
+    return [Dropout(rate, number, context)] if rate else []
 
 
 ACTIVATIONS: Mapping[str, type[Layer]] = {"gelu": Gelu, "relu": Relu}

@@ -2,13 +2,22 @@
 
 from samestep.common.reference.models.batch_norm import batch_norm
 from samestep.common.reference.models.layers import ACTIVATIONS, Flatten, Layer, Linear, Sequential, dropout
+from samestep.common.reference.step_context import StepContext
 from samestep.common.workload.models.mlp import MlpSpec
 
 
-def Mlp(spec: MlpSpec) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
-    """[batch, ...] -> [batch, outputs]."""
+def Mlp(spec: MlpSpec, context: StepContext) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
+    """[batch, ...] -> [batch, outputs].
+
+    Args:
+        spec: Its sizes.
+        context: What its layers read of the present micro-batch.
+    """
     layers: list[Layer] = [Flatten()]
     for layer in range(spec.layers - 1):
-        layers += [Linear(f"layers/{layer}", bias=spec.norm == "none"), *batch_norm(spec.norm, f"layers/{layer}/norm")]
-        layers += [ACTIVATIONS[spec.activation](), *dropout(spec.dropout, layer)]
+        layers += [
+            Linear(f"layers/{layer}", bias=spec.norm == "none"),
+            *batch_norm(spec.norm, f"layers/{layer}/norm", context),
+        ]
+        layers += [ACTIVATIONS[spec.activation](), *dropout(spec.dropout, layer, context)]
     return Sequential([*layers, Linear(f"layers/{spec.layers - 1}")])

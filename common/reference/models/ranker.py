@@ -6,6 +6,7 @@ import numpy as np
 
 from samestep.common.program import Arrays
 from samestep.common.reference.models.layers import ACTIVATIONS, Linear, Saved, Sequential, scatter_rows
+from samestep.common.reference.step_context import StepContext
 from samestep.common.workload.models.ranker import RankerSpec
 
 
@@ -39,8 +40,13 @@ class Squeeze:
         return dy[:, None]
 
 
-def Ranker(spec: RankerSpec) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
-    """Ids [batch, tables] -> logits [batch]."""
+def Ranker(spec: RankerSpec, context: StepContext) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
+    """Ids [batch, tables] -> logits [batch].
+
+    Args:
+        spec: Its sizes.
+        context: What its layers read of the present micro-batch.
+    """
     activate = ACTIVATIONS[spec.activation]
     tower = [Linear("hidden/0"), activate(), Linear("hidden/1"), activate(), Linear("output"), Squeeze()]
     return Sequential([Tables(len(spec.rows())), *tower])

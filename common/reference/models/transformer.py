@@ -20,6 +20,7 @@ from samestep.common.reference.models.layers import (
     rows_times,
     scatter_rows,
 )
+from samestep.common.reference.step_context import StepContext
 from samestep.common.workload.models.transformer import TOKENS, TransformerSpec
 
 
@@ -90,14 +91,15 @@ class Attention:
         return x_BHTK.transpose(0, 2, 1, 3).reshape(batch, tokens, -1)
 
 
-def Block(block: int, spec: TransformerSpec) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
+def Block(block: int, spec: TransformerSpec, context: StepContext) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
     """X + attention(norm(x)), then x + mlp(norm(x)).
 
     Args:
         block: Its number.
         spec: The spec of the model.
+        context: Of the model.
     """
-    name, (first, second) = f"blocks/{block}", (dropout(spec.dropout, 2 * block + i) for i in (1, 2))
+    name, (first, second) = f"blocks/{block}", (dropout(spec.dropout, 2 * block + i, context) for i in (1, 2))
     activation, down = ACTIVATIONS[spec.activation](), Linear(f"{name}/mlp/down")
     attention = Sequential([Norm(f"{name}/attention_norm"), Attention(f"{name}/attention", spec.heads), *first])
     mlp = Sequential([Norm(f"{name}/mlp_norm"), Linear(f"{name}/mlp/up"), activation, down, *second])
@@ -125,7 +127,12 @@ def Head(spec: TransformerSpec) -> Sequential:  # noqa: N802 (a class in the oth
     return Sequential([Norm("head/norm"), TiedLogits(TOKENS) if spec.tied else Linear("head/logits", bias=False)])
 
 
-def Transformer(spec: TransformerSpec) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
-    """Ids [B, T] -> logits [B, T, V]."""
-    blocks = [Block(block, spec) for block in range(spec.layers)]
-    return Sequential([Embedding("embedding"), *dropout(spec.dropout, 0), *blocks, Head(spec)])
+def Transformer(spec: TransformerSpec, context: StepContext) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
+    """Ids [B, T] -> logits [B, T, V].
+
+    Args:
+        spec: Its sizes.
+        context: What its layers read of the present micro-batch.
+    """
+    blocks = [Block(block, spec, context) for block in range(spec.layers)]
+    return Sequential([Embedding("embedding"), *dropout(spec.dropout, 0, context), *blocks, Head(spec)])

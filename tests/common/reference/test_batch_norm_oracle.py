@@ -7,8 +7,8 @@ import pytest
 
 from samestep.common.batch_norm import EPSILON, MOMENTUM
 from samestep.common.errors import ConfigError
-from samestep.common.reference.micro_batch import MICRO_BATCH
 from samestep.common.reference.models.batch_norm import BatchNorm
+from samestep.common.reference.step_context import StepContext
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.workload.models.cnn import CnnSpec
@@ -48,11 +48,9 @@ def taken():
     """Makes what a layer computes of an array, of so many examples at a time."""
 
     def forward(x, examples):
-        MICRO_BATCH.examples = examples
-        MICRO_BATCH.statistics.clear()
-        y, _ = BatchNorm("norm").forward(PARAMS | RUNNING, x)
-        MICRO_BATCH.examples = 0
-        return y, MICRO_BATCH.statistics.get("norm", [])
+        context = StepContext(examples=examples)
+        y, _ = BatchNorm("norm", context).forward(PARAMS | RUNNING, x)
+        return y, context.statistics.get("norm", [])
 
     return forward
 

@@ -10,6 +10,7 @@ from samestep.common.reference.models import build_model
 from samestep.common.reference.models.images import AveragePool, Convolution, MaxPool
 from samestep.common.reference.models.layers import Gelu, Norm, Relu, scatter_rows
 from samestep.common.reference.models.transformer import Attention
+from samestep.common.reference.step_context import StepContext
 from samestep.common.workload.initial import init
 from samestep.common.workload.models.transformer import TransformerSpec
 
@@ -73,7 +74,7 @@ def test_attention_is_a_mixture_of_the_values_seen_so_far(stream):
 
 def test_no_token_sees_a_later_one():
     spec = TransformerSpec(layers=2, heads=2, width=8, context=6, vocabulary=5)
-    model, params = build_model(spec), init(spec, 0)
+    model, params = build_model(spec, StepContext()), init(spec, 0)
     ids = np.array([[0, 1, 2, 3, 4, 0]])
     changed = ids.copy()
     changed[0, 3] = 1

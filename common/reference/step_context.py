@@ -1,4 +1,4 @@
-"""What the passes of a micro-batch need of the whole batch: set before its passes, and read inside them."""
+"""What a pass needs of the whole batch: held by the model that was built with it, and set before each pass."""
 
 import dataclasses
 
@@ -9,8 +9,8 @@ Statistics = tuple[np.ndarray, np.ndarray]
 
 
 @dataclasses.dataclass
-class MicroBatch:
-    """The present micro-batch.
+class StepContext:
+    """The present micro-batch, as a part of its step.
 
     Attributes:
         keys: The key of each example, which decides what dropout keeps; None in evaluation.
@@ -32,7 +32,3 @@ class MicroBatch:
             variances: [parts, channels], unbiased.
         """
         self.statistics.setdefault(name, []).extend(zip(means, variances, strict=True))
-
-
-MICRO_BATCH = MicroBatch()
-"""Of this process."""
