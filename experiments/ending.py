@@ -6,12 +6,12 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import TextIO
 
 from samestep.common.errors import SamestepError, signal_exit_code
-from samestep.common.runtime.parent.started import end_all
+from samestep.common.runtime.parent import started
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """End a command in order: Ctrl-C, `docker stop`, a scheduler, a terminal that is closed, Ctrl-\\\\."""
@@ -23,7 +23,7 @@ _AGAIN, _AGAIN_SECONDS = signal.SIGALRM, 0.01
 @contextlib.contextmanager
 def report_errors() -> Iterator[list[int]]:
     """Makes one line and an exit code of whatever ends a command; yields the list that holds the code."""
-    code, is_interrupted = [0], False
+    code, is_interrupted, before = [0], False, started.everything()
     _open_streams()
     handlers = {number: signal.getsignal(number) for number in (*SIGNALS, _AGAIN)}
     ignored, sys.unraisablehook = sys.unraisablehook, _come_again
@@ -42,7 +42,7 @@ def report_errors() -> Iterator[list[int]]:
     except KeyboardInterrupt as interrupt:
         is_interrupted = True
         how = f"ended by {interrupt}" if interrupt.args else "interrupted"
-        print(f"samestep: {how}; {_what_is_left() or 'nothing is left running.'}", file=sys.stderr)
+        print(f"samestep: {how}; {_what_is_left(before) or 'nothing is left running.'}", file=sys.stderr)
         code[0] = signal_exit_code(interrupt)
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # Python's own teardown forgets the handlers
     except _Unprintable as error:
@@ -51,16 +51,16 @@ def report_errors() -> Iterator[list[int]]:
         code[0] = 1
     finally:
         if not is_interrupted:
-            if left := _what_is_left():
+            if left := _what_is_left(before):
                 print(f"samestep: {left}", file=sys.stderr)
             sys.unraisablehook = ignored
             for number, handler in handlers.items():
                 signal.signal(number, handler)
 
 
-def _what_is_left() -> str:
-    """Ends what has been started, as far as that is not done yet; "" if the kernel says that nothing is left."""
-    left = ", ".join(f"{process.pid} ({process.name})" for process in end_all())
+def _what_is_left(before: Sequence[started.Started]) -> str:
+    """Ends what was started since, as far as that is not done yet; "" if the kernel says that nothing is left."""
+    left = ", ".join(f"{process.pid} ({process.name})" for process in started.end_all(before))
     return f"these processes could not be ended and are still running: {left}." if left else ""
 
 

@@ -27,6 +27,15 @@ def forget(each: Started) -> None:
     _started.remove(each)
 
 
-def end_all() -> list[Process]:
-    """Ends whatever has not been ended; returns the processes that are still there."""
-    return [process for each in [*_started] for process in each.close() if process.is_alive]
+def everything() -> list[Started]:
+    """What has been started and not ended."""
+    return [*_started]
+
+
+def end_all(spared: Sequence[Started] = ()) -> list[Process]:
+    """Ends whatever has not been ended; returns the processes that are still there.
+
+    Args:
+        spared: What somebody else started, and will end.
+    """
+    return [process for each in everything() if each not in spared for process in each.close() if process.is_alive]

@@ -35,7 +35,6 @@ def keep(launcher: int, serve: Callable[[NetworkMaker], NoReturn]) -> NoReturn:
     if (server := os.fork()) == 0:
         end_with_parent(keeper, signal.SIGKILL)
         serve(maker)
-    maker.close()
     wakeup = wake_on(signal.SIGCHLD, signal.SIGTERM, _PARENT_ENDED)
     end_with_parent(launcher, _PARENT_ENDED)
     _say({"pids": {"server": server, "maker": maker.pid}})

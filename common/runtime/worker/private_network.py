@@ -66,10 +66,6 @@ class NetworkMaker:
             _answer_requests(answering)
         answering.close()
 
-    def close(self) -> None:
-        """Leaves it to a process that was forked meanwhile: only that one can ask from now on."""
-        self._asking.close()
-
     def make(self, linked: int = 0, bits_per_second: int = 0) -> Network:
         """Makes a private network.
 
