@@ -1,6 +1,7 @@
 """`docs/faults.md`, from what the cells of `benchmarks.chaos` measured."""
 
 import itertools
+import re
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -9,6 +10,8 @@ from benchmarks.chaos_cells import IMPORTING_SECONDS, SLACK_SECONDS, TIMEOUT_SEC
 from samestep.experiments.text import github
 
 PAGE = Path(__file__).parents[1] / "docs" / "faults.md"
+PART = "## From outside, at any moment"
+"""The part of the page that `benchmarks.chaos_strikes` writes."""
 FAULTS = {
     "SIGKILL": "A process is killed, as `kill -9` or the system does it.",
     "SIGSTOP": "A process is stopped, as a debugger does it. It exists and does nothing.",
@@ -58,9 +61,16 @@ def write_page(taken: Taken) -> None:
         "## By fault\n\n" + _table(taken, ("fault", "whom", "when"), _by_fault),
         "## By strategy\n\n" + _table(taken, ("strategy",), lambda cell: (f"`{cell.row}`",)),
         _exceptions(taken),
+        kept_part(),
         "## What each fault is, and what you read\n\n" + "\n\n".join(_messages(taken)),
     ]
     PAGE.write_text("\n\n".join(part.strip() for part in parts if part) + "\n")
+
+
+def kept_part() -> str:
+    """What the page has of `benchmarks.chaos_strikes`, as it is."""
+    _, found, after = PAGE.read_text().partition(PART)
+    return found + re.split(r"^## ", after, maxsplit=1, flags=re.MULTILINE)[0]
 
 
 def _by_fault(cell: Cell) -> tuple[str, ...]:

@@ -6,24 +6,32 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import TextIO
 
 from samestep.common.errors import SamestepError, signal_exit_code
+from samestep.common.runtime.parent import started
 
-SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-"""End a command in order, as Ctrl-C does: `docker stop`, a scheduler, a terminal that is closed, Ctrl-\\\\."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""End a command in order: Ctrl-C, `docker stop`, a scheduler, a terminal that is closed, Ctrl-\\\\."""
+
+_AGAIN, _AGAIN_SECONDS = signal.SIGALRM, 0.01
+"""The timer's signal; and the time after which Python is back from where it ignores exceptions."""
 
 
 @contextlib.contextmanager
 def report_errors() -> Iterator[list[int]]:
     """Makes one line and an exit code of whatever ends a command; yields the list that holds the code."""
-    code = [0]
+    code, is_interrupted, before = [0], False, started.everything()
     _open_streams()
-    handlers = {number: signal.getsignal(number) for number in SIGNALS}
-    for number, handler in handlers.items():
-        if handler == signal.SIG_DFL:  # else somebody wants it ignored, as nohup does
+    handlers = {number: signal.getsignal(number) for number in (*SIGNALS, _AGAIN)}
+    ignored, sys.unraisablehook = sys.unraisablehook, _come_again
+    for number in SIGNALS:
+        if handlers[number] in (
+            signal.SIG_DFL,
+            signal.default_int_handler,
+        ):  # else somebody wants it ignored, as nohup does
             signal.signal(number, _interrupt)
     try:
         yield code
@@ -32,23 +40,49 @@ def report_errors() -> Iterator[list[int]]:
         print(f"samestep: {error}", file=sys.stderr)
         code[0] = error.exit_code
     except KeyboardInterrupt as interrupt:
+        is_interrupted = True
         how = f"ended by {interrupt}" if interrupt.args else "interrupted"
-        print(f"samestep: {how}; nothing is left running.", file=sys.stderr)
+        print(f"samestep: {how}; {_what_is_left(before) or 'nothing is left running.'}", file=sys.stderr)
         code[0] = signal_exit_code(interrupt)
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # Python's own teardown forgets the handlers
     except _Unprintable as error:
         if error.errno != errno.EPIPE:  # `| head` has read all it wants
             print(f"samestep: what was found cannot be printed: {error.strerror}", file=sys.stderr)
         code[0] = 1
     finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+        if not is_interrupted:
+            if left := _what_is_left(before):
+                print(f"samestep: {left}", file=sys.stderr)
+            sys.unraisablehook = ignored
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+
+def _what_is_left(before: Sequence[started.Started]) -> str:
+    """Ends what was started since, as far as that is not done yet; "" if the kernel says that nothing is left."""
+    left = ", ".join(f"{process.pid} ({process.name})" for process in started.end_all(before))
+    return f"these processes could not be ended and are still running: {left}." if left else ""
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Ends the command where it is; one signal is enough, and those that follow do not disturb its tidying up."""
     for each in SIGNALS:
         signal.signal(each, lambda *_: None)  # SIG_IGN would print a complaint about one that has just come
-    raise KeyboardInterrupt(signal.Signals(number).name)
+    raise KeyboardInterrupt(*[] if number == signal.SIGINT else [signal.Signals(number).name])
+
+
+def _come_again(ignored: "sys.UnraisableHookArgs") -> None:
+    """Raises an interrupt once more that came where Python ignores exceptions, as in a callback of the import system."""
+    if not isinstance(ignored.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(ignored)
+        return
+    arguments = ignored.exc_value.args
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt(*arguments)
+
+    signal.signal(_AGAIN, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
 
 
 class _Unprintable(OSError):

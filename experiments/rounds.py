@@ -50,7 +50,7 @@ def measure(
     took = {cell: [*each.seconds] for cell, each in found.items() if not is_oracle(cell)}
     timetable = Timetable([cell for cell, _ in todo], took)
     try:
-        _warm(launcher, [ready[cell][0] for cell, _ in todo], quiet)
+        _warm(launcher, [ready[cell] for cell, _ in todo], quiet)
         with contextlib.nullcontext() if quiet else show_runs(timetable) as begin:
             for cell, number in todo:
                 if found[cell].is_over:
@@ -67,13 +67,13 @@ def measure(
     return None
 
 
-def _warm(launcher: Launcher, runs: list[Run], quiet: bool) -> None:
+def _warm(launcher: Launcher, todo: list[Ready], quiet: bool) -> None:
     """Imports what the runs need, so that none of them is timed beside an import."""
-    frameworks = dict.fromkeys(run.framework for run in runs)
+    frameworks = dict.fromkeys(run.framework for run, _ in todo)
     if frameworks:
         tell(f"Importing {', '.join(require(framework) for framework in frameworks)} ...", quiet)
-    for threads in dict.fromkeys(run.threads for run in runs):
-        launcher.warm(dict.fromkeys(run.framework for run in runs if run.threads == threads), threads)
+    for threads, seconds in dict.fromkeys((run.threads, launch.timeout_seconds) for run, launch in todo):
+        launcher.warm(dict.fromkeys(run.framework for run, _ in todo if run.threads == threads), threads, seconds)
 
 
 def _take(launcher: Launcher, run: Run, launch: Launch, found: Found, number: int, progress: Progress | None) -> float:

@@ -16,8 +16,9 @@ def main(arguments: Sequence[str]) -> NoReturn:
         print("usage: samestep worker DIR\n\n" + (__doc__ or ""))
         sys.exit(0)
     for number in SIGNALS:  # a worker waits inside its framework, where Python runs no handler
-        signal.signal(number, signal.SIG_DFL)
-    from samestep.common.runtime.parent.launcher import finish_alone  # here: --help imports no NumPy
+        if number != signal.SIGINT:
+            signal.signal(number, signal.SIG_DFL)
+    from samestep.common.runtime.parent.alone import finish_alone  # here: --help imports no NumPy
     from samestep.common.runtime.worker import worker
 
     code = worker.main(list(arguments), finish_alone)

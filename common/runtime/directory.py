@@ -45,6 +45,8 @@ _DESCRIPTION = ("model.json", "describe.json", "initial.npz", "data.npz", "match
 """And into the folder with the description of a user's model."""
 DESCRIBE = "describe.json"
 """What asks for a description of the user's model."""
+ANSWERED = "answered"
+"""What says that a process has done all that it was asked for, and did not just end."""
 MODEL = "model"
 """The folder of the description in a run directory."""
 

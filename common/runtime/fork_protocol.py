@@ -6,6 +6,10 @@ launcher: {"start": 1, "directory": DIR, "log": FILE, "environment": {...}, "pla
 server: {"started": 1, "pid": 4711}
 launcher: {"signal": 1, "number": 15}
 server: {"ended": 1, "code": 0}   (-9: by signal 9)
+
+Above the server is its keeper, see `worker/keeper.py`. It writes into the same pipe, first of all:
+keeper: {"pids": {"server": 4709, "maker": 4708}}
+keeper: {"died": "server", "code": -9}   last of all, if one of them died although nobody asked it to
 """
 
 from typing import TypedDict
@@ -34,7 +38,13 @@ class Command(TypedDict, total=False):
 
 
 class Answer(TypedDict, total=False):
-    """What a server reports: that it is ready, what it has imported or made, that a worker was started, or how one ended."""
+    """What a server reports: that it is ready, what it has imported or made, that a worker was started, or how one ended.
+
+    And what its keeper reports: which processes there are beside it, and which of them died.
+    """
+
+    pids: dict[str, int]
+    died: str
 
     ready: int
     network: str

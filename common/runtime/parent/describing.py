@@ -7,16 +7,17 @@ from pathlib import Path
 
 from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.request import RunConfig
-from samestep.common.runtime.directory import DESCRIBE, read_error, write_json
+from samestep.common.runtime.directory import ANSWERED, DESCRIBE, read_error, write_json
 from samestep.common.runtime.parent.fork_client import ForkClient
+from samestep.common.runtime.parent.obituary import last_lines, read_log
 from samestep.common.workload.declared import absolute_source
 
 _POLL_SECONDS = 0.5
 LOG = "describe.log"
 
 
-Servers = Callable[[str, int], ForkClient]
-"""(framework, threads) -> the fork server of a framework."""
+Servers = Callable[[str, int, float], ForkClient]
+"""(framework, threads, seconds that it may be stopped) -> the fork server of a framework."""
 
 
 def describe(config: RunConfig, scratch: Path, server: Servers) -> str:
@@ -73,19 +74,32 @@ def run_tasks(tasks: Mapping[Path, str], config: RunConfig, server: Servers) -> 
     Raises:
         SamestepError: The first error among them.
     """
-    clients = {framework: server(framework, config.threads) for framework in tasks.values()}
+    clients = {framework: server(framework, config.threads, config.timeout_seconds) for framework in tasks.values()}
     started = {}
     for directory, framework in tasks.items():
         clients[framework].wait_ready()
         started[directory] = clients[framework].start_worker(directory, directory / LOG, {}, None)
     for directory, worker in started.items():
-        code = _end(clients[tasks[directory]], worker, config.timeout_seconds)
-        if code:
-            _, left = read_error(directory) or ("", None)
-            words = (directory / LOG).read_text(errors="replace").strip().splitlines()[-1:]
-            raise left or WorkerFailed(
-                f"the process that builds {config.model} ended with code {code}: {''.join(words)}"
+        client = clients[tasks[directory]]
+        code = _end(client, worker, config.timeout_seconds)
+        _, left = read_error(directory) or ("", None)
+        if left is not None:
+            raise left
+        if code or not (directory / ANSWERED).exists():
+            words = last_lines(read_log(directory / LOG), 1).strip()
+            raise WorkerFailed(
+                f"--model {config.model}: the process that builds it {client.ending(worker, code)} before it was done"
+                f"{_blame(code)}{f': {words}' if words else ''}"
             )
+
+
+def _blame(code: int) -> str:
+    """Whose doing it is: our own code ends the process only once it is done, or with a reason in `error.json`."""
+    return (
+        ""
+        if code < 0
+        else "; the file ends the process (sys.exit, os._exit), and a builder only has to return the model"
+    )
 
 
 def _end(client: ForkClient, worker: int, timeout_seconds: float) -> int:

@@ -9,14 +9,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.catalog import framework_info, require
 from samestep.common.errors import WorkerFailed
+from samestep.common.request import RunConfig
 from samestep.common.runtime.fork_protocol import Answer, Command
+from samestep.common.runtime.parent import started
 from samestep.common.runtime.parent.memory import MemoryKills
 from samestep.common.runtime.parent.obituary import ending, last_lines
+from samestep.common.runtime.parent.server_processes import ServerProcesses
+from samestep.common.runtime.parent.signals import hold_signals
+from samestep.common.runtime.processes import Process, is_stopped
 
 START_SECONDS = 120.0
 
@@ -38,31 +43,41 @@ class ForkClient:
         """
         require(framework)
         self._framework = framework
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `close`)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "samestep.common.runtime.worker.fork_server", framework, worker],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            env=os.environ
-            | _thread_environment(threads)
-            | dict(framework_info(framework).environment)
-            | {"TMPDIR": scratch},
-            start_new_session=True,  # Ctrl-C reaches the parent alone, which then stops everything in order
-        )
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._commands, self._answers = self._process.stdin, self._process.stdout
-        os.set_blocking(self._answers.fileno(), False)
         self._pending = b""
         self._count = 0
-        self._ready = self._preloaded = False
+        self._ready = self._preloaded = self._closed = False
         self._memory_kills = MemoryKills()
+        self._died: Answer = {}
+        self._left: Sequence[Process] = ()
+        self.timeout_seconds = RunConfig.timeout_seconds
         self.pids: dict[int, int] = {}
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `close`)
+        module = "samestep.common.runtime.worker.fork_server"
+        environment = _thread_environment(threads) | dict(framework_info(framework).environment) | {"TMPDIR": scratch}
+        with hold_signals():  # what is started is known to `started.end_all`
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module, framework, worker, str(os.getpid())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                env=os.environ | environment,
+                start_new_session=True,  # Ctrl-C reaches the parent alone, which then stops everything in order
+            )
+            self._processes = ServerProcesses(framework, self._process)
+            assert self._process.stdin is not None and self._process.stdout is not None
+            self._commands, self._answers = self._process.stdin, self._process.stdout
+            started.remember(self)
+        os.set_blocking(self._answers.fileno(), False)
 
     @property
     def alive(self) -> bool:
         """Whether the server still runs; one that was killed is of no further use."""
-        return self._process.poll() is None
+        return not self._closed and self._process.poll() is None
+
+    @property
+    def obeys(self) -> bool:
+        """Whether the server can be asked for anything: it is there, and nothing of it is stopped."""
+        return self.alive and not self._processes.stopped()
 
     def wait_ready(self) -> None:
         """Waits until the framework is imported.
@@ -134,26 +149,38 @@ class ForkClient:
         """The server's answers, at most so long awaited.
 
         Raises:
-            WorkerFailed: The server itself is gone.
+            WorkerFailed: The server itself is gone, or was stopped for `timeout_seconds` and has been ended.
         """
+        self._refuse_stopped()
         select.select([self._answers], [], [], seconds)
         chunk = self._answers.read()
         if chunk == b"":
             raise self._death()
-        *lines, self._pending = (self._pending + (chunk or b"")).split(b"\n")
+        return self._take(chunk or b"")
+
+    def _take(self, chunk: bytes) -> list[Answer]:
+        *lines, self._pending = (self._pending + chunk).split(b"\n")
         answers: list[Answer] = [json.loads(line) for line in lines]
         for answer in answers:
             if "started" in answer:
                 self.pids[answer["started"]] = answer["pid"]
+            if "died" in answer:
+                self._died = answer
+            self._processes.learn(answer.get("pids", {}))
         return answers
+
+    def _refuse_stopped(self) -> None:
+        if self._closed:
+            raise WorkerFailed(f"{self._processes.name('server')} has been ended")
+        try:
+            self._processes.check(self.timeout_seconds)
+        except WorkerFailed:
+            self.close()
+            raise
 
     def is_stopped(self, number: int) -> bool:
         """Whether a worker is stopped, as SIGSTOP or a debugger does it."""
-        try:
-            state = Path(f"/proc/{self.pids[number]}/stat").read_text().rpartition(") ")[2][:1]
-        except (KeyError, OSError):
-            return False
-        return state in ("T", "t")
+        return number in self.pids and is_stopped(self.pids[number])
 
     def ending(self, number: int, code: int) -> str:
         """How a worker ended, in words.
@@ -168,17 +195,19 @@ class ForkClient:
         reason = self._memory_kills.explain(pid) if code == -signal.SIGKILL else ""
         return f"was killed {reason}" if reason else ending(code)
 
-    def close(self) -> None:
-        """Ends the server and whatever it started."""
-        with contextlib.suppress(BrokenPipeError):  # of a server that was killed, with a command still unread
-            self._commands.close()
-        try:
-            self._process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._answers.close()
-        self._log.close()
+    def close(self) -> Sequence[Process]:
+        """Ends the server and whatever it started, unless that was done before; returns what could not be ended."""
+        with hold_signals():
+            if not self._closed:
+                self._closed = True
+                with contextlib.suppress(BrokenPipeError):  # of a server that was killed, with a command still unread
+                    self._commands.close()
+                self._left = self._processes.end()
+                self._answers.close()
+                self._log.close()
+                if not self._left:
+                    started.forget(self)
+        return self._left
 
     def _wait_for(self, kind: str, what: str) -> Answer:
         deadline = time.monotonic() + START_SECONDS
@@ -198,10 +227,10 @@ class ForkClient:
     def _death(self) -> WorkerFailed:
         """What is said of a server that ended although nobody asked it to; its workers die with it."""
         self._process.wait()
+        self._take(self._answers.read() or b"")
+        member, code = self._died.get("died", "keeper"), self._died.get("code", self._process.returncode)
         words = self._last_words() or ": its log is empty"
-        return WorkerFailed(
-            f"the {self._framework} fork server {self._ending(self._process.pid, self._process.returncode)}{words}"
-        )
+        return WorkerFailed(f"{self._processes.name(member)} {self._ending(self._processes.pid(member), code)}{words}")
 
     def _last_words(self) -> str:
         self._log.seek(0)

@@ -22,6 +22,7 @@ from samestep.common.runtime.parent.fork_client import ForkClient
 from samestep.common.runtime.parent.network import Meeting, meet
 from samestep.common.runtime.parent.porting import port
 from samestep.common.runtime.parent.prepare import prepare
+from samestep.common.runtime.parent.signals import hold_signals
 from samestep.common.runtime.parent.watch import Progress, Watch
 from samestep.common.runtime.records import Measured, RunResult, adapter
 from samestep.common.runtime.state_file import read_state, write_state
@@ -52,18 +53,22 @@ class Launcher:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for server in self._servers.values():
-            server.close()
-        self._scratch.cleanup()
+        with hold_signals():
+            for server in self._servers.values():
+                server.close()
+            self._scratch.cleanup()
 
-    def warm(self, frameworks: Iterable[str], threads: int = 1) -> None:
+    def warm(
+        self, frameworks: Iterable[str], threads: int = 1, timeout_seconds: float = RunConfig.timeout_seconds
+    ) -> None:
         """Imports frameworks ahead of their first run, side by side, so that no run is timed beside an import.
 
         Args:
             frameworks: The frameworks to import.
             threads: The number of threads per device of the runs to come.
+            timeout_seconds: How long a fork server may be stopped meanwhile.
         """
-        servers = [self._server(framework, threads) for framework in frameworks]
+        servers = [self._server(framework, threads, timeout_seconds) for framework in frameworks]
         for server in servers:
             server.wait_ready()
 
@@ -139,7 +144,7 @@ class Launcher:
         specs = run.strategy.topology(run)
         try:
             choose = self._server if launch.model is None else self._server_for_models
-            server = choose(run.framework, run.threads)
+            server = choose(run.framework, run.threads, launch.timeout_seconds)
             alone = not any(spec.environment for spec in specs)
             meeting = Meeting() if alone else meet(server, run.framework, len(specs), launch.bandwidth)
             shared = {LAUNCHED_AT: str(launched_at or time.time()), **meeting.environment, **(environment or {})}
@@ -189,16 +194,17 @@ class Launcher:
         with self._scratch_directory() as folder:
             return port(folder, config, self._server_for_models)
 
-    def _server(self, framework: str, threads: int) -> ForkClient:
+    def _server(self, framework: str, threads: int, timeout_seconds: float) -> ForkClient:
         key = (framework, threads)
         if key not in self._servers or not self._servers[key].alive:
             worker = self._worker if framework != "numpy" else WORKER
             self._servers[key] = ForkClient(framework, threads, worker, self._scratch.name)
             adapter(Measured)  # made while the server imports its framework
+        self._servers[key].timeout_seconds = timeout_seconds
         return self._servers[key]
 
-    def _server_for_models(self, framework: str, threads: int) -> ForkClient:
-        server = self._server(framework, threads)
+    def _server_for_models(self, framework: str, threads: int, timeout_seconds: float) -> ForkClient:
+        server = self._server(framework, threads, timeout_seconds)
         server.preload_for_models()
         return server
 
@@ -227,20 +233,3 @@ class Launcher:
 def _interrupted(directory: Path, interrupt: KeyboardInterrupt) -> WorkerFailed:
     by = f" by {interrupt}" if interrupt.args else ""
     return WorkerFailed(f"the run in {directory} was interrupted{by}")
-
-
-def finish_alone(directory: Path, run: Run, launch: Launch) -> None:
-    """Does a launcher's last duties, on rank 0 of a run that something else started (torchrun, by hand).
-
-    Args:
-        directory: The run directory.
-        run: The run.
-        launch: How it was prepared.
-
-    Raises:
-        ParityFailed: It was not the same step.
-    """
-    verdict.wait_for_processes(directory, run, launch.timeout_seconds)
-    with Launcher() as launcher:
-        result = verdict.finish(directory, run, launch, verdict.wall_seconds(directory), launcher.run_oracle, None)
-    verdict.raise_if_missed(result)

@@ -5,10 +5,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from samestep.common.runtime.parent.clock import AwakeClock
 from samestep.common.runtime.process_file import Life, read_life
-
-SUSPENDED_SECONDS = 2.0
-"""Whoever looks that much later than the last time was suspended meanwhile, and so, most likely, was the whole machine."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,9 +27,7 @@ class Pulses:
             directory: The run directory.
             clock: Seconds.
         """
-        self._directory, self._clock = directory, clock
-        self._looked = clock()
-        self._suspended = 0.0
+        self._directory, self._clock = directory, AwakeClock(clock)
         self._seen: dict[int, tuple[float, float]] = {}
         self.step = 0
 
@@ -41,7 +37,7 @@ class Pulses:
         Args:
             roles: The role of each.
         """
-        now = self._now()
+        now = self._clock.now()
         pulses = {}
         for worker, role in roles.items():
             life = read_life(self._directory, role)
@@ -50,10 +46,3 @@ class Pulses:
             pulses[worker] = Pulse(life, now - self._seen[worker][1])
             self.step = max(self.step, life.step)
         return pulses
-
-    def _now(self) -> float:
-        time_now = self._clock()
-        if time_now - self._looked > SUSPENDED_SECONDS:
-            self._suspended += time_now - self._looked
-        self._looked = time_now
-        return time_now - self._suspended

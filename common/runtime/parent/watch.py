@@ -95,6 +95,9 @@ class Watch:
             running = [worker for worker in self.processes if worker not in self.codes]
             if not running:
                 return
+            if not self.server.obeys:  # it ends whatever it started, once it is told to end
+                self.server.close()
+                return
             for worker in running:
                 self.server.signal_worker(worker, signal.SIGKILL if self.server.is_stopped(worker) else number)
             self._drain(seconds)
@@ -104,7 +107,12 @@ class Watch:
 
     def _failed(self) -> list[int]:
         """The processes whose end is the run's, in the order in which they ended."""
-        return [worker for worker, code in self.codes.items() if code and worker not in self._spared]
+        return [w for w, code in self.codes.items() if (code or self._left_early(w)) and w not in self._spared]
+
+    def _left_early(self, worker: int) -> bool:
+        """Whether a process ended well before its part was done: something in it called `os._exit(0)`."""
+        phase = read_life(self.directory, self.processes[worker].role).phase
+        return worker not in self._released and self.codes[worker] == 0 and phase != DONE
 
     def _can_spare(self, worker: int) -> bool:
         """Whether the run goes on without a process: it trains already, and another such process is left."""
@@ -158,7 +166,7 @@ class Watch:
             if worker not in self.codes and self.server.is_stopped(worker):  # which its peers lost patience with
                 return WorkerFailed(self._obituary(worker, "is stopped, as by SIGSTOP"))
         worker = next((w for w in failed if self.processes[w].role == role), failed[0])
-        end = self._ending(worker)
+        end = self._ending(worker) + (" before its part was done" if self._left_early(worker) else "")
         return WorkerFailed(self._obituary(worker, f"{end}: {left}" if left is not None else end))
 
     def _check_deadlines(self) -> None:

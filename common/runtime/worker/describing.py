@@ -10,7 +10,7 @@ import pydantic
 from samestep.common.errors import ConfigError
 from samestep.common.files import read_json
 from samestep.common.request import FRAMEWORKS
-from samestep.common.runtime.directory import DESCRIBE
+from samestep.common.runtime.directory import ANSWERED, DESCRIBE
 from samestep.common.workload import trace
 from samestep.common.workload.data.as_given import flattened, read_as_given
 from samestep.common.workload.data.dataset import ARRAYS, Split
@@ -33,6 +33,7 @@ def answer(directory: Path) -> None:
         describe(directory)
     else:
         trace_model(directory)
+    (directory / ANSWERED).touch()
 
 
 def trace_model(directory: Path) -> None:

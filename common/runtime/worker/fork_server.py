@@ -1,14 +1,14 @@
 """A fork server: one process per framework that has imported it, and forks a worker in milliseconds.
 
-`python -m samestep.common.runtime.worker.fork_server FRAMEWORK [WORKER_MODULE]` reads commands and answers them, see
-`fork_protocol.py`.
+`python -m samestep.common.runtime.worker.fork_server FRAMEWORK WORKER_MODULE LAUNCHER_PID` becomes the server's keeper. The
+server reads commands and answers them, see `fork_protocol.py`.
 
-Nothing but imports happens before a fork: no tensor, no context, one thread. When its input closes, the server kills
-what it started and ends; a worker whose server dies is killed by the kernel.
+Nothing but imports happens before a fork: no tensor, no context, one thread. What workers have started ends with the last
+of them. When its input closes, or its keeper dies, the server ends what it started and itself; a worker whose server dies
+is killed by the kernel.
 """
 
 import contextlib
-import ctypes
 import importlib
 import json
 import os
@@ -16,42 +16,41 @@ import selectors
 import signal
 import sys
 import traceback
+from typing import NoReturn
 
 from samestep.common.runtime.fork_protocol import Answer, Command
 from samestep.common.runtime.imports import import_framework, import_modules
+from samestep.common.runtime.worker.keeper import keep, wake_on
+from samestep.common.runtime.worker.offspring import adopt_orphans, end_children, end_with_parent, reap
 from samestep.common.runtime.worker.private_network import Network, NetworkMaker, enter_network
-
-_PR_SET_PDEATHSIG = 1
 
 
 class ForkServer:
     """Forks workers on command, and reports how they end."""
 
-    def __init__(self, worker: str) -> None:
-        self._maker = NetworkMaker()
+    def __init__(self, worker: str, maker: NetworkMaker) -> None:
+        self._maker, self._keeper = maker, os.getppid()
         self._answers = os.fdopen(os.dup(1), "w", buffering=1)
         os.dup2(2, 1)  # whatever a library prints goes to the log
         self._worker = importlib.import_module(worker)
         self._pids: dict[int, int] = {}
         self._network = Network([])
-        self._libc = ctypes.CDLL(None)
-        self._wakeup, write = os.pipe()
-        os.set_blocking(self._wakeup, False)
-        os.set_blocking(write, False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        adopt_orphans()
 
     def serve(self) -> None:
-        """Runs until the input closes."""
+        """Runs until the input closes, or until SIGTERM, which the end of the keeper sends as well."""
+        wakeup = wake_on(signal.SIGCHLD, signal.SIGTERM)
+        end_with_parent(self._keeper, signal.SIGTERM)
         self._answer({"ready": os.getpid()})
         selector = selectors.DefaultSelector()
         selector.register(0, selectors.EVENT_READ)
-        selector.register(self._wakeup, selectors.EVENT_READ)
+        selector.register(wakeup, selectors.EVENT_READ)
         pending = b""
         while True:
             ready = {key.fd for key, _ in selector.select()}
-            if self._wakeup in ready:
-                os.read(self._wakeup, 4096)
+            if wakeup in ready:
+                if signal.SIGTERM in os.read(wakeup, 4096):
+                    break
                 self._reap()
             if 0 in ready:
                 chunk = os.read(0, 65536)
@@ -60,21 +59,34 @@ class ForkServer:
                 *lines, pending = (pending + chunk).split(b"\n")
                 for line in lines:
                     self._obey(json.loads(line))
+
+    def end(self) -> NoReturn:
+        """Ends the workers, what they started, and this process."""
         for pid in self._pids.values():
             os.kill(pid, signal.SIGKILL)
+        end_children()
+        if os.getppid() == self._keeper:
+            os.kill(self._keeper, signal.SIGCONT)  # it ends the rest, even if somebody has stopped it
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGTERM)
+        os._exit(1)
 
     def _obey(self, command: Command) -> None:
         if "start" in command:
+            server = os.getpid()
             pid = os.fork()
             if pid == 0:
+                end_with_parent(server, signal.SIGKILL)
                 self._become_worker(command)
             self._pids[command["start"]] = pid
             self._answer({"started": command["start"], "pid": pid})
         elif "network" in command:
             self._answer({"network": self._renew_network(command["network"], command["bits_per_second"])})
         elif "preload" in command:
+            end_with_parent(self._keeper, signal.SIGKILL)  # no handler runs while it imports
             with contextlib.suppress(ImportError):  # whoever needs it will say so
                 import_modules(command["preload"])
+            end_with_parent(self._keeper, signal.SIGTERM)
             self._answer({"preloaded": len(command["preload"])})
         elif command["signal"] in self._pids:  # not yet reaped, so that the pid is still its own
             os.kill(self._pids[command["signal"]], command["number"])
@@ -90,16 +102,18 @@ class ForkServer:
         return ""
 
     def _reap(self) -> None:
-        for number, pid in list(self._pids.items()):
-            done, status = os.waitpid(pid, os.WNOHANG)
-            if done:
-                del self._pids[number]
-                self._answer({"ended": number, "code": os.waitstatus_to_exitcode(status)})
+        numbers = {pid: number for number, pid in self._pids.items()}
+        ended = [(numbers[pid], code) for pid, code in reap() if pid in numbers]
+        for number, _ in ended:
+            del self._pids[number]
+        if ended and not self._pids:
+            end_children()
+        for number, code in ended:
+            self._answer({"ended": number, "code": code})
 
     def _become_worker(self, command: Command) -> None:
         code = 1
         try:
-            self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_DFL)
@@ -124,16 +138,22 @@ class ForkServer:
         self._answers.write(json.dumps(values) + "\n")
 
 
-def main(framework: str, worker: str = "samestep.common.runtime.worker.worker") -> None:
-    """Imports the framework and serves.
+def main(framework: str, worker: str, launcher: str) -> NoReturn:
+    """Imports the framework and serves, below a keeper.
 
     Args:
         framework: The framework to import.
         worker: The module whose `main` is each worker's.
+        launcher: The number of the process that started this one.
     """
-    server = ForkServer(worker)
-    import_framework(framework)
-    server.serve()
+
+    def serve(maker: NetworkMaker) -> NoReturn:
+        server = ForkServer(worker, maker)
+        import_framework(framework)
+        server.serve()
+        server.end()
+
+    keep(int(launcher), serve)
 
 
 if __name__ == "__main__":

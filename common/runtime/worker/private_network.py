@@ -12,6 +12,7 @@ References:
 import ctypes
 import fcntl
 import os
+import signal
 import socket
 import struct
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from typing import NamedTuple, NoReturn
 
 from samestep.common.runtime.links import MAX_LINKED
 from samestep.common.runtime.worker import links
+from samestep.common.runtime.worker.offspring import end_with_parent
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 0x1
@@ -54,9 +56,12 @@ class NetworkMaker:
     """A small process that makes private networks; to fork it from one that has imported a framework takes far longer."""
 
     def __init__(self) -> None:
-        """Starts it. It ends once nobody can ask any more."""
+        """Starts it. It ends once nobody can ask any more, or with the present process."""
         self._asking, answering = socket.socketpair()
-        if os.fork() == 0:
+        parent = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            end_with_parent(parent, signal.SIGKILL)
             self._asking.close()
             _answer_requests(answering)
         answering.close()

@@ -18,7 +18,7 @@ from samestep.common.runtime.parent.memory import MemoryKills
 from samestep.common.runtime.parent.obituary import ending, last_lines
 from samestep.common.runtime.parent.pulses import Pulses
 from samestep.common.runtime.parent.watch import Watch
-from samestep.common.runtime.process_file import ProcessFile, read_measured
+from samestep.common.runtime.process_file import DONE, ProcessFile, read_measured
 from samestep.common.runtime.stack_dumps import DUMP_SIGNAL
 from samestep.common.strategy import ProcessSpec
 
@@ -37,6 +37,7 @@ class Pretended:
         stopped: The workers that are stopped.
         sent: The workers that were sent signals, and which.
         happens: Called at every poll, with the seconds since the first one; returns how workers ended.
+        obeys: Whether it does what it is told.
     """
 
     logs: Mapping[int, Path]
@@ -45,6 +46,10 @@ class Pretended:
     sent: list[tuple[int, int]] = dataclasses.field(default_factory=list)
     happens: Callable[[float], list[Answer]] = lambda seconds: []
     began: float = dataclasses.field(default_factory=time.monotonic)
+    obeys: bool = True
+
+    def close(self) -> None:
+        self.sent.append((0, 0))
 
     def poll(self, seconds: float) -> list[Answer]:
         time.sleep(0.02)
@@ -110,6 +115,19 @@ def test_a_stopped_process_is_not_asked_to_end_first(watched: Callable[..., Watc
     assert watch.server.sent[:2] == [(0, signal.SIGTERM), (1, signal.SIGKILL)]
 
 
+def test_a_server_that_does_not_obey_is_ended_with_all_its_workers(watched: Callable[..., Watch]) -> None:
+    watch = watched(obeys=False)
+    began = time.monotonic()
+    watch.stop()
+    assert watch.server.sent == [(0, 0)]
+    assert time.monotonic() - began < 0.05
+
+
+def test_a_process_that_leaves_early_has_not_done_its_part(watched: Callable[..., Watch]) -> None:
+    watch = watched(happens=lambda seconds: [{"ended": 1, "code": 0}])
+    assert told(watch).startswith("rank-1 ended with exit code 0 before its part was done (phase: train, step 7)")
+
+
 def test_a_peer_that_loses_patience_with_a_stopped_process_is_not_named(watched: Callable[..., Watch]) -> None:
     watch = watched(stopped=(1,), happens=lambda seconds: [{"ended": 0, "code": 1}])
     write_error(watch.directory, "rank-0", RuntimeError("UnavailableError: connection reset"))
@@ -148,7 +166,11 @@ def steps_on(watch: Watch, until: float) -> None:
 
     def happens(seconds: float) -> list[Answer]:
         file.beat(int(seconds * 100))
-        return [] if seconds < until else [{"ended": 0, "code": 0}, {"ended": 1, "code": 0}]
+        if seconds < until:
+            return []
+        for number in (0, 1):
+            ProcessFile(watch.directory, f"rank-{number}", number).enter(DONE)
+        return [{"ended": 0, "code": 0}, {"ended": 1, "code": 0}]
 
     watch.server.happens = happens
 

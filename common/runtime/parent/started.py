@@ -1,0 +1,41 @@
+"""What this process has started and not ended yet. Only who has looked here can say that nothing is left running."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from samestep.common.runtime.processes import Process
+
+
+class Started(Protocol):
+    """Something with processes."""
+
+    def close(self) -> Sequence[Process]:
+        """Ends its processes, unless it has done so before; returns those that could not be ended."""
+        ...
+
+
+_started: list[Started] = []
+
+
+def remember(each: Started) -> None:
+    """Keeps in mind what has been started."""
+    _started.append(each)
+
+
+def forget(each: Started) -> None:
+    """No process of it is left."""
+    _started.remove(each)
+
+
+def everything() -> list[Started]:
+    """What has been started and not ended."""
+    return [*_started]
+
+
+def end_all(spared: Sequence[Started] = ()) -> list[Process]:
+    """Ends whatever has not been ended; returns the processes that are still there.
+
+    Args:
+        spared: What somebody else started, and will end.
+    """
+    return [process for each in everything() if each not in spared for process in each.close() if process.is_alive]

@@ -1,0 +1,69 @@
+"""Which processes there are, and in which state each is: read from /proc."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+STOPPED = ("T", "t")
+"""The states of a process that SIGSTOP or a debugger holds."""
+_ENDED = ("Z", "X")
+_STATE, _PARENT, _STARTED = 0, 1, 19
+
+
+class Process(NamedTuple):
+    """A process as it was when somebody looked.
+
+    Attributes:
+        pid: Its number, which another process may have later.
+        started: When it started, in ticks of the clock since the boot; with the number it is unique.
+        parent: The number of its parent.
+        state: One letter, as in proc(5).
+        name: Of its program.
+    """
+
+    pid: int
+    started: int
+    parent: int
+    state: str
+    name: str
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether this very process is still there; one that has ended and waits for its parent is not."""
+        now = look(self.pid)
+        return now is not None and now.started == self.started and now.state not in _ENDED
+
+
+def look(pid: int) -> Process | None:
+    """Looks at a process; None if there is none of this number."""
+    try:
+        before, _, after = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")
+    except OSError:
+        return None
+    fields = after.split()
+    return Process(pid, int(fields[_STARTED]), int(fields[_PARENT]), fields[_STATE], before.partition(" (")[2])
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process is stopped, as SIGSTOP or a debugger does it."""
+    seen = look(pid)
+    return seen is not None and seen.state in STOPPED
+
+
+def descendants(roots: Iterable[int]) -> list[Process]:
+    """Processes and everything that they started, directly or not, without what has ended.
+
+    Args:
+        roots: The numbers of the processes.
+    """
+    every = [seen for path in Path("/proc").glob("[0-9]*") if (seen := look(int(path.name))) is not None]
+    children: dict[int, list[int]] = {}
+    for process in every:
+        children.setdefault(process.parent, []).append(process.pid)
+    found, front = set(), [*roots]
+    while front:
+        pid = front.pop()
+        if pid not in found:
+            found.add(pid)
+            front += children.get(pid, [])
+    return [process for process in every if process.pid in found and process.state not in _ENDED]

@@ -1,0 +1,82 @@
+"""The keeper of a fork server: a small process above it, which ends whatever the server and its workers have started.
+
+It does nothing but wait, so it answers at once while the server imports its framework for seconds, and after the server was
+killed. It ends everything when the launcher closes its pipe or dies, or when a process of the server does. Its exit code is
+0 if nothing is left: it adopts orphans, and the kernel says that it has no child any more.
+"""
+
+import contextlib
+import json
+import os
+import select
+import signal
+from collections.abc import Callable
+from typing import NoReturn
+
+from samestep.common.runtime.fork_protocol import Answer
+from samestep.common.runtime.worker.offspring import adopt_orphans, end_children, end_with_parent, reap
+from samestep.common.runtime.worker.private_network import NetworkMaker
+
+_COMMANDS, _ANSWERS = 0, 1
+"""The descriptors of the launcher's pipes; the server reads and writes them, the keeper only sees whether the first is closed."""
+_PARENT_ENDED = signal.SIGUSR1
+
+
+def keep(launcher: int, serve: Callable[[NetworkMaker], NoReturn]) -> NoReturn:
+    """Forks a network maker and a server, and keeps them.
+
+    Args:
+        launcher: The number of the process that started this one.
+        serve: What the server does.
+    """
+    adopt_orphans()
+    maker = NetworkMaker()
+    keeper = os.getpid()
+    if (server := os.fork()) == 0:
+        end_with_parent(keeper, signal.SIGKILL)
+        serve(maker)
+    wakeup = wake_on(signal.SIGCHLD, signal.SIGTERM, _PARENT_ENDED)
+    end_with_parent(launcher, _PARENT_ENDED)
+    _say({"pids": {"server": server, "maker": maker.pid}})
+    said = _wait(launcher, {server: "server", maker.pid: "maker"}, wakeup)
+    for pid in (server, maker.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    is_alone = end_children()
+    if said is not None:
+        _say(said)
+    os._exit(0 if is_alone else 1)
+
+
+def wake_on(*numbers: signal.Signals) -> int:
+    """Has signals write their numbers to a pipe; returns the descriptor where they can be read."""
+    wakeup, write = os.pipe()
+    for end in (wakeup, write):
+        os.set_blocking(end, False)
+    for number in numbers:
+        signal.signal(number, lambda *_: None)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    return wakeup
+
+
+def _wait(launcher: int, members: dict[int, str], wakeup: int) -> Answer | None:
+    """Waits until everything has to end; returns who died, if that is why."""
+    poller = select.poll()
+    poller.register(_COMMANDS, 0)  # the end of the launcher's pipe is told in any case, and commands are the server's
+    poller.register(wakeup, select.POLLIN)
+    while True:
+        for pid, code in reap():
+            if pid in members:
+                return {"died": members[pid], "code": code}
+        if os.getppid() != launcher:
+            return None
+        for descriptor, _ in poller.poll():
+            if descriptor == _COMMANDS:
+                return None
+            if signal.SIGTERM in os.read(wakeup, 4096):
+                return {"died": "keeper", "code": -signal.SIGTERM}
+
+
+def _say(answer: Answer) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        os.write(_ANSWERS, json.dumps(answer).encode() + b"\n")
