@@ -18,7 +18,7 @@ from samestep.tf_impl.models import predictor
 from samestep.tf_impl.models.inputs import Inputs, as_inputs, gather
 from samestep.tf_impl.optimizers import coefficients
 from samestep.tf_impl.step import accumulate, bind_update, mean_loss, micro_batches, transform
-from samestep.tf_impl.techniques.compress import build_compressor
+from samestep.tf_impl.techniques.compress import build_compressor, exchange_read
 from samestep.tf_impl.upstream import function_names
 
 
@@ -96,12 +96,12 @@ class TrainingProgram:
         """Runs on one replica: forward and backward on each micro-batch, then the exchange and the update of all replicas."""
         loss, gradients = self._replica_gradients(x, y)
         if self._compressor and compresses:
-            gradients = self._compressor.exchange(gradients)
+            gradients = exchange_read(self._compressor, gradients, self.params.values())
         tf.distribute.get_replica_context().merge_call(self.apply, args=(coefficients, compresses, *gradients))
         return loss
 
-    def gradients(self, x: Inputs, y: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """Accumulates this replica's part of the loss and of the gradient of the global mean loss.
+    def gradients(self, x: Inputs, y: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor | None]]:
+        """Accumulates this replica's part of the loss and of the gradient of the global mean loss, see `accumulate`.
 
         Args:
             x: The inputs of this replica's shard.
@@ -109,11 +109,11 @@ class TrainingProgram:
         """
         parts = micro_batches(x, y, self.run.accumulation_steps)
         loss, gradients = accumulate(self.model, self.loss, list(self.params.values()), parts)
-        self._gradients_bytes = weights.nbytes(gradients)
+        self._gradients_bytes = weights.nbytes(each for each in gradients if each is not None)
         return loss, gradients
 
     def apply(
-        self, strategy: tf.distribute.Strategy, coefficients: tf.Tensor, is_summed: bool, *gradients: tf.Tensor
+        self, strategy: tf.distribute.Strategy, coefficients: tf.Tensor, is_summed: bool, *gradients: tf.Tensor | None
     ) -> None:
         """Sums the gradients, clips by the global norm, and updates each parameter where its variable is.
 
@@ -121,14 +121,15 @@ class TrainingProgram:
             strategy: In its cross-replica context.
             coefficients: Of the step, as `optimizers.coefficients` computes them.
             is_summed: Whether a compressed exchange has summed the gradients already.
-            *gradients: The gradients of each replica, in the order of the parameters.
+            *gradients: The gradients of each replica, in the order of the parameters; None leaves one as it is.
         """
-        total = list(gradients) if is_summed else self.exchange(strategy, gradients)
+        read = {name: each for name, each in zip(self.params, gradients, strict=True) if each is not None}
+        total = list(read.values()) if is_summed else self.exchange(strategy, read)
         if self.run.techniques.need_norm:
             total = self._transformed(strategy, total)
-        for gradient, (name, variable) in zip(total, self.params.items(), strict=True):
+        for gradient, name in zip(total, read, strict=True):
             slots = tuple(slot[name] for slot in self.slots.values())
-            strategy.extended.update(variable, self.update, args=(gradient, slots, coefficients), group=False)
+            strategy.extended.update(self.params[name], self.update, args=(gradient, slots, coefficients), group=False)
 
     def _transformed(self, strategy: tf.distribute.Strategy, summed: list[tf.Tensor]) -> Sequence[tf.Tensor]:
         """Transforms the gradients where they are: each replica its copy, or the one device that has them all."""
@@ -137,20 +138,18 @@ class TrainingProgram:
         with tf.device(summed[0].device):
             return transform(summed, self.run.techniques)
 
-    def exchange(self, strategy: tf.distribute.Strategy, gradients: tuple[tf.Tensor, ...]) -> list[tf.Tensor]:
-        """Sums every gradient over all replicas: packed, or with overlap each as soon as it is there.
+    def exchange(self, strategy: tf.distribute.Strategy, gradients: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
+        """Sums gradients over all replicas: packed, or with overlap each as soon as it is there.
 
         Args:
-            strategy: The strategy, in its cross-replica context.
-            gradients: The gradients of each replica, in the order of the parameters.
+            strategy: In its cross-replica context.
+            gradients: The gradients of each replica, by parameter.
         """
-        pairs = list(zip(gradients, self.params.values(), strict=True))
+        pairs = [(gradient, self.params[name]) for name, gradient in gradients.items()]
         if self.run.techniques.overlap:
             # Collectives go one after the other, and the backward pass yields the last parameter's gradient first.
-            each = [
-                strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, [pair])[0] for pair in reversed(pairs)
-            ]
-            return each[::-1]
+            reduce = functools.partial(strategy.extended.batch_reduce_to, tf.distribute.ReduceOp.SUM)
+            return [reduce([pair])[0] for pair in reversed(pairs)][::-1]
         return strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, pairs)
 
     def losses(self) -> list[float]:

@@ -64,7 +64,7 @@ def accumulate(
     params: Sequence[tf.Variable | tf.Tensor],
     parts: Iterable[tuple[Inputs, tf.Tensor]],
     keep_rows: bool = False,
-) -> tuple[tf.Tensor, list[Gradient]]:
+) -> tuple[tf.Tensor, list[Gradient | None]]:
     """Takes every micro-batch forward and backward; losses and gradients add up.
 
     Args:
@@ -75,7 +75,8 @@ def accumulate(
         keep_rows: Whether the gradient of a table stays the rows that were looked up; otherwise it is made dense.
 
     Returns:
-        The summed loss and, in the order of `params`, the summed gradients.
+        The summed loss and, in the order of `params`, the summed gradients; None for a variable that nothing reads, which no
+        optimizer of Keras or torch updates.
     """
     total_loss, total = None, []
     for x, y in parts:
@@ -85,14 +86,16 @@ def accumulate(
         with tf.name_scope(BACKWARD):
             gradients = tape.gradient(part_loss, params)
             if not keep_rows:
-                gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+                gradients = [None if each is None else tf.convert_to_tensor(each) for each in gradients]
         total = [_add(one, other) for one, other in zip(total, gradients, strict=True)] if total else gradients
         total_loss = part_loss if total_loss is None else total_loss + part_loss
     return total_loss, total
 
 
-def _add(one: Gradient, other: Gradient) -> Gradient:
+def _add(one: Gradient | None, other: Gradient | None) -> Gradient | None:
     """Adds two gradients; of rows it keeps both, because whoever makes them dense adds rows of equal id up."""
+    if one is None:  # nothing reads the parameter, in any micro-batch: it is one graph
+        return None
     if isinstance(one, tf.IndexedSlices):
         values, indices = tf.concat([one.values, other.values], 0), tf.concat([one.indices, other.indices], 0)
         return tf.IndexedSlices(values, indices, one.dense_shape)

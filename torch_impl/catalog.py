@@ -151,6 +151,7 @@ FRAMEWORK = FrameworkInfo(
             status="stable; not part of PyTorch, trains in float32 at most, and by default clips gradients to norm 1",
             options=options.DeepSpeedOptions,
             dtypes=("float32",),
+            needs=needs.check_flat,
             scales_loss=False,
             package="deepspeed",
         ),

@@ -19,15 +19,14 @@ from samestep.common.workload.models.spec import Segment
 from samestep.common.workload.optimizers import OWN, OptimizerSpec
 from samestep.torch_impl import weights
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
-from samestep.torch_impl.models.own import build_declared, find_segments
-from samestep.torch_impl.models.segmented import run_segments
+from samestep.torch_impl.models.own import build_declared
 from samestep.torch_impl.optimizers import own
+from samestep.torch_impl.reach import always_called, find_reach
 from samestep.torch_impl.roundings import describe_two_bytes
+from samestep.torch_impl.segments import describe_segments
 from samestep.torch_impl.tracing import describe_layers
 
 PLANS = ("column", "row")
-_SAME = 1e-9
-"""How far segments may be from the model in float64, relative; they are the same operations."""
 
 
 def describe(folder: Path, source: str, split: Split, seed: int) -> None:
@@ -49,18 +48,24 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     module = build_declared(model, source).double()
     inputs, targets = (as_inputs(array[:EXAMPLES].copy()) for array in (split.train_inputs, split.train_targets))
     outputs, flops = _try_forward(module, inputs, source)
+    segments = describe_segments(model, module, inputs, outputs, flops, source)  # in evaluation, as the outputs
+    randoms = _randoms(module, inputs)
+    reach = find_reach(module, inputs, FORWARD_PASS in randoms, source)
+    varies = bool(reach.unused) or reach.branches
     found = Found(
         outputs=outputs.numpy(),
         loss_of_each=_loss_of_each(model, outputs, targets, source),
         params={name: weight.to_neutral(weight.parameter) for name, weight in weights.named_weights(module).items()},
         splits=_splits(model, module, source),
         buffers={name: buffer.detach().numpy().copy() for name, buffer in weights.named_buffers(module).items()},
-        segments=_segments(model, module, inputs, outputs, flops, source),
-        blocks=tuple(_blocks(model, module, source)),
+        segments=segments,
+        blocks=tuple(_blocks(model, module, split.train_inputs if varies else None, source)),
         batch_norms=tuple(
             name for name, each in module.named_modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)
         ),
-        randoms=_randoms(module, inputs),
+        randoms=randoms,
+        unused=reach.unused,
+        branches=reach.branches,
         layers=describe_layers(module, inputs),
         optimizer=_optimizer(model, copy.deepcopy(module), source),
         two_bytes=describe_two_bytes(module, inputs),  # last: it changes the model
@@ -81,7 +86,11 @@ def _try_forward(module: nn.Module, inputs: Inputs, source: str) -> tuple[torch.
     counter = FlopCounterMode(display=False)
     with torch.no_grad(), counter:
         outputs = call_user(module, source, f"the forward pass of {_told(inputs)}", inputs)
-    assert isinstance(outputs, torch.Tensor)
+    if not isinstance(outputs, torch.Tensor):  # a model with a __call__ of its own runs no hooks
+        kind = type(outputs).__name__
+        raise ConfigError(
+            f"--model {source}: the model returns {kind} when it is called; put what it does into forward()."
+        )
     return outputs, counter.get_total_flops() // len(outputs)
 
 
@@ -104,51 +113,15 @@ def _optimizer(model: Model, module: nn.Module, source: str) -> OwnOptimizer | N
         refused = f"has an optimizer that keeps `{odd}`, not shaped like its parameter: no row could gather it"
     elif len(rates) > 1:
         refused = f"has an optimizer with the rates {rates}; give all parameters one"
-    return OwnOptimizer(learning_rate=rates[0], kept=tuple(tensors), refused=refused)
+    names = {id(weight.parameter): name for name, weight in weights.named_weights(module).items()}
+    groups = tuple(tuple(names[id(each)] for each in group["params"]) for group in made.param_groups)
+    return OwnOptimizer(learning_rate=rates[0], kept=tuple(tensors), groups=groups, refused=refused)
 
 
 def _told(inputs: Inputs) -> str:
     if isinstance(inputs, torch.Tensor):
         return f"{inputs.dtype} {list(inputs.shape)}{'' if inputs.is_floating_point() else IDS}"
     return ", ".join(f"{name} {_told(one)}" for name, one in inputs.items())
-
-
-def _segments(
-    model: Model, module: nn.Module, inputs: Inputs, outputs: torch.Tensor, flops: int, source: str
-) -> tuple[Segment, ...]:
-    """Describes the segments, each with its FLOPs and outputs; refuses some that are not the model."""
-    named = weights.named_weights(module)
-    functions = find_segments(model, module, source)
-    if not functions:
-        return (Segment("", flops, tuple(outputs.shape[1:]), tuple(named)),)
-    found, x = [], inputs
-    for name, function in functions.items():
-        counter = FlopCounterMode(display=False)
-        with torch.no_grad(), counter:
-            result = call_user(run_segments, source, f"segment '{name}'", [function], x)
-        assert isinstance(result, torch.Tensor)
-        x = result
-        own = {id(p) for path in name.split("+") for p in _submodule(module, path, name, source).parameters()}
-        held = tuple(n for n, weight in named.items() if id(weight.parameter) in own)
-        found.append(Segment(name, counter.get_total_flops() // len(x), tuple(x.shape[1:]), held))
-    if x.shape != outputs.shape or not torch.allclose(x, outputs, rtol=_SAME, atol=_SAME):
-        apart = "another shape" if x.shape != outputs.shape else f"off by {(x - outputs).abs().max():.1e}"
-        raise ConfigError(
-            f"--model {source}: one after the other, the segments are not the forward pass: their result is {apart}."
-        )
-    if lost := [name for name in named if not any(name in each.parameters or () for each in found)]:
-        raise ConfigError(
-            f"--model {source}: no segment is named after the module of {lost[0]}; name each by the paths of its modules, "
-            f"joined by +, as in 'tokens+positions'."
-        )
-    return tuple(found)
-
-
-def _submodule(module: nn.Module, path: str, segment: str, source: str) -> nn.Module:
-    paths = [name.replace(".", "/") for name, _ in module.named_modules() if name]
-    if path not in paths:
-        raise unknown(f"module in the segment '{segment}'", path, paths, f"The segments of {source} name it.")
-    return module.get_submodule(path.replace("/", "."))
 
 
 def _splits(model: Model, module: nn.Module, source: str) -> dict[str, int]:
@@ -175,8 +148,15 @@ def _matches(path: list[str], parts: list[str]) -> bool:
     return len(path) == len(parts) and all(part in ("*", own) for own, part in zip(path, parts, strict=True))
 
 
-def _blocks(model: Model, module: nn.Module, source: str) -> Iterator[Segment]:
-    """Finds what is gathered together: as the file says, or the members of the outermost lists of like modules."""
+def _blocks(model: Model, module: nn.Module, examples: np.ndarray | None, source: str) -> Iterator[Segment]:
+    """Finds what is gathered together: as the file says, or the members of the outermost lists of like modules.
+
+    Args:
+        model: The declaration.
+        module: The built model.
+        examples: Inputs, if its forward pass may leave out modules, which are no blocks then; else None.
+        source: Where it is declared, for messages.
+    """
     paths = model.blocks
     if paths is None:
         paths = _members(module)
@@ -185,6 +165,7 @@ def _blocks(model: Model, module: nn.Module, source: str) -> Iterator[Segment]:
     for path in paths:
         if path not in modules:
             raise unknown("block", path, modules, f"It is given in {source}.")
+    for path in paths if examples is None else always_called(module, paths, examples):
         prefix = path.replace(".", "/")
         yield Segment(prefix, 0, (), tuple(name for name in names if name.startswith(f"{prefix}/")))
 

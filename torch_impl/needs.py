@@ -7,7 +7,7 @@ import shutil
 from samestep.common.batch_norm import has_batch_norm, refuse_sync
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.strategy import Run
-from samestep.common.workload.models.own import OwnSpec
+from samestep.common.workload.models.own import OwnSpec, may_skip
 from samestep.common.workload.models.spec import tied_segments
 from samestep.common.workload.pipeline import SCHEDULES
 from samestep.common.workload.split import even_split_table
@@ -184,6 +184,23 @@ def check_three_dimensions(run: Run[PipelineOptions]) -> None:
             f"one: a parameter that is tied between them would be two; choose another --schedule, or torch:pp."
         )
     even_split_table(run.workload.model, run.mesh.axis("tensor"))  # refuses unequal parts of a layer or a head
+
+
+def check_flat(run: Run) -> None:
+    """Refuses a user's model whose parameters may lack gradients: what is flattened together is updated together.
+
+    Raises:
+        ConfigError: It is one, unless the update of a gradient of zeros changes nothing.
+    """
+    model = run.workload.model
+    if not may_skip(model) or not isinstance(model, OwnSpec):
+        return
+    if model.described.branches or run.optimizer.name != "sgd":
+        which = f"{model.described.unused[0]}, ..." if model.described.unused else "as its forward pass branches"
+        raise ConfigError(
+            f"{run.name} flattens all parameters and updates them together; {run.workload.name} may leave some without a "
+            f"gradient ({which}), which torch's optimizers leave as they are: choose torch:zero1 or torch:fsdp."
+        )
 
 
 def require_compiler(run: Run) -> None:

@@ -1,11 +1,12 @@
 """The updates: torch's own SGD and AdamW, whose algebra is the one in `common/workload/optimizers.py`."""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import nn
 
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.optimizers import OWN, OptimizerSpec
 
@@ -68,6 +69,21 @@ def slot_keys(spec: OptimizerSpec) -> Mapping[str, str]:
     return {key: key for key in spec.kept} if spec.name == OWN else SLOT_KEYS[spec.name]
 
 
+def leave(optimizer: torch.optim.Optimizer, groups: Iterable[Mapping[str, Any]]) -> torch.optim.Optimizer:
+    """Leaves an optimizer of all parameters those of this rank: the function that builds it sees what it sees in every row.
+
+    Args:
+        optimizer: The optimizer, in which nothing has been updated.
+        groups: Its groups, with the parameters that this rank updates.
+    """
+    own = {parameter for group in groups for parameter in group["params"]}
+    for group in optimizer.param_groups:
+        group["params"] = [parameter for parameter in group["params"] if parameter in own]
+    for parameter in [each for each in optimizer.state if each not in own]:
+        del optimizer.state[parameter]
+    return optimizer
+
+
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
     """Sets the learning rate of the next update.
 
@@ -85,5 +101,11 @@ def build_optimizer(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> 
     Args:
         spec: The optimizer and its hyper-parameters.
         parameters: The parameters to update; they may be sharded already.
+
+    Raises:
+        WorkerFailed: The function of the user's file fails here, which took the parameters when the model was described.
     """
-    return UPDATES[spec.name](spec, parameters)
+    try:
+        return UPDATES[spec.name](spec, parameters)
+    except ConfigError as error:  # the request is right, or it would have been refused before this process was started
+        raise WorkerFailed(str(error)) from error

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from samestep.common.batch import batches
+from samestep.common.errors import ConfigError
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declared import Model, call_user, load_model
 from samestep.common.workload.models.describing import OWN_LOSS
@@ -19,7 +20,7 @@ from samestep.torch_impl import tracing, weights
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.losses import LOSSES, Loss
 from samestep.torch_impl.models.own import build_declared, switch_layers
-from samestep.torch_impl.optimizers import build_optimizer
+from samestep.torch_impl.optimizers import build_optimizer, own
 
 
 class _Traced:
@@ -95,12 +96,16 @@ def _mean_loss(model: Model, asked: Asked) -> Loss:
     assert isinstance(model.loss, Mapping)
     function = model.loss["torch"]
 
-    def own(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def own_loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         losses = call_user(function, asked.model, "the loss", outputs, targets)
-        assert isinstance(losses, torch.Tensor)
+        if not isinstance(losses, torch.Tensor):
+            kind = type(losses).__name__
+            raise ConfigError(
+                f"--model {asked.model}: the loss returns {kind}, not a tensor with the loss of each target."
+            )
         return losses.sum() / targets.numel()
 
-    return own
+    return own_loss
 
 
 def _optimizer(model: Model, asked: Asked) -> Callable[[list[nn.Parameter]], torch.optim.Optimizer]:
@@ -108,7 +113,7 @@ def _optimizer(model: Model, asked: Asked) -> Callable[[list[nn.Parameter]], tor
     if given is None or "torch" not in given:
         return lambda parameters: build_optimizer(asked.optimizer, parameters)
 
-    return lambda parameters: build_optimizer(OptimizerSpec(OWN, 0.0, source=asked.model), parameters)
+    return lambda parameters: own(OptimizerSpec(OWN, 0.0, source=asked.model), parameters)
 
 
 def _step(module: nn.Module, update: torch.optim.Optimizer, loss: Loss, x: Inputs, y: torch.Tensor) -> torch.Tensor:

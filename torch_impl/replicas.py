@@ -148,10 +148,11 @@ class Replicas(nn.Module):
         record("gather_outputs", [[output] for output in outputs[1:]], "forward")
         return torch.cat([output.detach() for output in outputs])
 
-    def reduce(self, gradients: Sequence[Sequence[torch.Tensor]]) -> list[torch.Tensor]:
-        """Sums on the master, in a fixed order: every run adds the same way."""
-        record("reduce_gradients", gradients[1:], "backward")
-        return [functools.reduce(torch.add, parts) for parts in zip(*gradients, strict=True)]
+    def reduce(self, gradients: Sequence[Sequence[torch.Tensor | None]]) -> list[torch.Tensor | None]:
+        """Sums on the master, in a fixed order: every run adds the same way. None is what no replica's examples reached."""
+        record("reduce_gradients", [[each for each in own if each is not None] for own in gradients[1:]], "backward")
+        there = [[part for part in parts if part is not None] for parts in zip(*gradients, strict=True)]
+        return [functools.reduce(torch.add, parts) if parts else None for parts in there]
 
     def run_together(self, work: Callable[..., Any], *arguments: Sequence[Any]) -> list[Any]:
         """Does the same work on every replica, each on its thread.
@@ -202,6 +203,6 @@ class _Replicated(torch.autograd.Function):
         """Sends the outputs' gradients out, and collects the parameters'."""
         shards = ctx.replicas.scatter("scatter_output_gradients", gradient, "backward")
         work = [(outputs, leaves, shard) for (outputs, leaves), shard in zip(ctx.ran, shards, strict=True)]
-        gradients = ctx.replicas.run_together(lambda each: torch.autograd.grad(*each), work)
+        gradients = ctx.replicas.run_together(lambda each: torch.autograd.grad(*each, allow_unused=True), work)
         ctx.ran = None
         return None, None, None, *ctx.replicas.reduce(gradients)

@@ -9,6 +9,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from samestep.common.errors import Unavailable
+
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.fsdp import FSDPModule
@@ -49,6 +51,23 @@ def end_of_prediction(model: "FSDPModule") -> None:
     blocks = [module for module in model.modules() if isinstance(module, FSDPModule)]
     for free in [forget] if forget else [block.reshard for block in blocks]:
         free()
+
+
+def reduce_zeros(model: nn.Module) -> None:
+    """Has `fully_shard` exchange zeros for parameters without a gradient, as ranks may lack others (torch 2.13).
+
+    Raises:
+        Unavailable: An older torch has no way to do so.
+    """
+    from torch.distributed.fsdp import FSDPModule
+
+    for block in [module for module in model.modules() if isinstance(module, FSDPModule)]:
+        switch = getattr(block, "set_reduce_scatter_unused_params", None)
+        if switch is None:
+            raise Unavailable(
+                "a model whose parameters may lack gradients is sharded by torch 2.13 or later: pip install -U torch"
+            )
+        switch(True, recurse=False)
 
 
 def replicate(module: nn.Module, mesh: "DeviceMesh") -> None:

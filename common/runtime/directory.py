@@ -18,6 +18,7 @@ import json
 import os
 import shutil
 import sys
+import traceback
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -169,6 +170,12 @@ def reserve_error(directory: Path) -> None:
     (directory / "error.json").write_text(json.dumps(error).ljust(_ERROR_BYTES))
 
 
+def _place(error: BaseException) -> str:
+    """Where an error without words was raised, as `assert x.ndim == 2` is."""
+    frames = traceback.extract_tb(error.__traceback__)[-1:]
+    return "".join(f"{Path(frame.filename).name}:{frame.lineno} `{frame.line}`" for frame in frames)
+
+
 def write_error(directory: Path, role: str, error: BaseException, first: bool = True) -> None:
     """Writes down what stopped the run, for the parent and for later readers of the directory.
 
@@ -180,7 +187,7 @@ def write_error(directory: Path, role: str, error: BaseException, first: bool = 
     """
     kind, message = type(error).__name__, str(error)
     if kind not in ERRORS:
-        lines = [line.strip() for line in message.splitlines() if line.strip()] or [""]
+        lines = [line.strip() for line in message.splitlines() if line.strip()] or [_place(error)]
         told = lines[:3] if lines[0].endswith(":") else lines[:1]  # TensorFlow opens with "Graph execution error:"
         kind, message = "WorkerFailed", f"{kind}: {' '.join(told)}"
     values = {"type": kind, "role": role, "message": message}

@@ -81,6 +81,25 @@ def subclassed():
     return Net()
 
 
+def unread():
+    """A layer whose outputs nobody takes, as a head that is kept for later."""
+    import keras
+    from keras import layers
+
+    class Net(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.flatten, self.hidden = layers.Flatten(), layers.Dense(16, activation="tanh")
+            self.later, self.out = layers.Dense(5), layers.Dense(10)
+
+        def call(self, x):
+            hidden = self.hidden(self.flatten(x))
+            self.later(hidden)
+            return self.out(hidden)
+
+    return Net()
+
+
 def bare():
     import tensorflow as tf
 
@@ -100,5 +119,6 @@ SUBCLASSED = samestep.Model(tf=subclassed)
 MASKED = samestep.Model(tf=masked)
 NORMED = samestep.Model(tf=normed)
 DROPPING = samestep.Model(tf=dropping)
+UNREAD = samestep.Model(tf=unread)
 BARE = samestep.Model(tf=bare)
 WITH_ADAM = samestep.Model(tf=functional, optimizer={"tf": lambda: None})

@@ -4,6 +4,7 @@ import math
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from samestep.common.errors import ConfigError
@@ -34,6 +35,17 @@ def test_a_functional_cnn(run_cell: RunCell, strategy: str) -> None:
     result = run_cell(f"tf:{strategy}", "digits-mlp", devices=2, dtype="float64", **own("FUNCTIONAL"))
     assert result.parity.passed, result.parity.reason
     assert result.parity.reference == "tf:single"
+
+
+@pytest.mark.parametrize("cell", ["mirrored", *slow("parameter_server", "central_storage", "multi_worker_mirrored")])
+def test_a_variable_that_nothing_reads_stays_as_it_is(run_cell: RunCell, cell: str, tmp_path: Path) -> None:
+    """AdamW would let it decay; what has no gradient is left alone by the optimizers of Keras and torch."""
+    fields = {"dtype": "float64", "optimizer": "adamw", "keep_state": True, "steps": 4, **own("UNREAD")}
+    result = run_cell(f"tf:{cell}", "digits-mlp", devices=2, out=str(tmp_path / "run"), **fields)
+    assert result.parity.passed, result.parity.reason
+    state, initial = read_state(tmp_path / "run"), np.load(tmp_path / "run" / "model" / "initial.npz")
+    still = {name for name, value in state.params.items() if (value == initial[f"params/{name}"]).all()}
+    assert still == {"dense_1/kernel", "dense_1/bias"}
 
 
 def test_a_subclassed_model_in_float32(run_cell: RunCell) -> None:

@@ -128,6 +128,21 @@ def test_end_of_prediction_of_torch_2_13() -> None:
     assert told(script) == "True True"
 
 
+def test_reduce_zeros_of_torch_2_13() -> None:
+    """A parameter that nothing reads has a gradient of zeros, so that all ranks exchange as much."""
+    script = """
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+        model.later = nn.Linear(2, 2)
+        model.forward = lambda x: model[1](model[0](x))
+        fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
+        upstream.reduce_zeros(model)
+        model(torch.ones(2, 3)).sum().backward()
+        print(model.later.weight.grad.full_tensor().tolist(), model[0].weight.grad is None)
+    """
+    assert told(script) == "[[0.0, 0.0], [0.0, 0.0]] False"
+
+
 def test_operators_of_fully_shard_of_torch_2_13() -> None:
     """The peak of gathered parameters is seen through them."""
     script = """

@@ -102,12 +102,12 @@ class ParameterServerProgram:
     def _worker_step(self, x: Inputs, y: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:
         version = self.updates.version()
         loss, gradients = self.gradients(x, y)
-        staleness = self.updates.begin(version, gradients)
+        staleness = self.updates.begin(version, [each for each in gradients if each is not None])
         with tf.control_dependencies([staleness]):
             self.apply(coefficients, gradients)
         return tf.stack([tf.cast(loss, tf.float64), tf.cast(staleness, tf.float64)])  # one tensor: one answer
 
-    def gradients(self, x: Inputs, y: tf.Tensor) -> tuple[tf.Tensor, list[Gradient]]:
+    def gradients(self, x: Inputs, y: tf.Tensor) -> tuple[tf.Tensor, list[Gradient | None]]:
         """Accumulates the mean loss of one update and its gradients; those of tables stay rows.
 
         Args:
@@ -117,15 +117,18 @@ class ParameterServerProgram:
         parts = micro_batches(x, y, self.run.accumulation_steps)
         return accumulate(self.model, self.loss, flat(self.params), parts, keep_rows=True)
 
-    def apply(self, coefficients: tf.Tensor, gradients: list[Gradient]) -> None:
+    def apply(self, coefficients: tf.Tensor, gradients: list[Gradient | None]) -> None:
         """Clips by the global norm, then updates every part on the server that holds it.
 
         Args:
             coefficients: Of the update, as `optimizers.coefficients` computes them.
             gradients: The gradients, in the order of the parameters' parts.
         """
-        clipped, state = transform(gradients, self.run.techniques), map(flat, self.slots.values())
-        for gradient, part, *slots in zip(clipped, flat(self.params), *state, strict=True):
+        read = [number for number, gradient in enumerate(gradients) if gradient is not None]
+        clipped = dict(zip(read, transform([gradients[number] for number in read], self.run.techniques), strict=True))
+        for number, (part, *slots) in enumerate(zip(flat(self.params), *map(flat, self.slots.values()), strict=True)):
+            if (gradient := clipped.get(number)) is None:
+                continue  # nothing reads it, and no optimizer updates it
             with tf.device(part.device):
                 arguments = (part, tf.convert_to_tensor(gradient), slots, coefficients)
                 self.updates.alone(part, functools.partial(self.update, *arguments))

@@ -1,6 +1,6 @@
 """Compressed exchanges between replicas, in place of the strategy's own; the twin of `common/reference/compression.py`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import tensorflow as tf
@@ -45,3 +45,18 @@ def build_compressor(
         return None
     kind = Factors if run.techniques.compress == "powersgd" else Pieces
     return kind(run, Replicas(strategy, run.num_devices), params)
+
+
+def exchange_read(
+    compressor: Compressor, gradients: Sequence[tf.Tensor | None], params: Iterable[tf.Variable]
+) -> list[tf.Tensor | None]:
+    """Sums the gradients of all replicas; of a variable that nothing reads zeros are exchanged, and None is left.
+
+    Args:
+        compressor: What exchanges them.
+        gradients: In the order of the parameters.
+        params: The parameters.
+    """
+    filled = [tf.zeros_like(param) if each is None else each for each, param in zip(gradients, params, strict=True)]
+    summed = zip(gradients, compressor.exchange(filled), strict=True)
+    return [None if own is None else each for own, each in summed]

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.parameter import is_lazy
 
 from samestep.common.errors import ConfigError
 from samestep.common.workload.declared import Model, call_user, load_model
@@ -42,6 +43,7 @@ def build_declared(model: Model, source: str) -> nn.Module:
         raise ConfigError(
             f"--model {source}: the function given as torch= returned {_kind(built)}, not a torch.nn.Module."
         )
+    _refuse_unfit(built, source)
     if not any(True for _ in built.parameters()):
         raise ConfigError(f"--model {source}: the model has no parameters to train.")
     if devices := {str(p.device) for p in built.parameters() if p.device.type not in ("cpu", "meta")}:
@@ -51,6 +53,25 @@ def build_declared(model: Model, source: str) -> nn.Module:
     built.register_forward_pre_hook(_by_keyword, with_kwargs=True)
     built.register_forward_hook(_keep_outputs)
     return built
+
+
+def _refuse_unfit(built: nn.Module, source: str) -> None:
+    """Refuses parameters and buffers that no strategy could lay out: those without a size, and sparse ones."""
+    for path, each in built.named_modules():
+        for name, held in (*each.named_parameters(recurse=False), *each.named_buffers(recurse=False)):
+            kind, where = type(each).__name__, f"`{path}`" if path else "the model itself"
+            if is_lazy(held):
+                plain = kind.removeprefix("Lazy")
+                write = f"write nn.{plain} with the size of its inputs" if plain != kind else "give it its shape"
+                raise ConfigError(
+                    f"--model {source}: the {kind} {where} has a {name} whose size is unknown before its first call, and all "
+                    f"weights are drawn and laid out before that; {write}."
+                )
+            if held.layout != torch.strided:
+                raise ConfigError(
+                    f"--model {source}: the {kind} {where} has a {name} in the layout {held.layout}, which no strategy can "
+                    f"split or send; make it dense with .to_dense()."
+                )
 
 
 def _by_keyword(module: nn.Module, inputs: tuple[object, ...], named: dict[str, object]) -> object:
@@ -150,7 +171,11 @@ def find_segments(model: Model, module: nn.Module, source: str) -> dict[str, Seg
     given = (model.segments or {}).get("torch")
     if given is not None:
         found = call_user(given, source, "the function given as segments", module)
-        assert isinstance(found, Mapping)
+        if not isinstance(found, Mapping) or not found or not all(map(callable, found.values())):
+            raise ConfigError(
+                f"--model {source}: the function given as segments returned {_kind(found)}; return functions by name, in order, "
+                "as in {'embed': model.embed, 'head': model.head}."
+            )
         return {name.replace(".", "/"): function for name, function in found.items()}
     is_plain = isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
     return dict(module.named_children()) if is_plain else {}

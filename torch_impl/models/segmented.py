@@ -4,11 +4,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 import torch
+from torch import nn
 
 from samestep.torch_impl.models.inputs import Inputs
 
+Handed = torch.Tensor | tuple[torch.Tensor, ...]
+"""What a segment of a user's model hands on: a tensor, or several, such as an activation and a skip connection."""
 SegmentFunction = Callable[..., torch.Tensor]
-"""Takes the inputs or what the segment before returned."""
+"""Takes the inputs or what the segment before returned; a user's may return several tensors, as `Handed`."""
 
 
 class Segmented(Protocol):
@@ -18,7 +21,7 @@ class Segmented(Protocol):
         """Its segments in order, named as in the spec; run one after the other they are its forward pass."""
 
 
-def run_segments(segments: Iterable[SegmentFunction], x: Inputs) -> torch.Tensor:
+def run_segments(segments: Iterable[SegmentFunction], x: Inputs | Handed) -> torch.Tensor:
     """Runs one segment after the other.
 
     Args:
@@ -28,3 +31,22 @@ def run_segments(segments: Iterable[SegmentFunction], x: Inputs) -> torch.Tensor
     for segment in segments:
         x = segment(**x) if isinstance(x, Mapping) else segment(x)
     return x
+
+
+def tensors_of(handed: Handed) -> tuple[torch.Tensor, ...]:
+    """The tensors that are handed on, in order."""
+    return handed if isinstance(handed, tuple) else (handed,)
+
+
+def remove(model: nn.Module, path: str) -> None:
+    """Takes a module or a single parameter out of a model; what is left keeps its path.
+
+    Args:
+        model: The model, changed in place.
+        path: As torch spells it.
+    """
+    owner, _, name = path.rpartition(".")
+    if name in dict(model.get_submodule(owner).named_parameters(recurse=False)):
+        model.get_submodule(owner).register_parameter(name, None)
+    else:
+        model.set_submodule(path, nn.Identity())

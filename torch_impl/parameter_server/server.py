@@ -12,8 +12,8 @@ from samestep.torch_impl.rpc.group import Served
 
 Wanted = Sequence[torch.Tensor | None]
 """For each parameter the ids of the rows that are meant, or None for all of it."""
-Pushed = tuple[Wanted, Sequence[torch.Tensor], int]
-"""What was pulled, its gradients, and the version of the parameters they were computed on."""
+Pushed = tuple[Wanted, Sequence[torch.Tensor | None], int]
+"""What was pulled, its gradients, and the version of the parameters they were computed on. None is what no example reached."""
 Given = TypeVar("Given")
 Answer = TypeVar("Answer")
 
@@ -83,11 +83,13 @@ class Server:
 
     def _update(self, pushed: list[Pushed]) -> int:
         for index, parameter in enumerate(self._served.parameters):
-            total = torch.zeros_like(parameter)
-            for wanted, gradients, _ in pushed:
-                ids, gradient = wanted[index], gradients[index]
-                total = total + gradient if ids is None else total.index_add_(0, ids, gradient)
-            parameter.grad = total
+            there = [(wanted[index], gradients[index]) for wanted, gradients, _ in pushed]
+            parameter.grad = None if all(gradient is None for _, gradient in there) else torch.zeros_like(parameter)
+            for ids, gradient in there:
+                if gradient is not None:
+                    parameter.grad = (
+                        parameter.grad + gradient if ids is None else parameter.grad.index_add_(0, ids, gradient)
+                    )
         self._served.optimizer.step()
         self._version += 1
         return self._version - 1 - pushed[0][2]  # those that are applied together were pulled together

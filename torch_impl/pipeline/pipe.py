@@ -16,6 +16,7 @@ from samestep.common.workload.pipeline import SCHEDULES
 from samestep.torch_impl.local_state import build_local_state, gather_states, merge
 from samestep.torch_impl.micro_batch import MICRO_BATCH
 from samestep.torch_impl.models.inputs import Inputs
+from samestep.torch_impl.models.segmented import Handed, tensors_of
 from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.options import PipelineOptions
 from samestep.torch_impl.pipeline.stages import Stage, build_stages
@@ -63,24 +64,37 @@ class Pipe:
         """The loss of a rank that does not hold the last stage: the losses of all ranks are summed."""
         return torch.zeros((), device=self.device, dtype=self.dtype)
 
-    def predict(self, x: Inputs) -> torch.Tensor:
+    def predict(self, x: Inputs | Handed) -> torch.Tensor:
         """Computes logits, stage by stage; the last stage sends them to rank 0."""
         rank = dist.get_rank()
         for index, (here, there) in enumerate(itertools.pairwise((*self.stage_ranks, self.stage_ranks[0]))):
             if rank == here:
-                x = full_tensor(self.stages[index](x))
-                if there != here:
-                    # A stage that ends within a pair of tensor-parallel layers hands on a shard: only it has the shape.
-                    header = [x.ndim, *x.shape, *[0] * (_MOST_DIMS - x.ndim)]
-                    dist.send(torch.tensor(header, device=self.device), there)
-                    dist.send(x, there)
+                handed = tuple(map(full_tensor, tensors_of(self.stages[index](x))))
+                for each in handed if there != here else ():
+                    self._hand_on(each, len(handed), there)
             elif rank == there:
-                received = torch.empty(_MOST_DIMS + 1, dtype=torch.int64, device=self.device)
-                dist.recv(received, here)
-                count, *shape = received.tolist()
-                x = torch.empty(shape[:count], dtype=self.dtype, device=self.device)
-                dist.recv(x, here)
-        return x
+                first, count = self._take(here)
+                handed = (first, *(self._take(here)[0] for _ in range(count - 1)))
+            else:
+                continue  # the stage is no neighbour of one of this rank's
+            x = handed if len(handed) > 1 else handed[0]
+        return tensors_of(x)[0]  # on other ranks than the first it is what came last, which nobody reads
+
+    def _hand_on(self, tensor: torch.Tensor, count: int, there: int) -> None:
+        """Sends one of `count` tensors."""
+        # A stage that ends within a pair of tensor-parallel layers hands on a shard: only it has the shape.
+        header = [count, tensor.ndim, *tensor.shape, *[0] * (_MOST_DIMS - tensor.ndim)]
+        dist.send(torch.tensor(header, device=self.device), there)
+        dist.send(tensor, there)
+
+    def _take(self, here: int) -> tuple[torch.Tensor, int]:
+        """Receives a tensor, and of how many it is one."""
+        header = torch.empty(_MOST_DIMS + 2, dtype=torch.int64, device=self.device)
+        dist.recv(header, here)
+        count, num_dims, *shape = header.tolist()
+        received = torch.empty(shape[:num_dims], dtype=self.dtype, device=self.device)
+        dist.recv(received, here)
+        return received, count
 
     def gather(self, own: TrainState) -> TrainState:
         """Gathers every rank's parameters and optimizer state on rank 0."""

@@ -1,6 +1,6 @@
 """Parts of a model along its depth, as modules in which every parameter keeps its neutral name."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import nn
@@ -14,22 +14,40 @@ from samestep.torch_impl import weights
 from samestep.torch_impl.models import build_model, segment_functions
 from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.models.own import switch_functions, switch_layers
-from samestep.torch_impl.models.segmented import run_segments
+from samestep.torch_impl.models.segmented import Handed, remove, run_segments, tensors_of
 from samestep.torch_impl.techniques.compile import compile_model
 from samestep.torch_impl.techniques.precision import mix_precision
 from samestep.torch_impl.techniques.recompute import recompute
 
 
-class _ContiguousGradient(torch.autograd.Function):
-    """The identity, whose gradient is contiguous: gloo sends nothing else, and a permutation's gradient is not."""
+class _Handed(torch.autograd.Function):
+    """The identity at a boundary, whose gradient is contiguous: gloo sends nothing else, and a permutation's is not.
+
+    Its result is no view, which torch's schedules could not take out of the graph (2.13).
+    """
 
     @staticmethod
     def forward(ctx: torch.autograd.function.FunctionCtx, x: torch.Tensor) -> torch.Tensor:
-        return x.view_as(x)
+        return x.detach()
 
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, gradient: torch.Tensor) -> torch.Tensor:
         return gradient.contiguous()
+
+
+class _InGraphOf(torch.autograd.Function):
+    """The identity of a tensor that needs no gradient, as a part of the graph of another one.
+
+    Each tensor that a stage is handed gets a gradient. So each one that it hands on needs a place for it, a mask as well.
+    """
+
+    @staticmethod
+    def forward(ctx: torch.autograd.function.FunctionCtx, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return x.detach()
+
+    @staticmethod
+    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: torch.Tensor) -> tuple[None, None]:
+        return None, None
 
 
 class Stage(nn.Module):
@@ -53,23 +71,32 @@ class Stage(nn.Module):
         own = {path for name in self._names for path in name.split("+")}
         for path in [path for segment in spec.segments() for path in segment.name.split("+")]:
             if path not in own:
-                model.set_submodule(path.replace("/", "."), nn.Identity())
+                remove(model, path.replace("/", "."))
         self.model = model
         self._contiguous = contiguous
 
-    def forward(self, x: Inputs | None = None, **several: torch.Tensor) -> torch.Tensor:
+    def forward(self, *handed: Inputs | Handed, **several: torch.Tensor) -> Handed:
         """Computes the next stage's input from this one's.
 
         Args:
-            x: What the stage before returned, or the inputs.
+            *handed: The inputs, or what the stage before returned; torch's schedules hand several tensors on one by one.
             **several: Several inputs by keyword, as torch's schedules hand them on.
         """
         functions = segment_functions(self._spec, self.model)
-        x = several if x is None else x
-        if self._contiguous and isinstance(x, torch.Tensor) and x.requires_grad:
-            x = _ContiguousGradient.apply(x)
+        x = several if not handed else handed[0] if len(handed) == 1 else handed
+        if self._contiguous and not isinstance(x, Mapping):
+            x = _each(x, lambda one: _Handed.apply(one) if one.requires_grad else one)
         x = run_segments([functions[name] for name in self._names], x)
-        return x.contiguous() if self._contiguous else x
+        if self._contiguous:
+            x = _each(x, torch.Tensor.contiguous)
+        graph = next((one for one in tensors_of(x) if one.requires_grad), None)
+        if graph is None or not isinstance(self._spec, OwnSpec):
+            return x
+        return _each(x, lambda one: _Handed.apply(one) if one.requires_grad else _InGraphOf.apply(one, graph))
+
+
+def _each(handed: Handed, change: Callable[[torch.Tensor], torch.Tensor]) -> Handed:
+    return tuple(map(change, handed)) if isinstance(handed, tuple) else change(handed)
 
 
 def build_stage(run: Run, device: torch.device, segments: Sequence[Segment], contiguous: bool = True) -> Stage:
@@ -121,8 +148,8 @@ def _tie(run: Run, models: Sequence[nn.Module]) -> None:
                     module.register_parameter(own, one)
 
 
-def output_shapes(run: Run, num_stages: int, rows: int) -> tuple[torch.Size, ...]:
-    """Finds the shape of each stage's output without computing anything.
+def output_shapes(run: Run, num_stages: int, rows: int) -> tuple[tuple[torch.Size, ...], ...]:
+    """Finds the shapes of the tensors that each stage hands on, without computing anything.
 
     Args:
         run: What is trained.
@@ -132,12 +159,13 @@ def output_shapes(run: Run, num_stages: int, rows: int) -> tuple[torch.Size, ...
     model, shapes = run.workload.model, []
     if isinstance(model, OwnSpec):  # described as torch lays them out
         grouped = group_segments(model.segments(), num_stages)
-        return tuple(torch.Size((rows, *segments[-1].outputs)) for segments in grouped)
+        last = [segments[-1] for segments in grouped]
+        return tuple(tuple(torch.Size((rows, *one)) for one in each.several or (each.outputs,)) for each in last)
     spec = model.inputs()
     with torch.device("meta"):
         functions = segment_functions(model, build_model(model))
         x = torch.empty(rows, *spec.shape, dtype=torch.float32 if spec.ids is None else torch.int64)
         for segments in group_segments(model.segments(), num_stages):
             x = run_segments([functions[segment.name] for segment in segments], x)
-            shapes.append(x.shape)
+            shapes.append((x.shape,))
     return tuple(shapes)

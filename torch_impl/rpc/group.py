@@ -58,6 +58,7 @@ class Served:
         self._gradients_bytes = weights.nbytes(parameter.grad for parameter in self.parameters)
 
     def _end_step(self, *_: object) -> None:
+        self.optimizer.zero_grad()  # a context of distributed autograd sets those alone that it has (torch 2.13)
         self.sends = RECORDER.stop()
         RECORDER.start()
         self.updated.release()

@@ -1,7 +1,8 @@
 """One stage of a model on each RPC worker, and what the driver calls there."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import torch
 from torch.distributed import rpc
@@ -10,6 +11,7 @@ from samestep.common.program import TrainState
 from samestep.torch_impl.devices import dist_world_size
 from samestep.torch_impl.exchanges import RECORDER
 from samestep.torch_impl.models.inputs import Inputs
+from samestep.torch_impl.models.segmented import Handed, tensors_of
 from samestep.torch_impl.pipeline.stages import Stage
 from samestep.torch_impl.rpc.group import Served, own_rank
 from samestep.torch_impl.step import Loss
@@ -30,6 +32,7 @@ class WorkerStage:
     served: Served
 
 
+Fetched = TypeVar("Fetched", bound=Inputs | Handed)
 DRIVER = 0
 """The rank of the worker that drives all."""
 _LOCAL: list[WorkerStage] = []
@@ -62,7 +65,7 @@ def call_all(workers: Sequence[str], inputs: Inputs, targets: torch.Tensor) -> t
     return with_gradient_sent(rpc.rpc_sync(last, forward_loss, (x, targets)), len(others))
 
 
-def forward(x: rpc.RRef) -> torch.Tensor:
+def forward(x: rpc.RRef) -> Handed:
     """Applies this worker's stage to activations, fetched from the worker that has them; the next one fetches the result."""
     out = _apply(x)
     record_send("forward", out, own_rank() + 1)
@@ -81,36 +84,37 @@ def forward_loss(x: rpc.RRef, targets: torch.Tensor) -> torch.Tensor:
     return loss
 
 
-def _apply(x: rpc.RRef) -> torch.Tensor:
+def _apply(x: rpc.RRef) -> Handed:
     stage = _opened().stage
     return stage(with_gradient_sent(x.to_here(), x.owner().id))
 
 
-def with_gradient_sent(fetched: Inputs, owner: int) -> Inputs:
-    """Has the gradient of a fetched tensor recorded, which goes back to where the tensor came from.
+def with_gradient_sent(fetched: Fetched, owner: int) -> Fetched:
+    """Has the gradients of fetched tensors recorded, which go back to where the tensors came from.
 
     Args:
-        fetched: The tensor, of which another process may be the owner.
+        fetched: The tensors, of which another process may be the owner.
         owner: The rank of that process.
     """
-    if isinstance(fetched, torch.Tensor) and fetched.requires_grad:
-        fetched.register_hook(lambda gradient: record_send("backward", gradient, owner))
+    for each in () if isinstance(fetched, Mapping) else tensors_of(fetched):
+        if each.requires_grad:
+            each.register_hook(lambda gradient: None if gradient is None else record_send("backward", gradient, owner))
     return fetched
 
 
-def record_send(phase: str, tensor: torch.Tensor, to: int) -> None:
-    """Records a tensor that a call takes to another process.
+def record_send(phase: str, handed: Handed, to: int) -> None:
+    """Records what a call takes to another process.
 
     Args:
         phase: The phase of the step.
-        tensor: The tensor.
+        handed: The tensors.
         to: The rank of that process; what stays here is not sent.
     """
     if to != own_rank():
-        RECORDER.add("send", [tensor], "pipe", dist_world_size(), str(to), phase)
+        RECORDER.add("send", tensors_of(handed), "pipe", dist_world_size(), str(to), phase)
 
 
-def predict(x: Inputs) -> torch.Tensor:
+def predict(x: Inputs | Handed) -> Handed:
     """Applies this worker's stage, without a gradient."""
     stage = _opened().stage
     stage.eval()

@@ -15,9 +15,11 @@ import torch.distributed as dist
 from torch import nn
 
 from samestep.common.strategy import Run
+from samestep.common.workload.models.own import may_skip
 from samestep.torch_impl.devices import join_group, own_shard, synchronize, use_device
 from samestep.torch_impl.options import C10dOptions
 from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
+from samestep.torch_impl.reached import agree
 from samestep.torch_impl.step import KEPT_STEPS
 
 
@@ -49,10 +51,13 @@ def ring_all_reduce(flat: torch.Tensor) -> None:
 class FlatExchange:
     """Sums the gradients of all ranks once they are there, and times it."""
 
-    def __init__(self, model: nn.Module, device: torch.device, all_reduce: Callable[[torch.Tensor], object]) -> None:
-        self._parameters = list(model.parameters())
+    def __init__(
+        self, model: nn.Module, device: torch.device, all_reduce: Callable[[torch.Tensor], object], may_skip: bool
+    ) -> None:
+        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._device = device
         self._all_reduce = all_reduce
+        self._may_skip = may_skip
         self._seconds: collections.deque[float] = collections.deque(maxlen=KEPT_STEPS)
 
     @contextlib.contextmanager
@@ -62,13 +67,21 @@ class FlatExchange:
         if last:
             synchronize(self._device)
             start = time.perf_counter()
-            gradients = [p.grad for p in self._parameters if p.grad is not None]
-            flat = torch.cat([gradient.flatten() for gradient in gradients])
-            self._all_reduce(flat)
-            for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
-                gradient.copy_(part.view(gradient.shape))
+            self._exchange()
             synchronize(self._device)
             self._seconds.append(time.perf_counter() - start)
+
+    def _exchange(self) -> None:
+        """Sums all gradients in one piece, with zeros for what this rank's examples did not reach."""
+        own = [torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
+        flat = torch.cat([gradient.flatten() for gradient in own])
+        self._all_reduce(flat)
+        reached = [parameter.grad is not None for parameter in self._parameters]
+        agreed = agree(reached, self._device) if self._may_skip else reached
+        for parameter, gradient, part, is_reached in zip(
+            self._parameters, own, flat.split([each.numel() for each in own]), agreed, strict=True
+        ):
+            parameter.grad = gradient.copy_(part.view(gradient.shape)) if is_reached else None
 
     def measures(self) -> Mapping[str, float]:
         """The median over the last steps, since the first step also connects the ranks."""
@@ -80,6 +93,7 @@ def build(run: Run[C10dOptions]) -> TrainingProgram:
     device = use_device(run, may_share=not run.options.ring)
     hardware = join_group(run, device)
     model = build_fresh_model(run, device)
-    exchange = FlatExchange(model, device, ring_all_reduce if run.options.ring else dist.all_reduce)
+    all_reduce = ring_all_reduce if run.options.ring else dist.all_reduce
+    exchange = FlatExchange(model, device, all_reduce, may_skip(run.workload.model))
     parts = Parts(bare=model, hardware=hardware, shard=own_shard(), exchange=exchange, measures=exchange.measures)
     return TrainingProgram(run, parts)

@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from samestep.common.strategy import Run
+from samestep.common.workload.models.own import may_skip
 from samestep.torch_impl.devices import join_group, own_shard, use_device
 from samestep.torch_impl.local_state import build_local_state
 from samestep.torch_impl.optimizers import build_optimizer
@@ -33,7 +34,8 @@ def wrap(run: Run, bare: nn.Module, bucket_bytes: int | None = None) -> Distribu
     if run.techniques.overlap is False:
         bucket_bytes = ONE_BUCKET
     cap = None if bucket_bytes is None else bucket_bytes / MEBIBYTE
-    return DistributedDataParallel(bare, gradient_as_bucket_view=True, bucket_cap_mb=cap)
+    find = may_skip(run.workload.model)  # which costs a look at the graph, and a number for each parameter
+    return DistributedDataParallel(bare, gradient_as_bucket_view=True, bucket_cap_mb=cap, find_unused_parameters=find)
 
 
 def build(run: Run[DdpOptions]) -> TrainingProgram:

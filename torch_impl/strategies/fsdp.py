@@ -16,8 +16,10 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from samestep.common.strategy import Run
+from samestep.common.workload.models.own import may_skip
 from samestep.torch_impl.devices import join_group, own_shard, use_device
 from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
+from samestep.torch_impl.reached import ShardedReach
 from samestep.torch_impl.techniques.precision import gathering
 from samestep.torch_impl.upstream import end_of_prediction
 
@@ -84,10 +86,13 @@ def build_sharded(run: Run, reshard: bool) -> TrainingProgram:
     bare = build_fresh_model(run, device, distribute=lambda whole: shard(run, whole, device, reshard))
     model = cast(FSDPModule, bare)
 
+    agreeing = ShardedReach([bare], device).exchange if may_skip(run.workload.model) else contextlib.nullcontext
+
     @contextlib.contextmanager
     def exchange(last: bool) -> Iterator[None]:
         model.set_requires_gradient_sync(last)
-        yield
+        with agreeing(last):
+            yield
 
     parts = Parts(bare=bare, hardware=hardware, shard=own_shard(), averages_gradients=True, exchange=exchange)
     return TrainingProgram(run, parts)

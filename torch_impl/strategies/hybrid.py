@@ -17,6 +17,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import loss_parallel
 
 from samestep.common.strategy import Run
+from samestep.common.workload.models.own import may_skip
 from samestep.common.workload.pipeline import SCHEDULES
 from samestep.torch_impl import sharded, upstream
 from samestep.torch_impl.devices import join_group, use_device
@@ -25,6 +26,7 @@ from samestep.torch_impl.pipeline.pipe import Pipe, scheduled_parts
 from samestep.torch_impl.pipeline.stages import Stage, build_stages
 from samestep.torch_impl.pipeline.tied import TiedCopies
 from samestep.torch_impl.program import TrainingProgram
+from samestep.torch_impl.reached import ShardedReach
 from samestep.torch_impl.step import norm_over_ranks
 from samestep.torch_impl.strategies.fsdp import free_after_prediction
 from samestep.torch_impl.techniques.precision import gathering
@@ -79,10 +81,13 @@ def build(run: Run[PipelineOptions]) -> TrainingProgram:
     tied = TiedCopies(run, stages, holders, group)
     pipe = Pipe(stages, holders, device, getattr(torch, run.dtype), tied, reports)
     counts = reports and outer.get_local_rank() == 0
+    agreeing = contextlib.nullcontext
+    if may_skip(run.workload.model) and outer.size() > 1:
+        agreeing = ShardedReach(list(stages.values()), device, outer.get_group()).exchange
 
     @contextlib.contextmanager
     def exchange(last: bool) -> Iterator[None]:
-        with tied.exchange(last), loss_parallel():
+        with agreeing(last), tied.exchange(last), loss_parallel():
             yield
 
     parts = dataclasses.replace(

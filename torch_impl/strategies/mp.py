@@ -15,6 +15,7 @@ from samestep.common.strategy import Run
 from samestep.torch_impl.devices import join_group, use_device
 from samestep.torch_impl.micro_batch import MICRO_BATCH
 from samestep.torch_impl.models.inputs import Inputs
+from samestep.torch_impl.models.segmented import Handed, tensors_of
 from samestep.torch_impl.pipeline.pipe import Pipe, build_pipe
 from samestep.torch_impl.pipeline.stages import output_shapes
 from samestep.torch_impl.program import TrainingProgram
@@ -32,20 +33,25 @@ class VerticalPass:
         self.seconds = 0.0
         self.waited_seconds = 0.0
 
-    def __call__(self, x: Inputs, y: torch.Tensor) -> torch.Tensor:
+    def __call__(self, x: Inputs | Handed, y: torch.Tensor) -> torch.Tensor:
         """Goes forward when the stage before is done, and backward when the stage behind is."""
         start = time.perf_counter()
         if not self.pipe.has_first:
-            x = self._receive(self.shapes[self.index - 1], self.index - 1).requires_grad_()
+            given = [self._receive(shape, self.index - 1).requires_grad_() for shape in self.shapes[self.index - 1]]
+            x = tuple(given) if len(given) > 1 else given[0]
         out = self.pipe.stages[self.index](x)
         if self.pipe.has_last:
             out = self.loss(out, y)
             (out * MICRO_BATCH.loss_scale).backward()
         else:
-            dist.send(out.detach(), self.pipe.stage_ranks[self.index + 1])
-            out.backward(self._receive(out.shape, self.index + 1))
-        if isinstance(x, torch.Tensor) and x.grad is not None:
-            dist.send(x.grad, self.pipe.stage_ranks[self.index - 1])
+            handed = tensors_of(out)
+            for each in handed:
+                dist.send(each.detach(), self.pipe.stage_ranks[self.index + 1])
+            torch.autograd.backward(handed, [self._receive(each.shape, self.index + 1) for each in handed])
+        for each in () if self.pipe.has_first else tensors_of(x):
+            # What nothing reads has no gradient, and the stage before waits for one.
+            gradient = torch.zeros_like(each) if each.grad is None else each.grad
+            dist.send(gradient, self.pipe.stage_ranks[self.index - 1])
         self.seconds += time.perf_counter() - start
         return out if self.pipe.has_last else self.pipe.no_loss()
 

@@ -15,7 +15,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from samestep.common.strategy import Run
 from samestep.torch_impl.devices import join_group, own_shard, use_device
 from samestep.torch_impl.local_state import LocalState
-from samestep.torch_impl.optimizers import build_optimizer, slot_keys
+from samestep.torch_impl.optimizers import build_optimizer, leave, slot_keys
 from samestep.torch_impl.overlap import DdpExchange
 from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
 from samestep.torch_impl.strategies.ddp import wrap
@@ -28,17 +28,21 @@ class OwnedOptimizerState:
 
     def __init__(self, optimizer: ZeroRedundancyOptimizer) -> None:
         self._inner = optimizer.optim
-        self._owner = rank_of_parameter(optimizer)
+        self._owners = rank_of_parameter(optimizer)
+
+    def _owner(self, parameter: nn.Parameter) -> int:
+        """The rank that updates a parameter; the first, if the user's optimizer leaves it out."""
+        return self._owners.get(parameter, 0)
 
     def local(self, parameter: nn.Parameter) -> dict[str, torch.Tensor] | None:
         """Returns the inner optimizer's state of a parameter that this rank updates, else None."""
-        return self._inner.state[parameter] if self._owner[parameter] == dist.get_rank() else None
+        return self._inner.state[parameter] if self._owner(parameter) == dist.get_rank() else None
 
     def full(self, parameter: nn.Parameter, key: str) -> torch.Tensor:
         """Broadcasts one state tensor from its owner."""
         local = self.local(parameter)
         value = torch.empty_like(parameter) if local is None else local[key]
-        dist.broadcast(value, self._owner[parameter])
+        dist.broadcast(value, self._owner(parameter))
         return value
 
 
@@ -48,9 +52,11 @@ def build(run: Run) -> TrainingProgram:
     hardware = join_group(run, device)
     bare = build_fresh_model(run, device)
     model = wrap(run, bare)
+    whole = build_optimizer(run.optimizer, bare.parameters())
+    groups = [dict(group) for group in whole.param_groups]
     # As views of one bucket a rank's parameters take one broadcast.
-    inner = functools.partial(build_optimizer, run.optimizer)
-    optimizer = ZeroRedundancyOptimizer(model.parameters(), inner, parameters_as_bucket_view=True)
+    inner = functools.partial(leave, whole)
+    optimizer = ZeroRedundancyOptimizer(groups, inner, parameters_as_bucket_view=True)
     exchange = DdpExchange(model)
     parts = Parts(
         bare=bare,

@@ -13,8 +13,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from samestep.common.evidence.costs.activations import pipeline_activation_bytes
-from samestep.common.evidence.costs.pipeline import boundary_sends, passes_of, tied_sends
-from samestep.common.evidence.costs.sizes import agreement, holder, sent_bytes, shard_elements
+from samestep.common.evidence.costs.pipeline import boundary_sends, counts, passes_of, tied_sends
+from samestep.common.evidence.costs.sizes import agreement, holder, reached, sent_bytes, shard_elements
 from samestep.common.evidence.costs.tensor import sums
 from samestep.common.ledger import PHASES, Footprint, Ledger, Send, in_order
 from samestep.common.strategy import Run
@@ -53,9 +53,9 @@ def hybrid(run: Run, backend: str) -> Ledger:
     """
     mesh, stages = run.mesh, _stages(run)
     pipes, replicas, parts = mesh.axis("pipe"), mesh.axis("data") * mesh.axis("shard"), mesh.axis("tensor")
-    messages = boundary_sends(
-        [_handed_on(run, stage.segments[-1]) for stage in stages], [stage.pipe for stage in stages], replicas * parts
-    )
+    sizes = [_handed_on(run, stage.segments[-1]) for stage in stages]
+    number = counts(stage.segments for stage in stages)
+    messages = boundary_sends(sizes, number, [stage.pipe for stage in stages], replicas * parts)
     halves = list(
         tied_sends(run, [s.segments for s in stages], [s.pipe for s in stages], replicas * parts, _parts(run))
     )
@@ -152,6 +152,9 @@ def _sends(run: Run, stages: Sequence[_Stage], messages: Mapping[Pass, Send], pi
                 yield Send("backward", "all_reduce", "data", data, size)
             if each in messages:
                 yield messages[each]
+    held = sum(len(parameters_of(run.workload.model, *stage.segments)) for stage in stages if stage.pipe == pipe)
+    axis = "shard" if shards > 1 else "data"
+    yield from reached(run, held, axis, mesh.axis(axis))
 
 
 def _norms(run: Run, stages: Sequence[_Stage]) -> Iterator[Send]:

@@ -11,13 +11,13 @@ References:
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from samestep.common.evidence.costs.activations import pipeline_activation_bytes
 from samestep.common.evidence.costs.sizes import agreement, example_bytes, holder, sent_bytes
 from samestep.common.ledger import Footprint, Ledger, Send, in_order
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import Param, parameters_of, tied_segments
+from samestep.common.workload.models.spec import Param, Segment, parameters_of, tied_segments
 from samestep.common.workload.passes import PASSES
 from samestep.common.workload.pipeline import SCHEDULES, Stages, group_segments
 
@@ -90,7 +90,7 @@ def _pipelined(run: Run, schedule: str, microbatches: int, backend: str) -> Ledg
     stages = group_segments(run.workload.model.segments(), len(ranks))
     rows = run.batch_size // run.accumulation_steps // microbatches
     sizes = [rows * math.prod(segments[-1].outputs) * run.item_bytes for segments in stages]
-    messages = boundary_sends(sizes, ranks)
+    messages = boundary_sends(sizes, counts(stages), ranks)
     sends = [
         messages[each]
         for each in passes_of(0, schedule, pipe, microbatches) * run.accumulation_steps
@@ -165,21 +165,29 @@ def passes_of(rank: int, schedule: str, ranks: int, microbatches: int) -> list[t
     return [(phase, own[index]) for phase, index in PASSES[schedule](rank, ranks, microbatches)]
 
 
-def boundary_sends(sizes: Sequence[int], ranks: Sequence[int], apart: int = 1) -> dict[tuple[str, int], Send]:
-    """Predicts the message with which each pass of a micro-batch through a stage ends, unless nobody else needs it.
+def counts(stages: Iterable[Sequence[Segment]]) -> list[int]:
+    """The number of tensors that each stage hands on, with a message for each."""
+    return [len(segments[-1].several) or 1 for segments in stages]
+
+
+def boundary_sends(
+    sizes: Sequence[int], counts: Sequence[int], ranks: Sequence[int], apart: int = 1
+) -> dict[tuple[str, int], Send]:
+    """Predicts the messages with which each pass of a micro-batch through a stage ends, unless nobody else needs them.
 
     Args:
         sizes: The bytes of the activations that each stage hands on.
+        counts: In how many tensors.
         ranks: The rank along the pipeline that holds each stage.
         apart: By how much two neighbours along the pipeline differ in their ranks of the run.
 
     Returns:
-        (phase, stage) -> the message.
+        (phase, stage) -> the messages, in one record.
     """
     found = {}
     for stage, (here, there) in enumerate(itertools.pairwise(ranks)):
         if here != there:
-            message = Send("forward", "send", "pipe", max(ranks) + 1, sizes[stage], to=str(there * apart))
+            message = Send("forward", "send", "pipe", max(ranks) + 1, sizes[stage], counts[stage], str(there * apart))
             found["forward", stage] = message
             found["backward", stage + 1] = dataclasses.replace(message, phase="backward", to=str(here * apart))
     return found

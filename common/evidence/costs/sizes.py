@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from samestep.common.ledger import Footprint, Ledger, Send, in_order
 from samestep.common.request import DTYPES
 from samestep.common.strategy import Run
+from samestep.common.workload.models.own import may_skip
 from samestep.common.workload.models.spec import ArraySpec, Role
 
 ID_BYTES = 8
@@ -184,8 +185,22 @@ def agreement(run: Run) -> list[Send]:
     return [Send("update", "all_reduce", run.mesh.only_axis, run.num_devices, DTYPES["float32"])]
 
 
+def reached(run: Run, num_params: int, axis: str, ranks: int) -> list[Send]:
+    """Predicts the exchange of which parameters of a user's model got a gradient: a number for each, where not all may.
+
+    Args:
+        run: What is trained.
+        num_params: The number of parameters that are asked about.
+        axis: The axis along which ranks exchange gradients.
+        ranks: How many ranks.
+    """
+    if run.framework != "torch" or ranks == 1 or not may_skip(run.workload.model):
+        return []
+    return [Send("backward", "all_reduce", axis, ranks, num_params * DTYPES["float32"])]
+
+
 def with_agreement(run: Run, sends: Iterable[Send]) -> list[Send]:
-    """Adds the agreement to what a rank sends, at the start of the update.
+    """Adds what ranks agree on to what each sends, ahead of the update: what got a gradient, and whether to update in fp16.
 
     Args:
         run: What is trained.
@@ -193,7 +208,12 @@ def with_agreement(run: Run, sends: Iterable[Send]) -> list[Send]:
     """
     every = list(sends)
     update = next((number for number, send in enumerate(every) if send.phase == "update"), len(every))
-    return [*every[:update], *agreement(run), *every[update:]]
+    on = (
+        []
+        if run.mesh.axis("tensor") > 1
+        else reached(run, len(run.workload.model.params()), run.mesh.only_axis, run.num_devices)
+    )
+    return [*every[:update], *on, *agreement(run), *every[update:]]
 
 
 def symmetric(run: Run, footprints: tuple[Footprint, ...], sends: Iterable[Send], backend: str) -> Ledger:

@@ -26,6 +26,7 @@ from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import ModelSpec, Param, parameters_of
+from samestep.common.workload.optimizers import OWN
 
 _DUMMY_BYTES = 4
 """What a rank without parameters broadcasts: one float32 (torch 2.13)."""
@@ -61,9 +62,13 @@ def zero1_footprints(run: Run) -> tuple[Footprint, ...]:
 def _owned(run: Run) -> list[tuple[int, int]]:
     """The elements that a rank updates, and how many ranks in a row update so many.
 
-    The largest parameter left goes to the first of the ranks that have the least.
+    Of each group of parameters, the largest one left goes to the first of the ranks that have the least.
     """
-    sizes = sorted((param.size for param in run.workload.model.params().values()), reverse=True)
+    params = run.workload.model.params()
+    groups: Sequence[Sequence[str]] = (list(params),)
+    if run.optimizer.name == OWN and isinstance(run.workload.model, OwnSpec) and run.workload.model.described.optimizer:
+        groups = run.workload.model.described.optimizer.groups
+    sizes = [size for group in groups for size in sorted((params[name].size for name in group), reverse=True)]
     ranks = [(0, rank) for rank in range(min(run.num_devices, len(sizes)))]
     for size in sizes:
         owned, rank = ranks[0]

@@ -50,6 +50,8 @@ class Found:
         optimizer: Likewise.
         layers: Likewise.
         two_bytes: Likewise.
+        unused: Likewise.
+        branches: Likewise.
     """
 
     outputs: np.ndarray
@@ -64,6 +66,8 @@ class Found:
     optimizer: OwnOptimizer | None = None
     layers: tuple[Layer, ...] = ()
     two_bytes: TwoBytes = dataclasses.field(default_factory=TwoBytes)
+    unused: tuple[str, ...] = ()
+    branches: bool = False
 
 
 def write_found(folder: Path, model: Model, source: str, framework: str, split: Split, seed: int, found: Found) -> None:
@@ -104,6 +108,8 @@ def write_found(folder: Path, model: Model, source: str, framework: str, split: 
         seed=seed,
         optimizer=found.optimizer,
         two_bytes=found.two_bytes,
+        unused=found.unused,
+        branches=found.branches,
     )
     initial = {f"params/{name}": _rounded(value) for name, value in found.params.items()}
     initial |= {f"buffers/{name}": _rounded(value) for name, value in found.buffers.items()}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from samestep.common.errors import ConfigError
 from samestep.common.files import Unreadable, read_arrays, read_json
 from samestep.common.workload.models.layer import Layer
-from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment
+from samestep.common.workload.models.spec import ArraySpec, DataSizes, ModelSpec, Param, Segment
 
 if TYPE_CHECKING:
     import numpy as np  # only where arrays are made: a prediction does without
@@ -34,11 +34,13 @@ class OwnOptimizer:
     Attributes:
         learning_rate: Of all its parameters.
         kept: What it keeps of each parameter, by the framework's own key.
+        groups: The names of the parameters in each of its groups.
         refused: Why no strategy can take it, if none can.
     """
 
     learning_rate: float = 0.0
     kept: tuple[str, ...] = ()
+    groups: tuple[tuple[str, ...], ...] = ()
     refused: str = ""
 
 
@@ -79,6 +81,8 @@ class Description:
         seed: Under which the initial weights were drawn.
         optimizer: That of the file, in `framework`; None if it has none.
         two_bytes: Its forward pass under mixed precision.
+        unused: The parameters that got no gradient when it was tried.
+        branches: Whether that may be others in another step, since the forward pass looks at its numbers.
     """
 
     source: str
@@ -100,6 +104,8 @@ class Description:
     seed: int = 0
     optimizer: OwnOptimizer | None = None
     two_bytes: TwoBytes = TwoBytes()
+    unused: tuple[str, ...] = ()
+    branches: bool = False
 
     @property
     def title(self) -> str:
@@ -222,3 +228,8 @@ class OwnSpec:
         names = self.params() if kind == "params" else self.described.buffers
         arrays = read_arrays(Path(self.path) / INITIAL, [f"{kind}/{name}" for name in names])
         return {name: arrays[f"{kind}/{name}"] for name in names}
+
+
+def may_skip(model: ModelSpec) -> bool:
+    """Whether a step may leave a parameter without a gradient, which a user's model alone can have."""
+    return isinstance(model, OwnSpec) and bool(model.described.unused or model.described.branches)

@@ -57,12 +57,14 @@ class Segment:
         flops: Multiplications and additions of its forward pass, per example.
         outputs: The shape of what it hands to the next segment, per example, in the neutral layout.
         parameters: The names of its parameters, if they are not simply those below its path.
+        several: The shapes of the tensors that it hands on, if it is more than one; `outputs` has their size then.
     """
 
     name: str
     flops: int
     outputs: tuple[int, ...] = ()
     parameters: tuple[str, ...] | None = None
+    several: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,10 +222,8 @@ def parameters_of(model: ModelSpec, *segments: Segment) -> dict[str, Param]:
     """The parameters of some segments, by name."""
     found: dict[str, Param] = {}
     for segment in segments:
-        if segment.parameters is None:
-            found |= _by_segment(model)[segment.name]
-        else:
-            found |= {name: model.params()[name] for name in segment.parameters}
+        names = segment.parameters
+        found |= _by_segment(model)[segment.name] if names is None else {name: model.params()[name] for name in names}
     return found
 
 

@@ -1,0 +1,127 @@
+"""Models as users bring them whose parts are used now and then, hand several tensors on, or are parameters of the root."""
+
+import samestep
+
+
+def unused():
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.hidden, self.never, self.out = nn.Linear(6, 16), nn.Linear(16, 16), nn.Linear(16, 2)
+
+        def forward(self, x):
+            return self.out(self.hidden(x).tanh())
+
+    return Net()
+
+
+def sometimes():
+    """An expert that a few examples are sent to, so that some steps, and some ranks, have none of them."""
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.expert, self.never = nn.Linear(6, 16), nn.Linear(16, 16), nn.Linear(16, 16)
+            self.out = nn.Linear(16, 2)
+
+        def route(self, x):
+            rows = (x[:, 0] > 0.7).nonzero()[:, 0]
+            return x.index_add(0, rows, self.expert(x[rows])) if len(rows) else x
+
+        def forward(self, x):
+            return self.out(self.route(self.inner(x).tanh()))
+
+    return Net()
+
+
+def sometimes_segments(model):
+    return {"inner": lambda x: model.inner(x).tanh(), "expert+never": model.route, "out": model.out}
+
+
+def experts():
+    """A list of experts, each of which sees the tokens that are sent to it."""
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.gate, self.out = nn.Embedding(31, 8), nn.Linear(8, 16), nn.Linear(8, 31)
+            self.experts = nn.ModuleList(nn.Linear(8, 8) for _ in range(16))
+
+        def forward(self, ids):
+            x = self.table(ids)
+            weight, chosen = torch.softmax(self.gate(x), -1).max(-1)
+            y = torch.zeros_like(x)
+            for number, expert in enumerate(self.experts):
+                if (chosen == number).any():
+                    y[chosen == number] = expert(x[chosen == number]) * weight[chosen == number][:, None]
+            return self.out(x + y)
+
+    return Net()
+
+
+def unet():
+    """A skip connection and a mask that go past layers; `scale` and `shift` belong to no module but the root."""
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale, self.shift = nn.Parameter(torch.ones(16)), nn.Parameter(torch.zeros(1, 16))
+            self.layers = nn.ModuleList([nn.Linear(6, 16), *(nn.Linear(16, 16) for _ in range(2))])
+            self.out = nn.Linear(32, 2)
+
+        def first(self, x):
+            return self.layers[0](x).tanh() * self.scale, (x[:, :1] > 0).to(x.dtype)
+
+        def second(self, handed):
+            x, mask = handed
+            return (self.layers[1](x) * mask).tanh(), mask, x
+
+        def third(self, handed):
+            x, mask, skip = handed
+            return torch.cat([self.layers[2](x).tanh() + self.shift * mask, skip], 1)
+
+        def forward(self, x):
+            return self.out(self.third(self.second(self.first(x))))
+
+    return Net()
+
+
+def unet_segments(model):
+    inner = {"layers.1": model.second, "layers.2+shift": model.third}
+    return {"layers.0+scale": model.first, **inner, "out": model.out}
+
+
+def without_decay_of_biases(params):
+    import torch
+
+    decayed, others = [p for p in params if p.ndim >= 2], [p for p in params if p.ndim < 2]
+    return torch.optim.AdamW(
+        [{"params": decayed, "weight_decay": 0.25}, {"params": others, "weight_decay": 0.0}], 2**-6
+    )
+
+
+def of_the_whole_alone(params):
+    import torch
+
+    assert len(params) == 8
+    return torch.optim.SGD(params, 2**-6)
+
+
+UNUSED = samestep.Model(torch=unused, loss="mean_squared_error")
+SOMETIMES = samestep.Model(torch=sometimes, loss="mean_squared_error", segments={"torch": sometimes_segments})
+EXPERTS = samestep.Model(torch=experts)
+UNET = samestep.Model(torch=unet, loss="mean_squared_error", segments={"torch": unet_segments})
+GROUPS = samestep.Model(torch=unused, loss="mean_squared_error", optimizer={"torch": without_decay_of_biases})
+WHOLE = samestep.Model(
+    torch=sometimes,
+    loss="mean_squared_error",
+    segments={"torch": sometimes_segments},
+    optimizer={"torch": of_the_whole_alone},
+)

@@ -1,0 +1,203 @@
+"""What a backward pass reaches, and which modules every forward pass calls: found out when a user's model is described.
+
+A parameter that nothing reads has no gradient. One that is read only for some examples, such as an expert, has one in some
+steps, and on some ranks. A forward pass can tell its examples apart only by looking at numbers, which torch marks in its
+operators.
+
+References:
+    torch.Tag.data_dependent_output and torch.Tag.dynamic_output_shape (torch 2.13).
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from samestep.common.errors import ConfigError
+from samestep.common.workload.declared import call_user
+from samestep.common.workload.models.describing import EXAMPLES
+from samestep.torch_impl import weights
+from samestep.torch_impl.models.inputs import Inputs, as_inputs
+
+_TRIED = 8
+"""How many parts of the data are tried, each of EXAMPLES examples."""
+_LOOKS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+_OUTSIDE = (torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__)
+"""Ways to numbers that no operator of torch is part of."""
+_MASKS = (torch.bool, torch.uint8)
+
+
+@dataclasses.dataclass(frozen=True)
+class Reach:
+    """What was found out.
+
+    Attributes:
+        unused: The parameters that got no gradient, by neutral name.
+        branches: Whether the forward pass looks at numbers, so that it may be others in another step.
+    """
+
+    unused: tuple[str, ...]
+    branches: bool
+
+
+class _Looks(TorchDispatchMode):
+    """Sees whether the shape of a result, or what Python goes on with, depends on numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Sees every operator that torch dispatches."""
+        if _LOOKS & set(func.tags):
+            # An index has the mark for masks alone; whole numbers take out as many rows whatever they are.
+            self.found |= func is not torch.ops.aten.index.Tensor or any(
+                i is not None and i.dtype in _MASKS for i in args[1]
+            )
+        return func(*args, **(kwargs or {}))
+
+
+class _LooksOutside(TorchFunctionMode):
+    """Sees whether numbers are taken out of torch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = False
+
+    def __torch_function__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Sees every function of torch that is called."""
+        self.found |= func in _OUTSIDE
+        return func(*args, **(kwargs or {}))
+
+
+def find_reach(module: nn.Module, inputs: Inputs, is_random: bool, source: str) -> Reach:
+    """Takes some examples forward, as in training, and backward.
+
+    Args:
+        module: The model, which is left as it was.
+        inputs: Of some examples.
+        is_random: Whether its forward pass draws random numbers outside of any layer, by which it may branch as well.
+        source: Where it is declared, for messages.
+
+    Raises:
+        ConfigError: It fails, or a gradient is sparse.
+    """
+    inside, outside = _Looks(), _LooksOutside()
+    module.train()
+    with _kept_buffers(module):
+        with inside, outside:
+            outputs = call_user(module, source, "the forward pass in training", inputs)
+        if isinstance(outputs, torch.Tensor) and outputs.requires_grad:  # else nothing is trained
+            call_user(outputs.sum().backward, source, "the backward pass")
+    trained = {name: w.parameter for name, w in weights.named_weights(module).items() if w.parameter.requires_grad}
+    for name, parameter in trained.items():
+        if parameter.grad is not None and parameter.grad.layout != torch.strided:
+            raise ConfigError(f"--model {source}: {_sparse(module, parameter, name)}")
+    unused = tuple(name for name, parameter in trained.items() if parameter.grad is None)
+    module.zero_grad()
+    return Reach(unused, inside.found or outside.found or is_random)
+
+
+def _sparse(module: nn.Module, parameter: nn.Parameter, name: str) -> str:
+    """Why a parameter with a sparse gradient is refused, and what to write."""
+    why = "gets a sparse gradient, which no row but torch:single could sum and no state could keep"
+    for path, each in module.named_modules():
+        if isinstance(each, nn.Embedding | nn.EmbeddingBag) and each.weight is parameter and each.sparse:
+            return f"the {type(each).__name__} `{path}` {why}; write sparse=False."
+    return f"the parameter {name} {why}; look it up with sparse=False."
+
+
+@contextlib.contextmanager
+def _kept_buffers(module: nn.Module) -> Iterator[None]:
+    """Makes a context after which the buffers are as they were before it."""
+    kept = [buffer.clone() for buffer in module.buffers()]
+    yield
+    with torch.no_grad():
+        for buffer, value in zip(module.buffers(), kept, strict=True):
+            buffer.copy_(value)
+
+
+def always_called(module: nn.Module, paths: Iterable[str], examples: np.ndarray) -> list[str]:
+    """Finds the modules that every forward pass calls equally often, each time with inputs of the same shape.
+
+    A rank that calls a module less often than another one leaves that one waiting for what they would gather together. What
+    is given the examples that are sent to it is called with other shapes, and may be given none.
+
+    Args:
+        module: The model.
+        paths: The modules that are asked about.
+        examples: The inputs of the training data.
+    """
+    members = {path: _members(module.get_submodule(path), path) for path in paths}
+    wanted = [each for several in members.values() for each in several]
+    parts = [examples[start : start + EXAMPLES] for start in range(0, _TRIED * EXAMPLES, EXAMPLES)]
+    tried = [as_inputs(part.copy()) for part in parts if len(part) == EXAMPLES]
+    calls = [found for x in (*tried, *map(_negated, tried[:1])) if (found := _calls(module, wanted, x)) is not None]
+    nothing = _calls(
+        module, wanted, as_inputs(examples[:0].copy())
+    )  # sends no example anywhere; not every model takes it
+
+    def is_always(path: str) -> bool:
+        first = _of(path, calls[0]) if calls else []
+        return bool(first) and all(_of(path, found) == first for found in calls) and nothing_less(path, len(first))
+
+    def nothing_less(path: str, times: int) -> bool:
+        return nothing is None or len(_of(path, nothing)) == times
+
+    return [path for path, several in members.items() if all(map(is_always, several))]
+
+
+def _members(module: nn.Module, path: str) -> list[str]:
+    """What is called of a module: of a list, which has no forward pass, its members."""
+    if not isinstance(module, nn.ModuleList):
+        return [path]
+    return [each for name, member in module.named_children() for each in _members(member, f"{path}.{name}")]
+
+
+def _of(path: str, calls: list[tuple[str, list[torch.Size]]]) -> list[list[torch.Size]]:
+    return [shapes for called, shapes in calls if called == path]
+
+
+def _negated(x: Inputs) -> Inputs:
+    """Other real inputs, by which a model might branch otherwise; ids stay."""
+
+    def turned(each: torch.Tensor) -> torch.Tensor:
+        return -each if each.is_floating_point() else each
+
+    return turned(x) if isinstance(x, torch.Tensor) else {name: turned(each) for name, each in x.items()}
+
+
+def _calls(module: nn.Module, paths: Iterable[str], x: Inputs) -> list[tuple[str, list[torch.Size]]] | None:
+    """The calls of some modules in a forward pass, with the shapes they were given; None if it fails."""
+    found: list[tuple[str, list[torch.Size]]] = []
+
+    def note(path: str) -> Callable[..., None]:
+        def called(_: nn.Module, inputs: tuple[object, ...], named: dict[str, object]) -> None:
+            given = torch.utils._pytree.tree_leaves((inputs, named))
+            found.append((path, [each.shape for each in given if isinstance(each, torch.Tensor)]))
+
+        return called
+
+    handles = [module.get_submodule(p).register_forward_pre_hook(note(p), with_kwargs=True) for p in paths]
+    was_training = module.training
+    module.eval()
+    try:
+        with _kept_buffers(module), torch.no_grad():
+            module(x)
+    except Exception:  # anything that a user's code may raise
+        return None
+    finally:
+        for handle in handles:
+            handle.remove()
+        module.train(was_training)
+    return found

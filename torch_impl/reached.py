@@ -1,0 +1,89 @@
+"""Which parameters got a gradient in a step, where not all may: the ranks agree, as each sees other examples.
+
+Torch's optimizers leave a parameter without a gradient as it is: it does not decay, its momentum stays, and its updates are
+not counted. On one device that is a parameter which no example of the batch reaches. So it is with several: one that any
+rank's examples reach is updated on all, and one that none reach on none. DDP does so with `find_unused_parameters`.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import FSDPModule
+
+from samestep.torch_impl.upstream import reduce_zeros
+
+
+def agree(reached: Sequence[bool], device: torch.device, group: dist.ProcessGroup | None = None) -> list[bool]:
+    """Finds out which parameters any rank's examples reached.
+
+    Args:
+        reached: Of each parameter, whether this rank's did.
+        device: Of the parameters.
+        group: The ranks; all there are, unless given.
+    """
+    flags = torch.tensor(reached, dtype=torch.int32, device=device)
+    dist.all_reduce(flags, group=group)
+    return [count > 0 for count in flags.tolist()]
+
+
+class ShardedReach:
+    """Follows the gradients of what `fully_shard` gathers, and drops those that no rank's examples reached.
+
+    `fully_shard` exchanges zeros for what this rank's examples did not reach, so that all ranks exchange the same.
+    """
+
+    def __init__(
+        self, modules: Sequence[nn.Module], device: torch.device, group: dist.ProcessGroup | None = None
+    ) -> None:
+        """Watches sharded modules; to be done before their first forward pass.
+
+        Args:
+            modules: What was sharded, each from its root on.
+            device: Of the parameters.
+            group: The ranks among which the gradients are exchanged; all there are, unless given.
+        """
+        self._device, self._group = device, group
+        self._parameters = list(dict.fromkeys(p for module in modules for p in module.parameters() if p.requires_grad))
+        self._numbers = {parameter: number for number, parameter in enumerate(self._parameters)}
+        self._reached = [False] * len(self._parameters)
+        for module in modules:
+            reduce_zeros(module)
+            for block in [each for each in module.modules() if isinstance(each, FSDPModule)]:
+                self._watch(block)
+
+    def _watch(self, block: nn.Module) -> None:
+        """Has the gathered parameters of a block noted down whenever they get a gradient."""
+        own = [(module, name) for module in block.modules() for name, _ in module.named_parameters(recurse=False)]
+        at_rest = {place: self._numbers.get(place[0].get_parameter(place[1])) for place in own}
+        watched: set[nn.Parameter] = set()
+
+        @torch.compiler.disable
+        def follow(*_: object) -> None:
+            for (module, name), number in at_rest.items():
+                gathered = module.get_parameter(name)  # those of an inner block are not gathered yet
+                if number is not None and gathered not in self._numbers and gathered not in watched:
+                    watched.add(gathered)
+                    gathered.register_post_accumulate_grad_hook(lambda _, number=number: self._note(number))
+
+        block.register_forward_pre_hook(follow)
+
+    def _note(self, number: int) -> None:
+        self._reached[number] = True
+
+    @contextlib.contextmanager
+    def exchange(self, last: bool) -> Iterator[None]:
+        """Makes the context of a micro-batch's passes; after the last of a step, gradients that no rank reached are dropped.
+
+        Args:
+            last: Whether it is the last micro-batch.
+        """
+        yield
+        if last:
+            agreed = agree(self._reached, self._device, self._group)
+            self._reached = [False] * len(self._parameters)
+            for parameter, is_reached in zip(self._parameters, agreed, strict=True):
+                if not is_reached:
+                    parameter.grad = None

@@ -1,0 +1,126 @@
+"""Describes the segments of a user's model: the parameters, the FLOPs and the outputs of each."""
+
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from samestep.common.errors import ConfigError, unknown
+from samestep.common.workload.declared import Model, call_user
+from samestep.common.workload.models.spec import Segment
+from samestep.torch_impl import weights
+from samestep.torch_impl.models.inputs import Inputs
+from samestep.torch_impl.models.own import find_segments
+from samestep.torch_impl.models.segmented import Handed, run_segments, tensors_of
+
+_SAME = 1e-9
+"""How far segments may be from the model in float64, relative; they are the same operations."""
+
+
+def describe_segments(
+    model: Model, module: nn.Module, inputs: Inputs, outputs: torch.Tensor, flops: int, source: str
+) -> tuple[Segment, ...]:
+    """Describes the segments, each with its FLOPs and outputs; refuses some that are not the model.
+
+    Args:
+        model: The declaration.
+        module: The built model, in evaluation.
+        inputs: Of some examples.
+        outputs: What the model makes of them.
+        flops: Of the whole forward pass, per example.
+        source: Where it is declared, for messages.
+
+    Raises:
+        ConfigError: A segment fails, hands on something else than tensors, or they are not the forward pass.
+    """
+    named = weights.named_weights(module)
+    functions = find_segments(model, module, source)
+    if not functions:
+        return (Segment("", flops, tuple(outputs.shape[1:]), tuple(named)),)
+    rows, found, x = len(outputs), [], inputs
+    for name, function in functions.items():
+        counter = FlopCounterMode(display=False)
+        with torch.no_grad(), counter:
+            x = call_user(run_segments, source, f"segment '{name}'", [function], x)
+        shapes = _shapes(x, name, rows, source)
+        own = {id(p) for path in name.split("+") for p in _parameters(module, path, name, source)}
+        held = tuple(n for n, weight in named.items() if id(weight.parameter) in own)
+        several = shapes if isinstance(x, tuple) else ()
+        size = (sum(map(_size, several)),) if several else shapes[0]
+        found.append(Segment(name, counter.get_total_flops() // rows, size, held, several))
+    _refuse_another(x, outputs, source)
+    if lost := [name for name in named if not any(name in each.parameters or () for each in found)]:
+        raise ConfigError(
+            f"--model {source}: no segment is named after the module of {lost[0]}, or after that parameter; name each by all "
+            f"that it uses, joined by +, as in 'patch+cls+pos' with the parameters cls and pos of the model itself."
+        )
+    return tuple(found)
+
+
+def _shapes(x: object, name: str, rows: int, source: str) -> tuple[tuple[int, ...], ...]:
+    """The shapes that a segment hands on, per example.
+
+    Raises:
+        ConfigError: It is neither a tensor nor a tuple of several, they are not real, or are not of each example.
+    """
+    kind = type(x).__name__
+    if isinstance(x, tuple):
+        kind = f"a tuple of {', '.join(type(each).__name__ for each in x) or 'nothing'}"
+    is_handed = isinstance(x, torch.Tensor) or (
+        isinstance(x, tuple) and len(x) > 1 and all(isinstance(each, torch.Tensor) for each in x)
+    )
+    if not is_handed:
+        raise ConfigError(
+            f"--model {source}: segment '{name}' returns {kind}; hand on a tensor or a plain tuple of several, as (x, skip), "
+            f"which the next segment is given as its one argument."
+        )
+    tensors = tensors_of(x)
+    odd = next((each for each in tensors if not each.is_floating_point()), None)
+    if odd is not None:
+        raise ConfigError(
+            f"--model {source}: segment '{name}' hands on {odd.dtype}; stages exchange real numbers alone: hand it on as "
+            f"x.to(h.dtype), or compute it anew."
+        )
+    odd = next((each for each in tensors if not each.ndim or len(each) != rows), None)
+    if odd is not None:
+        raise ConfigError(
+            f"--model {source}: segment '{name}' hands on {list(odd.shape)} of {rows} examples; the first dim of all that is "
+            f"handed on has to be that of the examples, which micro-batches cut."
+        )
+    return tuple(tuple(each.shape[1:]) for each in tensors)
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    return torch.Size(shape).numel()
+
+
+def _refuse_another(x: Handed, outputs: torch.Tensor, source: str) -> None:
+    """Refuses segments whose result is not the model's."""
+    if isinstance(x, torch.Tensor) and x.shape == outputs.shape:
+        if torch.allclose(x, outputs, rtol=_SAME, atol=_SAME):
+            return
+        apart = f"off by {(x - outputs).abs().max():.1e}"
+    else:
+        apart = "another shape" if isinstance(x, torch.Tensor) else "a tuple"
+    raise ConfigError(
+        f"--model {source}: one after the other, the segments are not the forward pass: their result is {apart}."
+    )
+
+
+def _parameters(module: nn.Module, path: str, segment: str, source: str) -> list[nn.Parameter]:
+    """The parameters that a path names: those of a module, or a single one.
+
+    Raises:
+        ConfigError: It names neither.
+    """
+    modules = {name.replace(".", "/"): each for name, each in module.named_modules() if name}
+    single = {name.replace(".", "/"): each for name, each in module.named_parameters(remove_duplicate=False)}
+    if path in modules:
+        return list(modules[path].parameters())
+    if path not in single:
+        raise unknown(
+            f"module or parameter in the segment '{segment}'",
+            path,
+            [*modules, *(name for name in single if "/" not in name)],
+            f"The segments of {source} name it.",
+        )
+    return [single[path]]
