@@ -55,9 +55,10 @@ class TrainingProgram:
         self._activations: dict[str, int] = {}
         with parts.strategy.scope():
             self.model, self.params = weights.fresh_model(run)
-            self.slots = {slot: weights.zeros_like(self.params) for slot in run.optimizer.slots}
+            self.trained = weights.trained(run, self.params)
+            self.slots = {slot: weights.zeros_like(self.trained) for slot in run.optimizer.slots}
         self._buffers = weights.buffers_of(self.model)
-        self._compressor = build_compressor(run, parts.strategy, self.params)
+        self._compressor = build_compressor(run, parts.strategy, self.trained)
         # Nothing here branches on a tensor: without autograph the trace takes half the time.
         # A function for each way, since one that takes a bool is called more slowly; what is not called is not traced.
         self._train = {
@@ -108,7 +109,7 @@ class TrainingProgram:
             y: Its targets.
         """
         parts = micro_batches(x, y, self.run.accumulation_steps)
-        loss, gradients = accumulate(self.model, self.loss, list(self.params.values()), parts)
+        loss, gradients = accumulate(self.model, self.loss, list(self.trained.values()), parts)
         self._gradients_bytes = weights.nbytes(gradients)
         return loss, gradients
 
@@ -126,7 +127,7 @@ class TrainingProgram:
         total = list(gradients) if is_summed else self.exchange(strategy, gradients)
         if self.run.techniques.need_norm:
             total = self._transformed(strategy, total)
-        for gradient, (name, variable) in zip(total, self.params.items(), strict=True):
+        for gradient, (name, variable) in zip(total, self.trained.items(), strict=True):
             slots = tuple(slot[name] for slot in self.slots.values())
             strategy.extended.update(variable, self.update, args=(gradient, slots, coefficients), group=False)
 
@@ -144,7 +145,7 @@ class TrainingProgram:
             strategy: The strategy, in its cross-replica context.
             gradients: The gradients of each replica, in the order of the parameters.
         """
-        pairs = list(zip(gradients, self.params.values(), strict=True))
+        pairs = list(zip(gradients, self.trained.values(), strict=True))
         if self.run.techniques.overlap:
             # Collectives go one after the other, and the backward pass yields the last parameter's gradient first.
             each = [
@@ -178,14 +179,8 @@ class TrainingProgram:
     def restore(self, state: TrainState) -> None:
         """Assigns everything on every replica."""
         self._step, self._skipped = state.step, state.skipped
-        weights.restore(
-            state,
-            self.run.dtype,
-            self.params,
-            self.slots,
-            lambda variable, value: variable.assign(value),
-            self._buffers,
-        )
+        assign = lambda variable, value: variable.assign(value)  # noqa: E731
+        weights.restore(state, self.run.dtype, self.params, self.slots, assign, self._buffers)
         if self._compressor:
             self._compressor.restore(state.local)
 

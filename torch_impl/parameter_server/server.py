@@ -12,8 +12,8 @@ from samestep.torch_impl.rpc.group import Served
 
 Wanted = Sequence[torch.Tensor | None]
 """For each parameter the ids of the rows that are meant, or None for all of it."""
-Pushed = tuple[Wanted, Sequence[torch.Tensor], int]
-"""What was pulled, its gradients, and the version of the parameters they were computed on."""
+Pushed = tuple[Wanted, Sequence[torch.Tensor | None], int]
+"""What was pulled, its gradients (None of what is frozen), and the version of the parameters they were computed on."""
 Given = TypeVar("Given")
 Answer = TypeVar("Answer")
 
@@ -83,6 +83,8 @@ class Server:
 
     def _update(self, pushed: list[Pushed]) -> int:
         for index, parameter in enumerate(self._served.parameters):
+            if not parameter.requires_grad:
+                continue
             total = torch.zeros_like(parameter)
             for wanted, gradients, _ in pushed:
                 ids, gradient = wanted[index], gradients[index]

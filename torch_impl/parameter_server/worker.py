@@ -60,7 +60,7 @@ class WorkerProgram:
         self._losses.append(accumulate(self._run, batch, self._shard, forward_backward))
         self._gradients_bytes = weights.nbytes(parameter.grad for parameter in mode.stage.parameters())
         gradients = [leaf.grad for leaf in leaves]
-        self._record("push", gradients)
+        self._record("push", [gradient for gradient in gradients if gradient is not None])
         self._staleness += rpc.rpc_sync(self._server, server.push, (self._rank, (wanted, gradients, version)))
         self._pushes += 1
         self._step += 1

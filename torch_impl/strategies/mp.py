@@ -12,6 +12,8 @@ import torch
 import torch.distributed as dist
 
 from samestep.common.strategy import Run
+from samestep.common.workload.models.reached import carry_gradients
+from samestep.common.workload.pipeline import group_segments
 from samestep.torch_impl.devices import join_group, use_device
 from samestep.torch_impl.micro_batch import MICRO_BATCH
 from samestep.torch_impl.models.inputs import Inputs
@@ -25,10 +27,14 @@ class VerticalPass:
     """The pass of a batch through one rank's stage, and the time that the rank spends waiting for its neighbours."""
 
     def __init__(self, run: Run, pipe: Pipe) -> None:
-        (self.index,) = pipe.stages
+        (self.index,), model = pipe.stages, run.workload.model
         self.pipe = pipe
         self.loss = mean_loss(run)
         self.shapes = output_shapes(run, len(pipe.stage_ranks), run.batch_size // run.accumulation_steps)
+        before = [
+            each for stage in group_segments(model.segments(), len(pipe.stage_ranks))[: self.index] for each in stage
+        ]
+        self.takes_gradient = carry_gradients(model, before)
         self.seconds = 0.0
         self.waited_seconds = 0.0
 
@@ -36,14 +42,15 @@ class VerticalPass:
         """Goes forward when the stage before is done, and backward when the stage behind is."""
         start = time.perf_counter()
         if not self.pipe.has_first:
-            x = self._receive(self.shapes[self.index - 1], self.index - 1).requires_grad_()
+            x = self._receive(self.shapes[self.index - 1], self.index - 1).requires_grad_(self.takes_gradient)
         out = self.pipe.stages[self.index](x)
         if self.pipe.has_last:
             out = self.loss(out, y)
             (out * MICRO_BATCH.loss_scale).backward()
         else:
             dist.send(out.detach(), self.pipe.stage_ranks[self.index + 1])
-            out.backward(self._receive(out.shape, self.index + 1))
+            if out.requires_grad:  # or all up to here is frozen, and no gradient comes back
+                out.backward(self._receive(out.shape, self.index + 1))
         if isinstance(x, torch.Tensor) and x.grad is not None:
             dist.send(x.grad, self.pipe.stage_ranks[self.index - 1])
         self.seconds += time.perf_counter() - start

@@ -55,6 +55,21 @@ class TwoBytes:
     refused: str = ""
 
 
+@dataclasses.dataclass(frozen=True)
+class Use:
+    """How a step uses a module.
+
+    Attributes:
+        positions: Of a linear layer: how often it is applied to one example, for each of its calls.
+        takes_gradient: Whether the gradient of its inputs is needed.
+        gives_gradient: Whether its outputs depend on anything that is trained.
+    """
+
+    positions: tuple[int, ...] = (1,)
+    takes_gradient: bool = True
+    gives_gradient: bool = True
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Description:
     """What a worker found out about a model by building it once.
@@ -79,6 +94,7 @@ class Description:
         seed: Under which the initial weights were drawn.
         optimizer: That of the file, in `framework`; None if it has none.
         two_bytes: Its forward pass under mixed precision.
+        uses: How a step uses its blocks and the layers that a tensor plan cuts, by path.
     """
 
     source: str
@@ -100,6 +116,7 @@ class Description:
     seed: int = 0
     optimizer: OwnOptimizer | None = None
     two_bytes: TwoBytes = TwoBytes()
+    uses: dict[str, Use] = dataclasses.field(default_factory=dict)
 
     @property
     def title(self) -> str:
