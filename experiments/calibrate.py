@@ -1,15 +1,16 @@
 """Measures what the cores of this machine compute and exchange: `samestep calibrate`, which `advise --machine here` reads."""
 
 import dataclasses
+import functools
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 from samestep.common.catalog import require
 from samestep.common.errors import WorkerFailed
@@ -20,6 +21,7 @@ from samestep.experiments.parser import Parser, add_format
 from samestep.experiments.text import fill, github, screen_width, short
 
 if TYPE_CHECKING:
+    from samestep.common.runtime.parent.launcher import Launcher
     from samestep.experiments.here import Here  # --help needs no NumPy
 
 RANKS = 2
@@ -27,6 +29,9 @@ LAYERS = (2, 8)
 """Of the tiny models that show the overhead."""
 STEPS = 60
 TIMEOUT_SECONDS = 300
+TRIES = 3
+"""How often something is measured that came out impossible."""
+Measured = TypeVar("Measured")
 _ABOUT = (
     "Measure the cores of this machine, in less than a minute when it is idle: the rate of matrix products by size, the rate of "
     "the memory, what two processes exchange over gloo, and what a step of each strategy of torch takes beside arithmetic."
@@ -38,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
 
     Raises:
         Unavailable: torch is not installed.
-        WorkerFailed: A process that measures died.
+        WorkerFailed: A process that measures died, or what they measured is impossible.
     """
     parser = Parser(prog="samestep calibrate", description=_ABOUT, allow_abbrev=False)
     add_format(parser)
@@ -66,23 +71,47 @@ def calibrate() -> "Here":
     """Measures this machine.
 
     Raises:
-        WorkerFailed: A process that measures died.
+        WorkerFailed: A process that measures died, or the machine is too busy for figures that are possible.
     """
     from samestep.common.evidence.costs.core_time import Cores
     from samestep.common.files import memory_bytes
     from samestep.experiments.here import make_here
+    from samestep.experiments.physical import odd_figure
 
-    found = _measure_rates()
-    exchanges = found["exchanges"]
-    cores = Cores(
-        matmul=dict(found["matmul"]),
-        element_seconds=found["element_seconds"],
-        latency_seconds={name: latency for name, (latency, _) in exchanges.items()},
-        exchange_bytes_per_second={name: rate for name, (_, rate) in exchanges.items()},
-        overhead_seconds={},
-    )
-    here = make_here(cores, len(os.sched_getaffinity(0)), memory_bytes(), found["memory_bytes_per_second"])
+    def measure() -> tuple[Cores, float]:
+        found = _measure_rates()
+        exchanges = found["exchanges"]
+        cores = Cores(
+            matmul=dict(found["matmul"]),
+            element_seconds=found["element_seconds"],
+            latency_seconds={name: latency for name, (latency, _) in exchanges.items()},
+            exchange_bytes_per_second={name: rate for name, (_, rate) in exchanges.items()},
+            overhead_seconds={},
+        )
+        return cores, found["memory_bytes_per_second"]
+
+    cores, memory = measure_again(measure, lambda found: odd_figure(*found))
+    here = make_here(cores, len(os.sched_getaffinity(0)), memory_bytes(), memory)
     return dataclasses.replace(here, cores=dataclasses.replace(cores, overhead_seconds=_measure_overhead(here)))
+
+
+def measure_again(measure: Callable[[], Measured], judge: Callable[[Measured], str]) -> Measured:
+    """Measures until it is possible, at most `TRIES` times: what else runs on the machine can make any figure of it.
+
+    Args:
+        measure: Measures.
+        judge: Says what is impossible about it; "" if nothing is.
+
+    Raises:
+        WorkerFailed: It never was possible.
+    """
+    odd = ""
+    for _ in range(TRIES):
+        if not (odd := judge(found := measure())):
+            return found
+    raise WorkerFailed(
+        f"{odd}; measured {TRIES} times, and nothing was stored. Repeat it when nothing else runs on this machine."
+    )
 
 
 def _measure_rates() -> _Rates:
@@ -116,27 +145,40 @@ def _measure_rates() -> _Rates:
 
 def _measure_overhead(here: "Here") -> Mapping[str, tuple[float, float]]:
     """Trains tiny models under each row; what arithmetic and bytes do not explain is overhead, of a step and of a pass."""
-    from samestep.common.request import launch_of
-    from samestep.common.run import parse
     from samestep.common.runtime.parent.launcher import Launcher
     from samestep.experiments.layouts import ALONE, ONE, SPLIT, WHOLE
-    from samestep.experiments.local_times import passes, seconds_here
+    from samestep.experiments.physical import odd_figure
 
     found = {}
-    with Launcher() as launcher, tempfile.TemporaryDirectory(prefix="samestep-") as scratch:
+    with Launcher() as launcher:
         launcher.warm(["torch"])
         for row in dict.fromkeys(row.strategy for row in (ONE, *WHOLE, *SPLIT, *ALONE)):
-            points = []
-            for layers in LAYERS:
-                config = read_request(*_tiny(row, layers, str(Path(scratch) / f"{row}-{layers}")))
-                run = parse(config)
-                speed = launcher.run(run, launch_of(config)).examples_per_second
-                assert speed is not None
-                points.append((passes(run), run.batch_size / speed.median - seconds_here(run, here).total))
-            (few, less), (many, more) = points
-            each = max(0.0, (more - less) / (many - few))
-            found[f"torch:{row}"] = (max(0.0, less - few * each), each)
+
+            def odd(overhead: tuple[float, float], name: str = f"torch:{row}") -> str:
+                cores = dataclasses.replace(here.cores, overhead_seconds={name: overhead})
+                return odd_figure(cores, here.machine.memory_bytes_per_second)
+
+            found[f"torch:{row}"] = measure_again(functools.partial(_overhead, launcher, row, here), odd)
     return found
+
+
+def _overhead(launcher: "Launcher", row: str, here: "Here") -> tuple[float, float]:
+    """The overhead of a row: of a step, and of each layer and micro-batch; of two sizes, since two are not known."""
+    from samestep.common.request import launch_of
+    from samestep.common.run import parse
+    from samestep.experiments.local_times import passes, seconds_here
+
+    points = []
+    for layers in LAYERS:
+        with tempfile.TemporaryDirectory(prefix="samestep-") as scratch:
+            config = read_request(*_tiny(row, layers, str(Path(scratch) / "run")))
+            run = parse(config)
+            speed = launcher.run(run, launch_of(config)).examples_per_second
+        assert speed is not None
+        points.append((passes(run), run.batch_size / speed.median - seconds_here(run, here).total))
+    (few, less), (many, more) = points
+    each = (more - less) / (many - few)
+    return less - few * each, each
 
 
 def _tiny(row: str, layers: int, out: str) -> tuple[str, dict[str, Scalar]]:

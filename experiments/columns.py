@@ -1,14 +1,14 @@
 """What the tables of results say of one run, and the columns that this stands in."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from samestep.common.catalog import strategy_info
 from samestep.common.flags import flags
-from samestep.common.ledger import Footprint
 from samestep.common.request import RunConfig
 from samestep.common.runtime.records import RunResult
 from samestep.common.techniques import Techniques
+from samestep.experiments.misses import BYTES, mark
 from samestep.experiments.speed_columns import Row, Timed, of_a_step, speed_columns
 from samestep.experiments.text import Column, common_unit, count, explain_emulation, in_unit, spell
 
@@ -87,35 +87,6 @@ def same_step(result: RunResult) -> str:
     return f"yes{how}{partly}" if result.parity.passed else "NO"
 
 
-def _state(result: RunResult) -> float:
-    return max(row.state_bytes for row in result.processes)
-
-
-def _predicted_state(result: RunResult) -> float:
-    return max(row.state_bytes for row in result.predicted.footprints)
-
-
-def _activations(result: RunResult) -> float | None:
-    return _most_activations(result.processes)
-
-
-def _predicted_activations(result: RunResult) -> float | None:
-    return _most_activations(result.predicted.footprints)
-
-
-def _most_activations(rows: Iterable[Footprint]) -> float | None:
-    """Of the device that keeps most; None if it is not known of any."""
-    return max((row.activations_bytes for row in rows if row.activations_bytes is not None), default=None)
-
-
-def _sent(result: RunResult) -> float:
-    return sum(row.sent_bytes_per_step for row in result.processes)
-
-
-def _predicted_sent(result: RunResult) -> float:
-    return result.predicted.sent_bytes_per_step
-
-
 def often_the_same(results: Sequence[RunResult]) -> tuple[Column[RunResult], ...]:
     """What the caption says if nearly all rows have it in common."""
     better = f", {results[0].metric_direction} is better" if results and results[0].metric_direction else ""
@@ -151,15 +122,13 @@ def columns(
         *speed_columns(rows, reference),
         *_bytes(
             "state",
-            (_state, _predicted_state),
             "parameters, gradients, optimizer state and compression's residuals, on the device that holds most",
             results,
             gives_way=2 if reference else 0,
         ),
-        *_bytes("sent", (_sent, _predicted_sent), "what all processes put on the wire in a step", results, gives_way=3),
+        *_bytes("sent", "what all processes put on the wire in a step", results, gives_way=3),
         *_bytes(
             "activations",
-            (_activations, _predicted_activations),
             "kept at once between forward and backward, on the device that keeps most",
             results,
             gives_way=6,
@@ -176,14 +145,13 @@ def columns(
 
 def _bytes(
     name: str,
-    measures: tuple[Callable[[RunResult], float | None], Callable[[RunResult], float | None]],
     meaning: str,
     results: Sequence[RunResult],
     gives_way: int = 0,
 ) -> tuple[Column[Row], Column[Row]]:
-    """What was measured in bytes, and behind it what was predicted."""
-    unit = common_unit(measure(result) or 0 for result in results if not result.compiled for measure in measures)
-    measured, predicted = measures
+    """What was measured in bytes, and behind it what was predicted, with a mark where that is off."""
+    measured, predicted = BYTES[name]
+    unit = common_unit(measure(result) or 0 for result in results if not result.compiled for measure in BYTES[name])
 
     def write(row: Timed) -> str:
         least = "at least " if row.result.uncounted and name == "sent" else ""
@@ -193,11 +161,15 @@ def _bytes(
         Column(f"{name} {unit}", of_a_step(write), meaning, gives_way),
         Column(
             "(predicted)",
-            of_a_step(lambda row: f"({_spelled(predicted(row.result), unit)})".replace("()", "")),
+            of_a_step(lambda row: _in_brackets(_spelled(predicted(row.result), unit), mark(row.result, name))),
             gives_way=max(5, gives_way),
             is_detail=True,
         ),
     )
+
+
+def _in_brackets(text: str, behind: str) -> str:
+    return f"({text}){behind}" if text else ""
 
 
 def _spelled(count: float | None, unit: str) -> str:

@@ -21,6 +21,7 @@ from samestep.experiments.compiled import compiled
 from samestep.experiments.figures import figures
 from samestep.experiments.formats import Case, Document, write
 from samestep.experiments.lint import explain_confounds, find_stops
+from samestep.experiments.misses import misses
 from samestep.experiments.plan import is_oracle
 from samestep.experiments.ranking import ranking
 from samestep.experiments.row import FAILED, MISSED, NOT_RUN, UNAVAILABLE, Row, explain_rows, say_status
@@ -239,4 +240,5 @@ class Comparison:
 
 def _fields(row: Row) -> dict[str, object]:
     """A row as JSON has it."""
-    return {field.name: getattr(row, field.name) for field in dataclasses.fields(row)} | {"result": row.result}
+    own = {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
+    return own | {"result": row.result, "missed_predictions": misses(row.result) if row.result else {}}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from samestep.common.flags import Scalar
 from samestep.common.runtime.records import RunResult
+from samestep.experiments.misses import misses
 
 _LEFT_OUT = ("config", "status")
 """Fields of a result that make no columns: `command` repeats the configuration, and the row has a status of its own."""
@@ -18,6 +19,7 @@ _OVER_DEVICES: Mapping[str, Callable[[RunResult], Scalar]] = {
         (row.state_bytes for row in r.predicted.footprints), default=None
     ),
     "sent_bytes_per_step": lambda r: sum(row.sent_bytes_per_step for row in r.processes),
+    "missed_predictions": lambda r: ", ".join(f"{name} {error}" for name, error in misses(r).items()),
     "peak_rss_bytes": lambda r: max((row.peak_rss_bytes for row in r.processes), default=None),
 }
 

@@ -7,6 +7,7 @@ from samestep.common.request import RunConfig
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.published import PUBLISHED
 from samestep.experiments.arguments import read_request
+from samestep.experiments.misses import MARK
 from samestep.experiments.prediction import Assumptions, Prediction, predict_row
 from samestep.experiments.text import common_unit, github, in_unit, large_number
 
@@ -101,7 +102,7 @@ def errors(page: str) -> str:
 
 def _error(cell: str) -> str:
     """How far apart the two numbers of a cell are: measured, and predicted in parentheses."""
-    pair = re.fullmatch(r"([\d.,]+) \(([\d.,]+)\)", cell)
+    pair = re.fullmatch(rf"([\d.,]+) \(([\d.,]+)\){MARK}?", cell)
     if pair is None:
         return "not predicted" if cell else ""
     measured, predicted = (float(each.replace(",", "")) for each in pair.groups())

@@ -10,6 +10,7 @@ from pathlib import Path
 from samestep.common.errors import ConfigError
 from samestep.common.evidence.costs.core_time import Cores
 from samestep.common.evidence.costs.machine import Machine, parse_machine
+from samestep.experiments.physical import odd_figure
 from samestep.experiments.text import count
 
 _SOURCE = "samestep calibrate"
@@ -106,10 +107,13 @@ def load_here() -> Here | None:
         cores = Cores(
             matmul={int(size): float(rate) for size, rate in found["matmul"].items()},
             element_seconds=float(found["element_seconds"]),
-            latency_seconds=found["latency_seconds"],
-            exchange_bytes_per_second=found["exchange_bytes_per_second"],
-            overhead_seconds={name: (each[0], each[1]) for name, each in found["overhead_seconds"].items()},
+            latency_seconds={name: float(each) for name, each in found["latency_seconds"].items()},
+            exchange_bytes_per_second={n: float(each) for n, each in found["exchange_bytes_per_second"].items()},
+            overhead_seconds={n: (float(each[0]), float(each[1])) for n, each in found["overhead_seconds"].items()},
         )
-        return Here(parse_machine(read, str(path())), cores, key())
+        here = Here(parse_machine(read, str(path())), cores, key())
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise ConfigError(f"{path()} is damaged: {error}; run samestep calibrate again.") from None
+    if odd := odd_figure(cores, here.machine.memory_bytes_per_second):
+        raise ConfigError(f"in {path()} {odd}; run samestep calibrate again, when nothing else runs on this machine.")
+    return here

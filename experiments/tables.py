@@ -11,6 +11,7 @@ from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import resize, title
 from samestep.experiments.columns import Name, cell, columns, explain_emulations, named, often_the_same
 from samestep.experiments.compiled import compiled
+from samestep.experiments.misses import explain_misses
 from samestep.experiments.speed_columns import Row, Timed
 from samestep.experiments.speeds import Speed, speed_of
 from samestep.experiments.switched import switched
@@ -46,16 +47,16 @@ def comparison(
     rows: list[Row] = [*timed, *failures]
     every = columns(varying, timed, IMPORTED_BEFORE, name)
     shown = fit(every, rows, None if wide else width)
-    lines = _meanings(shown, results)
+    lines = _meanings(shown, results, name)
     left_out = dict.fromkeys(column.header for column in every if column not in shown)
     lines += [f"not shown in {width} columns: {', '.join(left_out)}; --wide shows all"] if left_out else []
     return f"{github(*cells(shown, rows), None if wide else width)}\n\n{bullets(lines, width)}"
 
 
-def _meanings(shown: Sequence[Column[Row]], results: Sequence[RunResult]) -> list[str]:
-    """What columns mean, and what is emulated."""
+def _meanings(shown: Sequence[Column[Row]], results: Sequence[RunResult], name: Name = cell) -> list[str]:
+    """What columns mean, what is emulated, and which predictions miss."""
     lines = [f"{column.header}: {column.meaning}" for column in joined(shown) if column.meaning]
-    return lines + explain_emulations(results)
+    return lines + explain_emulations(results) + explain_misses(results, name)
 
 
 def _in_common(column: Column[RunResult], results: Sequence[RunResult], name: Name) -> str | None:

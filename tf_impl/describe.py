@@ -50,6 +50,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         randoms=_randoms(built, inputs),
         optimizer=None if model.optimizer is None else OwnOptimizer(),  # no row takes it, which is said
         layers=built.describe_layers(inputs),
+        frozen=built.frozen,
         two_bytes=describe_two_bytes(model, source, inputs),  # last: it changes how layers are built
     )
     write_found(folder, model, source, "tf", split, seed, found)

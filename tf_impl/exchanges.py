@@ -13,18 +13,11 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
+from samestep.common.errors import Unavailable
 from samestep.common.ledger import Send, in_order
 from samestep.tf_impl.activations import FORWARD
+from samestep.tf_impl.collectives import collective_of, collectives_in, handed_over_bytes
 from samestep.tf_impl.upstream import function_names, nodes
-
-COLLECTIVES = {
-    "CollectiveReduceV2": "all_reduce",
-    "CollectiveGatherV2": "all_gather",
-    "CollectiveAllToAllV2": "all_to_all",
-    "CollectiveBcastSendV2": "broadcast",
-    "CollectiveReduceScatterV2": "reduce_scatter",
-    "CrossReplicaSum": "all_reduce",  # between the cores of a TPU
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,11 +49,11 @@ def sends_of(graph: tf.Graph, axis: str, devices: int) -> tuple[Send, ...]:
         axis: The mesh axis along which everything goes.
         devices: The number of devices along it.
     """
-    operations = [op for op in graph.get_operations() if op.type in COLLECTIVES]
-    first_device = min((op.device for op in operations), default="")
+    operations = collectives_in(graph)
+    first_device = min((op.device for op, _ in operations), default="")
     summed = [
-        Send("backward", COLLECTIVES[op.type], axis, devices, _nbytes(op.inputs[0]))
-        for op in operations
+        Send("backward", name, axis, devices, handed_over_bytes(op))
+        for op, name in operations
         if op.device == first_device
     ]
     moved = [
@@ -99,7 +92,12 @@ def whole_bytes(graph: tf.Graph, sends_rows: bool) -> tuple[int, int]:
 
     Returns:
         The bytes of full variables that it reads, and those of full gradients that it sends.
+
+    Raises:
+        Unavailable: Workers exchange something with each other, which is counted nowhere.
     """
+    for operation, _ in collectives_in(graph):
+        raise Unavailable(f"a worker's step has {operation.type}, and only what servers send and get is counted.")
     found = copies(graph)
     rows = sum(copy.bytes for copy in found if copy.is_read and not copy.of_variable)
     sent = sum(copy.bytes for copy in found if not copy.source)
@@ -144,7 +142,7 @@ class ExpandedFunctions:
     """The functions that DTensor makes of one of ours when it is first called; only those hold the collectives."""
 
     def __init__(self) -> None:
-        self._collectives: list[_Reduction] = []
+        self._collectives: list[_Collective] = []
         self._called = False
 
     @contextlib.contextmanager
@@ -154,7 +152,7 @@ class ExpandedFunctions:
         yield
         if not self._called:
             self._called = True
-            self._collectives = [found for name in function_names() - before for found in _reductions_of(name)]
+            self._collectives = [found for name in function_names() - before for found in _collectives_of(name)]
 
     def sends(self, axis: str) -> tuple[Send, ...]:
         """The collectives of each device; on a CPU, DTensor even gathers by an all-reduce over zeros.
@@ -164,7 +162,9 @@ class ExpandedFunctions:
         Args:
             axis: The mesh axis along which they go, or "all".
         """
-        return in_order(Send(each.phase, "all_reduce", axis, each.ranks, each.bytes) for each in self._collectives)
+        return in_order(
+            Send(each.phase, each.operation, axis, each.ranks, each.handed_over_bytes) for each in self._collectives
+        )
 
     def gathered_variable_bytes(self) -> int:
         """The bytes of variables that are gathered on every device in the course of a call."""
@@ -173,18 +173,27 @@ class ExpandedFunctions:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Reduction:
-    """An all-reduce in an expanded function.
+class _Collective:
+    """A collective in an expanded function.
 
     Attributes:
-        source: The operation whose output it reduces.
-        bytes: The size of the output.
+        operation: Its name in the ledger.
+        source: The operation whose output it takes.
+        bytes: The size of its result.
         ranks: The size of the group.
     """
 
+    operation: str
     source: str
     bytes: int
     ranks: int
+
+    @property
+    def handed_over_bytes(self) -> int:
+        """What a device hands over."""
+        return {"all_gather": self.bytes // self.ranks, "reduce_scatter": self.bytes * self.ranks}.get(
+            self.operation, self.bytes
+        )
 
     @property
     def phase(self) -> str:
@@ -193,16 +202,23 @@ class _Reduction:
         return "forward" if is_forward else "backward"
 
 
-def _reductions_of(function: str) -> list[_Reduction]:
-    """Finds the all-reduces of a function, in order."""
+def _collectives_of(function: str) -> list[_Collective]:
+    """Finds the collectives of a function, in order.
+
+    Raises:
+        Unavailable: There is one that is not known, or that does not say how many take part.
+    """
     found, constants = [], {}
     for node in nodes(function):
         if node.op == "Const":
             constants[node.name] = node
-        if node.op in COLLECTIVES:
+        if operation := collective_of(node.op):
             (shape,) = node.attr["_output_shapes"].list.shape
             size = math.prod(dim.size for dim in shape.dim) * tf.as_dtype(node.attr["T"].type).size
             source, group_size = node.input[:2]
-            ranks = tf.make_ndarray(constants[group_size.partition(":")[0]].attr["value"].tensor)
-            found.append(_Reduction(source, size, int(ranks)))
+            count = constants.get(group_size.partition(":")[0])
+            if count is None:
+                raise Unavailable(f"a step has {node.op}, which does not say how many devices take part.")
+            ranks = tf.make_ndarray(count.attr["value"].tensor)
+            found.append(_Collective(operation, source, size, int(ranks)))
     return found

@@ -51,7 +51,8 @@ def trace(folder: Path, asked: Asked, split: Split) -> None:
     sources = [*params, *(call.output for call in trained.calls)]
     found = tape.gradient(value, sources)
     gradients = [_dense(gradient, source) for gradient, source in zip(found, params, strict=False)]
-    _updates(model, asked, built)(gradients, coefficients(asked.optimizer, 1))
+    learning = [gradient for name, gradient in zip(built.params, gradients, strict=True) if name in built.trained]
+    _updates(model, asked, built)(learning, coefficients(asked.optimizer, 1))
     write_trace(
         folder,
         Trace(
@@ -79,7 +80,7 @@ def _dense(gradient: tf.Tensor | tf.IndexedSlices | None, source: tf.Variable) -
 
 def _curve(model: Model, asked: Asked, built: OwnModel, folder: Path, loss: Loss, split: Split) -> tuple[float, ...]:
     _start(built, folder)
-    params, update = list(built.params.values()), _updates(model, asked, built)
+    params, update = list(built.trained.values()), _updates(model, asked, built)
 
     def step(x: Inputs, y: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
@@ -102,7 +103,7 @@ def _updates(model: Model, asked: Asked, built: OwnModel) -> Update:
         variables = built.trainable()
         own.build(variables)
         return lambda gradients, coefficients: own.apply(gradients, variables)
-    spec, params = asked.optimizer, list(built.params.values())
+    spec, params = asked.optimizer, list(built.trained.values())
     slots = [[tf.Variable(tf.zeros_like(v)) for _ in spec.slots] for v in params]
 
     def update(gradients: Gradients, coefficients: tf.Tensor) -> None:

@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from samestep.common.timeline import Activity
 from samestep.tf_impl.activations import BACKWARD, FORWARD
-from samestep.tf_impl.exchanges import COLLECTIVES, short_name
+from samestep.tf_impl.collectives import COLLECTIVES
+from samestep.tf_impl.exchanges import short_name
 from samestep.tf_impl.upstream import Event, function_names, nodes, profiled_events
 
 _MOVES = {"_Send", "_Recv", "_HostSend", "_HostRecv"}

@@ -55,9 +55,10 @@ class TrainingProgram:
         self._activations: dict[str, int] = {}
         with parts.strategy.scope():
             self.model, self.params = weights.fresh_model(run)
-            self.slots = {slot: weights.zeros_like(self.params) for slot in run.optimizer.slots}
+            self.trained = weights.trained(run, self.params)
+            self.slots = {slot: weights.zeros_like(self.trained) for slot in run.optimizer.slots}
         self._buffers = weights.buffers_of(self.model)
-        self._compressor = build_compressor(run, parts.strategy, self.params)
+        self._compressor = build_compressor(run, parts.strategy, self.trained)
         # Nothing here branches on a tensor: without autograph the trace takes half the time.
         # A function for each way, since one that takes a bool is called more slowly; what is not called is not traced.
         self._train = {
@@ -96,7 +97,7 @@ class TrainingProgram:
         """Runs on one replica: forward and backward on each micro-batch, then the exchange and the update of all replicas."""
         loss, gradients = self._replica_gradients(x, y)
         if self._compressor and compresses:
-            gradients = exchange_read(self._compressor, gradients, self.params.values())
+            gradients = exchange_read(self._compressor, gradients, self.trained.values())
         tf.distribute.get_replica_context().merge_call(self.apply, args=(coefficients, compresses, *gradients))
         return loss
 
@@ -108,7 +109,7 @@ class TrainingProgram:
             y: Its targets.
         """
         parts = micro_batches(x, y, self.run.accumulation_steps)
-        loss, gradients = accumulate(self.model, self.loss, list(self.params.values()), parts)
+        loss, gradients = accumulate(self.model, self.loss, list(self.trained.values()), parts)
         self._gradients_bytes = weights.nbytes(each for each in gradients if each is not None)
         return loss, gradients
 
@@ -123,13 +124,13 @@ class TrainingProgram:
             is_summed: Whether a compressed exchange has summed the gradients already.
             *gradients: The gradients of each replica, in the order of the parameters; None leaves one as it is.
         """
-        read = {name: each for name, each in zip(self.params, gradients, strict=True) if each is not None}
+        read = {name: each for name, each in zip(self.trained, gradients, strict=True) if each is not None}
         total = list(read.values()) if is_summed else self.exchange(strategy, read)
         if self.run.techniques.need_norm:
             total = self._transformed(strategy, total)
         for gradient, name in zip(total, read, strict=True):
             slots = tuple(slot[name] for slot in self.slots.values())
-            strategy.extended.update(self.params[name], self.update, args=(gradient, slots, coefficients), group=False)
+            strategy.extended.update(self.trained[name], self.update, args=(gradient, slots, coefficients), group=False)
 
     def _transformed(self, strategy: tf.distribute.Strategy, summed: list[tf.Tensor]) -> Sequence[tf.Tensor]:
         """Transforms the gradients where they are: each replica its copy, or the one device that has them all."""
@@ -145,7 +146,7 @@ class TrainingProgram:
             strategy: In its cross-replica context.
             gradients: The gradients of each replica, by parameter.
         """
-        pairs = [(gradient, self.params[name]) for name, gradient in gradients.items()]
+        pairs = [(gradient, self.trained[name]) for name, gradient in gradients.items()]
         if self.run.techniques.overlap:
             # Collectives go one after the other, and the backward pass yields the last parameter's gradient first.
             reduce = functools.partial(strategy.extended.batch_reduce_to, tf.distribute.ReduceOp.SUM)
@@ -177,14 +178,8 @@ class TrainingProgram:
     def restore(self, state: TrainState) -> None:
         """Assigns everything on every replica."""
         self._step, self._skipped = state.step, state.skipped
-        weights.restore(
-            state,
-            self.run.dtype,
-            self.params,
-            self.slots,
-            lambda variable, value: variable.assign(value),
-            self._buffers,
-        )
+        assign = lambda variable, value: variable.assign(value)  # noqa: E731
+        weights.restore(state, self.run.dtype, self.params, self.slots, assign, self._buffers)
         if self._compressor:
             self._compressor.restore(state.local)
 

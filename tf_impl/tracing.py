@@ -198,8 +198,8 @@ def find_layers(model: Any, started: list[Any], neutral: Mapping[int, str]) -> t
             name = neutral[id(_value(variable))]
             held = Held(name, name, tuple(variable.shape), tuple(range(len(variable.shape))))
             last = variable.name.rpartition("/")[2].partition(":")[0]
-            if variable.trainable:
-                params[last] = held
+            if variable.trainable or any(variable is each for each in _made_to_train(layer)):
+                params[last] = held  # a frozen one as well
             elif last in _BUFFER_ROLES:
                 buffers[_BUFFER_ROLES[last]] = held
         found += _layers(path_of(layer, model), call, _kind(layer), params, buffers)
@@ -225,6 +225,10 @@ def _flatten(layer: Any) -> list[Any]:
     if isinstance(layer, keras.layers.Layer):
         return list(layer._flatten_layers())
     return [layer, *layer.submodules]
+
+
+def _made_to_train(layer: Any) -> list[Any]:
+    return layer._trainable_variables if isinstance(layer, keras.layers.Layer) else []
 
 
 def _own_variables(layer: Any) -> list[Any]:

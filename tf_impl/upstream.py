@@ -49,6 +49,14 @@ def nodes(function: str) -> Sequence[tf.compat.v1.NodeDef]:
     return context.context().get_function_def(function).node_def
 
 
+def argument_names(kind: str) -> frozenset[str]:
+    """What a type of operation calls its inputs and attributes (tensorflow 2.21); none if there is no such type."""
+    from tensorflow.python.framework import op_def_registry
+
+    found = op_def_registry.get(kind)
+    return frozenset(each.name for each in (*found.input_arg, *found.attr)) if found else frozenset()
+
+
 def profiled_events(content: bytes) -> Iterator[Event]:
     """What a profile saw on the host (tensorflow 2.21: the classes of the file's format are in the wheel).
 

@@ -147,6 +147,17 @@ def restore(
         buffer.assign(state.buffers[name].astype(buffer.dtype.as_numpy_dtype))
 
 
+def trained(run: Run, held: ByName[Held]) -> dict[str, Held]:
+    """Leaves out what a program holds for parameters that are frozen.
+
+    Args:
+        run: What is trained.
+        held: Of every parameter.
+    """
+    params = run.workload.model.params()
+    return {name: each for name, each in held.items() if not params[name].frozen}
+
+
 def nbytes(values: Iterable[tf.Variable | tf.Tensor]) -> int:
     """The bytes of tensors together, from their shapes and dtypes."""
     return sum(value.shape.num_elements() * value.dtype.size for value in values)

@@ -15,7 +15,7 @@ from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declared import IDS, Model, call_user, load_model
 from samestep.common.workload.models.describing import EXAMPLES, FORWARD_PASS, Found, LossOfEach, write_found
 from samestep.common.workload.models.own import OwnOptimizer
-from samestep.common.workload.models.spec import Segment
+from samestep.common.workload.models.spec import Segment, layer
 from samestep.common.workload.optimizers import OWN, OptimizerSpec
 from samestep.torch_impl import weights
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
@@ -25,6 +25,7 @@ from samestep.torch_impl.reach import always_called, find_reach
 from samestep.torch_impl.roundings import describe_two_bytes
 from samestep.torch_impl.segments import describe_segments
 from samestep.torch_impl.tracing import describe_layers
+from samestep.torch_impl.uses import describe_uses
 
 PLANS = ("column", "row")
 
@@ -49,17 +50,19 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     inputs, targets = (as_inputs(array[:EXAMPLES].copy()) for array in (split.train_inputs, split.train_targets))
     outputs, flops = _try_forward(module, inputs, source)
     segments = describe_segments(model, module, inputs, outputs, flops, source)  # in evaluation, as the outputs
+    splits, named = _splits(model, module, source), weights.named_weights(module)
     randoms = _randoms(module, inputs)
     reach = find_reach(module, inputs, FORWARD_PASS in randoms, source)
     varies = bool(reach.unused) or reach.branches
+    blocks = tuple(_blocks(model, module, split.train_inputs if varies else None, source))
     found = Found(
         outputs=outputs.numpy(),
         loss_of_each=_loss_of_each(model, outputs, targets, source),
-        params={name: weight.to_neutral(weight.parameter) for name, weight in weights.named_weights(module).items()},
-        splits=_splits(model, module, source),
+        params={name: weight.to_neutral(weight.parameter) for name, weight in named.items()},
+        splits=splits,
         buffers={name: buffer.detach().numpy().copy() for name, buffer in weights.named_buffers(module).items()},
         segments=segments,
-        blocks=tuple(_blocks(model, module, split.train_inputs if varies else None, source)),
+        blocks=blocks,
         batch_norms=tuple(
             name for name, each in module.named_modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)
         ),
@@ -67,6 +70,8 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         unused=reach.unused,
         branches=reach.branches,
         layers=describe_layers(module, inputs),
+        frozen=frozenset(name for name, weight in named.items() if not weight.parameter.requires_grad),
+        uses=describe_uses(module, inputs, {*(block.name for block in blocks), *map(layer, splits)}),
         optimizer=_optimizer(model, copy.deepcopy(module), source),
         two_bytes=describe_two_bytes(module, inputs),  # last: it changes the model
     )
@@ -102,12 +107,13 @@ def _optimizer(model: Model, module: nn.Module, source: str) -> OwnOptimizer | N
         return OwnOptimizer(refused=f"has an optimizer for {', '.join(model.optimizer)} alone; add one for torch")
     parameters = list(module.parameters())
     made = own(OptimizerSpec(OWN, 0.0, source=source), parameters)
-    for parameter in parameters:
+    first, *_ = trained = [parameter for parameter in parameters if parameter.requires_grad]
+    for parameter in trained:
         parameter.grad = torch.ones_like(parameter)
     call_user(made.step, source, "a step of the optimizer")
-    tensors = {k: v for k, v in made.state[parameters[0]].items() if isinstance(v, torch.Tensor) and k != "step"}
+    tensors = {k: v for k, v in made.state[first].items() if isinstance(v, torch.Tensor) and k != "step"}
     rates = sorted({float(group["lr"]) for group in made.param_groups})
-    odd = next((key for key, value in tensors.items() if value.shape != parameters[0].shape), None)
+    odd = next((key for key, value in tensors.items() if value.shape != first.shape), None)
     refused = ""
     if odd is not None:
         refused = f"has an optimizer that keeps `{odd}`, not shaped like its parameter: no row could gather it"

@@ -19,29 +19,13 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from samestep.common.ledger import Send, in_order
+from samestep.torch_impl.collectives import Collective, collective_of
 from samestep.torch_impl.sharded import local_part
 from samestep.torch_impl.upstream import is_in_backward, process_group
 from samestep.torch_impl.weights import nbytes
 
 _OUR_REFERENCES = 3
 """The references to a buffer that are ours: the list's, the loop's over it, and the counting call's."""
-# Operator -> its name in the ledger, and which arguments hold what this process hands over and the group.
-COLLECTIVES = {
-    "c10d::allreduce_": ("all_reduce", 0, 1),
-    "c10d::broadcast_": ("broadcast", 0, 1),
-    "c10d::_allgather_base_": ("all_gather", 1, 2),
-    "c10d::allgather_": ("all_gather", 1, 2),
-    "c10d::alltoall_base_": ("all_to_all", 1, 2),
-    "c10d::_reduce_scatter_base_": ("reduce_scatter", 1, 2),
-    "c10d::reduce_scatter_": ("reduce_scatter", 1, 2),
-    "c10d::send": ("send", 0, 1),
-    "_c10d_functional::all_reduce": ("all_reduce", 0, 2),
-    "_c10d_functional::all_reduce_": ("all_reduce", 0, 2),
-    "_c10d_functional::all_gather_into_tensor": ("all_gather", 0, 2),
-    "_c10d_functional::reduce_scatter_tensor": ("reduce_scatter", 0, 3),
-}
-PEER = 2
-"""Which argument is the receiver of a `c10d::send` or the root of a `c10d::broadcast_`, as a rank of the group."""
 
 
 class Recorder:
@@ -184,19 +168,20 @@ class Observer(TorchDispatchMode):
         name = func._schema.name
         if is_in_backward():
             RECORDER.phase = "backward"
-        if name in COLLECTIVES:
-            operation, handed_over, group = COLLECTIVES[name]
-            self._record(operation, args[handed_over], process_group(args[group]), args)
+        if collective := collective_of(func):
+            _record(collective, args)
         self.gathered.before(name, (kwargs or {}).get("out", ()))
         result = func(*args, **(kwargs or {}))
         self.gathered.after(name, result)
         return result
 
-    def _record(self, operation: str, handed_over: Any, group: dist.ProcessGroup, args: tuple[Any, ...]) -> None:
-        to = str(dist.get_global_rank(group, args[PEER])) if operation == "send" else ""
-        source = str(dist.get_global_rank(group, args[PEER])) if operation == "broadcast" else ""
-        tensors = torch.utils._pytree.tree_leaves(handed_over)
-        RECORDER.add(operation, tensors, _axis_of(group), group.size(), to, source=source)
+
+def _record(collective: Collective, args: tuple[Any, ...]) -> None:
+    group, operation = process_group(args[collective.group]), collective.operation
+    peer = "" if collective.peer is None else str(dist.get_global_rank(group, args[collective.peer]))
+    to, source = (peer, "") if operation == "send" else ("", peer)
+    tensors = torch.utils._pytree.tree_leaves(args[collective.handed_over])
+    RECORDER.add(operation, tensors, _axis_of(group), group.size(), to, source=source)
 
 
 def _axis_of(group: dist.ProcessGroup) -> str:

@@ -87,12 +87,18 @@ class LocalState:
     full_tensor: Callable[[torch.Tensor], torch.Tensor] = sharded.full_tensor
     buffers: Mapping[str, torch.Tensor] = dataclasses.field(default_factory=dict)
 
+    @property
+    def trained(self) -> dict[str, Weight]:
+        """The parameters that are not frozen, which alone have gradients and optimizer state."""
+        return {name: weight for name, weight in self.named.items() if weight.parameter.requires_grad}
+
     def snapshot(self, step: int) -> TrainState:
         """Copies parameters and optimizer state, gathered."""
         params: Arrays = {}
         slots: dict[str, Arrays] = {slot: {} for slot in self.keys}
         for name, weight in self.named.items():
             params[name] = weight.to_neutral(self.full_tensor(weight.parameter))
+        for name, weight in self.trained.items():
             self._held(weight.parameter)
             for slot, key in self.keys.items():
                 slots[slot][name] = weight.to_neutral(self.optimizer_state.full(weight.parameter, key))
@@ -104,6 +110,7 @@ class LocalState:
         with torch.no_grad():
             for name, weight in self.named.items():
                 sharded.copy_shard(weight.parameter, weight.from_neutral(state.params[name]))
+            for name, weight in self.trained.items():
                 local = self._held(weight.parameter)
                 if local is not None:
                     for slot, key in self.keys.items():

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from samestep.common.timeline import PHASE_OF_LETTER, Activity
-from samestep.torch_impl.exchanges import COLLECTIVES, PEER
+from samestep.torch_impl.collectives import COLLECTIVES, is_transfer
 from samestep.torch_impl.upstream import all_threads, kineto_events
 
 _PASS = re.compile(r"samestep:(?P<stage>\d+)(?P<letter>[FBIW])(?P<microbatch>\d+)$")
@@ -24,6 +24,8 @@ _PASS = re.compile(r"samestep:(?P<stage>\d+)(?P<letter>[FBIW])(?P<microbatch>\d+
 _RECORDING = threading.Event()
 _BACKWARD, _UPDATE = "autograd::engine::evaluate_function", "Optimizer.step#"
 _RECEIVE = "c10d::recv_"
+_SENDER = 2
+"""Which of its arguments is the sender."""
 
 
 class Frame(NamedTuple):
@@ -88,7 +90,7 @@ def named_pass(letter: str, stage: int, microbatch: int) -> contextlib.AbstractC
 
 
 def _is_transfer(name: str) -> bool:
-    return name.startswith(("c10d::", "_c10d_functional::", "gloo:", "nccl:"))
+    return is_transfer(name) or name.startswith(("gloo:", "nccl:"))
 
 
 def _computed(events: Iterable[Event]) -> Iterator[Activity]:
@@ -145,18 +147,22 @@ def _transfers(events: Sequence[Event]) -> Iterator[Activity]:
     calls = [e for e in events if e.name in COLLECTIVES or e.name == _RECEIVE]
     last_end = 0
     for call in sorted(calls, key=lambda e: e.start_ns):
-        if call.start_ns < last_end and call.name.startswith("c10d"):
+        if call.start_ns < last_end:
             continue  # within another one
         last_end = call.end_ns
-        name = "receive" if call.name == _RECEIVE else COLLECTIVES[call.name][0]
+        name, place = ("receive", _SENDER) if call.name == _RECEIVE else _name_and_peer(call.name)
         kind = {"send": "gloo:send", "receive": "gloo:recv"}.get(name, "")
         own = next((e for e in left if _is_of(e.name, kind) and e.end_ns > call.start_ns), None)
         if own is not None:
             left.remove(own)
         end = max(call.end_ns, own.end_ns if own else 0)
-        peer = call.inputs[PEER] if kind else None
+        peer = call.inputs[place] if kind and place is not None else None
         whom = peer if isinstance(peer, int) else None
         yield Activity(0, "communicate", name, call.start_ns, end, whom, receives=name == "receive")
+
+
+def _name_and_peer(operator: str) -> tuple[str, int | None]:
+    return COLLECTIVES[operator].operation, COLLECTIVES[operator].peer
 
 
 def _is_of(event: str, kind: str) -> bool:

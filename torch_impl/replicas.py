@@ -43,7 +43,7 @@ class CountedDataParallel(nn.DataParallel):
 
     def __init__(self, module: nn.Module, device_ids: list[int]) -> None:
         super().__init__(module, device_ids)
-        self._copies: list[list[nn.Parameter]] = []
+        self._others = 0
 
     def scatter(self, inputs: tuple[Any, ...], kwargs: dict[str, Any] | None, device_ids: Sequence[int]) -> Any:
         """Sends the mini-batches out.
@@ -64,8 +64,8 @@ class CountedDataParallel(nn.DataParallel):
             module: The master.
             device_ids: The devices that take a replica each.
         """
-        self._copies = [list(module.parameters())] * (len(device_ids) - 1)
-        record("broadcast_parameters", self._copies, "forward")
+        self._others = len(device_ids) - 1
+        record("broadcast_parameters", [list(module.parameters())] * self._others, "forward")
         return super().replicate(module, device_ids)
 
     def gather(self, outputs: Sequence[torch.Tensor], output_device: int | torch.device) -> Any:
@@ -81,7 +81,8 @@ class CountedDataParallel(nn.DataParallel):
 
         def go_back(_: torch.Tensor) -> None:
             record("scatter_output_gradients", others, "backward")
-            record("reduce_gradients", self._copies, "backward")
+            trained = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+            record("reduce_gradients", [trained] * self._others, "backward")
 
         if gathered.requires_grad:
             gathered.register_hook(go_back)
@@ -89,7 +90,7 @@ class CountedDataParallel(nn.DataParallel):
 
 
 Replica = tuple[torch.Tensor, list[torch.Tensor]]
-"""The outputs of a replica and its copies of the parameters, which the outputs depend on."""
+"""The outputs of a replica and its copies of the parameters that are trained, which the outputs depend on."""
 
 
 class Replicas(nn.Module):
@@ -177,12 +178,15 @@ class Replicas(nn.Module):
         shards, copies = self.scatter_inputs(x), self.broadcast(params)
 
         count = len(self._skeletons[0])
+        trains = [param.requires_grad for param in self.module.parameters()]
         keys = [None] * count if MICRO_BATCH.keys is None else MICRO_BATCH.keys.chunk(count)
 
         def replica(skeleton: nn.Module, shard: Inputs, own: list[torch.Tensor], keys: torch.Tensor | None) -> Replica:
             with torch.set_grad_enabled(grad), MICRO_BATCH.on_thread(keys):  # a thread has its own mode
-                leaves = [param.requires_grad_(grad) for param in own]
-                named = {name: leaves[number] for name, number in self._names.items()}
+                leaves = [
+                    param.requires_grad_(grad) for param, is_trained in zip(own, trains, strict=True) if is_trained
+                ]
+                named = {name: own[number] for name, number in self._names.items()}
                 return functional_call(skeleton, named, shard), leaves
 
         return self.run_together(replica, self._skeletons[0], shards, copies, keys)
@@ -205,4 +209,5 @@ class _Replicated(torch.autograd.Function):
         work = [(outputs, leaves, shard) for (outputs, leaves), shard in zip(ctx.ran, shards, strict=True)]
         gradients = ctx.replicas.run_together(lambda each: torch.autograd.grad(*each, allow_unused=True), work)
         ctx.ran = None
-        return None, None, None, *ctx.replicas.reduce(gradients)
+        reduced = iter(ctx.replicas.reduce(gradients))
+        return None, None, None, *(next(reduced) if needed else None for needed in ctx.needs_input_grad[3:])

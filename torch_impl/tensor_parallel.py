@@ -28,7 +28,7 @@ from samestep.common.workload.models.transformer import LOGITS
 from samestep.common.workload.split import even_split_table
 from samestep.torch_impl.models.dropout import Dropout
 from samestep.torch_impl.sharded import full_tensor
-from samestep.torch_impl.weights import keep_tied
+from samestep.torch_impl.weights import remade
 
 
 def split_by_tensor(
@@ -44,7 +44,7 @@ def split_by_tensor(
     """
     plan = {**_plan_pairs(spec, mesh.size()), **_plan_shared_inputs(spec), **(between_pairs or {})}
     paths = {path for path, module in model.named_modules() if not isinstance(module, nn.Identity)}
-    with keep_tied(model):
+    with remade(model):
         parallelize_module(model, mesh, {path: style for path, style in plan.items() if path in paths})
     split = even_split_table(spec, mesh.size())
     for module in model.modules():  # what dropout keeps is a matter of the whole activation
@@ -52,7 +52,7 @@ def split_by_tensor(
             module.place(-1, mesh.get_local_rank(), mesh.size())
         elif isinstance(module, Dropout) and module.behind and between_pairs:
             module.place(1, mesh.get_local_rank(), mesh.size())
-    for parameter in model.parameters():
+    for parameter in (each for each in model.parameters() if each.requires_grad):
         parameter.register_post_accumulate_grad_hook(_redistribute_gradient)
 
 

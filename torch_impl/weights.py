@@ -86,20 +86,24 @@ def named_buffers(*models: nn.Module) -> dict[str, torch.Tensor]:
 
 
 @contextlib.contextmanager
-def keep_tied(model: nn.Module) -> Iterator[None]:
-    """Ties the parameters again that were tied when the context began.
+def remade(model: nn.Module) -> Iterator[None]:
+    """Makes a context in which new parameters may take the place of a model's: those that were tied are tied again.
 
     What makes new parameters of a module's, as `to_empty` and `parallelize_module` do, makes two of a tied one (torch 2.13).
+    Those of a frozen one are frozen again as well.
 
     Args:
         model: The model, which is changed in place.
     """
     first: dict[nn.Parameter, str] = {}
+    frozen = [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
     names = [(name, first.setdefault(p, name)) for name, p in model.named_parameters(remove_duplicate=False)]
     yield
     for path, name in ((path, name) for path, name in names if path != name):
         owner, _, own = path.rpartition(".")
         model.get_submodule(owner).register_parameter(own, model.get_parameter(name))
+    for name in frozen:
+        model.get_parameter(name).requires_grad_(False)
 
 
 def materialize(
@@ -114,7 +118,7 @@ def materialize(
         buffers: The buffers by neutral name, if there are any.
     """
     if any(parameter.is_meta for parameter in model.parameters()):
-        with keep_tied(model):
+        with remade(model):
             model.to_empty(device=device)
     else:
         model.to(device)

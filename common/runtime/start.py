@@ -12,6 +12,7 @@ from samestep.common.strategy import Run
 from samestep.common.workload.compression import RESIDUAL, SUM_RESIDUAL
 from samestep.common.workload.initial import initial_buffers
 from samestep.common.workload.models.own import OwnSpec
+from samestep.common.workload.models.reached import trained
 from samestep.common.workload.models.spec import Param
 
 
@@ -43,7 +44,8 @@ def read_start(run: Run, start_from: str) -> TrainState:
         )
     for slot, arrays in state.slots.items():
         remedy = "give the directory of a finished run"
-        _check_arrays(run, run.workload.model.params(), arrays, f"{given} is damaged: its {slot} of", remedy)
+        learning = trained(run.workload.model.params())
+        _check_arrays(run, learning, arrays, f"{given} is damaged: its {slot} of", remedy)
     _check_residuals(run, state, given)
     for group, arrays in groups.items():
         for name, array in arrays.items():

@@ -8,6 +8,7 @@ from samestep.common.flags import Scalar
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import title
 from samestep.experiments.columns import devices
+from samestep.experiments.misses import BYTES, mark
 from samestep.experiments.page.loaded import Entry, Loaded
 from samestep.experiments.page.markup import Child, breakable, element, scrolling
 from samestep.experiments.page.verdicts import status
@@ -103,16 +104,24 @@ def _number(name: str, value: Value, spell: Callable[[float], str]) -> Column:
     return Column(name, value, show)
 
 
+def _bytes(title: str, name: str) -> Column:
+    """A quantity in bytes, marked where its prediction is off; a line above the table says by how much."""
+    measured, _ = BYTES[name]
+    column = _number(title, _of(measured), size)
+
+    def show(entry: Entry) -> Child:
+        shown = column.show(entry)
+        return f"{shown} {mark(entry.result, name)}".rstrip() if shown and entry.result else shown
+
+    return dataclasses.replace(column, show=show)
+
+
 def _rate(entry: Entry) -> float | None:
     return entry.speed.prediction.median if entry.speed and entry.speed.prediction else None
 
 
 def _deviation(result: RunResult) -> float | None:
     return None if result.parity.passed is None else result.parity.max_relative_loss
-
-
-def _activations(result: RunResult) -> int | None:
-    return max((row.activations_bytes for row in result.processes if row.activations_bytes is not None), default=None)
 
 
 def _metric(result: RunResult) -> str:
@@ -135,9 +144,9 @@ COLUMNS = (
         lambda entry: entry.against.ratio if entry.against else None,
         lambda entry: entry.speed.verdict if entry.speed else None,
     ),
-    _number("state of a device", _of(lambda r: max(row.state_bytes for row in r.processes)), size),
-    _number("activations", _of(_activations), size),
-    _number("sent a step", _of(lambda r: sum(row.sent_bytes_per_step for row in r.processes)), size),
+    _bytes("state of a device", "state"),
+    _bytes("activations", "activations"),
+    _bytes("sent a step", "sent"),
     Column("devices", _of(lambda r: r.config.devices), lambda entry: devices(entry.result) if entry.result else None),
     _text("dtype", lambda r: r.dtype),
     Column("metric", _of(lambda r: r.metric_value), lambda entry: _metric(entry.result) if entry.result else None),

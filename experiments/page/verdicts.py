@@ -11,6 +11,7 @@ from samestep.experiments.columns import explain_emulations
 from samestep.experiments.comparison import Comparison
 from samestep.experiments.compiled import compiled
 from samestep.experiments.lint import explain_confounds, find_stops
+from samestep.experiments.misses import explain_misses
 from samestep.experiments.page.loaded import Group, Loaded
 from samestep.experiments.page.markup import Child, element, more, prose
 from samestep.experiments.ranking import ranking
@@ -85,7 +86,8 @@ def _group(group: Group) -> Element:
             element("p", f"As a gate it ends with exit code {found.exit_code}: {found.exit_reason}", class_="callout")
         )
     parts += _list(explain_rows(found.rows))
-    parts += _list(explain_emulations(results))
+    called = {id(entry.result): entry.row.cell for entry in group.entries}
+    parts += _list([*explain_emulations(results), *explain_misses(results, lambda result: called[id(result)])])
     parts += [element("p", said)] if (said := _speeds(found)) else []
     if unclear := _lines(unseparated(found.speeds, found.reference)):
         parts.append(more("How many rounds would separate rows", *_list(unclear)))

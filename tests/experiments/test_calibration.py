@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import subprocess
 import sys
@@ -9,14 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, WorkerFailed
+from samestep.common.evidence.costs.core_time import Cores
 from samestep.common.evidence.costs.machine import Machine, load_machine
+from samestep.common.evidence.costs.sizes import MESSAGES
 from samestep.common.evidence.costs.step_time import StepTime
+from samestep.common.runtime.parent.launcher import Launcher
 from samestep.experiments import advise as command
-from samestep.experiments import calibration
+from samestep.experiments import calibrate, calibration
 from samestep.experiments.calibration import Calibration, calibrated
 from samestep.experiments.candidates import search
+from samestep.experiments.here import load_here, make_here, path
+from samestep.experiments.here import store as stored
 from samestep.experiments.layouts import Candidate
+from samestep.experiments.physical import odd_figure
 from samestep.experiments.step_times import seconds_of
 from tests.experiments.test_advise import base, small_machine
 
@@ -106,6 +113,95 @@ def test_what_measures_prints_what_is_read(tmp_path: Path) -> None:
     assert set(found["exchanges"]) == {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "send"}
     figures = [rate for _, rate in found["matmul"]] + [each for pair in found["exchanges"].values() for each in pair]
     assert min(*figures, found["element_seconds"], found["memory_bytes_per_second"]) > 0
+
+
+POSSIBLE = Cores(
+    matmul={16: 1e9, 64: 1e10},
+    element_seconds=1e-9,
+    latency_seconds=dict.fromkeys(MESSAGES, 1e-4),
+    exchange_bytes_per_second=dict.fromkeys(MESSAGES, 1e9),
+    overhead_seconds={"torch:fsdp": (1e-3, 1e-5)},
+)
+MEMORY = 5e9
+IMPOSSIBLE: list[tuple[str, dict[str, object]]] = [
+    *(("a matrix product of 16 is", {"matmul": {16: rate}}) for rate in (0.0, -1e9, math.inf, math.nan, 1e18)),
+    *(("an elementwise operation is", {"element_seconds": seconds}) for seconds in (0.0, -1.0, math.nan, 1e-30)),
+    *(("a small send is", {"latency_seconds": {"send": seconds}}) for seconds in (0.0, -1e-6, math.inf)),
+    *(
+        ("a large send is", {"exchange_bytes_per_second": {"send": rate}})
+        for rate in (0.0, math.nan, 8.4e15, 2 * MEMORY)
+    ),
+    *(
+        ("torch:fsdp, a step, is", {"overhead_seconds": {"torch:fsdp": (s, 1e-5)}})
+        for s in (0.0, -1e-3, 1e-7, math.nan)
+    ),
+    *(("torch:fsdp, a layer", {"overhead_seconds": {"torch:fsdp": (1e-3, s)}}) for s in (0.0, -1e-4, math.inf)),
+]
+
+
+def test_what_a_machine_can_have_is_taken() -> None:
+    assert odd_figure(POSSIBLE, MEMORY) == ""
+    assert odd_figure(POSSIBLE, math.nan).startswith("memory is nan")
+
+
+@pytest.mark.parametrize(("told", "changed"), IMPOSSIBLE)
+def test_a_figure_that_no_machine_has_is_found(told: str, changed: dict[str, object]) -> None:
+    assert odd_figure(dataclasses.replace(POSSIBLE, **changed), MEMORY).startswith(told)
+
+
+@pytest.mark.parametrize(("told", "changed"), IMPOSSIBLE)
+def test_it_is_not_read_back(
+    told: str, changed: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    stored(dataclasses.replace(make_here(POSSIBLE, 2, 8e9, MEMORY), cores=dataclasses.replace(POSSIBLE, **changed)))
+    with pytest.raises(ConfigError, match=rf"{told}.*possible; run samestep calibrate again") as refused:
+        load_here()
+    assert refused.value.exit_code == 2
+
+
+def measuring(monkeypatch: pytest.MonkeyPatch, overheads: list[tuple[float, float]], send_rates: list[float]) -> None:
+    """Has the measurements come out as they are listed, and the last one again."""
+    first = {name: (POSSIBLE.latency_seconds[name], 1e9) for name in MESSAGES}
+    plain = {"matmul": [*POSSIBLE.matmul.items()], "element_seconds": 1e-9, "memory_bytes_per_second": MEMORY}
+
+    def rates() -> dict[str, object]:
+        rate = send_rates.pop(0) if len(send_rates) > 1 else send_rates[0]
+        return plain | {"exchanges": first | {"send": (1e-4, rate)}}
+
+    def overhead(launcher: object, row: str, here: object) -> tuple[float, float]:
+        return overheads.pop(0) if len(overheads) > 1 else overheads[0]
+
+    monkeypatch.setattr(calibrate, "_measure_rates", rates)
+    monkeypatch.setattr(calibrate, "_overhead", overhead)
+    monkeypatch.setattr(Launcher, "warm", lambda self, frameworks: None)
+
+
+@pytest.mark.torch
+def test_what_came_out_impossible_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    measuring(monkeypatch, [(0.0, 1e-5), (-1e-3, 1e-5), (1e-3, 1e-5)], [math.inf, 1e9])
+    assert calibrate.main([]) == 0
+    found = load_here()
+    assert found is not None
+    assert set(found.cores.overhead_seconds.values()) == {(1e-3, 1e-5)}
+    assert found.cores.exchange_bytes_per_second["send"] == 1e9
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("overhead", "send_rate", "told"),
+    [((0.0, 1e-5), 1e9, "torch:single, a step, is 0 s"), ((1e-3, 1e-5), 8.4e15, "a large send is 8.4e\\+15 bytes/s")],
+)
+def test_what_stays_impossible_is_refused_and_nothing_is_stored(
+    overhead: tuple[float, float], send_rate: float, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    measuring(monkeypatch, [overhead], [send_rate])
+    with pytest.raises(WorkerFailed, match=rf"{told}.*measured 3 times, and nothing was stored") as refused:
+        calibrate.main([])
+    assert refused.value.exit_code == 1 and "\n" not in str(refused.value)
+    assert not path().exists()
 
 
 def test_every_machine_that_comes_along_can_be_asked_for() -> None:

@@ -24,7 +24,8 @@ class OwnModel:
     """A user's model under our contract: called it trains, `predict` evaluates.
 
     Attributes:
-        params: What is trained, by neutral name.
+        params: What is trained, or would be if it were not frozen, by neutral name.
+        frozen: Those of them that stay as they are: of a layer whose `trainable` is False.
         buffers: Its other variables, by neutral name.
     """
 
@@ -53,8 +54,8 @@ class OwnModel:
                 f"--model {source}: the function given as tf= returned {kind}, not a Keras model or a tf.Module with __call__."
             )
         call_user(self.predict, source, f"the forward pass of {_told(example)}", example)
-        self.params, self.buffers = self._named(True), self._named(False)
-        if not self.params:
+        self.params, self.frozen, self.buffers = self._named()
+        if not self.trained:
             raise ConfigError(f"--model {source}: the model has no variables to train.")
 
     def __call__(self, x: Inputs) -> tf.Tensor:
@@ -70,8 +71,13 @@ class OwnModel:
         flat = self._model._flatten_layers() if self._is_keras else ()
         return [layer for layer in flat if isinstance(layer, kinds)]
 
+    @property
+    def trained(self) -> dict[str, tf.Variable]:
+        """The parameters that are not frozen."""
+        return {name: variable for name, variable in self.params.items() if name not in self.frozen}
+
     def trainable(self) -> list[Any]:
-        """The variables of `params`, as an optimizer of Keras takes them."""
+        """The variables of `trained`, as an optimizer of Keras takes them."""
         return list(self._model.trainable_variables)
 
     def recording(self) -> AbstractContextManager[Any]:
@@ -117,13 +123,22 @@ class OwnModel:
             )
         return self._outputs(logits)
 
-    def _named(self, trainable: bool) -> dict[str, tf.Variable]:
-        """The variables by neutral name: their path in the model, in the order in which they were made."""
+    def _named(self) -> tuple[dict[str, tf.Variable], frozenset[str], dict[str, tf.Variable]]:
+        """Parameters, the names of frozen ones, and buffers, by their path in the model, in the order in which they were made."""
         if not self._is_keras:
-            return {v.name.partition(":")[0]: v for v in self._model.variables if v.trainable == trainable}
-        made = self._model.trainable_variables if trainable else self._model.non_trainable_variables
-        prefix = f"{self._model.name}/"
-        return {v.path.removeprefix(prefix): v.value for v in made}
+            made = {v.name.partition(":")[0]: v for v in self._model.variables}
+            trained = {name: v for name, v in made.items() if v.trainable}
+            return trained, frozenset(), {name: v for name, v in made.items() if not v.trainable}
+        every, prefix = self._model.variables, f"{self._model.name}/"
+        made_to_train = {id(v) for layer in self._model._flatten_layers() for v in layer._trainable_variables}
+        params = {v.path.removeprefix(prefix): v for v in every if v.trainable or id(v) in made_to_train}
+        others = [v for v in self._model.non_trainable_variables if id(v) not in made_to_train]
+        frozen = frozenset(name for name, v in params.items() if not v.trainable)
+        return (
+            {name: v.value for name, v in params.items()},
+            frozen,
+            {v.path.removeprefix(prefix): v.value for v in others},
+        )
 
 
 def _told(inputs: Inputs) -> str:

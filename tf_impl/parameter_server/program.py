@@ -60,8 +60,9 @@ class ParameterServerProgram:
         with self.strategy.scope():
             self.model, variables = weights.fresh_model(run, self._variable, lookup)
             self.params = {name: parts_of(variable) for name, variable in variables.items()}
+            self.trained = weights.trained(run, self.params)
             self.slots = {slot: self._zeros() for slot in run.optimizer.slots}
-            self.updates = Updates(flat(self.params))
+            self.updates = Updates(flat(self.trained))
         # Nothing here branches on a tensor: without autograph the trace takes half the time.
         self._train = tf.function(self._worker_step, autograph=False)
         self._predict = tf.function(predictor(self.model), autograph=False)
@@ -77,7 +78,7 @@ class ParameterServerProgram:
 
     def _zeros(self) -> dict[str, list[tf.Variable]]:
         """Makes one kind of optimizer state, each part where the part of its parameter is, and in one piece."""
-        return {name: [self._zeros_beside(part) for part in parts] for name, parts in self.params.items()}
+        return {name: [self._zeros_beside(part) for part in parts] for name, parts in self.trained.items()}
 
     def _zeros_beside(self, part: tf.Variable) -> tf.Variable:
         with self.strategy.extended.colocate_vars_with(part):
@@ -115,7 +116,7 @@ class ParameterServerProgram:
             y: Its targets.
         """
         parts = micro_batches(x, y, self.run.accumulation_steps)
-        return accumulate(self.model, self.loss, flat(self.params), parts, keep_rows=True)
+        return accumulate(self.model, self.loss, flat(self.trained), parts, keep_rows=True)
 
     def apply(self, coefficients: tf.Tensor, gradients: list[Gradient | None]) -> None:
         """Clips by the global norm, then updates every part on the server that holds it.
@@ -126,7 +127,7 @@ class ParameterServerProgram:
         """
         read = [number for number, gradient in enumerate(gradients) if gradient is not None]
         clipped = dict(zip(read, transform([gradients[number] for number in read], self.run.techniques), strict=True))
-        for number, (part, *slots) in enumerate(zip(flat(self.params), *map(flat, self.slots.values()), strict=True)):
+        for number, (part, *slots) in enumerate(zip(flat(self.trained), *map(flat, self.slots.values()), strict=True)):
             if (gradient := clipped.get(number)) is None:
                 continue  # nothing reads it, and no optimizer updates it
             with tf.device(part.device):
@@ -173,10 +174,11 @@ class ParameterServerProgram:
         graph = self._train.get_concrete_function(*self._arguments(self._observed, 0)).graph
         self._read_bytes, sent_bytes = whole_bytes(graph, self._sends_rows)
         self._pushed_bytes = sent_bytes + (self._rows_bytes if self._sends_rows else 0)
-        updates, count = self._updates_per_step, self._updates_per_step * len(self.params)
+        updates = self._updates_per_step
         pulled, pushed = updates * (self._read_bytes + self._rows_bytes), updates * self._pushed_bytes
-        pull = Send("forward", "pull", "data", self._workers, pulled, count, to="worker", source="ps")
-        return pull, Send("backward", "push", "data", self._workers, pushed, count, to="ps", source="worker")
+        pulls, pushes = updates * len(self.params), updates * len(self.trained)
+        pull = Send("forward", "pull", "data", self._workers, pulled, pulls, to="worker", source="ps")
+        return pull, Send("backward", "push", "data", self._workers, pushed, pushes, to="ps", source="worker")
 
     def footprint(self) -> tuple[Footprint, ...]:
         """The chief reports for all: itself, the workers, which hold what they read, and the servers, which hold all."""
@@ -195,12 +197,13 @@ class ParameterServerProgram:
         return (Footprint.uniform(_device("chief", 0), 0, 0, "graph"), *workers, *servers)
 
     def _server_footprint(self, device: str) -> Footprint:
-        params_bytes, *slots_bytes = (
+        params_bytes, gradients_bytes, *slots_bytes = (
             weights.nbytes(part for part in flat(kind) if part.device == device)
-            for kind in (self.params, *self.slots.values())
+            for kind in (self.params, self.trained, *self.slots.values())
         )
         dtypes = weights.dtype_names(part for slot in self.slots.values() for part in flat(slot))
-        return Footprint.uniform(device, params_bytes, sum(slots_bytes), "graph", dtypes)
+        held = Footprint.uniform(device, params_bytes, sum(slots_bytes), "graph", dtypes)
+        return dataclasses.replace(held, gradients_bytes=gradients_bytes)
 
     def measures(self) -> Mapping[str, float]:
         """What the servers counted up to the last window's end."""

@@ -44,7 +44,7 @@ def build_declared(model: Model, source: str) -> nn.Module:
             f"--model {source}: the function given as torch= returned {_kind(built)}, not a torch.nn.Module."
         )
     _refuse_unfit(built, source)
-    if not any(True for _ in built.parameters()):
+    if not any(parameter.requires_grad for parameter in built.parameters()):
         raise ConfigError(f"--model {source}: the model has no parameters to train.")
     if devices := {str(p.device) for p in built.parameters() if p.device.type not in ("cpu", "meta")}:
         raise ConfigError(

@@ -1,6 +1,7 @@
 """What a worker pulls and computes on: a copy of the whole model, or rows of its tables."""
 
 import contextlib
+import dataclasses
 from collections.abc import Sequence
 
 import torch
@@ -37,7 +38,10 @@ class PullEverything:
         return [None] * len(self._parameters)
 
     def accept(self, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Copies the values into the copy's parameters, whose gradients will be pushed; those of the last step are dropped."""
+        """Copies the values into the copy's parameters, whose gradients will be pushed; those of the last step are dropped.
+
+        A frozen parameter has no gradient.
+        """
         with torch.no_grad():
             for parameter, value in zip(self._parameters, values, strict=True):
                 parameter.copy_(value)
@@ -72,7 +76,8 @@ class PullEverything:
             gradients_bytes: Of the last step.
             pulled_bytes: Ignored: what was pulled became the copy.
         """
-        return Footprint.uniform(str(CPU), gradients_bytes, 0, "tensors")
+        copied = weights.nbytes(self._parameters)
+        return dataclasses.replace(Footprint.uniform(str(CPU), copied, 0, "tensors"), gradients_bytes=gradients_bytes)
 
 
 class PullRows:

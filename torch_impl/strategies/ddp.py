@@ -48,7 +48,7 @@ def build(run: Run[DdpOptions]) -> TrainingProgram:
     local_state: HeldState = build_local_state(run, optimizer, bare)
     compresses = run.techniques.compress is not None
     if compresses:
-        local_state = CompressedState(run, local_state, build_compressor(run, local_state.named))
+        local_state = CompressedState(run, local_state, build_compressor(run, local_state.trained))
         model.register_comm_hook(local_state, exchange_bucket)
     exchange = DdpExchange(model)
     parts = Parts(

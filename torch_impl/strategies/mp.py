@@ -5,13 +5,16 @@ Sent: at each boundary the activations forward and their gradients back; all ran
 Use it to hold a model that fits no single device, when nothing better can be had: `pp` keeps the ranks busy.
 """
 
+import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.distributed as dist
 
 from samestep.common.strategy import Run
+from samestep.common.workload.models.reached import carry_gradients
+from samestep.common.workload.pipeline import group_segments
 from samestep.torch_impl.devices import join_group, use_device
 from samestep.torch_impl.micro_batch import MICRO_BATCH
 from samestep.torch_impl.models.inputs import Inputs
@@ -26,10 +29,15 @@ class VerticalPass:
     """The pass of a batch through one rank's stage, and the time that the rank spends waiting for its neighbours."""
 
     def __init__(self, run: Run, pipe: Pipe) -> None:
-        (self.index,) = pipe.stages
+        (self.index,), model = pipe.stages, run.workload.model
         self.pipe = pipe
         self.loss = mean_loss(run)
         self.shapes = output_shapes(run, len(pipe.stage_ranks), run.batch_size // run.accumulation_steps)
+        stages = group_segments(model.segments(), len(pipe.stage_ranks))
+        # Where all up to a boundary is frozen, no gradient comes back.
+        self.takes_gradient, self.gives_gradient = (
+            carry_gradients(model, itertools.chain(*stages[:end])) for end in (self.index, self.index + 1)
+        )
         self.seconds = 0.0
         self.waited_seconds = 0.0
 
@@ -37,23 +45,30 @@ class VerticalPass:
         """Goes forward when the stage before is done, and backward when the stage behind is."""
         start = time.perf_counter()
         if not self.pipe.has_first:
-            given = [self._receive(shape, self.index - 1).requires_grad_() for shape in self.shapes[self.index - 1]]
-            x = tuple(given) if len(given) > 1 else given[0]
+            given = [self._receive(shape, self.index - 1) for shape in self.shapes[self.index - 1]]
+            handed = tuple(each.requires_grad_(self.takes_gradient) for each in given)
+            x = handed if len(handed) > 1 else handed[0]
         out = self.pipe.stages[self.index](x)
         if self.pipe.has_last:
             out = self.loss(out, y)
             (out * MICRO_BATCH.loss_scale).backward()
         else:
-            handed = tensors_of(out)
-            for each in handed:
-                dist.send(each.detach(), self.pipe.stage_ranks[self.index + 1])
-            torch.autograd.backward(handed, [self._receive(each.shape, self.index + 1) for each in handed])
-        for each in () if self.pipe.has_first else tensors_of(x):
+            self._hand_on(tensors_of(out))
+        for each in tensors_of(x) if self.takes_gradient else ():
             # What nothing reads has no gradient, and the stage before waits for one.
             gradient = torch.zeros_like(each) if each.grad is None else each.grad
             dist.send(gradient, self.pipe.stage_ranks[self.index - 1])
         self.seconds += time.perf_counter() - start
         return out if self.pipe.has_last else self.pipe.no_loss()
+
+    def _hand_on(self, handed: Sequence[torch.Tensor]) -> None:
+        """Sends activations to the stage behind, and goes backward with the gradients that it sends back."""
+        for each in handed:
+            dist.send(each.detach(), self.pipe.stage_ranks[self.index + 1])
+        if self.gives_gradient:
+            back = [(each, self._receive(each.shape, self.index + 1)) for each in handed]
+            if reached := [pair for pair in back if pair[0].requires_grad]:
+                torch.autograd.backward(*zip(*reached, strict=True))
 
     def _receive(self, shape: torch.Size, stage: int) -> torch.Tensor:
         received = torch.empty(shape, dtype=self.pipe.dtype, device=self.pipe.device)

@@ -14,13 +14,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.compression import exchanged, residuals_bytes
-from samestep.common.evidence.costs.sizes import ID_BYTES, KEY_BYTES, holder, symmetric, with_agreement
+from samestep.common.evidence.costs.sizes import ID_BYTES, KEY_BYTES, holder_of, symmetric, with_agreement
 from samestep.common.evidence.costs.statistics import with_statistics
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.workload.models.own import OwnSpec
-from samestep.common.workload.models.spec import Param, batch_norms, num_params
+from samestep.common.workload.models.reached import num_trained, trained
+from samestep.common.workload.models.spec import Param, batch_norms
 
 DEFAULT_CAPS = (1 << 20, 25 << 20)
 """DDP's own caps: the first bucket is small to be in flight early."""
@@ -36,7 +37,7 @@ def replicated(run: Run, backend: str) -> Ledger:
     Returns:
         The footprint of all devices, and a single all-reduce, or with overlap one for each parameter.
     """
-    params = list(run.workload.model.params().values())
+    params = list(trained(run.workload.model.params()).values())
     together = [[param] for param in reversed(params)] if run.techniques.overlap else [params]
     ledger = _summed(run, together if run.num_devices > 1 else [], backend)
     if backend != "grpc" or run.techniques.compress:  # whose exchanges are ours, under keys that stay
@@ -64,8 +65,9 @@ def _summed(run: Run, together: Iterable[Sequence[Param]], backend: str) -> Ledg
 
 def replicated_footprints(run: Run) -> tuple[Footprint, ...]:
     """Predicts the memory of devices that all hold the full model, and a shard of the batch."""
-    footprint = holder(run, num_params(run.workload.model), count=run.num_devices)
-    kept = residuals_bytes(run, run.workload.model.params().values())
+    params = run.workload.model.params()
+    footprint = holder_of(run, params.values(), count=run.num_devices)
+    kept = residuals_bytes(run, trained(params).values())
     return (dataclasses.replace(footprint, activations_bytes=activation_bytes(run), residuals_bytes=kept),)
 
 
@@ -93,11 +95,11 @@ def bucketed(run: Run, caps: tuple[int, ...], backend: str) -> Ledger:
         backend: "gloo" or "nccl".
     """
     if run.techniques.overlap is False:
-        caps = (num_params(run.workload.model) * run.item_bytes,)
+        caps = (num_trained(run.workload.model.params().values()) * run.item_bytes,)
     closed: list[list[Param]] = []
     filled: list[Param] = []
     # DDP fills its buckets in the order in which the backward pass yields the gradients: the last parameter's first.
-    for param in reversed(run.workload.model.params().values()):
+    for param in reversed(trained(run.workload.model.params()).values()):
         filled.append(param)
         if sum(each.size for each in filled) * run.item_bytes >= caps[min(len(closed), len(caps) - 1)]:
             closed.append(filled)
@@ -131,9 +133,10 @@ def c10d(run: Run, backend: str) -> Ledger:
     Returns:
         The footprint of all ranks, and the all-reduce or the sends.
     """
-    ledger, devices = _summed(run, [list(run.workload.model.params().values())], backend), run.num_devices
+    params, devices = list(trained(run.workload.model.params()).values()), run.num_devices
+    ledger = _summed(run, [params], backend)
     if not run.options.ring:
         return ledger
-    chunk = -(-num_params(run.workload.model) // devices) * run.item_bytes
+    chunk = -(-num_trained(params) // devices) * run.item_bytes
     messages = [Send("backward", "send", "data", devices, chunk, to="1")] * (2 * (devices - 1))
     return symmetric(run, ledger.footprints, with_agreement(run, with_statistics(run, messages)), backend)

@@ -24,7 +24,8 @@ from samestep.common.evidence.costs.tensor import tensor_elements
 from samestep.common.ledger import Ledger, Send, in_order
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import ignores_targets, num_positions
+from samestep.common.workload.models.reached import num_positions
+from samestep.common.workload.models.spec import ignores_targets
 from samestep.common.workload.split import even_split_table
 
 _PACKED = 1024

@@ -13,11 +13,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from samestep.common.evidence.costs.activations import pipeline_activation_bytes
-from samestep.common.evidence.costs.pipeline import boundary_sends, counts, passes_of, tied_sends
-from samestep.common.evidence.costs.sizes import agreement, holder, reached, sent_bytes, shard_elements
+from samestep.common.evidence.costs.pipeline import boundary_sends, carried, counts, passes_of, tied_sends
+from samestep.common.evidence.costs.shards import shard_elements, sharded_holders
+from samestep.common.evidence.costs.sizes import agreement, reached, sent_bytes
 from samestep.common.evidence.costs.tensor import sums
 from samestep.common.ledger import PHASES, Footprint, Ledger, Send, in_order
 from samestep.common.strategy import Run
+from samestep.common.workload.models.reached import trained
 from samestep.common.workload.models.spec import ModelSpec, Role, Segment, parameters_of, tied_segments
 from samestep.common.workload.passes import Pass
 from samestep.common.workload.pipeline import SCHEDULES, group_segments
@@ -32,13 +34,17 @@ class _Stage:
         pipe: The place along `pipe` that holds it.
         segments: What it consists of.
         held: Shape and role of each parameter, of which a part along `tensor`.
+        trained: Those that are not frozen.
         padded: The elements of the first shard along `shard`; the others are padded to as many.
+        padded_trained: Likewise, of those that are not frozen.
     """
 
     pipe: int
     segments: tuple[Segment, ...]
     held: Sequence[tuple[Sequence[int], Role]]
+    trained: Sequence[tuple[Sequence[int], Role]]
     padded: int
+    padded_trained: int
 
 
 def hybrid(run: Run, backend: str) -> Ledger:
@@ -54,8 +60,8 @@ def hybrid(run: Run, backend: str) -> Ledger:
     mesh, stages = run.mesh, _stages(run)
     pipes, replicas, parts = mesh.axis("pipe"), mesh.axis("data") * mesh.axis("shard"), mesh.axis("tensor")
     sizes = [_handed_on(run, stage.segments[-1]) for stage in stages]
-    number = counts(stage.segments for stage in stages)
-    messages = boundary_sends(sizes, number, [stage.pipe for stage in stages], replicas * parts)
+    cut = [stage.segments for stage in stages]
+    messages = boundary_sends(sizes, counts(cut), [stage.pipe for stage in stages], replicas * parts, carried(run, cut))
     halves = list(
         tied_sends(run, [s.segments for s in stages], [s.pipe for s in stages], replicas * parts, _parts(run))
     )
@@ -93,11 +99,17 @@ def _cut(model: ModelSpec, schedule: str, pipes: int, parts: int, shards: int) -
     ranks = SCHEDULES[schedule].stage_ranks(pipes)
     stages = []
     for rank, segments in zip(ranks, group_segments(model.segments(), len(ranks)), strict=True):
-        held: list[tuple[Sequence[int], Role]] = [
-            ([size // (parts if split.get(name) == dim else 1) for dim, size in enumerate(param.shape)], param.role)
-            for name, param in parameters_of(model, *segments).items()
-        ]
-        stages.append(_Stage(rank, segments, held, shard_elements(held, shards)[0][0]))
+        every = parameters_of(model, *segments)
+        held: dict[str, tuple[Sequence[int], Role]] = {
+            name: (
+                [size // (parts if split.get(name) == dim else 1) for dim, size in enumerate(param.shape)],
+                param.role,
+            )
+            for name, param in every.items()
+        }
+        learning = [held[name] for name in trained(every)]
+        padded, padded_trained = (shard_elements(each, shards)[0][0] for each in (held.values(), learning))
+        stages.append(_Stage(rank, segments, [*held.values()], learning, padded, padded_trained))
     return stages
 
 
@@ -107,8 +119,11 @@ def _footprints(run: Run, stages: Sequence[_Stage]) -> Iterator[Footprint]:
     gathered = sum(shards * stage.padded for stage in stages) * (run.product_bytes if shards > 1 else run.item_bytes)
     # Sharded stages arrive in a buffer and are copied out of it; replicated ones are copied as well (torch 2.13).
     copies = 2 if shards > 1 else 1 if replicas > 1 else 0
-    for elements, count in shard_elements(itertools.chain(*(stage.held for stage in stages)), shards):
-        held = holder(run, elements, count=count * replicas * run.mesh.axis("tensor"))
+    every, learning = (
+        shard_elements(itertools.chain(*each), shards)
+        for each in ((stage.held for stage in stages), (stage.trained for stage in stages))
+    )
+    for held in sharded_holders(run, every, learning, replicas * run.mesh.axis("tensor")):
         yield dataclasses.replace(held, params_peak_bytes=held.params_bytes + copies * gathered)
 
 
@@ -143,16 +158,18 @@ def _sends(run: Run, stages: Sequence[_Stage], messages: Mapping[Pass, Send], pi
                 yield Send("forward", "all_gather", "shard", shards, stages[number].padded * run.product_bytes)
         for each in passes:
             phase, number = each
-            size = stages[number].padded * run.item_bytes
+            size = stages[number].padded_trained * run.item_bytes
             yield from within.get(each, ())
             left[each] -= 1
-            if phase == "backward" and not left[each] and shards > 1:
+            if not size:
+                pass  # all of it is frozen
+            elif phase == "backward" and not left[each] and shards > 1:
                 yield Send("backward", "reduce_scatter", "shard", shards, shards * size)
             elif phase == "backward" and not left[each] and data > 1:
                 yield Send("backward", "all_reduce", "data", data, size)
             if each in messages:
                 yield messages[each]
-    held = sum(len(parameters_of(run.workload.model, *stage.segments)) for stage in stages if stage.pipe == pipe)
+    held = sum(len(stage.trained) for stage in stages if stage.pipe == pipe)
     axis = "shard" if shards > 1 else "data"
     yield from reached(run, held, axis, mesh.axis(axis))
 
@@ -161,7 +178,7 @@ def _norms(run: Run, stages: Sequence[_Stage]) -> Iterator[Send]:
     """Predicts the norm of a clipped gradient: that of each parameter over the ranks that share it, then that of all."""
     model, mesh = run.workload.model, run.mesh
     split = even_split_table(model, mesh.axis("tensor"))
-    for name in parameters_of(model, *(segment for stage in stages for segment in stage.segments)):
+    for name in trained(parameters_of(model, *(segment for stage in stages for segment in stage.segments))):
         if mesh.axis("shard") > 1:
             yield Send("update", "all_reduce", "shard", mesh.axis("shard"), run.item_bytes)
         if mesh.axis("tensor") > 1 and name in split:

@@ -21,10 +21,10 @@ import math
 
 from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.data_parallel import replicated
-from samestep.common.evidence.costs.sizes import borrower, example_bytes, holder, symmetric
+from samestep.common.evidence.costs.sizes import borrower, example_bytes, holder_of, symmetric
 from samestep.common.ledger import Ledger, Send
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import num_params
+from samestep.common.workload.models.reached import trained
 
 
 def dp(run: Run, backend: str) -> Ledger:
@@ -38,7 +38,8 @@ def dp(run: Run, backend: str) -> Ledger:
         The footprints of the master and of each other replica, and the copies between them.
     """
     model, others = run.workload.model, run.num_devices - 1
-    master = holder(run, num_params(model), "master")
+    params = model.params().values()
+    master = holder_of(run, params, "master")
     replica = borrower("replica", master.params_bytes, 0, count=others)
     examples = run.batch_size * others // run.num_devices // run.accumulation_steps
     returned = examples * math.prod(model.segments()[-1].outputs) * run.item_bytes
@@ -47,7 +48,7 @@ def dp(run: Run, backend: str) -> Ledger:
         ("forward", "broadcast_parameters", others * master.params_bytes),
         ("forward", "gather_outputs", returned),
         ("backward", "scatter_output_gradients", returned),
-        ("backward", "reduce_gradients", others * master.params_bytes),
+        ("backward", "reduce_gradients", others * master.gradients_bytes),
     ]
     sends = [Send(phase, name, "data", others + 1, size, others) for phase, name, size in once if others]
     footprints = (master, replica) if others else (master,)
@@ -65,7 +66,7 @@ def mirrored(run: Run, backend: str) -> Ledger:
         The footprint of all devices, and the all-reduce or the copies.
     """
     ledger, devices = replicated(run, backend), run.num_devices
-    params, size = len(run.workload.model.params()), ledger.footprints[0].params_bytes
+    params, size = len(trained(run.workload.model.params())), ledger.footprints[0].gradients_bytes
     copies = {
         "reduction_to_one_device": (2 * (devices - 1), params),
         "hierarchical_copy": (devices, 1),  # packed into one tensor
@@ -87,9 +88,10 @@ def central_storage(run: Run, backend: str) -> Ledger:
     Returns:
         The footprints of the compute devices and, last, of the store; and the copies.
     """
-    devices, item, params = run.num_devices, run.item_bytes, run.workload.model.params().values()
-    store = holder(run, num_params(run.workload.model), "store")
-    total, examples = store.params_bytes, run.batch_size // devices
+    devices, item, model = run.num_devices, run.item_bytes, run.workload.model
+    params = model.params().values()
+    store = holder_of(run, params, "store")
+    total, examples = store.gradients_bytes, run.batch_size // devices
     dense = sum(param.size for param in params if not param.read_by_rows) * item
     passes = run.accumulation_steps
     tables_twice = sum(param.tied for param in params)  # rows of it, and all of it
@@ -99,8 +101,9 @@ def central_storage(run: Run, backend: str) -> Ledger:
     reads, moves = max((devices, 1), (1, devices), key=lambda each: each[0] * read + each[1] * total)
     sends = (
         Send("forward", "copy", "data", devices, reads * read, reads * passes * (len(params) + tables_twice)),
-        Send("backward", "copy", "data", devices, moves * total, moves * len(params)),
+        Send("backward", "copy", "data", devices, moves * total, moves * len(trained(model.params()))),
     )
     compute = borrower("compute", passes * dense, total, count=devices)
-    compute = dataclasses.replace(compute, activations_bytes=activation_bytes(run))
-    return Ledger((compute, dataclasses.replace(store, activations_bytes=0)), sends, 0)
+    kept = activation_bytes(run)
+    compute = dataclasses.replace(compute, activations_bytes=kept)
+    return Ledger((compute, dataclasses.replace(store, activations_bytes=None if kept is None else 0)), sends, 0)

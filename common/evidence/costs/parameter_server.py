@@ -16,20 +16,23 @@ References:
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 from samestep.common.evidence.costs.activations import activation_bytes
-from samestep.common.evidence.costs.sizes import ID_BYTES, borrower, example_bytes, holder, sent_bytes
+from samestep.common.evidence.costs.sizes import ID_BYTES, borrower, example_bytes, holder, holder_of, sent_bytes
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
+from samestep.common.workload.models.reached import trained
 from samestep.common.workload.models.spec import ignores_targets, parameters_of
 from samestep.common.workload.pipeline import server_segments
 
 _CALLS_BYTES, _TENSOR_BYTES = 1500, 95
 """About what torch 2.13 sends in a step for each worker besides numbers: two calls with their replies; each tensor."""
 
-_SERVER_BYTES, _PART_BYTES, _SLOT_BYTES, _TABLE_BYTES = 3000, 1300, 180, 350
+_SERVER_BYTES, _PART_BYTES, _SLOT_BYTES, _TABLE_BYTES, _READ_BYTES = 3000, 1300, 180, 350, 700
 """About what tensorflow 2.21 sends in an update besides numbers: for each server; for each part of a variable, which is
-asked for, answered, named in the call, locked and updated; for each slot of a part; for each part of a table."""
+asked for, answered, named in the call, locked and updated; for each slot of a part; for each part of a table; for each part
+of a frozen variable, which is only read."""
 
 
 def rpc_parameter_server(run: Run, backend: str) -> Ledger:
@@ -44,14 +47,14 @@ def rpc_parameter_server(run: Run, backend: str) -> Ledger:
     """
     workers, model = run.num_devices, run.workload.model
     served, kept = (list(parameters_of(model, *segments).values()) for segments in server_segments(model))
-    server = holder(run, sum(param.size for param in served), "server")
+    server = holder_of(run, served, "server")
     if not kept:
         worker = dataclasses.replace(
             server, device="worker", optimizer_bytes=0, activations_bytes=activation_bytes(run), count=workers
         )
         calls = _CALLS_BYTES + 2 * len(served) * _TENSOR_BYTES
-        sends = _moved(workers, server.params_bytes)
-        return Ledger((worker, server), sends, workers * (2 * server.params_bytes + calls))
+        pulled, pushed = server.params_bytes, server.gradients_bytes
+        return Ledger((worker, server), _moved(workers, pulled, pushed), workers * (pulled + pushed + calls))
 
     examples = run.batch_size // workers
     rows = examples * sum(param.shape[1] for param in served) * run.item_bytes
@@ -62,14 +65,14 @@ def rpc_parameter_server(run: Run, backend: str) -> Ledger:
     sent: float = workers * (2 * rows + 2 * ids + _CALLS_BYTES + 4 * len(served) * _TENSOR_BYTES)
     reduced = Send("backward", "all_reduce", "data", workers, worker.params_bytes)
     sent += workers * sent_bytes(reduced, "gloo", run.item_bytes)
-    return Ledger((worker, server), _moved(workers, rows, reduced), math.ceil(sent))
+    return Ledger((worker, server), _moved(workers, rows, rows, reduced), math.ceil(sent))
 
 
-def _moved(workers: int, size: int, *between: Send) -> tuple[Send, ...]:
+def _moved(workers: int, pulled: int, pushed: int, *between: Send) -> tuple[Send, ...]:
     """Predicts what a worker moves, each way in one call; the server has the rank after the last worker's."""
     pull, push = (
         Send(phase, operation, "data", workers, size, to=str(workers))
-        for phase, operation in (("forward", "pull"), ("backward", "push"))
+        for phase, operation, size in (("forward", "pull", pulled), ("backward", "push", pushed))
     )
     return pull, *between, push
 
@@ -87,39 +90,52 @@ def parameter_server(run: Run, backend: str) -> Ledger:
     workers, servers = run.num_devices, run.options.parameter_servers
     updates = 1 if run.options.consistency == "serial" else workers
     model, item, batch = run.workload.model, run.item_bytes, run.batch_size
-    params = model.params().values()
+    params, learning = model.params().values(), trained(model.params()).values()
     tables = [param for param in params if param.lookups]
     parts = _parts(run)
-    dense = sum(param.size for param in params if not param.read_by_rows) * item
+    dense, dense_trained = (
+        sum(param.size for param in each if not param.read_by_rows) * item for each in (params, learning)
+    )
     rows, pushed_rows = (
         sum(param.lookups * param.shape[1] for param in each) * item * batch // updates
         for each in (tables, [param for param in tables if param.read_by_rows])
     )
     read = run.accumulation_steps * dense
-    pulled, pushed = read + rows, dense + pushed_rows
+    pulled, pushed = read + rows, dense_trained + pushed_rows
     footprints = (
         Footprint.uniform("chief", 0, 0),
         borrower("worker", read, pushed, count=workers),
-        *(holder(run, sum(parts[server::servers]), "ps") for server in range(servers)),
+        *(_server(run, parts[server::servers]) for server in range(servers)),
     )
     sends = tuple(
-        Send(phase, operation, "data", workers, updates * size, updates * len(params))
-        for phase, operation, size in (("forward", "pull", pulled), ("backward", "push", pushed))
+        Send(phase, operation, "data", workers, updates * size, updates * len(each))
+        for phase, operation, size, each in (
+            ("forward", "pull", pulled, params),
+            ("backward", "push", pushed, learning),
+        )
     )
     ids = sum(param.lookups for param in tables) * batch * ID_BYTES
     weights = math.prod(model.targets().shape) * item if ignores_targets(model) else 0
     examples = batch * (example_bytes(model.inputs(), item) + example_bytes(model.targets(), item) + weights)
-    calls = servers * _SERVER_BYTES + len(parts) * (_PART_BYTES + len(run.optimizer.slots) * _SLOT_BYTES)
+    num_trained = sum(is_trained for _, is_trained in parts)
+    calls = servers * _SERVER_BYTES + num_trained * (_PART_BYTES + len(run.optimizer.slots) * _SLOT_BYTES)
+    calls += (len(parts) - num_trained) * _READ_BYTES
     calls += sum(min(servers, param.shape[0]) for param in tables) * _TABLE_BYTES
     return Ledger(footprints, sends, updates * (pulled + pushed + calls) + ids + examples)
 
 
-def _parts(run: Run) -> list[int]:
-    """The elements of each part of a variable, in order."""
+def _server(run: Run, parts: Sequence[tuple[int, bool]]) -> Footprint:
+    """A server with some parts."""
+    learning = sum(size for size, is_trained in parts if is_trained)
+    return holder(run, sum(size for size, _ in parts), "ps", trained=learning)
+
+
+def _parts(run: Run) -> list[tuple[int, bool]]:
+    """The elements of each part of a variable, in order, and whether it is trained."""
     parts = []
     for param in run.workload.model.params().values():
         shards = min(run.options.parameter_servers, param.shape[0]) if param.lookups else 1
         for shard in range(shards):
             rows = param.shape[0] // shards + (shard < param.shape[0] % shards)
-            parts.append(rows * (param.size // param.shape[0]))
+            parts.append((rows * (param.size // param.shape[0]), not param.frozen))
     return parts

@@ -14,9 +14,10 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from samestep.common.evidence.costs.activations import pipeline_activation_bytes
-from samestep.common.evidence.costs.sizes import agreement, example_bytes, holder, sent_bytes
+from samestep.common.evidence.costs.sizes import agreement, example_bytes, holder_of, sent_bytes
 from samestep.common.ledger import Footprint, Ledger, Send, in_order
 from samestep.common.strategy import Run
+from samestep.common.workload.models.reached import carry_gradients
 from samestep.common.workload.models.spec import Param, Segment, parameters_of, tied_segments
 from samestep.common.workload.passes import PASSES
 from samestep.common.workload.pipeline import SCHEDULES, Stages, group_segments
@@ -90,7 +91,7 @@ def _pipelined(run: Run, schedule: str, microbatches: int, backend: str) -> Ledg
     stages = group_segments(run.workload.model.segments(), len(ranks))
     rows = run.batch_size // run.accumulation_steps // microbatches
     sizes = [rows * math.prod(segments[-1].outputs) * run.item_bytes for segments in stages]
-    messages = boundary_sends(sizes, counts(stages), ranks)
+    messages = boundary_sends(sizes, counts(stages), ranks, carried=carried(run, stages))
     sends = [
         messages[each]
         for each in passes_of(0, schedule, pipe, microbatches) * run.accumulation_steps
@@ -125,7 +126,7 @@ def _footprints(run: Run, schedule: str, microbatches: int) -> tuple[Footprint, 
     for segments, rank in zip(group_segments(model.segments(), len(ranks)), ranks, strict=True):
         held[rank] |= parameters_of(model, *segments)  # a tied one counts once
     return tuple(
-        dataclasses.replace(holder(run, sum(param.size for param in params.values())), activations_bytes=kept)
+        dataclasses.replace(holder_of(run, params.values()), activations_bytes=kept)
         for params, kept in zip(held, pipeline_activation_bytes(run, schedule, microbatches), strict=True)
     )
 
@@ -165,13 +166,29 @@ def passes_of(rank: int, schedule: str, ranks: int, microbatches: int) -> list[t
     return [(phase, own[index]) for phase, index in PASSES[schedule](rank, ranks, microbatches)]
 
 
+def carried(run: Run, stages: Stages) -> list[bool]:
+    """Whether a gradient comes back for what each stage hands on: nothing up to there is trained, and none does.
+
+    Args:
+        run: What is trained.
+        stages: The segments of each stage.
+    """
+    model = run.workload.model
+    every = itertools.accumulate(stages, lambda before, stage: (*before, *stage))
+    return [carry_gradients(model, segments) for segments in every]
+
+
 def counts(stages: Iterable[Sequence[Segment]]) -> list[int]:
     """The number of tensors that each stage hands on, with a message for each."""
     return [len(segments[-1].several) or 1 for segments in stages]
 
 
 def boundary_sends(
-    sizes: Sequence[int], counts: Sequence[int], ranks: Sequence[int], apart: int = 1
+    sizes: Sequence[int],
+    counts: Sequence[int],
+    ranks: Sequence[int],
+    apart: int = 1,
+    carried: Sequence[bool] = (),
 ) -> dict[tuple[str, int], Send]:
     """Predicts the messages with which each pass of a micro-batch through a stage ends, unless nobody else needs them.
 
@@ -180,6 +197,7 @@ def boundary_sends(
         counts: In how many tensors.
         ranks: The rank along the pipeline that holds each stage.
         apart: By how much two neighbours along the pipeline differ in their ranks of the run.
+        carried: Whether a gradient comes back to each stage, as `carried` says; to all, unless given.
 
     Returns:
         (phase, stage) -> the messages, in one record.
@@ -189,5 +207,6 @@ def boundary_sends(
         if here != there:
             message = Send("forward", "send", "pipe", max(ranks) + 1, sizes[stage], counts[stage], str(there * apart))
             found["forward", stage] = message
-            found["backward", stage + 1] = dataclasses.replace(message, phase="backward", to=str(here * apart))
+            if not carried or carried[stage]:
+                found["backward", stage + 1] = dataclasses.replace(message, phase="backward", to=str(here * apart))
     return found

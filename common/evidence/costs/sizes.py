@@ -5,15 +5,15 @@ References:
 """
 
 import dataclasses
-import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from samestep.common.ledger import Footprint, Ledger, Send, in_order
 from samestep.common.request import DTYPES
 from samestep.common.strategy import Run
 from samestep.common.workload.models.own import may_skip
-from samestep.common.workload.models.spec import ArraySpec, Role
+from samestep.common.workload.models.reached import num_trained, trained
+from samestep.common.workload.models.spec import ArraySpec, Param
 
 ID_BYTES = 8
 """Ids, and targets that are classes, are int64 in every framework."""
@@ -55,7 +55,7 @@ def optimizer_item_bytes(run: Run) -> int:
     return (len(run.optimizer.slots) + (run.weights is not None)) * DTYPES[run.dtype]
 
 
-def holder(run: Run, elements: int, device: str = "each", count: int = 1) -> Footprint:
+def holder(run: Run, elements: int, device: str = "each", count: int = 1, trained: int | None = None) -> Footprint:
     """The footprint of devices that hold parameters with their gradients and optimizer state.
 
     Args:
@@ -63,9 +63,24 @@ def holder(run: Run, elements: int, device: str = "each", count: int = 1) -> Foo
         elements: The number of elements of the parameters.
         device: The name of the device.
         count: How many there are.
+        trained: How many of the elements are not frozen; all, unless given.
     """
-    held = elements * run.item_bytes
-    return dataclasses.replace(Footprint.uniform(device, held, elements * optimizer_item_bytes(run)), count=count)
+    held, learning = elements * run.item_bytes, elements if trained is None else trained
+    footprint = Footprint.uniform(device, held, learning * optimizer_item_bytes(run))
+    return dataclasses.replace(footprint, gradients_bytes=learning * run.item_bytes, count=count)
+
+
+def holder_of(run: Run, params: Iterable[Param], device: str = "each", count: int = 1) -> Footprint:
+    """The footprint of devices that hold some whole parameters, of which some may be frozen.
+
+    Args:
+        run: What is trained.
+        params: What they hold.
+        device: The name of the device.
+        count: How many there are.
+    """
+    held = list(params)
+    return holder(run, sum(param.size for param in held), device, count, num_trained(held))
 
 
 def borrower(device: str, peak: int, gradients: int, count: int = 1) -> Footprint:
@@ -84,33 +99,6 @@ def borrower(device: str, peak: int, gradients: int, count: int = 1) -> Footprin
         gradients_bytes=gradients,
         optimizer_bytes=0,
         count=count,
-    )
-
-
-def shard_elements(shapes: Iterable[tuple[Sequence[int], Role]], shards: int) -> list[tuple[int, int]]:
-    """The elements of every shard of parameters that torch shards along their first dim, before padding.
-
-    Args:
-        shapes: The shape of each parameter in the neutral layout, where torch's first dim of a kernel is the last; its role.
-        shards: The number of shards; the first is the largest.
-
-    Returns:
-        Elements of a shard, and how many shards in a row have so many.
-    """
-    columns: dict[int, int] = {}
-    for shape, role in shapes:
-        rows = shape[-1] if role == "kernel" else shape[0]
-        columns[rows] = columns.get(rows, 0) + math.prod(shape) // rows
-    # Of a parameter's shards the first ones are equal, the next one has what is left, and the others have nothing.
-    full = {rows: rows // -(-rows // shards) for rows in columns}
-    starts = sorted({0, shards, *full.values(), *(min(shards, end + 1) for end in full.values())})
-    return [(_shard(columns, shards, first), end - first) for first, end in itertools.pairwise(starts)]
-
-
-def _shard(columns: Mapping[int, int], shards: int, shard: int) -> int:
-    """The elements of one shard of parameters with so many rows, and so many columns in all."""
-    return sum(
-        min(-(-rows // shards), max(0, rows - shard * -(-rows // shards))) * each for rows, each in columns.items()
     )
 
 
@@ -211,7 +199,7 @@ def with_agreement(run: Run, sends: Iterable[Send]) -> list[Send]:
     on = (
         []
         if run.mesh.axis("tensor") > 1
-        else reached(run, len(run.workload.model.params()), run.mesh.only_axis, run.num_devices)
+        else reached(run, len(trained(run.workload.model.params())), run.mesh.only_axis, run.num_devices)
     )
     return [*every[:update], *on, *agreement(run), *every[update:]]
 

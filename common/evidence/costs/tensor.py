@@ -19,7 +19,9 @@ from samestep.common.evidence.costs.recomputed import both_passes
 from samestep.common.evidence.costs.sizes import holder, symmetric, with_agreement
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import ModelSpec, Segment, layer, num_positions, parameters_of
+from samestep.common.workload.models.own import OwnSpec
+from samestep.common.workload.models.reached import num_positions, trained, use_of
+from samestep.common.workload.models.spec import ModelSpec, Param, Segment, layer, parameters_of
 from samestep.common.workload.split import even_split_table
 
 
@@ -40,7 +42,9 @@ def tp(run: Run, backend: str) -> Ledger:
 def tp_footprints(run: Run) -> tuple[Footprint, ...]:
     """Predicts the memory of ranks that hold a part of each split layer, and all of the rest."""
     parts = run.mesh.axis("tensor")
-    held = holder(run, tensor_elements(run.workload.model, parts), count=parts)
+    every = run.workload.model.params()
+    of_all, learning = (tensor_elements(run.workload.model, parts, params) for params in (every, trained(every)))
+    held = holder(run, of_all, count=parts, trained=learning)
     activations = activation_bytes(run, splits_sequence=run.options.sequence_parallel)
     return (dataclasses.replace(held, activations_bytes=activations),)
 
@@ -53,7 +57,7 @@ def _tp_collectives(run: Run) -> Iterator[Send]:
     for _ in range(passes):
         yield from itertools.chain(*once)
     if run.techniques.need_norm:  # the norm of each parameter that is split
-        for _ in even_split_table(model, parts):
+        for _ in even_split_table(model, parts).keys() & trained(model.params()).keys():
             yield Send("update", "all_reduce", "tensor", parts, run.item_bytes)
 
 
@@ -131,32 +135,38 @@ def _split_layers(model: ModelSpec, parts: int, segments: Sequence[Segment]) -> 
     """
     params, split = model.params(), even_split_table(model, parts)
     meant, last = parameters_of(model, *segments), parameters_of(model, model.segments()[-1])
-    first = "" if model.inputs().ids else next(iter(params))  # it reads data, whose gradient nobody needs
+    is_own = isinstance(
+        model, OwnSpec
+    )  # whose description says where gradients are needed, and whose loss takes whole logits
+    first = "" if is_own or model.inputs().ids else next(iter(params))  # it reads data, whose gradient nobody needs
     norms = {layer(name) for name, param in meant.items() if param.role == "scale"}
-    positions, found = num_positions(model), []
+    whole, found = num_positions(model), list[tuple[str, int]]()
     ties = [name for name in split if params[name].tied and model.segments()[-1] in segments]
     kernels = {name for name, param in meant.items() if name in split and param.role != "bias"}
     logits = next((name for name in reversed(split) if params[name].role != "bias"), "")
     for name, param in meant.items():
+        use = use_of(model, layer(name))
         if layer(name) in norms:
             found.append(("norm", param.size))
         elif name in kernels and param.lookups and (not param.tied or model.segments()[0] in segments):
             found.append(("table", param.lookups * param.shape[1]))
         elif name in kernels and split[name] == 0 and not param.lookups:
-            found.append(("row", positions * param.shape[1]))
-        elif name in kernels and name != first and not param.shares_input and not param.lookups:
-            found.append(("column", positions * param.shape[0]))
-    found += [("column", positions * params[name].shape[1]) for name in ties]
-    has_split_logits = bool(ties) or (split.get(logits) == 1 and logits in meant and logits in last)
-    return found + [("logits", positions)] * (3 if has_split_logits else 0)
+            found += [("row", positions * param.shape[1]) for positions in use.positions]
+        elif name in kernels and name != first and not param.shares_input and not param.lookups and use.takes_gradient:
+            found += [("column", positions * param.shape[0]) for positions in use.positions]
+    found += [("column", whole * params[name].shape[1]) for name in ties]
+    has_split_logits = bool(ties) or (not is_own and split.get(logits) == 1 and logits in meant and logits in last)
+    return found + [("logits", whole)] * (3 if has_split_logits else 0)
 
 
-def tensor_elements(model: ModelSpec, parts: int) -> int:
+def tensor_elements(model: ModelSpec, parts: int, params: Mapping[str, Param] | None = None) -> int:
     """The parameter elements of a device along a tensor axis: its shard of each that is split, and all others.
 
     Args:
         model: The spec.
         parts: The size of the axis.
+        params: Which of its parameters; all, unless given.
     """
     split = even_split_table(model, parts)
-    return sum(param.size // (parts if name in split else 1) for name, param in model.params().items())
+    every = model.params() if params is None else params
+    return sum(param.size // (parts if name in split else 1) for name, param in every.items())

@@ -16,15 +16,17 @@ References:
 import dataclasses
 import heapq
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from samestep.common.evidence.costs.activations import activation_bytes
 from samestep.common.evidence.costs.data_parallel import DEFAULT_CAPS, bucketed, replicated_footprints
-from samestep.common.evidence.costs.sizes import holder, optimizer_item_bytes, shard_elements, symmetric, with_agreement
+from samestep.common.evidence.costs.shards import shard_elements, sharded_holders
+from samestep.common.evidence.costs.sizes import optimizer_item_bytes, symmetric, with_agreement
 from samestep.common.evidence.costs.statistics import sums, with_statistics
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.own import OwnSpec
+from samestep.common.workload.models.reached import trained, use_of
 from samestep.common.workload.models.spec import ModelSpec, Param, parameters_of
 from samestep.common.workload.optimizers import OWN
 
@@ -62,18 +64,23 @@ def zero1_footprints(run: Run) -> tuple[Footprint, ...]:
 def _owned(run: Run) -> list[tuple[int, int]]:
     """The elements that a rank updates, and how many ranks in a row update so many.
 
-    Of each group of parameters, the largest one left goes to the first of the ranks that have the least.
+    Of each group of parameters, the largest one left goes to the first of the ranks that have the least. A frozen one is
+    counted when they are handed out, and updated by nobody.
     """
     params = run.workload.model.params()
     groups: Sequence[Sequence[str]] = (list(params),)
     if run.optimizer.name == OWN and isinstance(run.workload.model, OwnSpec) and run.workload.model.described.optimizer:
         groups = run.workload.model.described.optimizer.groups
-    sizes = [size for group in groups for size in sorted((params[name].size for name in group), reverse=True)]
-    ranks = [(0, rank) for rank in range(min(run.num_devices, len(sizes)))]
-    for size in sizes:
+    handed = [
+        each for group in groups for each in sorted((params[n] for n in group), key=lambda p: p.size, reverse=True)
+    ]
+    ranks = [(0, rank) for rank in range(min(run.num_devices, len(handed)))]
+    updated = [0] * len(ranks)
+    for param in handed:
         owned, rank = ranks[0]
-        heapq.heapreplace(ranks, (owned + size, rank))
-    in_order = sorted(ranks, key=lambda each: each[1])
+        updated[rank] += 0 if param.frozen else param.size
+        heapq.heapreplace(ranks, (owned + param.size, rank))
+    in_order = [(owned, rank) for rank, owned in enumerate(updated)]
     groups = [(owned, len(list(equal))) for owned, equal in itertools.groupby(owned for owned, _ in in_order)]
     return groups + ([(0, run.num_devices - len(ranks))] if run.num_devices > len(ranks) else [])
 
@@ -128,21 +135,26 @@ def fsdp_footprints(run: Run) -> tuple[Footprint, ...]:
     return _sharded_footprints(run, gathers=2)
 
 
-def _blocks(run: Run) -> list[int]:
-    """The numbers that each rank hands over of what is in no block, and of each block: shards are padded to the first's size."""
-    shards, together = run.mesh.axis("shard"), gathered_together(run.workload.model)
+def _padded(run: Run, together: Iterable[Mapping[str, Param]]) -> list[int]:
+    """The numbers of each rank of what goes together: shards are padded to the first's size."""
+    shards = run.mesh.axis("shard")
     return [_shards(params, shards)[0][0] if params else 0 for params in together]
 
 
+def _blocks(run: Run) -> list[int]:
+    """The numbers that each rank hands over of what is in no block, and of each block."""
+    return _padded(run, gathered_together(run.workload.model))
+
+
 def _sharded_footprints(run: Run, gathers: int) -> tuple[Footprint, ...]:
-    model, shards, blocks = run.workload.model, run.mesh.axis("shard"), _blocks(run)
+    every, shards, blocks = run.workload.model.params(), run.mesh.axis("shard"), _blocks(run)
     peak = _peak_gathered(
         [shards * block * run.product_bytes for block in blocks], freed=gathers == 2, buffered=shards > 1
     )
     activations = activation_bytes(run)
     held = [
         dataclasses.replace(each, params_peak_bytes=each.params_bytes + peak, activations_bytes=activations)
-        for each in (holder(run, elements, count=count) for elements, count in _shards(model.params(), shards))
+        for each in sharded_holders(run, *(_shards(params, shards) for params in (every, trained(every))))
     ]
     whole = [dataclasses.replace(held[0], count=run.num_devices)] if len(held) == 1 else held * run.mesh.axis("data")
     return tuple(whole)
@@ -171,30 +183,40 @@ def _collectives(run: Run, gathers: int) -> Iterator[Send]:
         gathers: How often a block is gathered per micro-batch.
     """
     shards, replicas = run.mesh.axis("shard"), run.mesh.axis("data")
+    together = gathered_together(run.workload.model)
     rest, *blocks = _blocks(run)
     first = [rest] if rest else []
+    *reduced, reduced_last = reversed(_padded(run, map(trained, together)))
     inside = {phase: _sums_inside(run, phase) for phase in ("forward", "backward")}
     for micro in range(run.accumulation_steps):
         for block, summed in zip((*first, *blocks), (*[()] * len(first), *inside["forward"]), strict=True):
             if shards > 1:
                 yield Send("forward", "all_gather", "shard", shards, block * run.product_bytes)
             yield from summed
-        again = [*first, *reversed(blocks)] if gathers == 2 and shards > 1 else []
+        again = [*first, *reversed(blocks[_first_regathered(run) :])] if gathers == 2 and shards > 1 else []
         ahead = [Send("backward", "all_gather", "shard", shards, block * run.product_bytes) for block in again]
         yield from ahead[: len(first) + 1]
         ahead = ahead[len(first) + 1 :]
-        for number, block in enumerate([*reversed(blocks), *first]):
+        for number, block in enumerate([*reduced, *([reduced_last] if rest else [])]):
             yield from ahead[number : number + 1]
             yield from inside["backward"][len(blocks) - 1 - number] if number < len(blocks) else ()
-            if micro < run.accumulation_steps - 1:
+            if micro < run.accumulation_steps - 1 or not block:
                 continue
             if shards > 1:
                 yield Send("backward", "reduce_scatter", "shard", shards, shards * block * run.item_bytes)
             if replicas > 1:
                 yield Send("backward", "all_reduce", "data", replicas, block * run.item_bytes)
     if shards > 1 and run.techniques.need_norm:  # each parameter's norm
-        size = len(run.workload.model.params()) * run.item_bytes
+        size = len(trained(run.workload.model.params())) * run.item_bytes
         yield Send("update", "all_reduce", "shard", shards, size)
+
+
+def _first_regathered(run: Run) -> int:
+    """The first block that is gathered for the backward pass: the last one before gradients end, ahead of its turn."""
+    model = run.workload.model
+    held = [block for block in model.blocks() if parameters_of(model, block)]
+    ends = next((number for number, block in enumerate(held) if use_of(model, block.name).gives_gradient), len(held))
+    return max(0, ends - 1)
 
 
 def _sums_inside(run: Run, phase: str) -> list[list[Send]]:

@@ -18,7 +18,7 @@ from samestep.common.workload.declared import (
     call_metric,
 )
 from samestep.common.workload.models.layer import Layer
-from samestep.common.workload.models.own import Description, OwnOptimizer, TwoBytes, write_description
+from samestep.common.workload.models.own import Description, OwnOptimizer, TwoBytes, Use, write_description
 from samestep.common.workload.models.spec import ArraySpec, Param, Role, Segment
 
 EXAMPLES = 2
@@ -52,6 +52,8 @@ class Found:
         two_bytes: Likewise.
         unused: Likewise.
         branches: Likewise.
+        frozen: The parameters that are not trained.
+        uses: As in `Description`.
     """
 
     outputs: np.ndarray
@@ -68,6 +70,8 @@ class Found:
     two_bytes: TwoBytes = dataclasses.field(default_factory=TwoBytes)
     unused: tuple[str, ...] = ()
     branches: bool = False
+    frozen: frozenset[str] = frozenset()
+    uses: Mapping[str, Use] = dataclasses.field(default_factory=dict)
 
 
 def write_found(folder: Path, model: Model, source: str, framework: str, split: Split, seed: int, found: Found) -> None:
@@ -93,7 +97,8 @@ def write_found(folder: Path, model: Model, source: str, framework: str, split: 
         loss=loss,
         metric=_metric(model, source, loss, found.outputs, split.test_targets),
         params={
-            name: Param(value.shape, _role(name), split=found.splits.get(name)) for name, value in found.params.items()
+            name: Param(value.shape, _role(name), split=found.splits.get(name), frozen=name in found.frozen)
+            for name, value in found.params.items()
         },
         segments=found.segments,
         blocks=found.blocks,
@@ -110,6 +115,7 @@ def write_found(folder: Path, model: Model, source: str, framework: str, split: 
         two_bytes=found.two_bytes,
         unused=found.unused,
         branches=found.branches,
+        uses=dict(found.uses),
     )
     initial = {f"params/{name}": _rounded(value) for name, value in found.params.items()}
     initial |= {f"buffers/{name}": _rounded(value) for name, value in found.buffers.items()}

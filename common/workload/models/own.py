@@ -57,6 +57,21 @@ class TwoBytes:
     refused: str = ""
 
 
+@dataclasses.dataclass(frozen=True)
+class Use:
+    """How a step uses a module.
+
+    Attributes:
+        positions: Of a linear layer: how often it is applied to one example, for each of its calls.
+        takes_gradient: Whether the gradient of its inputs is needed.
+        gives_gradient: Whether its outputs depend on anything that is trained.
+    """
+
+    positions: tuple[int, ...] = (1,)
+    takes_gradient: bool = True
+    gives_gradient: bool = True
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Description:
     """What a worker found out about a model by building it once.
@@ -83,6 +98,7 @@ class Description:
         two_bytes: Its forward pass under mixed precision.
         unused: The parameters that got no gradient when it was tried.
         branches: Whether that may be others in another step, since the forward pass looks at its numbers.
+        uses: How a step uses its blocks and the layers that a tensor plan cuts, by path.
     """
 
     source: str
@@ -106,6 +122,7 @@ class Description:
     two_bytes: TwoBytes = TwoBytes()
     unused: tuple[str, ...] = ()
     branches: bool = False
+    uses: dict[str, Use] = dataclasses.field(default_factory=dict)
 
     @property
     def title(self) -> str:

@@ -25,6 +25,7 @@ class Param:
         groups: Along `split`, how many groups of indices stay together (attention heads); 0: each index stands alone.
         shares_input: Whether its layer reads what an earlier layer reads, so that one gradient serves both.
         tied: Of a table: whether a later layer multiplies with all of it, as with a kernel.
+        frozen: Whether it stays as it is: it has no gradient and no optimizer state.
     """
 
     shape: tuple[int, ...]
@@ -36,6 +37,7 @@ class Param:
     groups: int = 0
     shares_input: bool = False
     tied: bool = False
+    frozen: bool = False
 
     @property
     def read_by_rows(self) -> bool:
@@ -206,11 +208,6 @@ def batch_norms(model: ModelSpec) -> dict[str, int]:
 def num_params(model: ModelSpec) -> int:
     """The number of parameters."""
     return sum(param.size for param in model.params().values())
-
-
-def num_positions(model: ModelSpec) -> int:
-    """How often a layer is applied to one example: once to each token, once to anything else."""
-    return math.prod(model.segments()[-1].outputs[:-1])
 
 
 def layer(name: str) -> str:

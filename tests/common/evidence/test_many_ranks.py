@@ -7,7 +7,7 @@ import random
 import pytest
 
 from samestep.common.evidence.costs.deepspeed import _gradient_elements
-from samestep.common.evidence.costs.sizes import shard_elements
+from samestep.common.evidence.costs.shards import shard_elements
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.workload.models.spec import Role, Segment

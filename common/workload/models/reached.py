@@ -1,0 +1,42 @@
+"""What a step reaches in a model: the parameters it trains, where gradients flow, and how often it applies a layer."""
+
+import math
+from collections.abc import Iterable, Mapping
+
+from samestep.common.workload.models.own import OwnSpec, Use
+from samestep.common.workload.models.spec import ModelSpec, Param, Segment, parameters_of
+
+
+def trained(params: Mapping[str, Param]) -> dict[str, Param]:
+    """Leaves out the parameters that are frozen."""
+    return {name: param for name, param in params.items() if not param.frozen}
+
+
+def num_trained(params: Iterable[Param]) -> int:
+    """The number of elements of the parameters that are not frozen."""
+    return sum(param.size for param in params if not param.frozen)
+
+
+def carry_gradients(model: ModelSpec, segments: Iterable[Segment]) -> bool:
+    """Whether what some segments hand on depends on a parameter that is trained.
+
+    Args:
+        model: The spec.
+        segments: All up to there.
+    """
+    return any(not param.frozen for param in parameters_of(model, *segments).values())
+
+
+def use_of(model: ModelSpec, path: str) -> Use:
+    """How a step uses a module; nothing of a user's model is known but what its description says.
+
+    Args:
+        model: The spec.
+        path: The path of the module; of ours, only whether it is the first layer, which takes data, is not known here.
+    """
+    return model.described.uses.get(path, Use()) if isinstance(model, OwnSpec) else Use((num_positions(model),))
+
+
+def num_positions(model: ModelSpec) -> int:
+    """How often a layer of ours is applied to one example: once to each token, once to anything else."""
+    return math.prod(model.segments()[-1].outputs[:-1])

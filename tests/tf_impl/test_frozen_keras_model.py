@@ -1,0 +1,53 @@
+"""Layers whose `trainable` is False cost what they cost in torch: memory of their own, and nothing else."""
+
+import dataclasses
+
+import pytest
+
+from samestep.common.runtime.records import RunResult
+from tests.cells import slow
+from tests.conftest import RunCell
+from tests.own.frozen import KERAS, asked
+from tests.tf_impl.conftest import memory
+
+pytestmark = pytest.mark.tf
+
+NUM_PARAMS, NUM_FROZEN = 482, 272
+FLOAT64 = 8
+
+
+def costs_what_was_predicted(result: RunResult) -> None:
+    predicted = [dataclasses.replace(each, activations_bytes=None) for each in result.predicted.devices()]
+    measured = [dataclasses.replace(each, activations_bytes=None) for each in result.processes]
+    assert memory(measured) == memory(predicted)
+    assert tuple(result.exchanges) == result.predicted.exchanges
+    sent = sum(row.sent_bytes_per_step for row in result.processes)
+    assert sent == pytest.approx(result.predicted.sent_bytes_per_step, rel=0.05, abs=512)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "mirrored",
+        "parameter_server",
+        *slow("single", "central_storage", "multi_worker_mirrored", "mirrored+compress=int8"),
+    ],
+)
+def test_every_byte_is_predicted(run_cell: RunCell, cell: str) -> None:
+    assert KERAS.tf is not None
+    dtype = {"dtype": "float32"} if "compress" in cell else {}
+    devices = {"devices": 1 if cell == "single" else 2}
+    result = run_cell(f"tf:{cell}", "digits-mlp", **asked("KERAS", **devices, **dtype))
+    assert cell == "single" or result.parity.passed, result.parity.reason
+    costs_what_was_predicted(result)
+    item = 4 if dtype else FLOAT64
+    trained = NUM_PARAMS - NUM_FROZEN
+    fullest = max(result.processes, key=lambda row: row.state_bytes)
+    assert (fullest.params_bytes, fullest.optimizer_bytes) == (NUM_PARAMS * item, 2 * trained * item)
+
+
+def test_frozen_layers_of_two_frameworks_are_matched(run_cell: RunCell) -> None:
+    result = run_cell("tf:single", "digits-mlp", **asked("BOTH"))
+    assert result.parity.passed, result.parity.reason
+    (row,) = result.processes
+    assert row.state_bytes == (NUM_PARAMS + 3 * (NUM_PARAMS - NUM_FROZEN)) * FLOAT64

@@ -1,0 +1,120 @@
+"""The operators with which torch exchanges: what each is called in the ledger, and which arguments say what it sends.
+
+Every operator that may exchange anything stands in one of two tables here. One that stands in neither is refused by its
+name: otherwise its bytes would be missing from the ledger, and nobody would see it.
+
+References:
+    torch/csrc/distributed/c10d/Ops.cpp and Functional.cpp of torch 2.13.
+"""
+
+import functools
+from typing import NamedTuple
+
+import torch
+
+from samestep.common.errors import Unavailable
+
+
+class Collective(NamedTuple):
+    """How to read the arguments of an operator.
+
+    Attributes:
+        operation: Its name in the ledger.
+        handed_over: Which argument holds what this process hands over.
+        group: Which one is the group.
+        peer: Which one is the receiver of a message or the root of a broadcast, as a rank of the group.
+    """
+
+    operation: str
+    handed_over: int
+    group: int
+    peer: int | None = None
+
+
+_NATIVE = {
+    "c10d::allreduce_": Collective("all_reduce", 0, 1),
+    "c10d::allreduce_coalesced_": Collective("all_reduce", 0, 1),
+    "c10d::reduce_": Collective("reduce", 0, 1),
+    "c10d::broadcast_": Collective("broadcast", 0, 1, peer=2),
+    "c10d::allgather_": Collective("all_gather", 1, 2),
+    "c10d::_allgather_base_": Collective("all_gather", 1, 2),
+    "c10d::allgather_coalesced_": Collective("all_gather", 1, 2),
+    "c10d::allgather_into_tensor_coalesced_": Collective("all_gather", 1, 2),
+    "c10d::reduce_scatter_": Collective("reduce_scatter", 1, 2),
+    "c10d::_reduce_scatter_base_": Collective("reduce_scatter", 1, 2),
+    "c10d::reduce_scatter_tensor_coalesced_": Collective("reduce_scatter", 1, 2),
+    "c10d::alltoall_": Collective("all_to_all", 1, 2),
+    "c10d::alltoall_base_": Collective("all_to_all", 1, 2),
+    "c10d::gather_": Collective("gather", 1, 2),
+    "c10d::scatter_": Collective("scatter", 1, 2),  # of the root alone; the others have no inputs
+    "c10d::send": Collective("send", 0, 1, peer=2),
+}
+_FUNCTIONAL = {
+    "all_reduce": Collective("all_reduce", 0, 2),
+    "all_reduce_": Collective("all_reduce", 0, 2),
+    "all_reduce_coalesced": Collective("all_reduce", 0, 2),
+    "all_reduce_coalesced_": Collective("all_reduce", 0, 2),
+    "broadcast": Collective("broadcast", 0, 2, peer=1),
+    "broadcast_": Collective("broadcast", 0, 2, peer=1),
+    "all_gather_into_tensor": Collective("all_gather", 0, 2),
+    "all_gather_into_tensor_out": Collective("all_gather", 0, 2),
+    "all_gather_into_tensor_coalesced": Collective("all_gather", 0, 2),
+    "reduce_scatter_tensor": Collective("reduce_scatter", 0, 3),
+    "reduce_scatter_tensor_out": Collective("reduce_scatter", 0, 3),
+    "reduce_scatter_tensor_coalesced": Collective("reduce_scatter", 0, 3),
+    "all_to_all_single": Collective("all_to_all", 0, 3),
+    "isend": Collective("send", 0, 3, peer=1),
+}
+_DIFFERENTIABLE = ("all_gather_into_tensor", "reduce_scatter_tensor", "all_to_all_single")
+COLLECTIVES = {
+    **_NATIVE,
+    **{f"_c10d_functional::{name}": each for name, each in _FUNCTIONAL.items()},
+    **{f"_c10d_functional_autograd::{name}": _FUNCTIONAL[name] for name in _DIFFERENTIABLE},
+    "_dtensor::shard_dim_alltoall": Collective("all_to_all", 0, 3),
+}
+"""By the operator's name."""
+MOVE_NOTHING = {
+    "c10d::barrier": "nothing of the model travels: the processes only wait for each other",
+    "c10d::monitored_barrier_": "nothing of the model travels: the processes only wait for each other",
+    "c10d::check_for_nan": "it looks at a tensor of this process",
+    "c10d::recv_": "who receives hands nothing over; the record of the sender has it",
+    "c10d::recv_any_source_": "who receives hands nothing over; the record of the sender has it",
+    "_c10d_functional::irecv": "who receives hands nothing over; the record of the sender has it",
+    "_c10d_functional::wait_tensor": "it waits for a collective that was counted when it began",
+    "_c10d_functional::_wrap_tensor_autograd": "it wraps the result of a collective that was counted when it began",
+}
+"""Operators of these namespaces that are not counted, and why."""
+NAMESPACES = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "symm_mem")
+"""Whose operators all may exchange; elsewhere only one that is given a group may."""
+_GROUPS = ("ProcessGroup", "SymmetricMemory")
+
+
+@functools.cache
+def collective_of(operator: torch._ops.OpOverload) -> Collective | None:
+    """How to read the arguments of an operator; None if it hands nothing over.
+
+    Raises:
+        Unavailable: It may exchange something, and nobody has said what.
+    """
+    name = operator._schema.name
+    if name in COLLECTIVES:
+        return COLLECTIVES[name]
+    if name in MOVE_NOTHING or not may_exchange(operator._schema):
+        return None
+    raise Unavailable(
+        f"a step calls {name} of torch {torch.__version__}, and samestep does not know what that sends: "
+        f"the ledger would be wrong without a word. Use {', '.join(sorted({c.operation for c in COLLECTIVES.values()}))} "
+        "of torch.distributed in its place."
+    )
+
+
+def may_exchange(schema: torch.FunctionSchema) -> bool:
+    """Whether an operator belongs to a namespace of collectives, or is given a group of processes."""
+    if schema.name.partition("::")[0] in NAMESPACES:
+        return True
+    return any(each.name == "group_name" or str(each.type).endswith(_GROUPS) for each in schema.arguments)
+
+
+def is_transfer(name: str) -> bool:
+    """Whether an operator, by its name, exchanges or waits for an exchange."""
+    return name in COLLECTIVES or name.partition("::")[0] in NAMESPACES
