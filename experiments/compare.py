@@ -5,8 +5,9 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.evidence.confounds import check_allowed
 from samestep.common.flags import flags
 from samestep.common.request import RunConfig
@@ -17,11 +18,15 @@ from samestep.experiments.formats import check_format, write
 from samestep.experiments.parser import ALLOW, Parser, add_flags, add_format
 from samestep.experiments.report import report_comparison
 
+if TYPE_CHECKING:
+    from samestep.experiments.comparison import Comparison
+
 _DESCRIPTION = """Train one workload under many strategies and print one table, with the oracle as its first row. Exit code, the
 first that applies: 130 after Ctrl-C; 143, 129 or 131 after SIGTERM, SIGHUP or SIGQUIT; 4 if a row is not the same step, or not
-that of --against; 1 if a row failed; 3 if a row that you named is unavailable, if a required row was not judged, if --parity was
-given and no row was judged, or if --against had nothing to compare; 0 otherwise. The rows that were done before an interrupt are
-printed, and --resume goes on from there."""
+that of --against; 1 if a row failed; 3 if a row that you named is unavailable or not possible, if a required row was not judged,
+if --parity was given and no row was judged, or if --against had nothing to compare; 2 if the request is wrong, or if none of the
+rows that you named is possible: then nothing is started; 0 otherwise. The rows that were done before an interrupt are printed,
+and --resume goes on from there."""
 _AGAINST = """hold every row against the same row of an earlier comparison, of a run, or of a directory of runs: the losses of
 every step, the bytes, and with enough rounds the speed; the exit code is 4 if a step is not as it was"""
 _VARY = """run each row with each value of an option, a technique, a size of the workload, or of devices, batch_size, optimizer,
@@ -62,12 +67,23 @@ def main(arguments: Sequence[str]) -> int:
         comparison = comparing.resume(Path(directory), given)
     comparison = comparison.conclude(allowed, earlier)
     print(write(comparison.document(_again(arguments, directory), wide), form), flush=True)
-    if wants_page:
-        print(f"Report: {report_comparison(comparison)}", file=None if form == "github" else sys.stderr, flush=True)
+    unwritten = _write_page(comparison, form) if wants_page else None
     if comparison.interrupt:
         raise comparison.interrupt
     comparison.require()
+    if unwritten:
+        raise unwritten
     return 0
+
+
+def _write_page(comparison: "Comparison", form: str) -> WorkerFailed | None:
+    """Writes the page of a comparison; returns what keeps it from that, since what its rows did comes first."""
+    try:
+        page = report_comparison(comparison)
+    except ConfigError as error:
+        return WorkerFailed(str(error))
+    print(f"Report: {page}", file=None if form == "github" else sys.stderr, flush=True)
+    return None
 
 
 def _parser() -> Parser:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from samestep.common.catalog import strategy_info
-from samestep.common.errors import ConfigError, SamestepError, Unavailable
+from samestep.common.errors import ConfigError, SamestepError
 from samestep.common.flags import spell_flag, split_spelling
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import as_config, parse
@@ -46,7 +46,7 @@ def compare(asked: ComparisonConfig, out: str | None = None, quiet: bool = False
     _refuse_taken(directory, plan)
     with Launcher() as launcher:
         checked = _check(asked.base, plan, launcher, quiet)
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make(directory)
         with _sole_user(directory):
             comparison_file.write_file(directory / comparison_file.NAME, asked)
             return _conduct(asked, plan, checked, {cell: Found() for cell in plan.cells}, directory, launcher, quiet)
@@ -95,17 +95,25 @@ def _conduct(
     return compose(asked, plan, directory, found, interrupt)
 
 
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--out {directory} cannot be made ({error.strerror}); name another directory.") from None
+
+
 def _record(run: Path, why: SamestepError) -> None:
     """Notes down why a cell cannot be run, where its first run would be."""
-    run.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_error(run, "parent", why, first=False)
+    with contextlib.suppress(OSError):  # on a full disk it is printed only, and the row is missing when it is loaded
+        run.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_error(run, "parent", why, first=False)
 
 
 # --- checks -----------------------------------------------------------------------------------------------------------
 
 
 def _check(base: RunConfig, plan: Plan, launcher: Launcher, quiet: bool) -> Checked:
-    """Checks every cell. A cell that the user named must be possible; of the others, those that are not are left out."""
+    """Checks every cell. The oracle must be possible, and of the cells that the user named at least one."""
     checked: dict[str, Ready | SamestepError] = {}
     notes, described = {}, {}
     for cell in plan.cells:
@@ -117,7 +125,7 @@ def _check(base: RunConfig, plan: Plan, launcher: Launcher, quiet: bool) -> Chec
             checked[cell] = run, launch
         except SamestepError as error:
             # NumPy is always there, so if the oracle lacks something it is the data
-            if is_oracle(cell) or (cell in plan.named and not isinstance(error, Unavailable)):
+            if is_oracle(cell):
                 raise
             checked[cell] = error
             continue
@@ -126,9 +134,23 @@ def _check(base: RunConfig, plan: Plan, launcher: Launcher, quiet: bool) -> Chec
             raise ConfigError(
                 f"{first} and {cell} are the same run; name it once, and measure it more often with --repeats."
             )
-    for note in filter(None, notes):
+    refused = _refused(plan, checked)
+    for note in (*filter(None, notes), *(f"{cell} is not possible: {why}" for cell, why in refused.items())):
         tell(note, quiet)
     return checked
+
+
+def _refused(plan: Plan, checked: Checked) -> dict[str, ConfigError]:
+    """The named cells that cannot be run as they were asked for, with the reasons.
+
+    Raises:
+        ConfigError: No other named cell can be run, so the request is wrong as a whole.
+    """
+    refused = {cell: why for cell in plan.named if isinstance(why := checked[cell], ConfigError)}
+    for why in refused.values():
+        if all(is_oracle(cell) or isinstance(checked[cell], SamestepError) for cell in plan.named):
+            raise why
+    return refused
 
 
 def _request(cell: str, base: RunConfig, plan: Plan) -> RunConfig:

@@ -23,7 +23,7 @@ from samestep.experiments.formats import Case, Document, write
 from samestep.experiments.lint import explain_confounds, find_stops
 from samestep.experiments.plan import is_oracle
 from samestep.experiments.ranking import ranking
-from samestep.experiments.row import FAILED, MISSED, NOT_RUN, UNAVAILABLE, Row, explain_rows, say_status
+from samestep.experiments.row import FAILED, IMPOSSIBLE, MISSED, NOT_RUN, UNAVAILABLE, Row, explain_rows, say_status
 from samestep.experiments.scaling import Scaling, find_scaling
 from samestep.experiments.scaling_report import write_scaling
 from samestep.experiments.speeds import Rounds, Speed, judge_rows, speed_figures, unseparated
@@ -36,7 +36,7 @@ class Comparison:
 
     Attributes:
         rows: One for each cell, the oracle's first.
-        named: The cells that must be available, since the user named them.
+        named: The cells that must be possible and available, since the user named them.
         required: The cells that must be judged.
         parity: Whether parity was asked for, so that something must be judged.
         interrupt: What ended it before its last row: Ctrl-C, or another signal, which it names.
@@ -113,7 +113,7 @@ class Comparison:
         """What a row that the user named or required lacks; "" if nothing."""
         if row.cell in self.required and not row.is_judged:
             return say_status([f"{row.cell}, which must be judged,"], row.status, row.reason)
-        if row.cell in self.named and row.status == UNAVAILABLE:
+        if row.cell in self.named and row.status in (UNAVAILABLE, IMPOSSIBLE):
             return say_status([row.cell], row.status, row.reason)
         return ""
 
@@ -150,7 +150,7 @@ class Comparison:
             ConfigError: The comparison has no such row.
             ParityFailed: A row did not take the same step.
             WorkerFailed: A row failed.
-            Unavailable: A row that was named is unavailable, a required one was not judged, or none was.
+            Unavailable: A row that was named is unavailable or not possible, a required one was not judged, or none was.
         """
         known = [row.cell for row in self.rows]
         for cell in cells:

@@ -1,5 +1,6 @@
 """From what the processes left to a RunResult: held against the oracle, with the cause if it is not the same step."""
 
+import contextlib
 import dataclasses
 import functools
 import importlib
@@ -52,11 +53,12 @@ def finish(
     if launch.traces and not result.compiled:
         write_trace(directory, run, measured)
     write_json(directory / "result.json", result)
-    (directory / "error.json").unlink(missing_ok=True)
-    if run.described() == reference_of(run).described() and launch.needs_state:
-        keep_curve(read_curve(directory), run, launch, curve_folder(run, launch, result.dataset_sha256))
-    if not launch.keep_state and parity.passed is not False:  # a wrong state is evidence
-        remove_state(directory)
+    with contextlib.suppress(OSError):  # there is a result; what cannot be tidied up takes room, and no more
+        (directory / "error.json").unlink(missing_ok=True)
+        if run.described() == reference_of(run).described() and launch.needs_state:
+            keep_curve(read_curve(directory), run, launch, curve_folder(run, launch, result.dataset_sha256))
+        if not launch.keep_state and parity.passed is not False:  # a wrong state is evidence
+            remove_state(directory)
     return result
 
 
