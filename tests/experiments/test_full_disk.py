@@ -12,6 +12,7 @@ import pytest
 import samestep
 from samestep.common.errors import ConfigError
 from samestep.common.evidence.parity import not_judged
+from samestep.common.request import Launch
 from samestep.common.runtime.parent import verdict
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.strategy import Run
@@ -19,7 +20,8 @@ from samestep.experiments import compare, comparing, rounds
 from samestep.experiments.asked import describe
 from samestep.experiments.comparison import Comparison
 from samestep.experiments.row import NOT_RUN
-from tests.experiments.comparisons import PASSED, result_of
+from tests.experiments.comparisons import PASSED, TRAINED, result_of
+from tests.results import leave
 
 STRUCK, SPARED = "torch:ddp", "tf:mirrored"
 WRITES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir")
@@ -66,9 +68,10 @@ def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with FAULTS.on(run.name == STRUCK):
             return take(launcher, run, *rest)
 
-    def execute(launcher: Launcher, directory: Path, *rest: object) -> None:
+    def execute(launcher: Launcher, directory: Path, run: Run, launch: Launch, *rest: object) -> None:
         with FAULTS.on(False):  # processes of their own
-            (directory / "rank-0.log").write_text("")
+            leave(directory, result_of(run, launch, PASSED))
+            (directory / "result.json").unlink()
 
     def judged(directory: Path, run: Run, *rest: object) -> object:
         return PASSED if run.framework != "numpy" else not_judged("the oracle is the reference")
@@ -76,7 +79,8 @@ def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "_take", struck)
     monkeypatch.setattr(Launcher, "warm", lambda *_: None)
     monkeypatch.setattr(Launcher, "execute", execute)
-    monkeypatch.setattr(verdict, "read_measured", lambda *_: None)
+    monkeypatch.setattr(verdict, "read_measured", lambda *_: TRAINED)
+    monkeypatch.setattr(verdict, "_check_curve", lambda *_: None)
     monkeypatch.setattr(verdict, "_judge", judged)
     monkeypatch.setattr(verdict, "merge", lambda run, launch, measured, parity: result_of(run, launch, parity))
     monkeypatch.setattr(verdict, "keep_curve", lambda *_: None)

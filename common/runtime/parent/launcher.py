@@ -14,7 +14,8 @@ from samestep.common.evidence.port.case import Case, Verdict
 from samestep.common.program import TrainState
 from samestep.common.request import Launch, RunConfig
 from samestep.common.run import as_config
-from samestep.common.runtime.directory import open_run, read_losses, write_error
+from samestep.common.runtime.directory import open_run, write_error
+from samestep.common.runtime.metrics_file import read_losses
 from samestep.common.runtime.parent import verdict
 from samestep.common.runtime.parent.curves import Curve, read_curve
 from samestep.common.runtime.parent.descriptions import Descriptions

@@ -8,7 +8,7 @@ import math
 import time
 from pathlib import Path
 
-from samestep.common.errors import ParityFailed, WorkerFailed
+from samestep.common.errors import ConfigError, ParityFailed, WorkerFailed
 from samestep.common.evidence.parity import Parity, judge, judge_statistics, not_judged, relative_distance
 from samestep.common.evidence.roundoff import (
     MASTERS_IN_TWO_BYTES,
@@ -19,6 +19,7 @@ from samestep.common.evidence.roundoff import (
 from samestep.common.program import SKIPPED, TrainState
 from samestep.common.request import FRAMEWORKS, ORACLE, Launch
 from samestep.common.runtime.directory import write_json
+from samestep.common.runtime.integrity import check_losses
 from samestep.common.runtime.parent.attribution import Repeat, attribute, find_other_step
 from samestep.common.runtime.parent.carrying import in_own_names
 from samestep.common.runtime.parent.curves import Curve, Oracle, curve_folder, keep_curve, reach_curve, read_curve
@@ -46,8 +47,13 @@ def finish(
         seconds: What the run took, from the command to its end.
         oracle: Runs the oracle.
         repeat: Takes the steps of a run again, or of one like it, for the diagnosis; None where that cannot be done.
+
+    Raises:
+        WorkerFailed: Somebody removed or changed a file of the run while it ran.
     """
     measured = [read_measured(directory, spec.role) for spec in run.strategy.topology(run) if not spec.serves]
+    if not measured[0].compiled:
+        _check_curve(directory, measured[0])
     parity = _judge(directory, run, launch, measured[0], seconds, oracle, repeat)
     result = merge(run, launch, measured, parity)
     if launch.traces and not result.compiled:
@@ -60,6 +66,14 @@ def finish(
         if not launch.keep_state and parity.passed is not False:  # a wrong state is evidence
             remove_state(directory)
     return result
+
+
+def _check_curve(directory: Path, measured: Measured) -> None:
+    """Makes sure that the directory has the losses that were measured, for whoever reads it later."""
+    try:
+        check_losses(directory, measured.first_step, measured.losses)
+    except ConfigError as error:
+        raise WorkerFailed(str(error)) from None
 
 
 def raise_if_missed(result: RunResult) -> None:
