@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, ParityFailed, WorkerFailed
+from samestep.common.evidence.conclusion import explain_missed
 from samestep.common.evidence.parity import Parity, judge, judge_statistics, not_judged, relative_distance
 from samestep.common.evidence.roundoff import (
     MASTERS_IN_TWO_BYTES,
@@ -83,7 +84,7 @@ def raise_if_missed(result: RunResult) -> None:
         ParityFailed: The run was judged and is not the same step.
     """
     if result.parity.passed is False:
-        raise ParityFailed(f"{result.framework}:{result.strategy} did not take the same step: {result.parity.reason}")
+        raise ParityFailed(explain_missed([f"{result.framework}:{result.strategy}"], result.parity.reason))
 
 
 def wait_for_processes(directory: Path, run: Run, timeout_seconds: float) -> None:
