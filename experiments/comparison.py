@@ -72,14 +72,15 @@ class Comparison:
         """The results of the rows that have any, one a round."""
         return {row.cell: row.results for row in self.rows if row.results}
 
-    def conclude(self, allowed: frozenset[str], earlier: Earlier | None = None) -> Self:
+    def conclude(self, allowed: frozenset[str], earlier: Earlier | None = None, bit_equal: bool = False) -> Self:
         """Ranks its rows, and holds them against an earlier comparison.
 
         Args:
             allowed: The confounds in spite of which rows are ranked.
             earlier: What to hold it against, if anything.
+            bit_equal: Whether its steps have to be that one's in every bit.
         """
-        against = earlier and hold(self.rounds, earlier, allowed)
+        against = earlier and hold(self.rounds, earlier, allowed, bit_equal)
         return dataclasses.replace(self, allowed=allowed, against=against)
 
     @property

@@ -188,6 +188,7 @@ class RunResult:
     uncounted: tuple[str, ...] = ()
     conditions: Conditions = dataclasses.field(default_factory=Conditions)
     step_times: dict[int, int] = dataclasses.field(default_factory=dict)
+    state_sha256: str = ""
 
     @property
     def arithmetic(self) -> str:
@@ -235,9 +236,7 @@ def load_result(directory: Path) -> RunResult:
         raise ConfigError(f"{directory} holds no readable result.json: {error}; give a finished run.") from None
     written = values.get("schema_version") if isinstance(values, dict) else None
     if not (type(written) is int and 1 <= written <= SCHEMA_VERSION):
-        raise ConfigError(
-            f"{path} is not a result: its schema_version is {written!r}, and 1 to {SCHEMA_VERSION} can be read."
-        )
+        raise ConfigError(f"{path} is no result: its schema_version is {written!r}; 1 to {SCHEMA_VERSION} can be read.")
     check_request(directory, values.get("config"))  # both as they were written
     try:
         for version in range(written, SCHEMA_VERSION):

@@ -72,7 +72,7 @@ def test_rounding_is_no_change() -> None:
 
 def test_a_loss_that_changed_is_named_with_its_step() -> None:
     found = held(with_loss(3, 1.5))
-    assert found.changed == "torch:ddp did not take the step that old has."
+    assert found.changed == "torch:ddp (step 3) did not take the step that old has."
     assert "CHANGED at step 3" in write_report(found)
     assert "the loss of step 3 is" in found.rows[0].what_changed
     assert "relative deviation 5.0e-01, allowed 1e-05" in found.rows[0].what_changed
@@ -273,7 +273,7 @@ def test_the_gate_is_green_if_nothing_changed(gate: Gate) -> None:
 
 def test_the_gate_is_red_with_code_4_if_the_step_changed(gate: Gate, tmp_path: Path) -> None:
     code, printed, last = gate(with_loss(2, 1.01, TRAINED), "--format", "json")
-    assert (code, last) == (4, f"samestep: torch:ddp did not take the step that {tmp_path / 'old'} has.")
+    assert (code, last) == (4, f"samestep: torch:ddp (step 2) did not take the step that {tmp_path / 'old'} has.")
     told = json.loads(printed)
     assert told["exit_code"] == 4
     assert told["against"]["rows"][0]["losses"]["step"] == 2

@@ -30,7 +30,7 @@ from samestep.common.runtime.parent.rounding import excuse
 from samestep.common.runtime.parent.tracing import write_trace
 from samestep.common.runtime.process_file import DONE, read_life, read_measured
 from samestep.common.runtime.records import Measured, RunResult
-from samestep.common.runtime.state_file import read_state, remove_state
+from samestep.common.runtime.state_file import digest_state, read_state, remove_state
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import init, initial_buffers
 from samestep.common.workload.models.own import OwnSpec
@@ -56,7 +56,7 @@ def finish(
     if not measured[0].compiled:
         _check_curve(directory, measured[0])
     parity = _judge(directory, run, launch, measured[0], seconds, oracle, repeat)
-    result = merge(run, launch, measured, parity)
+    result = dataclasses.replace(merge(run, launch, measured, parity), state_sha256=digest_state(directory))
     if launch.traces and not result.compiled:
         write_trace(directory, run, measured)
     write_json(directory / "result.json", result)
