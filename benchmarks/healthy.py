@@ -20,7 +20,8 @@ from samestep.common.reference.known import KNOWN
 from samestep.common.reference.mutants import Context, Mutant
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import as_config, parse
-from samestep.common.runtime.directory import open_run, read_losses
+from samestep.common.runtime.directory import open_run
+from samestep.common.runtime.metrics_file import read_losses
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.verdict import initial_state
 from samestep.common.runtime.state_file import read_state

@@ -13,7 +13,7 @@ from samestep.common.catalog import catalogue
 from samestep.common.errors import Unavailable
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
-from samestep.common.runtime.directory import read_losses
+from samestep.common.runtime.metrics_file import read_losses
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.state_file import read_state

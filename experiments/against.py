@@ -9,16 +9,14 @@ from samestep.common.evidence.comparison import Difference, compare_apart, predi
 from samestep.common.evidence.confounds import Confound, split_allowed
 from samestep.common.evidence.parity import spell_apart
 from samestep.common.evidence.repetition import CHANGED, Repetition, compare_losses
-from samestep.common.ledger import Footprint
 from samestep.common.runtime.records import RunResult
+from samestep.experiments.against_bytes import changed_bytes
+from samestep.experiments.bits import differing_bits, why_other_bits
 from samestep.experiments.formats import Case
 from samestep.experiments.lint import confounds
 from samestep.experiments.matching import match
 from samestep.experiments.speeds import Rounds, examples_per_second
-from samestep.experiments.text import size
 
-SENT_TOLERANCE = 0.01
-"""Bytes on the wire are counted by the kernel: what a backend adds to the tensors may vary this much."""
 DECIDES_NUMBERS = ("dtype", "optimizer", "batch", "data", "order", "parameters", "workload", "techniques")
 """The confounds that change the losses: two runs that differ in one of them are not the same request."""
 LOOKED_FOR = ("versions",)
@@ -50,6 +48,8 @@ class Held:
         confounds: What keeps the speeds from being compared.
         allowed: What would, had the user not allowed it.
         differs: The versions that differ.
+        bits: Why the bits of its steps could not be judged; "" if they could be, None if nobody asked for that.
+        differing: What of its steps is not bit for bit what it was, if that was asked for and judged.
         rates: Examples per second today and then, the median over the rounds; None where nothing was timed.
         speed: Today's speed as a multiple of the earlier one; None where confounds forbid it, or nothing was timed.
     """
@@ -61,13 +61,26 @@ class Held:
     confounds: tuple[Confound, ...] = ()
     allowed: tuple[Confound, ...] = ()
     differs: str = ""
+    bits: str | None = None
+    differing: str = ""
     rates: tuple[float | None, float | None] = (None, None)
     speed: Difference | None = None
 
     @property
     def is_changed(self) -> bool:
         """Whether the step is another one than it was."""
-        return bool(self.bytes) or (self.losses is not None and self.losses.verdict == CHANGED)
+        return bool(self.bytes or self.differing) or (self.losses is not None and self.losses.verdict == CHANGED)
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether everything that was asked for could be judged."""
+        return self.losses is not None and not self.bits
+
+    @property
+    def where(self) -> str:
+        """The row, with the first step that is another one if a loss shows it."""
+        step = self.losses.step if self.losses and (self.differing or self.losses.verdict == CHANGED) else None
+        return self.cell if step is None else f"{self.cell} (step {step})"
 
     @property
     def what_changed(self) -> str:
@@ -79,14 +92,21 @@ class Held:
             said.append(
                 f"the loss of step {self.losses.step} is {now} and was {then} ({far}allowed {self.losses.allowed:.0e})"
             )
+        elif self.differing:
+            said.append(self.differing)
         return "; ".join([*said, *self.bytes])
+
+    @property
+    def why_not(self) -> str:
+        """Why it could not be judged; "" if it could."""
+        return self.reason or (f"bits cannot be expected to be equal: {self.bits}" if self.bits else "")
 
     def case(self) -> Case:
         """The row as a test case of its own."""
         name = f"{self.cell} against the earlier comparison"
-        if self.losses is None:
-            return Case(name, "skipped", self.reason)
-        return Case(name, "failure", self.what_changed) if self.is_changed else Case(name)
+        if self.is_changed:
+            return Case(name, "failure", self.what_changed)
+        return Case(name) if self.is_judged else Case(name, "skipped", self.why_not)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,20 +128,21 @@ class Against:
     @property
     def changed(self) -> str:
         """Which rows did not take the step that they had taken, in a sentence; "" if all did."""
-        rows = [row.cell for row in self.rows if row.is_changed]
+        rows = [row.where for row in self.rows if row.is_changed]
         return f"{', '.join(rows)} did not take the step that {self.directory} has." if rows else ""
 
     def lack(self, required: Sequence[str] = ()) -> str:
         """Why nothing, or not all that had to be, could be held against the earlier comparison; "" if it could.
 
         Args:
-            required: The cells that must be held against it.
+            required: The cells that must be held against it; beside them, all whose bits have to be equal.
         """
-        held = {row.cell for row in self.rows if row.losses}
+        held = {row.cell for row in self.rows if row.is_judged}
         missing = [cell for cell in required if cell not in held]
+        missing += [row.cell for row in self.rows if row.bits and row.cell not in missing]
         if held and not missing:
             return ""
-        reasons = dict.fromkeys(row.reason for row in self.rows if row.reason and row.cell in (missing or [row.cell]))
+        reasons = dict.fromkeys(row.why_not for row in self.rows if row.why_not and row.cell in (missing or [row.cell]))
         what = f"{', '.join(missing)} could not" if held else "nothing could"
         return f"{what} be held against {self.directory}: {'; '.join(reasons) or 'no row is in both'}."
 
@@ -130,16 +151,18 @@ class Against:
         return [row.case() for row in self.rows]
 
 
-def hold(rows: Mapping[str, Rounds], earlier: Earlier, allowed: Collection[str]) -> Against:
+def hold(rows: Mapping[str, Rounds], earlier: Earlier, allowed: Collection[str], bit_equal: bool = False) -> Against:
     """Holds today's rows against earlier ones.
 
     Args:
         rows: Today's rows that have a result, by their cells.
         earlier: What to hold them against.
         allowed: The confounds that the user allowed.
+        bit_equal: Whether the steps have to be the same in every bit.
     """
     pairs = match(rows, earlier.rows)
     held = [_hold(cell, rows[cell], earlier.rows[other], allowed) for cell, other in pairs.items()]
+    held = [_judge_bits(row, rows[row.cell], earlier.rows[pairs[row.cell]]) for row in held] if bit_equal else held
     timed = {
         each.cell: (rows[each.cell], earlier.rows[pairs[each.cell]])
         for each in held
@@ -170,7 +193,14 @@ def _hold(cell: str, now: Rounds, then: Rounds, allowed: Collection[str]) -> Hel
         return Held(cell, reason, **about)
     losses = [compare_losses(one.dtype, one.first_step, one.losses, two.losses) for one in now for two in then]
     worst = max(losses, key=lambda each: (each.verdict == CHANGED, each.step is not None, each.deviation or 0.0))
-    return Held(cell, losses=worst, bytes=tuple(_changed_bytes(now[0], then[0])), **about)
+    return Held(cell, losses=worst, bytes=tuple(changed_bytes(now[0], then[0])), **about)
+
+
+def _judge_bits(held: Held, now: Rounds, then: Rounds) -> Held:
+    if held.losses is None:
+        return held
+    bits = why_other_bits(now, then)
+    return dataclasses.replace(held, bits=bits, differing="" if bits else differing_bits(now, then))
 
 
 def _why_not(now: RunResult, then: RunResult, found: Sequence[Confound]) -> str:
@@ -185,43 +215,3 @@ def _why_not(now: RunResult, then: RunResult, found: Sequence[Confound]) -> str:
         return "compiled, not trained"
     info = strategy_info(now.framework, now.strategy)
     return info.varies(read_options(now.framework, info, now.config.options))
-
-
-# --- bytes ------------------------------------------------------------------------------------------------------------
-
-_CLASSES = {
-    "parameters": "params_bytes",
-    "parameters at their peak": "params_peak_bytes",
-    "gradients": "gradients_bytes",
-    "optimizer state": "optimizer_bytes",
-    "residuals": "residuals_bytes",
-}
-"""What a device holds -> the field of its footprint."""
-
-
-def _changed_bytes(now: RunResult, then: RunResult) -> list[str]:
-    """What two runs of one request do not have in common, a clause each."""
-    changed = [_of_class(name, field, now.processes, then.processes) for name, field in _CLASSES.items()]
-    mine, theirs = ({each.name: each for each in run.exchanges} for run in (now, then))
-    for name in dict.fromkeys([*mine, *theirs]):
-        one, two = mine.get(name), theirs.get(name)
-        if one != two:
-            one_said, two_said = (
-                f"{each.count_per_step} x {name} of {size(each.bytes_per_step)}" if each else f"no {name}"
-                for each in (one, two)
-            )
-            changed.append(f"a step has {one_said} and had {two_said}")
-    sent, was_sent = (sum(row.sent_bytes_per_step for row in run.processes) for run in (now, then))
-    if abs(sent - was_sent) > SENT_TOLERANCE * max(sent, was_sent):
-        changed.append(f"{size(sent)} on the wire, and were {size(was_sent)}")
-    return [each for each in changed if each]
-
-
-def _of_class(name: str, field: str, now: Sequence[Footprint], then: Sequence[Footprint]) -> str:
-    mine, theirs = ([getattr(row, field) for row in rows] for rows in (now, then))
-    if mine == theirs:
-        return ""
-    if len(mine) != len(theirs):
-        return f"{name} on {len(mine)} devices, and were on {len(theirs)}"
-    device, (one, two) = max(enumerate(zip(mine, theirs, strict=True)), key=lambda each: abs(each[1][0] - each[1][1]))
-    return f"{name}: {size(one)} on device {device}, and were {size(two)}"

@@ -36,6 +36,8 @@ def _losses(row: Held) -> str:
     found = row.losses
     if found is None:
         return "not compared"
+    if row.differing and found.verdict != CHANGED:
+        return "NOT BIT-EQUAL " + ("in the final state" if found.step is None else f"from step {found.step}")
     if found.verdict == EQUAL:
         return f"{EQUAL}, {found.steps} steps"
     return f"CHANGED at step {found.step}" if found.verdict == CHANGED else f"{found.verdict}, from step {found.step}"
@@ -60,6 +62,7 @@ def _notes(against: Against) -> list[str]:
     """Why something was not compared, and what only one side has."""
     compared = [row for row in against.rows if not row.reason]
     lines = _grouped("not compared", {row.cell: row.reason for row in against.rows if row.reason})
+    lines += _grouped("bits not judged", {row.cell: row.bits for row in against.rows if row.bits})
     stops = {row.cell: ", ".join(map(str, row.confounds)) for row in compared if row.confounds}
     lines += _grouped("speeds not compared", stops)
     spite = "speeds compared in spite of it (--allow)"

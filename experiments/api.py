@@ -18,7 +18,7 @@ from samestep.common.runtime.parent.verdict import raise_if_missed
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.experiments import comparing, comparison_file, stored
 from samestep.experiments.arguments import complete_cell, read_request, split_cells
-from samestep.experiments.asked import describe, merge
+from samestep.experiments.asked import check_bit_equal, describe, merge
 from samestep.experiments.comparison import Comparison
 from samestep.experiments.earlier import load_earlier
 from samestep.experiments.forecast import Forecast, forecast
@@ -68,6 +68,7 @@ def compare(
     file: str | os.PathLike[str] | None = None,
     resume: str | os.PathLike[str] | None = None,
     against: str | os.PathLike[str] | None = None,
+    bit_equal: bool = False,
     allow: Sequence[str] = (),
     progress: bool = False,
     **settings: Unpack[CompareSettings],
@@ -85,6 +86,7 @@ def compare(
         scaling: "weak" has the batch grow with the devices, from that of the fewest on; "strong", unless given, keeps it.
         file: A file that gives all of this, as `compare.toml` does; what is given here as well counts more.
         against: An earlier comparison, a run or a directory of runs: every row is held against the same row there.
+        bit_equal: Whether the steps must be those of `against` in every bit, as far as versions and machine are the same.
         allow: The confounds in spite of which rows are ranked by their speed.
         resume: The directory of a comparison to go on with; what is given here as well must be what it was asked for.
         progress: Whether to show on stderr that it moves.
@@ -100,6 +102,7 @@ def compare(
     given |= {} if cells is None else {"strategies": _cells("cells", cells)}
     given |= {"require": _cells("require", require)} if require else {}
     allowed = check_allowed([allow] if isinstance(allow, str) else allow)
+    check_bit_equal(bit_equal, against)
     earlier = None if against is None else load_earlier(Path(against))
     given |= {"reference": reference, "repeats": repeats, "vary": vary or {}, "scaling": scaling}
     if resume is not None:
@@ -111,7 +114,7 @@ def compare(
         comparison = comparing.compare(describe(merge(read, given)), out, quiet=not progress)
     if comparison.interrupt:
         raise comparison.interrupt
-    return comparison.conclude(allowed, earlier)
+    return comparison.conclude(allowed, earlier, bit_equal)
 
 
 def predict(cell: str | None = None, **settings: Unpack[PredictSettings]) -> Forecast:

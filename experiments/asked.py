@@ -103,6 +103,20 @@ def describe(given: Given) -> ComparisonConfig:
     )
 
 
+def check_bit_equal(bit_equal: bool, against: object) -> None:
+    """Refuses to make a gate of the bits of nothing.
+
+    Args:
+        bit_equal: Whether bits have to be equal.
+        against: To what; None if that was not given.
+
+    Raises:
+        ConfigError: It was not.
+    """
+    if bit_equal and against is None:
+        raise ConfigError("--bit-equal holds a comparison against an earlier one; name it with --against DIRECTORY.")
+
+
 def _spelled(given: Given) -> dict[str, object]:
     """What was given, as the command line spells it: lists as text, and several numbers of devices as what varies."""
     values = {name: value if name == "vary" else _text(value) for name, value in given.items() if value is not None}

@@ -5,25 +5,33 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.evidence.confounds import check_allowed
 from samestep.common.flags import flags
 from samestep.common.request import RunConfig
 from samestep.common.techniques import Techniques
 from samestep.experiments.arguments import run_command
-from samestep.experiments.asked import SHARED, ComparisonConfig, describe, merge
+from samestep.experiments.asked import SHARED, ComparisonConfig, check_bit_equal, describe, merge
 from samestep.experiments.formats import check_format, write
 from samestep.experiments.parser import ALLOW, Parser, add_flags, add_format
 from samestep.experiments.report import report_comparison
 
+if TYPE_CHECKING:
+    from samestep.experiments.comparison import Comparison
+
 _DESCRIPTION = """Train one workload under many strategies and print one table, with the oracle as its first row. Exit code, the
 first that applies: 130 after Ctrl-C; 143, 129 or 131 after SIGTERM, SIGHUP or SIGQUIT; 4 if a row is not the same step, or not
-that of --against; 1 if a row failed; 3 if a row that you named is unavailable, if a required row was not judged, if --parity was
-given and no row was judged, or if --against had nothing to compare; 0 otherwise. The rows that were done before an interrupt are
-printed, and --resume goes on from there."""
+that of --against; 1 if a row failed; 3 if a row that you named is unavailable or not possible, if a required row was not judged,
+if --parity was given and no row was judged, or if --against, or --bit-equal, had nothing to compare; 0 otherwise. It is 2 if the
+request is wrong, or none of the rows that you named is possible: then nothing is started. The rows that were done before an
+interrupt are printed, and --resume goes on from there."""
 _AGAINST = """hold every row against the same row of an earlier comparison, of a run, or of a directory of runs: the losses of
 every step, the bytes, and with enough rounds the speed; the exit code is 4 if a step is not as it was"""
+_BIT_EQUAL = """make a gate of bits of --against: every loss, and the final state where both runs have it, must be the same in
+every bit, and not only within the bounds; the exit code is 4 if one is not, and 3 if that cannot be expected, since the versions
+of Python and of packages, the CPU or the C library are others: the message names them"""
 _VARY = """run each row with each value of an option, a technique, a size of the workload, or of devices, batch_size, optimizer,
 learning_rate, dtype, seed or threads, as in microbatches=2,4 or width=64,128; a row that does not have it, or sets it in its
 cell, stays one row; may be given several times; --devices 1,2,4 is short for --vary devices=1,2,4"""
@@ -40,7 +48,8 @@ def main(arguments: Sequence[str]) -> int:
     """
     given = vars(_parser().parse_args(arguments))
     form, wide, file, directory = (given.pop(name) for name in ("format", "wide", "file", "resume"))
-    allow, against, wants_page = given.pop("allow"), given.pop("against"), given.pop("report")
+    allow, against, wants_page, bit_equal = (given.pop(name) for name in ("allow", "against", "report", "bit_equal"))
+    check_bit_equal(bit_equal, against)
     check_format(form)
     allowed = check_allowed(name.strip() for text in allow for name in text.split(","))
     if given.pop("mesh") is not None:
@@ -60,14 +69,25 @@ def main(arguments: Sequence[str]) -> int:
             if value is not None:
                 raise ConfigError(f"--resume {directory} goes on with what is there; leave out {flag}.")
         comparison = comparing.resume(Path(directory), given)
-    comparison = comparison.conclude(allowed, earlier)
+    comparison = comparison.conclude(allowed, earlier, bit_equal)
     print(write(comparison.document(_again(arguments, directory), wide), form), flush=True)
-    if wants_page:
-        print(f"Report: {report_comparison(comparison)}", file=None if form == "github" else sys.stderr, flush=True)
+    unwritten = _write_page(comparison, form) if wants_page else None
     if comparison.interrupt:
         raise comparison.interrupt
     comparison.require()
+    if unwritten:
+        raise unwritten
     return 0
+
+
+def _write_page(comparison: "Comparison", form: str) -> WorkerFailed | None:
+    """Writes the page of a comparison; returns what keeps it from that, since what its rows did comes first."""
+    try:
+        page = report_comparison(comparison)
+    except ConfigError as error:
+        return WorkerFailed(str(error))
+    print(f"Report: {page}", file=None if form == "github" else sys.stderr, flush=True)
+    return None
 
 
 def _parser() -> Parser:
@@ -84,6 +104,7 @@ def _parser() -> Parser:
     )
     group.add_argument("--resume", metavar="DIRECTORY", help=_RESUME)
     group.add_argument("--against", metavar="DIRECTORY", help=_AGAINST)
+    group.add_argument("--bit-equal", action="store_true", help=_BIT_EQUAL)
     group.add_argument("--allow", action="append", default=[], metavar="NAME,NAME", help=ALLOW)
     add_flags(parser, "runs", RunConfig, [name for name in flags(RunConfig) if name not in (*SHARED, "out")])
     add_flags(parser, "techniques", Techniques)

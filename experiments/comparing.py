@@ -1,16 +1,14 @@
 """Starts a comparison, or goes on with one: all its cells are checked before any is run."""
 
 import contextlib
-import dataclasses
 import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from samestep.common.catalog import strategy_info
-from samestep.common.errors import ConfigError, SamestepError, Unavailable
-from samestep.common.flags import spell_flag, split_spelling
+from samestep.common.errors import ConfigError, SamestepError
+from samestep.common.flags import spell_flag
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import as_config, parse
 from samestep.common.runtime.directory import refuse_taken, write_error
@@ -18,8 +16,8 @@ from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.prepare import new_directory
 from samestep.experiments import comparison_file
-from samestep.experiments.arguments import apply_cell
 from samestep.experiments.asked import ComparisonConfig, Given, describe, merge
+from samestep.experiments.cell_request import refuse_other, request_of
 from samestep.experiments.comparison import Comparison
 from samestep.experiments.plan import Plan, is_oracle, make_plan
 from samestep.experiments.rounds import Ready, measure, tell
@@ -46,7 +44,7 @@ def compare(asked: ComparisonConfig, out: str | None = None, quiet: bool = False
     _refuse_taken(directory, plan)
     with Launcher() as launcher:
         checked = _check(asked.base, plan, launcher, quiet)
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make(directory)
         with _sole_user(directory):
             comparison_file.write_file(directory / comparison_file.NAME, asked)
             return _conduct(asked, plan, checked, {cell: Found() for cell in plan.cells}, directory, launcher, quiet)
@@ -69,10 +67,12 @@ def resume(directory: Path, given: Given, quiet: bool = False) -> Comparison:
     plan = make_plan(asked)
     with Launcher() as launcher, _sole_user(directory):
         checked = _check(asked.base, plan, launcher, quiet)
-        found = {cell: find(directory, cell, plan.rounds(cell)) for cell in plan.cells}
+        found = {cell: find(directory, cell, plan, asked) for cell in plan.cells}
         for cell, each in found.items():
             each.error = None
-            _refuse_other_results(directory, cell, each, checked[cell])
+            for number, result in each.results.items():
+                if not isinstance(ready := checked[cell], SamestepError):  # defaults of the workload included
+                    refuse_other(run_directory(directory, cell, number), result, as_config(*ready))
         return _conduct(asked, plan, checked, found, directory, launcher, quiet)
 
 
@@ -95,21 +95,29 @@ def _conduct(
     return compose(asked, plan, directory, found, interrupt)
 
 
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--out {directory} cannot be made ({error.strerror}); name another directory.") from None
+
+
 def _record(run: Path, why: SamestepError) -> None:
     """Notes down why a cell cannot be run, where its first run would be."""
-    run.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_error(run, "parent", why, first=False)
+    with contextlib.suppress(OSError):  # on a full disk it is printed only, and the row is missing when it is loaded
+        run.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_error(run, "parent", why, first=False)
 
 
 # --- checks -----------------------------------------------------------------------------------------------------------
 
 
 def _check(base: RunConfig, plan: Plan, launcher: Launcher, quiet: bool) -> Checked:
-    """Checks every cell. A cell that the user named must be possible; of the others, those that are not are left out."""
+    """Checks every cell. The oracle must be possible, and of the cells that the user named at least one."""
     checked: dict[str, Ready | SamestepError] = {}
     notes, described = {}, {}
     for cell in plan.cells:
-        config = _request(cell, base, plan)
+        config = request_of(cell, base, plan)
         try:
             config = launcher.describe(config)
             run, launch = parse(config), launch_of(config)
@@ -117,7 +125,7 @@ def _check(base: RunConfig, plan: Plan, launcher: Launcher, quiet: bool) -> Chec
             checked[cell] = run, launch
         except SamestepError as error:
             # NumPy is always there, so if the oracle lacks something it is the data
-            if is_oracle(cell) or (cell in plan.named and not isinstance(error, Unavailable)):
+            if is_oracle(cell):
                 raise
             checked[cell] = error
             continue
@@ -126,25 +134,23 @@ def _check(base: RunConfig, plan: Plan, launcher: Launcher, quiet: bool) -> Chec
             raise ConfigError(
                 f"{first} and {cell} are the same run; name it once, and measure it more often with --repeats."
             )
-    for note in filter(None, notes):
+    refused = _refused(plan, checked)
+    for note in (*filter(None, notes), *(f"{cell} is not possible: {why}" for cell, why in refused.items())):
         tell(note, quiet)
     return checked
 
 
-def _request(cell: str, base: RunConfig, plan: Plan) -> RunConfig:
-    """The request of a cell: strategies of one device have one, and those that nobody named have a dtype that they can."""
-    config, given = apply_cell(cell, base), split_spelling(cell)[1]
-    info = strategy_info(config.framework, config.strategy)
-    possible = config.dtype in info.dtypes or (cell in plan.named and not is_oracle(cell))
-    has_devices = bool(info.axes) or (is_oracle(cell) and config.techniques.compress is not None)
-    return dataclasses.replace(
-        config,
-        devices=config.devices if "devices" in given else None if config.mesh else base.devices if has_devices else 1,
-        dtype=config.dtype if possible else info.dtypes[0],
-        threads=1 if is_oracle(cell) else config.threads,
-        techniques=config.techniques.of_reference() if is_oracle(cell) else config.techniques,
-        parity=True if cell in plan.required else config.parity,
-    )
+def _refused(plan: Plan, checked: Checked) -> dict[str, ConfigError]:
+    """The named cells that cannot be run as they were asked for, with the reasons.
+
+    Raises:
+        ConfigError: No other named cell can be run, so the request is wrong as a whole.
+    """
+    refused = {cell: why for cell in plan.named if isinstance(why := checked[cell], ConfigError)}
+    for why in refused.values():
+        if all(is_oracle(cell) or isinstance(checked[cell], SamestepError) for cell in plan.named):
+            raise why
+    return refused
 
 
 def _refuse_taken(directory: Path, plan: Plan) -> None:
@@ -180,20 +186,6 @@ def _spell(value: object) -> str:
     if isinstance(value, Mapping):
         return " ".join(f"{name}={','.join(values)}" for name, values in value.items())
     return str(value)
-
-
-def _refuse_other_results(directory: Path, cell: str, found: Found, checked: Ready | SamestepError) -> None:
-    """Refuses results that the cell could not have left: somebody changed `compare.toml`, or moved directories."""
-    if isinstance(checked, SamestepError):
-        return
-    run, launch = checked
-    for number, result in found.results.items():
-        wanted = dataclasses.replace(as_config(run, launch), out=result.config.out)
-        if result.config != wanted:
-            raise ConfigError(
-                f"{run_directory(directory, cell, number)} holds another run than {comparison_file.NAME} asks for: "
-                f"{result.command}; move it away, and it is measured anew."
-            )
 
 
 @contextlib.contextmanager

@@ -5,14 +5,7 @@ import shlex
 from pathlib import Path
 from typing import Self
 
-from samestep.common.errors import (
-    ConfigError,
-    ParityFailed,
-    SamestepError,
-    Unavailable,
-    WorkerFailed,
-    signal_exit_code,
-)
+from samestep.common.errors import ConfigError, SamestepError, Unavailable, signal_exit_code
 from samestep.common.runtime.records import RunResult
 from samestep.experiments import tables
 from samestep.experiments.against import Against, Earlier, hold
@@ -20,11 +13,12 @@ from samestep.experiments.against_report import write_report
 from samestep.experiments.compiled import compiled
 from samestep.experiments.figures import figures
 from samestep.experiments.formats import Case, Document, write
+from samestep.experiments.gate import find_failure
 from samestep.experiments.lint import explain_confounds, find_stops
 from samestep.experiments.misses import misses
 from samestep.experiments.plan import is_oracle
 from samestep.experiments.ranking import ranking
-from samestep.experiments.row import FAILED, MISSED, NOT_RUN, UNAVAILABLE, Row, explain_rows, say_status
+from samestep.experiments.row import MISSED, NOT_RUN, Row, explain_rows
 from samestep.experiments.scaling import Scaling, find_scaling
 from samestep.experiments.scaling_report import write_scaling
 from samestep.experiments.speeds import Rounds, Speed, judge_rows, speed_figures, unseparated
@@ -37,7 +31,7 @@ class Comparison:
 
     Attributes:
         rows: One for each cell, the oracle's first.
-        named: The cells that must be available, since the user named them.
+        named: The cells that must be possible and available, since the user named them.
         required: The cells that must be judged.
         parity: Whether parity was asked for, so that something must be judged.
         interrupt: What ended it before its last row: Ctrl-C, or another signal, which it names.
@@ -79,14 +73,15 @@ class Comparison:
         """The results of the rows that have any, one a round."""
         return {row.cell: row.results for row in self.rows if row.results}
 
-    def conclude(self, allowed: frozenset[str], earlier: Earlier | None = None) -> Self:
+    def conclude(self, allowed: frozenset[str], earlier: Earlier | None = None, bit_equal: bool = False) -> Self:
         """Ranks its rows, and holds them against an earlier comparison.
 
         Args:
             allowed: The confounds in spite of which rows are ranked.
             earlier: What to hold it against, if anything.
+            bit_equal: Whether its steps have to be that one's in every bit.
         """
-        against = earlier and hold(self.rounds, earlier, allowed)
+        against = earlier and hold(self.rounds, earlier, allowed, bit_equal)
         return dataclasses.replace(self, allowed=allowed, against=against)
 
     @property
@@ -95,28 +90,8 @@ class Comparison:
 
     @property
     def failure(self) -> SamestepError | None:
-        """The error that the comparison ends with: missed parity, then failed rows, then what was not there or not judged."""
-        if missed := [row.cell for row in self.rows if row.status == MISSED]:
-            return ParityFailed(f"{', '.join(missed)} did not take the same step.")
-        if self.against and self.against.changed:
-            return ParityFailed(self.against.changed)
-        if failed := [row.cell for row in self.rows if row.status == FAILED]:
-            return WorkerFailed(f"{', '.join(failed)} failed.")
-        if lacking := [lack for lack in (*map(self._lack, self.rows), self.missing) if lack]:
-            return Unavailable("; ".join(lacking))
-        if self.parity and not any(row.is_judged for row in self.rows):
-            return Unavailable("parity was asked for, but no row was judged.")
-        if self.against and (lack := self.against.lack(self.required)):
-            return Unavailable(lack)
-        return None
-
-    def _lack(self, row: Row) -> str:
-        """What a row that the user named or required lacks; "" if nothing."""
-        if row.cell in self.required and not row.is_judged:
-            return say_status([f"{row.cell}, which must be judged,"], row.status, row.reason)
-        if row.cell in self.named and row.status == UNAVAILABLE:
-            return say_status([row.cell], row.status, row.reason)
-        return ""
+        """The error that the comparison ends with; see `find_failure`."""
+        return find_failure(self)
 
     @property
     def missing(self) -> str:
@@ -151,7 +126,7 @@ class Comparison:
             ConfigError: The comparison has no such row.
             ParityFailed: A row did not take the same step.
             WorkerFailed: A row failed.
-            Unavailable: A row that was named is unavailable, a required one was not judged, or none was.
+            Unavailable: A row that was named is unavailable or not possible, a required one was not judged, or none was.
         """
         known = [row.cell for row in self.rows]
         for cell in cells:

@@ -9,6 +9,7 @@ from samestep.experiments import comparison_file, stored
 from samestep.experiments.against import Earlier
 from samestep.experiments.columns import cell
 from samestep.experiments.matching import request_of
+from samestep.experiments.row import NOT_RUN
 from samestep.experiments.speeds import Rounds
 
 _DEEPEST = 2
@@ -25,7 +26,10 @@ def load_earlier(directory: Path) -> Earlier:
         ConfigError: It holds no result, or a damaged one.
     """
     if (directory / comparison_file.NAME).exists():
-        rows = {row.cell: row.results for row in stored.load(directory).rows if row.results}
+        loaded = stored.load(directory)
+        if lost := [row.cell for row in loaded.rows if row.status == NOT_RUN]:
+            raise ConfigError(f"--against {directory} has no result of {', '.join(lost)}: {loaded.missing}")
+        rows = {row.cell: row.results for row in loaded.rows if row.results}
     else:
         places = ["/".join(["*"] * depth + ["result.json"]) for depth in range(_DEEPEST + 1)]
         found = sorted(path.parent for place in places for path in directory.glob(place))

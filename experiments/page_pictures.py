@@ -26,7 +26,7 @@ DIGESTS = FOLDER / "report.json"
 """Of each section as it was when its picture was taken: a test computes them again."""
 SHOWN = ("verdict", "rows", "parity", "losses", "speed", "memory", "wire")
 """The sections that have a picture; the first two are on those of the README."""
-_KEPT = ("compare.toml", "config.json", "result.json", "error.json")
+_KEPT = ("compare.toml", "config.json", "metrics.jsonl", "result.json", "error.json")
 _ALLOWED = frozenset({"busy", "cores"})
 """The machine had other work, and strategies of one device have one core."""
 _WIDTH, _HEIGHT = 1200, 1250

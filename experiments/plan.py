@@ -19,7 +19,7 @@ class Plan:
 
     Attributes:
         cells: In the order of a round, the oracle's first.
-        named: Those that the user named, which must be possible.
+        named: Those that the user named: the comparison is not green without them.
         required: Those that must be judged.
         reference: The one that the others are compared with, if the user named it.
         repeats: The rounds.

@@ -1,12 +1,12 @@
 """What a run directory tells a tracker of experiments: its settings, its curves, and what came of it."""
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.errors import ConfigError
 from samestep.common.flags import Scalar
+from samestep.common.runtime.metrics_file import METRICS, read_windows
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.experiments.columns import config_cell
 
@@ -108,23 +108,21 @@ def _settings(result: RunResult) -> dict[str, Scalar]:
 
 
 def _curve(result: RunResult, directory: Path) -> list[Point]:
-    """The losses of `metrics.jsonl`, counted back from when it was written last; else those of the result, without times."""
-    time = (directory / "result.json").stat().st_mtime
-    try:
-        file = directory / "metrics.jsonl"
-        windows = [json.loads(line) for line in file.read_text().splitlines()]
-        points: list[Point] = []
-        time = file.stat().st_mtime - sum(window["seconds"] for window in windows)
-        for window in windows:
-            time += window["seconds"]
-            step, count = int(window["step"]), len(window["losses"])
-            each = {"seconds_per_step": window["seconds"] / count}
-            each["examples_per_second"] = result.global_batch_size * count / window["seconds"]
-            points += [Point("loss", step - count + n, loss, time) for n, loss in enumerate(window["losses"])]
-            points += [Point(name, step - 1, value, time) for name, value in each.items()]
-        return points
-    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
+    """The losses of `metrics.jsonl`, counted back from when it was written last; of a result that lies alone without times."""
+    file = directory / METRICS
+    if not file.exists():
+        time = (directory / "result.json").stat().st_mtime
         return [Point("loss", result.first_step + n, loss, time) for n, loss in enumerate(result.losses)]
+    windows, points = read_windows(directory), []
+    time = file.stat().st_mtime - sum(window.seconds for window in windows)
+    for window in windows:
+        time += window.seconds
+        count = len(window.losses)
+        each = {"seconds_per_step": window.seconds / count}
+        each |= {"examples_per_second": result.global_batch_size * count / window.seconds} if window.seconds else {}
+        points += [Point("loss", window.step - count + n, loss, time) for n, loss in enumerate(window.losses)]
+        points += [Point(name, window.step - 1, value, time) for name, value in each.items()]
+    return points
 
 
 def _outcome(result: RunResult) -> dict[str, float]:

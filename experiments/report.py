@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 FORMATS = ("html", "github", "csv", "json")
 _DESCRIPTION = """Write a report on runs and comparisons. The page is one file that needs no network: verdicts, a table to sort
-and filter, and figures. What cannot be read is listed, and the rest is reported. Exit code: 2 if there is nothing to report, or
-the file cannot be written; 1 if a directory could not be read; 0 otherwise."""
+and filter, and figures. What cannot be read is listed, and the rest is reported: files that are damaged, and files of other runs
+than those beside them. Exit code: 2 if there is nothing to report, or the file cannot be written; 1 if a directory could not be
+read; 0 otherwise."""
 DEFAULT = "report.html"
 
 

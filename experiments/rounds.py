@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from samestep.common.catalog import require
-from samestep.common.errors import SamestepError
+from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
 from samestep.common.request import Launch
-from samestep.common.runtime.directory import discard_run, reserve_error
+from samestep.common.runtime.directory import discard_run, read_error, reserve_error, write_error
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.watch import Progress
 from samestep.common.strategy import Run
@@ -79,17 +79,28 @@ def _warm(launcher: Launcher, todo: list[Ready], quiet: bool) -> None:
 def _take(launcher: Launcher, run: Run, launch: Launch, found: Found, number: int, progress: Progress | None) -> float:
     """Does one run and adds what it left; returns its seconds."""
     started, directory = time.time(), Path(launch.out or "")
-    discard_run(directory)  # what was interrupted there is measured anew
     try:
+        discard_run(directory)  # what was interrupted there is measured anew
         found.results[number] = launcher.run(run, launch, progress, started)
-    except SamestepError as error:
-        found.error = error
+    except (SamestepError, OSError) as error:
+        found.error = _as_failure(directory, error)
     except KeyboardInterrupt:
-        if directory.exists():
-            reserve_error(directory)  # it did not fail: it was cut off
+        with contextlib.suppress(OSError):  # on a full disk
+            if directory.exists():
+                reserve_error(directory)  # it did not fail: it was cut off
         raise
     found.seconds.append(time.time() - started)
     return found.seconds[-1]
+
+
+def _as_failure(directory: Path, error: SamestepError | OSError) -> SamestepError:
+    """Makes a failure of what refused a run that had begun: its request was checked before, so it is a disk or a file."""
+    if not isinstance(error, ConfigError | OSError):
+        return error
+    failure = WorkerFailed(str(error))
+    role, _ = read_error(directory) or ("parent", None)
+    write_error(directory, role, failure, first=False)  # `load` has to find what was printed
+    return failure
 
 
 def tell(line: str, quiet: bool) -> None:

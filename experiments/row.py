@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from samestep.common.evidence.conclusion import explain_missed
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.formats import Case, Outcome
 
@@ -82,10 +83,11 @@ def say_status(cells: Sequence[str], status: str, reason: str) -> str:
         status: Of all of them.
         reason: Likewise.
     """
+    if status == MISSED:
+        return explain_missed(cells, reason)
     was = "were" if len(cells) > 1 else "was"
     verbs = {
         FAILED: "failed",
-        MISSED: "did not take the same step",
         SAME: "took the same step",
         REFERENCE: "cannot be judged",
     }

@@ -2,15 +2,18 @@
 
 import dataclasses
 import itertools
+import os
 import urllib.parse
 from collections.abc import Mapping
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, SamestepError, Unavailable, WorkerFailed
 from samestep.common.runtime.directory import read_error
+from samestep.common.runtime.integrity import check_error
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.experiments import comparison_file
 from samestep.experiments.asked import ComparisonConfig, Given, describe
+from samestep.experiments.cell_request import refuse_other, request_of
 from samestep.experiments.comparison import Comparison
 from samestep.experiments.plan import Plan, is_oracle, make_plan
 from samestep.experiments.row import FAILED, IMPOSSIBLE, NOT_RUN, UNAVAILABLE, Row
@@ -69,7 +72,7 @@ def load(directory: Path, damaged: list[tuple[Path, str]] | None = None) -> Comp
     """
     asked = describe(read_asked(directory))
     plan = make_plan(asked)
-    found = {cell: find(directory, cell, plan.rounds(cell), damaged) for cell in plan.cells}
+    found = {cell: find(directory, cell, plan, asked, damaged) for cell in plan.cells}
     return compose(asked, plan, directory, found)
 
 
@@ -117,36 +120,45 @@ def compose(
     )
 
 
-def find(directory: Path, cell: str, rounds: int, damaged: list[tuple[Path, str]] | None = None) -> Found:
+def find(
+    directory: Path, cell: str, plan: Plan, asked: ComparisonConfig, damaged: list[tuple[Path, str]] | None = None
+) -> Found:
     """Reads what the runs of a cell left.
 
     Args:
         directory: Of the comparison.
         cell: A cell of it.
-        rounds: How often it is run.
-        damaged: Takes the directories of damaged results, with what is wrong; their cell then failed.
+        plan: Its cells.
+        asked: The comparison.
+        damaged: Takes the directories of results that are damaged or not of this cell, with what is wrong; their cell then
+            failed.
 
     Raises:
-        ConfigError: A result is damaged, and there is nothing that takes it.
+        ConfigError: There is such a result, and nothing that takes it.
     """
-    found = Found()
-    for number in range(1, rounds + 1):
+    found, wanted = Found(), request_of(cell, asked.base, plan)
+    for number in range(1, plan.rounds(cell) + 1):
         run = run_directory(directory, cell, number)
-        if (run / "result.json").exists():
-            try:
-                found.results[number] = load_result(run)
-            except ConfigError as error:
-                if damaged is None:
-                    raise
-                damaged.append((run, str(error)))
-                found.error = WorkerFailed(str(error))
+        try:
+            if os.path.lexists(run / "result.json"):
+                result = load_result(run)
+                refuse_other(run, result, wanted)
+                found.results[number] = result
+                found.seconds.append(_took_seconds(run))
                 continue
-            found.seconds.append(_took_seconds(run))
-        elif error := read_error(run):
-            found.error = found.error or error[1]
+            if damaged is not None:
+                check_error(run)
+            if error := read_error(run):
+                found.error = found.error or error[1]
+        except ConfigError as error:
+            if damaged is None:
+                raise
+            damaged.append((run, str(error)))
+            found.error = WorkerFailed(str(error))
     return found
 
 
 def _took_seconds(run: Path) -> float:
-    """How long a finished run took: from its first file to its last."""
-    return max(0.0, (run / "result.json").stat().st_mtime - (run / "config.json").stat().st_mtime)
+    """How long a finished run took: from its first file to its last; 0 of a result that lies alone."""
+    first, last = run / "config.json", run / "result.json"
+    return max(0.0, last.stat().st_mtime - first.stat().st_mtime) if first.exists() else 0.0

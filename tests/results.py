@@ -2,11 +2,13 @@
 
 import dataclasses
 import functools
+import json
 from pathlib import Path
 
 from samestep.common.catalog import catalogue, strategy_info
 from samestep.common.flags import flags
 from samestep.common.request import RunConfig
+from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.records import RunResult, Throughput, load_result
 from samestep.experiments.arguments import apply_cell
 
@@ -33,9 +35,11 @@ def made(
     is_oracle = config.framework == "numpy"
     judged = changes.pop("judged", None if is_oracle else len(base.losses))
     parity = dataclasses.replace(base.parity, passed=None if judged is None else True, steps=judged or 0)
+    mesh = config.mesh or (f"{info.axes[0]}=2" if info.axes else "data=1")
     values = {
         "framework": config.framework,
         "strategy": info.name,
+        "mesh": mesh,
         "dtype": "float64" if is_oracle else "float32",
         "emulation": info.emulation,
         "examples_per_second": rate and Throughput(*rate, windows=20),
@@ -45,12 +49,32 @@ def made(
             framework=config.framework,
             strategy=info.name,
             devices=2 if info.axes else 1,
-            mesh=config.mesh or (f"{info.axes[0]}=2" if info.axes else "data=1"),
+            mesh=mesh,
+            dtype="float64" if is_oracle else "float32",
             options=defaults | config.options,
             techniques=config.techniques,
         ),
     }
     return dataclasses.replace(base, **values | changes)
+
+
+def leave(directory: Path, result: RunResult) -> Path:
+    """Writes what a finished run leaves: its request, its losses in two windows, and its result.
+
+    Args:
+        directory: Of the run.
+        result: What it left.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    write_json(directory / "config.json", result.config)
+    lines, first = [], result.first_step
+    for losses in filter(None, (result.losses[:1], result.losses[1:])):
+        first += len(losses)
+        lines.append(json.dumps({"step": first, "seconds": 0.5 * len(losses), "losses": losses}))
+    if lines:
+        (directory / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    write_json(directory / "result.json", result)
+    return directory
 
 
 def deviating(result: RunResult, deviation: float) -> RunResult:

@@ -154,12 +154,6 @@ def _fields(owner: type, what: str, values: object) -> dict[str, typing.Any]:  #
     return values
 
 
-def read_losses(directory: Path) -> list[float]:
-    """Reads the losses in `metrics.jsonl`."""
-    lines = (directory / "metrics.jsonl").read_text().splitlines()
-    return [loss for line in lines for loss in json.loads(line)["losses"]]
-
-
 def reserve_error(directory: Path) -> None:
     """Puts an `error.json` into a new run directory, to be removed once there is a result.
 

@@ -12,13 +12,13 @@ from samestep.common.flags import Scalar
 from samestep.common.ledger import Compiled, Exchange, Footprint, Ledger, Send, exchanges_of
 from samestep.common.request import RunConfig
 from samestep.common.runtime.conditions import Conditions, Watched
+from samestep.common.runtime.integrity import check_losses, check_request, check_result
 from samestep.common.runtime.upgrades import UPGRADES
 
 if TYPE_CHECKING:
     import pydantic
 
-_MOST_BYTES = 2**30
-"""Of a result. It lists one loss a step: 20 MB for a million steps."""
+_MOST_BYTES = 2**30  # of a result, which lists one loss a step: 20 MB for a million steps
 SCHEMA_VERSION = max(UPGRADES) + 1
 Value = TypeVar("Value")
 
@@ -188,6 +188,7 @@ class RunResult:
     uncounted: tuple[str, ...] = ()
     conditions: Conditions = dataclasses.field(default_factory=Conditions)
     step_times: dict[int, int] = dataclasses.field(default_factory=dict)
+    state_sha256: str = ""
 
     @property
     def arithmetic(self) -> str:
@@ -223,10 +224,10 @@ def validate(kind: type[Value], values: object, what: str) -> Value:
 
 
 def load_result(directory: Path) -> RunResult:
-    """Reads the result of a run of any schema version.
+    """Reads the result of a run of any schema version, if it is whole and the files beside it are of the same run.
 
     Raises:
-        ConfigError: There is none, or it is not one.
+        ConfigError: There is none, it is not one, or they are not.
     """
     path = directory / "result.json"
     try:
@@ -235,12 +236,14 @@ def load_result(directory: Path) -> RunResult:
         raise ConfigError(f"{directory} holds no readable result.json: {error}; give a finished run.") from None
     written = values.get("schema_version") if isinstance(values, dict) else None
     if not (type(written) is int and 1 <= written <= SCHEMA_VERSION):
-        raise ConfigError(
-            f"{path} is not a result: its schema_version is {written!r}, and 1 to {SCHEMA_VERSION} can be read."
-        )
+        raise ConfigError(f"{path} is no result: its schema_version is {written!r}; 1 to {SCHEMA_VERSION} can be read.")
+    check_request(directory, values.get("config"))  # both as they were written
     try:
         for version in range(written, SCHEMA_VERSION):
             UPGRADES[version](values)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
         raise ConfigError(f"{path} is not a result: it lacks {error}.") from None
-    return validate(RunResult, values, f"{path} is not a result")
+    result = validate(RunResult, values, f"{path} is not a result")
+    check_result(path, values, result)
+    check_losses(directory, result.first_step, result.losses)
+    return result

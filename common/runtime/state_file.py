@@ -1,5 +1,6 @@
 """`state.npz`: a TrainState on disk, or as bytes on the wire; nothing in it is unpickled."""
 
+import hashlib
 import io
 import re
 from collections.abc import Mapping
@@ -62,6 +63,24 @@ def read_state(directory: Path) -> TrainState:
         raise ConfigError(
             f"--start-from {directory}: no readable state.npz: {error}; give the directory of a finished run."
         ) from None
+
+
+def digest_state(directory: Path) -> str:
+    """The sha256 of every bit of a state that a run left, names and shapes included; "" if it left none.
+
+    Raises:
+        ConfigError: `state.npz` is damaged.
+    """
+    if not (directory / STATE).exists():
+        return ""
+    try:
+        arrays, digest = read_arrays(directory / STATE), hashlib.sha256()
+    except Unreadable as error:
+        raise ConfigError(f"{directory / STATE} cannot be read: {error}") from None
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def remove_state(directory: Path) -> None:

@@ -1,12 +1,14 @@
 """Reads run directories for a report, whatever made them; what cannot be read is listed, and the rest is reported."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.errors import ConfigError
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import read_config, read_error
+from samestep.common.runtime.integrity import check_asked, check_error
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.common.workload.table import title
 from samestep.experiments import comparison_file, stored
@@ -14,6 +16,7 @@ from samestep.experiments.columns import config_cell
 from samestep.experiments.comparison import Comparison
 from samestep.experiments.page.loaded import Group, Loaded, Problem, make_group
 from samestep.experiments.row import FAILED, Row
+from samestep.experiments.trace import load_trace
 
 _RUN = ("result.json", "error.json", "config.json")
 """Any of these makes a run directory."""
@@ -77,7 +80,16 @@ def load(paths: Sequence[Path], allowed: frozenset[str] = frozenset()) -> Loaded
     if not groups:
         reasons = "; ".join(f"{problem.place}: {problem.message}" for problem in found.problems)
         raise ConfigError(f"there is nothing to report: {reasons}.")
-    return Loaded(tuple(groups), tuple(found.problems))
+    return Loaded(tuple(groups), (*found.problems, *_damaged_traces(groups)))
+
+
+def _damaged_traces(groups: Sequence[Group]) -> Iterator[Problem]:
+    """The traces that cannot be drawn; their rows are reported without."""
+    for directory in (each for group in groups for entry in group.entries for each in entry.directories):
+        try:
+            load_trace(directory)
+        except ConfigError as error:
+            yield Problem(directory, str(error))
 
 
 def loaded_comparison(comparison: Comparison) -> Loaded:
@@ -104,7 +116,7 @@ def _read(path: Path, found: _Found) -> None:
     if not places:
         found.problems.append(Problem(path, NOTHING))
     for place in places:
-        if (place / comparison_file.NAME).exists():
+        if os.path.lexists(place / comparison_file.NAME):
             found.comparisons.append(place)
         else:
             _read_run(place, found)
@@ -112,7 +124,7 @@ def _read(path: Path, found: _Found) -> None:
 
 def _places(path: Path, deepest: int) -> Iterator[Path]:
     """The runs and comparisons in a folder; what belongs to one of them is not looked into."""
-    if any((path / name).exists() for name in (comparison_file.NAME, *_RUN)):
+    if any(os.path.lexists(path / name) for name in (comparison_file.NAME, *_RUN)):
         yield path
     elif deepest:
         for folder in sorted(each for each in path.iterdir() if each.is_dir()):
@@ -121,12 +133,14 @@ def _places(path: Path, deepest: int) -> Iterator[Path]:
 
 def _read_run(path: Path, found: _Found) -> None:
     try:
-        if (path / "result.json").exists():
+        if os.path.lexists(path / "result.json"):
             result = load_result(path)
             found.runs.append(_SingleRun(path, result.config, result))
         else:
+            check_error(path)
+            check_asked(config := read_config(path))
             error = read_error(path)
-            found.runs.append(_SingleRun(path, read_config(path), reason=str(error[1]) if error else CUT_OFF))
+            found.runs.append(_SingleRun(path, config, reason=str(error[1]) if error else CUT_OFF))
     except ConfigError as error:
         found.problems.append(Problem(path, str(error)))
 
@@ -163,9 +177,18 @@ def _group_of_runs(name: str, runs: Sequence[_SingleRun], first: int) -> Group:
     for run in runs:
         own = "".join(f"+{field}={getattr(run.config, field)}" for field in varying)
         rows.setdefault(config_cell(run.config) + own, []).append(run)
+    rows = dict(_apart(rows))
     whole = [_row(cell, members) for cell, members in rows.items()]
     places = {cell: [run.path for run in members] for cell, members in rows.items()}
     return make_group(name, Comparison(tuple(whole)), places, first)
+
+
+def _apart(rows: Mapping[str, list[_SingleRun]]) -> Iterator[tuple[str, list[_SingleRun]]]:
+    """The rows, and one of its own for each run without a result that would be lost among the results of its row."""
+    for cell, runs in rows.items():
+        done, failed = [run for run in runs if run.result], [run for run in runs if not run.result]
+        yield cell, done or failed
+        yield from ((f"{cell} #{number}", [run]) for number, run in enumerate(failed if done else (), 2))
 
 
 def _row(cell: str, runs: Sequence[_SingleRun]) -> Row:

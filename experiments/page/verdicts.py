@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from xml.etree.ElementTree import Element
 
 from samestep.experiments import tables
@@ -10,6 +10,7 @@ from samestep.experiments.against_report import write_report
 from samestep.experiments.columns import explain_emulations
 from samestep.experiments.comparison import Comparison
 from samestep.experiments.compiled import compiled
+from samestep.experiments.gate import headline
 from samestep.experiments.lint import explain_confounds, find_stops
 from samestep.experiments.misses import explain_misses
 from samestep.experiments.page.loaded import Group, Loaded
@@ -21,8 +22,8 @@ from samestep.experiments.text import count
 
 SYMBOLS = {SAME: "✓", MISSED: "✗", FAILED: "✗", NOT_JUDGED: "–"}
 """Of a status, so that colour is never the only sign of it."""
-_SHOWN = 20
-"""Of the rows that a headline names."""
+_SHOWN = 3
+"""Of the comparisons that a headline names."""
 
 
 def write(loaded: Loaded) -> Element:
@@ -41,22 +42,22 @@ def status(row: Row) -> Element:
 
 
 def _headline(loaded: Loaded) -> str:
-    """The one sentence to take along."""
-    rows = loaded.entries
-    missed, failed = ([entry.name for entry in rows if entry.row.status == each] for each in (MISSED, FAILED))
-    judged = sum(entry.row.is_judged for entry in rows)
-    if missed:
-        return f"{len(missed)} of {count(judged, 'judged row')} did not take the same step: {_names(missed)}."
-    also = f" {count(len(failed), 'row')} failed: {_names(failed)}." if failed else ""
+    """The one sentence to take along: what is not green, or how far all that was judged is."""
+    titled = [(f"{group.title}: " if loaded.groups[1:] else "", headline(group.comparison)) for group in loaded.groups]
+    found = [f"{title}{said}" for title, said in titled if said]
+    more = f" {len(found) - _SHOWN} more are not green." if found[_SHOWN:] else ""
+    unread = f" {_directories(len(loaded.problems))} could not be read." if loaded.problems else ""
+    if found:
+        return " ".join(found[:_SHOWN]) + more + unread
+    judged, rows = sum(entry.row.is_judged for entry in loaded.entries), count(len(loaded.entries), "row")
     if not judged:
-        return f"No row was judged, so nothing is said of their steps.{also}"
+        return f"No row was judged, so nothing is said of their steps.{unread}"
     whole = "Every judged row took the same step" if judged > 1 else "The judged row took the same step"
-    return f"{whole} as its reference ({judged} of {count(len(rows), 'row')} judged).{also}"
+    return f"{whole} as its reference ({judged} of {rows} judged).{unread}"
 
 
-def _names(names: Sequence[str]) -> str:
-    left = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {left} more" if left > 0 else "")
+def _directories(number: int) -> str:
+    return count(number, "directory").replace("directorys", "directories")
 
 
 def _tally(loaded: Loaded) -> Element:
@@ -69,7 +70,7 @@ def _tally(loaded: Loaded) -> Element:
 
 def _problems(loaded: Loaded) -> Element:
     lines = [element("li", element("code", str(each.place)), f" {each.message}") for each in loaded.problems]
-    title = f"{count(len(lines), 'directory').replace('directorys', 'directories')} could not be read:"
+    title = f"{_directories(len(lines))} could not be read:"
     return element("div", element("p", title), element("ul", *lines), class_="callout", role="note")
 
 
@@ -78,14 +79,14 @@ def _group(group: Group) -> Element:
     found, results = group.comparison, group.comparison.results
     names = [entry.row.cell for entry in group.entries if entry.result]
     parts: list[Child] = [element("h3", group.title)]
+    if found.exit_code:  # the reason is the headline, and what is at fault stands above what is well
+        parts.append(element("p", f"As a gate it ends with exit code {found.exit_code}.", class_="callout"))
+    explained = _list(explain_rows(found.rows))
+    parts += explained if found.exit_code else []
     if results:
         parts.append(element("p", *prose(_joined(tables.caption(results, names=names)))))
         parts.append(element("p", tables.verdict(results), class_="verdict"))
-    if found.exit_reason:
-        parts.append(
-            element("p", f"As a gate it ends with exit code {found.exit_code}: {found.exit_reason}", class_="callout")
-        )
-    parts += _list(explain_rows(found.rows))
+    parts += [] if found.exit_code else explained
     called = {id(entry.result): entry.row.cell for entry in group.entries}
     parts += _list([*explain_emulations(results), *explain_misses(results, lambda result: called[id(result)])])
     parts += [element("p", said)] if (said := _speeds(found)) else []

@@ -1,6 +1,7 @@
 """Comparisons whose runs are made up: a real result of long ago, renamed, so that no process is started."""
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from samestep.common.evidence.parity import Parity, not_judged
 from samestep.common.request import Launch
 from samestep.common.run import as_config
-from samestep.common.runtime.directory import open_run, write_error, write_json
+from samestep.common.runtime.directory import open_run, write_error
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.common.strategy import Run
@@ -17,6 +18,7 @@ from samestep.experiments.asked import describe
 from samestep.experiments.comparison_file import NAME, write_file
 from samestep.experiments.plan import is_oracle
 from samestep.experiments.stored import run_directory
+from tests.results import leave
 
 TRAINED = load_result(Path(__file__).parents[1] / "data" / "version_1" / "ddp")
 PASSED = TRAINED.parity
@@ -29,8 +31,12 @@ Outcome = Parity | BaseException
 
 def result_of(run: Run, launch: Launch, parity: Parity) -> RunResult:
     """A result as this run could have left it."""
-    asked = {"framework": run.framework, "strategy": run.strategy.name, "mesh": str(run.mesh), "dtype": run.dtype}
-    return dataclasses.replace(TRAINED, **asked, config=as_config(run, launch), parity=parity)
+    config = as_config(run, launch)
+    same = ("framework", "strategy", "workload", "mesh", "dtype", "seed", "steps", "optimizer")
+    asked = {name: getattr(config, name) for name in same} | {"global_batch_size": config.batch_size}
+    losses = tuple(itertools.islice(itertools.cycle(TRAINED.losses), run.steps))
+    parity = dataclasses.replace(parity, steps=min(parity.steps, run.steps))
+    return dataclasses.replace(TRAINED, **asked, losses=losses, config=config, parity=parity)
 
 
 def keep(directory: Path, rows: Mapping[str, Sequence[RunResult]], **given: object) -> Path:
@@ -44,12 +50,12 @@ def keep(directory: Path, rows: Mapping[str, Sequence[RunResult]], **given: obje
     directory.mkdir(parents=True, exist_ok=True)
     strategies = [cell for cell in rows if not is_oracle(cell)]
     rounds = max(map(len, rows.values()))
-    write_file(directory / NAME, describe({"strategies": strategies, "repeats": rounds, **given}))
+    first = next(result.config for cell, (result, *_) in rows.items() if not (is_oracle(cell) and strategies))
+    shared = {name: getattr(first, name) for name in ("workload", "timeout_seconds", "parity", "keep_state", "seed")}
+    write_file(directory / NAME, describe({"strategies": strategies, "repeats": rounds, **shared, **given}))
     for cell, results in rows.items():
         for number, result in enumerate(results, 1):
-            (run := run_directory(directory, cell, number)).mkdir(parents=True)
-            write_json(run / "config.json", result.config)
-            write_json(run / "result.json", result)
+            leave(run_directory(directory, cell, number), result)
     return directory
 
 
@@ -80,7 +86,7 @@ def make_up(
             raise outcome
         result = result_of(run, launch, outcome)
         if directory:
-            write_json(directory / "result.json", result)
+            leave(directory, result)
         return result
 
     monkeypatch.setattr(Launcher, "run", end)

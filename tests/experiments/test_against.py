@@ -11,7 +11,6 @@ import pytest
 from samestep.common.errors import ConfigError
 from samestep.common.ledger import Exchange
 from samestep.common.runtime.conditions import Conditions
-from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.records import DeviceRow, RunResult
 from samestep.experiments import compare
 from samestep.experiments.against import Against, Earlier, hold
@@ -19,7 +18,7 @@ from samestep.experiments.against_report import write_report
 from samestep.experiments.arguments import run_command
 from samestep.experiments.earlier import load_earlier
 from tests.experiments.comparisons import TRAINED, keep, make_up
-from tests.results import REAL, made
+from tests.results import REAL, leave, made
 
 QUIET = Conditions(others_share=0.01)
 DDP = made("torch:ddp", conditions=QUIET)
@@ -73,7 +72,7 @@ def test_rounding_is_no_change() -> None:
 
 def test_a_loss_that_changed_is_named_with_its_step() -> None:
     found = held(with_loss(3, 1.5))
-    assert found.changed == "torch:ddp did not take the step that old has."
+    assert found.changed == "torch:ddp (step 3) did not take the step that old has."
     assert "CHANGED at step 3" in write_report(found)
     assert "the loss of step 3 is" in found.rows[0].what_changed
     assert "relative deviation 5.0e-01, allowed 1e-05" in found.rows[0].what_changed
@@ -196,9 +195,9 @@ def test_a_comparison_is_read_with_its_rounds(tmp_path: Path) -> None:
 
 def test_a_single_run_and_directories_of_runs_are_read(tmp_path: Path) -> None:
     assert list(load_earlier(REAL).rows) == ["torch:ddp"]
-    for number, result in enumerate([DDP, DDP, FSDP, changed(DDP, global_batch_size=96)]):
-        (tmp_path / "runs" / str(number)).mkdir(parents=True)
-        write_json(tmp_path / "runs" / str(number) / "result.json", result)
+    larger = changed(DDP, global_batch_size=96, config=dataclasses.replace(DDP.config, batch_size=96))
+    for number, result in enumerate([DDP, DDP, FSDP, larger]):
+        leave(tmp_path / "runs" / str(number), result)
     rows = load_earlier(tmp_path).rows
     assert {cell: len(results) for cell, results in rows.items()} == {
         "torch:ddp": 2,
@@ -253,9 +252,9 @@ def gate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tm
 
     def gate(then: RunResult, *more: str) -> tuple[int, str, str]:
         make_up(monkeypatch, {})
-        (tmp_path / "old").mkdir()
-        write_json(tmp_path / "old" / "result.json", then)
-        line = ["--strategies", "torch:ddp", "--workload", "digits-mlp+width=32", "--out", str(tmp_path / "new")]
+        leave(tmp_path / "old", then)
+        line = ["--strategies", "torch:ddp", "--workload", "digits-mlp+width=32", "--steps", str(TRAINED.steps)]
+        line += ["--batch-size", str(TRAINED.global_batch_size), "--optimizer", "sgd", "--out", str(tmp_path / "new")]
         monkeypatch.setattr(sys, "argv", ["compare", *line, "--against", str(tmp_path / "old"), *more])
         with pytest.raises(SystemExit) as ended:
             run_command(compare.main)
@@ -274,14 +273,14 @@ def test_the_gate_is_green_if_nothing_changed(gate: Gate) -> None:
 
 def test_the_gate_is_red_with_code_4_if_the_step_changed(gate: Gate, tmp_path: Path) -> None:
     code, printed, last = gate(with_loss(2, 1.01, TRAINED), "--format", "json")
-    assert (code, last) == (4, f"samestep: torch:ddp did not take the step that {tmp_path / 'old'} has.")
+    assert (code, last) == (4, f"samestep: torch:ddp (step 2) did not take the step that {tmp_path / 'old'} has.")
     told = json.loads(printed)
     assert told["exit_code"] == 4
     assert told["against"]["rows"][0]["losses"]["step"] == 2
 
 
 def test_the_gate_is_not_green_if_nothing_could_be_compared(gate: Gate) -> None:
-    code, _, last = gate(changed(TRAINED, seed=3))
+    code, _, last = gate(changed(TRAINED, seed=3, config=dataclasses.replace(TRAINED.config, seed=3)))
     assert code == 3
     assert last.endswith("another request: order (seed 0 and 3).")
 

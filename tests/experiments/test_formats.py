@@ -62,7 +62,7 @@ def strictly(text: str) -> dict:
 def test_json_has_every_row_whole() -> None:
     told = strictly(Comparison(ROWS, named=("tf:mirrored",)).to_json())
     assert told["exit_code"] == 4
-    assert told["exit_reason"] == "torch:ddp+clip_norm=1 did not take the same step."
+    assert told["exit_reason"] == f"torch:ddp+clip_norm=1 did not take the same step: {MISSED.reason}."
     assert [(row["cell"], row["status"]) for row in told["rows"]] == [(row.cell, row.status) for row in ROWS]
     for wanted, row in zip(ROWS, told["rows"], strict=True):
         assert row["reason"] == wanted.reason

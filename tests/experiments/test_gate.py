@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import samestep
 from samestep.common.errors import ConfigError, Diverged, ParityFailed, Unavailable, WorkerFailed
 from samestep.common.evidence.parity import not_judged
 from samestep.experiments import compare
@@ -26,6 +27,7 @@ def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     """Compares on a small workload, each run ending as told; returns the exit code and what was printed."""
 
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
 
     def gate(line: str, outcomes: dict[str, Outcome] | None = None) -> tuple[int, str, str]:
         make_up(monkeypatch, outcomes or {})
@@ -89,6 +91,41 @@ def test_an_install_that_broke_is_not_green(gate: Gate, line: str, code: int) ->
     assert ended == code, last
     assert "tf:mirrored" in printed
     assert "tensorflow is not installed: pip install 'samestep[tf]'" in printed
+
+
+# --- a row that was named and did not run -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cell", "why"),
+    [
+        ("torch:ddp+devices=3", "global batch 128 does not divide among 3 devices"),
+        ("torch:pp+devices=64", "64 stages are more than the"),
+        ("torch:rpc_parameter_server+clip_norm=1", "torch:rpc_parameter_server does not take --clip-norm"),
+        ("torch:single+devices=2", "torch:single runs on one device, not on 2"),
+        ("torch:hybrid+mesh=pipe=2,tensor=3", "does not cut into 3 equal parts"),
+        ("tf:dtensor+devices=3", "3"),
+        ("torch:ddp+batch_size=100000", "global batch 100000 is more than the"),
+    ],
+)
+def test_a_named_row_that_is_not_possible_lets_the_others_run_and_is_not_green(gate: Gate, cell: str, why: str) -> None:
+    lines = (f"--strategies {cell},tf:mirrored", f"--strategies tf:mirrored --require {cell}")
+    for out, line in zip("ab", lines, strict=True):
+        code, printed, last = gate(f"{line} --out {out}")
+        assert (code, f"{cell}" in last, "not possible: " in last) == (3, True, True), last
+        assert why in last
+        rows = {words[1]: words[3:] for words in map(str.split, printed.splitlines()) if words[:1] == ["|"]}
+        assert (rows["tf:mirrored"][0][:3], rows[cell][:2]) == ("yes", ["not", "possible"])
+        assert samestep.load(out).exit_code == 3
+    assert gate(f"--strategies {cell}")[0] == 2, "nothing that was named is possible"
+    assert gate(f"--strategies {cell},torch:c10d+devices=7")[0] == 2
+
+
+@pytest.mark.parametrize("cell", ["torch:ddpp", "torch:pp+schedul=1f1b", "torch:pp+schedule=1f2b", "torch:ddp+seed=x"])
+def test_a_cell_that_is_misspelled_is_refused_before_the_others_run(gate: Gate, tmp_path: Path, cell: str) -> None:
+    code, printed, _ = gate(f"--strategies {cell},tf:mirrored --out out")
+    assert (code, printed) == (2, "")
+    assert not (tmp_path / "out").exists()
 
 
 # --- rows that must be judged -----------------------------------------------------------------------------------------
@@ -170,6 +207,7 @@ def test_what_cannot_be_gated_is_refused_before_anything_starts(
 
 GOOD = Row.of("torch:ddp", TRAINED)
 GONE = Row("tf:mirrored", "unavailable", "tensorflow is not installed")
+REFUSED = Row("torch:pp", "not possible", "it has one segment")
 
 
 @pytest.mark.parametrize(
@@ -179,6 +217,8 @@ GONE = Row("tf:mirrored", "unavailable", "tensorflow is not installed")
         (Comparison((GOOD, GONE)), ("torch:ddp",), None),
         (Comparison((GOOD, GONE)), ("torch:ddp", "tf:mirrored"), Unavailable),
         (Comparison((GOOD, GONE), named=("tf:mirrored",)), (), Unavailable),
+        (Comparison((GOOD, REFUSED)), (), None),
+        (Comparison((GOOD, REFUSED), named=("torch:pp",)), (), Unavailable),
         (Comparison((GOOD, GONE)), ("tf:mirorred",), ConfigError),
         (Comparison((GOOD, Row("torch:pp", "failed", "it died"))), (), WorkerFailed),
         (Comparison((GOOD, Row("torch:pp", "not the same step", "step 3"))), (), ParityFailed),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from samestep.common.errors import ConfigError
+from samestep.common.evidence.conclusion import conclude_missed
 from samestep.common.evidence.port.case import CONSTANTS, DIFFERENT, SAME, Verdict
 from samestep.common.evidence.port.verdict import judge_port
 from samestep.common.request import RunConfig
@@ -144,6 +145,9 @@ def test_a_port_that_is_wrong_is_told_from_a_strategy_that_is(run_cell: RunCell,
         r"not the same function: \S+, all of it the port: from tf:single it is [0-9.e-]+: the strategy is right, and .*"
     )
     assert re.fullmatch(said, result.parity.reason)
+    assert (
+        conclude_missed([("it", result.parity.reason)]) == "it is right; your model is not the same function as torch's"
+    )
 
 
 def test_what_is_missing_is_said() -> None:

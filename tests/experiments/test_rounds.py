@@ -22,7 +22,7 @@ from samestep.experiments.asked import describe
 from samestep.experiments.comparison import Comparison
 from samestep.experiments.stored import load, run_directory
 from tests.experiments.comparisons import MISSED, PASSED, keep, make_up
-from tests.results import made
+from tests.results import leave, made
 
 CELLS = ["torch:ddp", "torch:pp", "tf:mirrored"]
 DIED = WorkerFailed("rank-1 died with exit code 9")
@@ -173,11 +173,12 @@ def test_a_run_that_was_cut_off_is_measured_anew_at_its_place(monkeypatch: pytes
     (half / "result.json").unlink()
     open_run(half, result.config)
     (half / "metrics.jsonl").write_text("{")
+    (half / "state.npz").write_text("half")
     (half / "mine.txt").write_text("not ours")
     started = make_up(monkeypatch, {})
     comparison = samestep.compare(resume="out")
     assert [launch.out for _, launch in started] == [str(half)]
-    assert not (half / "metrics.jsonl").exists()
+    assert not (half / "state.npz").exists()
     assert (half / "mine.txt").exists()
     assert comparison.rows[2].results[0] == result
 
@@ -234,7 +235,7 @@ def kept(here: Path) -> Path:
         ("--vary seed=1,2", "--vary is not given there, and seed=1,2 here"),
         ("--devices 2,4", "--vary is not given there, and devices=2,4 here"),
         ("--clip-norm 1", "--clip-norm is not given there, and 1.0 here"),
-        ("--workload mnist-cnn", "--workload is digits-mlp there, and mnist-cnn here"),
+        ("--workload mnist-cnn", "--workload is digits-mlp+width=32 there, and mnist-cnn here"),
         ("--out other", "--resume kept goes on with what is there; leave out --out."),
         ("--file kept/compare.toml", "--resume kept goes on with what is there; leave out --file."),
         ("--steps many", "--steps is 'many'; give a whole number."),
@@ -273,9 +274,14 @@ def test_a_damaged_result_is_named(kept: Path) -> None:
 
 
 def test_results_of_another_request_are_refused(kept: Path) -> None:
+    elsewhere = made("torch:ddp", workload="digits-mlp+width=64")
+    elsewhere = dataclasses.replace(
+        elsewhere, config=dataclasses.replace(elsewhere.config, workload=elsewhere.workload)
+    )
+    leave(kept / "torch-ddp" / "2", elsewhere)
     told = refused("--resume", "kept")
-    assert told.startswith("kept/numpy-oracle holds another run than compare.toml asks for: ")
-    assert told.endswith("; move it away, and it is measured anew.")
+    assert told.startswith("kept/torch-ddp/2 holds another run than compare.toml asks for: --workload is digits-mlp+wi")
+    assert told.endswith("; move it away, and --resume measures it anew.")
 
 
 def test_two_commands_do_not_measure_one_comparison(kept: Path) -> None:

@@ -11,7 +11,7 @@ from samestep.common.runtime.directory import open_run, write_error, write_json
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.stored import run_directory
 from tests.experiments.comparisons import keep
-from tests.results import made
+from tests.results import leave, made
 
 RATES = {"torch:ddp": 1000.0, "torch:fsdp": 1400.0, "tf:mirrored": 1010.0, "torch:dp": 300.0, "torch:c10d": 900.0}
 UNMEASURED = ("torch:dp",)
@@ -107,7 +107,4 @@ def trace(directory: Path) -> None:
 
 def single(directory: Path, result: RunResult) -> Path:
     """One run on its own."""
-    run = open_run(directory, result.config)
-    write_json(run / "result.json", result)
-    (run / "error.json").unlink()
-    return run
+    return leave(directory, result)

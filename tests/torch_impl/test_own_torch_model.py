@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import samestep
+from samestep.common.evidence.conclusion import conclude_missed
 from samestep.common.evidence.roundoff import UNIT_ROUNDOFF
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
@@ -165,6 +166,9 @@ def test_what_the_model_does_is_told_from_what_the_strategy_does(
     result = run_cell("torch:ddp", "digits-mlp", **fields)
     assert result.parity.passed is False
     assert re.fullmatch(rf"not the same function: \S+, {reason} [0-9.e-]+: the strategy is right", result.parity.reason)
+    assert conclude_missed([("torch:ddp", result.parity.reason)]).startswith(
+        "torch:ddp is right; your model is not the"
+    )
     mended = run_cell("torch:ddp", "digits-mlp", **fields, **remedy)
     assert mended.parity.passed
     said = {"batch_norm": "batch normalisation frozen", "dropout": "without dropout"}[next(iter(remedy))]

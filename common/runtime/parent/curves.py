@@ -23,6 +23,7 @@ from samestep.common.program import TrainState
 from samestep.common.request import Launch
 from samestep.common.run import as_config
 from samestep.common.runtime.directory import write_json
+from samestep.common.runtime.metrics_file import METRICS, read_windows
 from samestep.common.runtime.parent.cache import evict, hold
 from samestep.common.runtime.records import Measured
 from samestep.common.runtime.state_file import read_state, write_state
@@ -153,12 +154,11 @@ def read_curve(directory: Path) -> Curve:
     """Reads the curve that a run of the oracle left in its directory.
 
     Raises:
-        ConfigError: The directory holds no state.
-        OSError: It holds no losses.
+        ConfigError: The directory holds no state, or no losses.
     """
-    windows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
-    losses = tuple(loss for window in windows for loss in window["losses"])
-    return Curve(losses, sum(window["seconds"] for window in windows), read_state(directory))
+    windows = read_windows(directory)
+    losses = tuple(loss for window in windows for loss in window.losses)
+    return Curve(losses, sum(window.seconds for window in windows), read_state(directory))
 
 
 def keep_curve(curve: Curve, run: Run, launch: Launch, folder: Path) -> None:
@@ -181,7 +181,7 @@ def keep_curve(curve: Curve, run: Run, launch: Launch, folder: Path) -> None:
                 whole.mkdir()
                 write_json(whole / "config.json", as_config(run, launch))
                 window = {"step": step, "seconds": curve.seconds, "losses": curve.losses}
-                (whole / "metrics.jsonl").write_text(json.dumps(window) + "\n")
+                (whole / METRICS).write_text(json.dumps(window) + "\n")
                 write_state(whole, curve.state)
                 os.replace(whole, path)
         for shorter in folder.glob(f"*{CUT}"):

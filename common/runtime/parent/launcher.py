@@ -9,12 +9,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from samestep.common.errors import SamestepError, WorkerFailed
+from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
 from samestep.common.evidence.port.case import Case, Verdict
 from samestep.common.program import TrainState
 from samestep.common.request import Launch, RunConfig
 from samestep.common.run import as_config
-from samestep.common.runtime.directory import open_run, read_losses, write_error
+from samestep.common.runtime.directory import open_run, write_error
+from samestep.common.runtime.metrics_file import read_losses
 from samestep.common.runtime.parent import verdict
 from samestep.common.runtime.parent.curves import Curve, read_curve
 from samestep.common.runtime.parent.descriptions import Descriptions
@@ -108,8 +109,8 @@ class Launcher:
 
         try:
             return verdict.finish(directory, run, launch, seconds, self.run_oracle, repeat)
-        except OSError as error:  # a disk that is full, most likely
-            failure = WorkerFailed(f"the run in {directory} trained, but its result cannot be written: {error}")
+        except (OSError, ConfigError) as error:  # a disk that is full, or a file that somebody removed or damaged
+            failure = WorkerFailed(f"the run in {directory} trained, but it has no result: {error}")
             write_error(directory, "parent", failure)
             raise failure from None
         except KeyboardInterrupt as interrupt:
@@ -162,9 +163,10 @@ class Launcher:
         except KeyboardInterrupt as interrupt:
             write_error(directory, "parent", _interrupted(directory, interrupt), first=False)
             raise
-        except SamestepError as error:
-            write_error(directory, "parent", error, first=False)
-            raise
+        except (SamestepError, OSError) as error:  # an OSError: no descriptor is left, or no process
+            failure = error if isinstance(error, SamestepError) else WorkerFailed(f"{directory} was given up: {error}")
+            write_error(directory, "parent", failure, first=False)
+            raise failure from None
 
     def describe(self, config: RunConfig) -> RunConfig:
         """Has a worker describe the user's model that a request names.

@@ -1,5 +1,6 @@
 """From what the processes left to a RunResult: held against the oracle, with the cause if it is not the same step."""
 
+import contextlib
 import dataclasses
 import functools
 import importlib
@@ -7,7 +8,8 @@ import math
 import time
 from pathlib import Path
 
-from samestep.common.errors import ParityFailed, WorkerFailed
+from samestep.common.errors import ConfigError, ParityFailed, WorkerFailed
+from samestep.common.evidence.conclusion import explain_missed
 from samestep.common.evidence.parity import Parity, judge, judge_statistics, not_judged, relative_distance
 from samestep.common.evidence.roundoff import (
     MASTERS_IN_TWO_BYTES,
@@ -18,6 +20,7 @@ from samestep.common.evidence.roundoff import (
 from samestep.common.program import SKIPPED, TrainState
 from samestep.common.request import FRAMEWORKS, ORACLE, Launch
 from samestep.common.runtime.directory import write_json
+from samestep.common.runtime.integrity import check_losses
 from samestep.common.runtime.parent.attribution import Repeat, attribute, find_other_step
 from samestep.common.runtime.parent.carrying import in_own_names
 from samestep.common.runtime.parent.curves import Curve, Oracle, curve_folder, keep_curve, reach_curve, read_curve
@@ -27,7 +30,7 @@ from samestep.common.runtime.parent.rounding import excuse
 from samestep.common.runtime.parent.tracing import write_trace
 from samestep.common.runtime.process_file import DONE, read_life, read_measured
 from samestep.common.runtime.records import Measured, RunResult
-from samestep.common.runtime.state_file import read_state, remove_state
+from samestep.common.runtime.state_file import digest_state, read_state, remove_state
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import init, initial_buffers
 from samestep.common.workload.models.own import OwnSpec
@@ -45,19 +48,33 @@ def finish(
         seconds: What the run took, from the command to its end.
         oracle: Runs the oracle.
         repeat: Takes the steps of a run again, or of one like it, for the diagnosis; None where that cannot be done.
+
+    Raises:
+        WorkerFailed: Somebody removed or changed a file of the run while it ran.
     """
     measured = [read_measured(directory, spec.role) for spec in run.strategy.topology(run) if not spec.serves]
+    if not measured[0].compiled:
+        _check_curve(directory, measured[0])
     parity = _judge(directory, run, launch, measured[0], seconds, oracle, repeat)
-    result = merge(run, launch, measured, parity)
+    result = dataclasses.replace(merge(run, launch, measured, parity), state_sha256=digest_state(directory))
     if launch.traces and not result.compiled:
         write_trace(directory, run, measured)
     write_json(directory / "result.json", result)
-    (directory / "error.json").unlink(missing_ok=True)
-    if run.described() == reference_of(run).described() and launch.needs_state:
-        keep_curve(read_curve(directory), run, launch, curve_folder(run, launch, result.dataset_sha256))
-    if not launch.keep_state and parity.passed is not False:  # a wrong state is evidence
-        remove_state(directory)
+    with contextlib.suppress(OSError):  # there is a result; what cannot be tidied up takes room, and no more
+        (directory / "error.json").unlink(missing_ok=True)
+        if run.described() == reference_of(run).described() and launch.needs_state:
+            keep_curve(read_curve(directory), run, launch, curve_folder(run, launch, result.dataset_sha256))
+        if not launch.keep_state and parity.passed is not False:  # a wrong state is evidence
+            remove_state(directory)
     return result
+
+
+def _check_curve(directory: Path, measured: Measured) -> None:
+    """Makes sure that the directory has the losses that were measured, for whoever reads it later."""
+    try:
+        check_losses(directory, measured.first_step, measured.losses)
+    except ConfigError as error:
+        raise WorkerFailed(str(error)) from None
 
 
 def raise_if_missed(result: RunResult) -> None:
@@ -67,7 +84,7 @@ def raise_if_missed(result: RunResult) -> None:
         ParityFailed: The run was judged and is not the same step.
     """
     if result.parity.passed is False:
-        raise ParityFailed(f"{result.framework}:{result.strategy} did not take the same step: {result.parity.reason}")
+        raise ParityFailed(explain_missed([f"{result.framework}:{result.strategy}"], result.parity.reason))
 
 
 def wait_for_processes(directory: Path, run: Run, timeout_seconds: float) -> None:

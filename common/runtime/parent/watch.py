@@ -148,7 +148,8 @@ class Watch:
                     if self.progress is not None:
                         self.progress(values["step"], values["losses"], values["seconds"])
         except FileNotFoundError:
-            return  # not there yet, or no longer
+            if self._read and self.directory.exists():  # else it is not there yet, or all of the run is gone
+                raise WorkerFailed(f"{path} was removed; the run was at step {self._pulses.step}") from None
         except (ValueError, KeyError, TypeError):
             raise WorkerFailed(f"{path} is damaged; the run was at step {self._pulses.step}") from None
 

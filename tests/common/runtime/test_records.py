@@ -21,11 +21,11 @@ from samestep.common.runtime import records
 from samestep.common.runtime.directory import (
     read_config,
     read_error,
-    read_losses,
     reserve_error,
     write_error,
     write_json,
 )
+from samestep.common.runtime.metrics_file import read_losses
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.records import RunResult, Throughput, load_result
 from samestep.common.runtime.state_file import read_state, write_state
@@ -182,7 +182,7 @@ def damaged(tmp_path: Path, run_cell: RunCell) -> Callable[[Callable[[dict], obj
         (lambda values: values.update(steps="many"), "steps"),
         (lambda values: values["parity"].update(steps=None), "parity.steps"),
         (lambda values: values["processes"][0].pop("rank") and None, "processes.0.rank"),
-        (lambda values: values["config"].update(seed="x"), "config.seed"),
+        (lambda values: values["config"].update(seed="x"), "seed"),
         (lambda values: [values], "result"),
         (lambda values: "a word", "result"),
         (lambda values: values.update(schema_version=99), "schema_version"),

@@ -210,7 +210,7 @@ def test_a_disk_that_is_full_when_the_result_is_written(
 
     monkeypatch.setattr(verdict, "write_json", no_room)
     told = in_process(monkeypatch, capsys, faulty, ["--no-parity", "--out", str(tmp_path / "run")], code=1)
-    assert told.startswith(f"samestep: the run in {tmp_path}/run trained, but its result cannot be written")
+    assert told.startswith(f"samestep: the run in {tmp_path}/run trained, but it has no result: ")
     assert FULL in told
     assert FULL in json.loads((tmp_path / "run" / "error.json").read_text())["message"]
 

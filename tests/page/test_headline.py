@@ -1,0 +1,170 @@
+"""The headline of a page is the sentence that the exit code stands for, its cause first, as the terminal has it."""
+
+import html
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from samestep.common.errors import Unavailable, WorkerFailed
+from samestep.common.evidence.conclusion import conclude_missed, explain_missed
+from samestep.experiments import compare, report
+from samestep.experiments.arguments import run_command
+from samestep.experiments.comparison import Comparison
+from samestep.experiments.page.loaded import Loaded, make_group
+from samestep.experiments.page.page import page
+from samestep.experiments.row import Row
+from tests.experiments.comparisons import MISSED, TRAINED, UNJUDGED, Outcome, make_up
+from tests.page import runs
+from tests.results import leave, made
+
+BATCH_NORM = (
+    "not the same function: 2.0e-02, all of it the local statistics of 1 BatchNorm layer (1); with these frozen "
+    "(--batch-norm frozen) 3e-16: the strategy is right"
+)
+DROPOUT = (
+    "not the same function: 1.5e-02, all of it the random numbers of 4 layers (h.0.drop, h.1.drop, its forward pass, ...), and "
+    "nothing else; with these switched off (--no-dropout) 2e-16: the strategy is right"
+)
+PORT = (
+    "not the same function: 9.0e-11, all of it the port: from tf:single it is 2e-16: the strategy is right, and `samestep port` "
+    "with the same --model and --data says which layer differs from torch's"
+)
+MIXED = (
+    "not the same function: 1.0e-02; without the random numbers of 1 layer (1) 4e-03 is left: the loss of step 0 is 2"
+)
+WRONG = "step 12: every gradient is 2.000 x the oracle's"
+POSITIVE = re.compile(r"took the same step as")
+
+
+def headline(text: str) -> str:
+    return html.unescape(re.findall(r'class="headline">(.*?)</p>', text)[0])
+
+
+# --- the sentence -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reasons", "said"),
+    [
+        (
+            [BATCH_NORM],
+            "a is right; your model is not the same function on shards: the local statistics of 1 BatchNorm layer (1)",
+        ),
+        (
+            [BATCH_NORM] * 2,
+            "a, b are right; your model is not the same function on shards: the local statistics of 1 Batch",
+        ),
+        (
+            [DROPOUT],
+            "a is right; your model is not the same function on shards: the random numbers of 4 layers (h.0.drop, h.1",
+        ),
+        ([PORT], "a is right; your model is not the same function as torch's"),
+        ([WRONG], f"a did not take the same step: {WRONG}"),
+        ([WRONG] * 3, f"a, b, c did not take the same step: {WRONG}"),
+        ([WRONG, MIXED], "a, b did not take the same step"),
+        (
+            [BATCH_NORM, WRONG],
+            f"b did not take the same step: {WRONG}; a is right; your model is not the same function on",
+        ),
+        ([MIXED], f"a did not take the same step: {MIXED}"),
+    ],
+)
+def test_a_strategy_that_is_right_is_said_to_be_before_anything_else(reasons: list[str], said: str) -> None:
+    told = conclude_missed(zip("abc", reasons, strict=False))
+    assert told.startswith(said)
+    assert not re.search(r"\de-\d\d", told.removesuffix(MIXED)), "what shows it comes below"
+
+
+@pytest.mark.parametrize("reason", [BATCH_NORM, DROPOUT, PORT])
+def test_the_cause_comes_before_what_shows_it_and_nothing_is_lost(reason: str) -> None:
+    told = explain_missed(["torch:ddp", "torch:fsdp"], reason)
+    assert told.startswith("torch:ddp, torch:fsdp are right; your model is not the same function ")
+    for number in re.findall(r"\d\S*e-\d\d", reason):
+        assert number in told
+    assert told.count("right") == 1
+    for flag in re.findall(r"--[a-z-]+", reason):
+        assert flag in told
+
+
+# --- on the page and in the terminal ----------------------------------------------------------------------------------
+
+TWO = "--strategies torch:ddp,tf:mirrored"
+
+
+@pytest.mark.parametrize(
+    ("line", "outcomes", "code"),
+    [
+        (TWO, {"tf:mirrored": MISSED}, 4),
+        (TWO, {"torch:ddp": WorkerFailed("rank-1 died with exit code 9")}, 1),
+        (TWO, {"tf:mirrored": Unavailable("there is no such device")}, 3),
+        (f"{TWO} --parity", {"torch:ddp": UNJUDGED, "tf:mirrored": UNJUDGED}, 3),
+        (f"{TWO} --require torch:ddp", {"torch:ddp": UNJUDGED}, 3),
+        (f"{TWO},torch:c10d+devices=7", {}, 3),
+        (f"{TWO} --against old", {}, 3),
+    ],
+)
+def test_the_page_and_the_terminal_say_the_same(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    line: str,
+    outcomes: Mapping[str, Outcome],
+    code: int,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    leave(tmp_path / "old", made("torch:ddp"))
+    make_up(monkeypatch, outcomes)
+    arguments = [*line.split(), "--steps", "12", "--batch-size", "32", "--out", "out", "--report"]
+    monkeypatch.setattr(sys, "argv", ["compare", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        run_command(compare.main)
+    sentence = capsys.readouterr().err.splitlines()[-1].removeprefix("samestep: ").removesuffix(".")
+    said = headline(Path("out/report.html").read_text())
+    assert ended.value.code == code
+    assert sentence in said
+    assert not POSITIVE.search(said)
+    assert ("exit code 3" in said) is (code == 3)
+    if "--against" not in line:  # which a report of its directory knows nothing of
+        report.main(["out"])
+        assert headline(Path("report.html").read_text()) == said
+
+
+def test_ended_by_a_signal_it_says_so() -> None:
+    comparison = Comparison((Row.of("torch:ddp", TRAINED),), interrupt=KeyboardInterrupt("SIGTERM"))
+    text = page(Loaded((make_group("some", comparison, {}, 0),)))
+    assert headline(text) == "As a gate this ends with exit code 143: interrupted before its last row."
+
+
+def test_the_cause_is_the_first_line_and_what_is_well_comes_after() -> None:
+    missed = made("torch:ddp")
+    rows = (Row.of("torch:single", made("torch:single")), Row("torch:ddp", "not the same step", BATCH_NORM, (missed,)))
+    text = page(Loaded((make_group("some", Comparison(rows), {}, 0),)))
+    assert headline(text).startswith("torch:ddp is right; your model is not the same function on shards: the local")
+    assert text.index("The losses are off by 2.0e-02; with these frozen") < text.index('class="verdict"')
+    assert text.index("ends with exit code 4") < text.index('class="verdict"')
+
+
+def test_every_comparison_that_is_not_green_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs.comparison(tmp_path / "red")
+    runs.scaling(tmp_path / "green")
+    report.main(["red", "green"])
+    assert headline(Path("report.html").read_text()).startswith(
+        "red: torch:c10d did not take the same step: step 12: every"
+    )
+    report.main(["green"])
+    assert (
+        headline(Path("report.html").read_text())
+        == "Every judged row took the same step as its reference (9 of 10 rows judged)."
+    )
+
+
+def test_a_green_page_says_what_could_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs.single(tmp_path / "good", runs.trained("torch:ddp", 10.0))
+    (tmp_path / "empty").mkdir()
+    report.main(["good", "empty"])
+    assert headline(Path("report.html").read_text()).endswith("(1 of 1 row judged). 1 directory could not be read.")
