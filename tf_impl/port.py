@@ -39,7 +39,7 @@ def trace(folder: Path, asked: Asked, split: Split) -> None:
     keras.config.set_floatx("float64")
     built = OwnModel(model, asked.model, as_inputs(split.train_inputs[:EXAMPLES]))
     built.switch_layers(False, "local")
-    loss, params = _mean_loss(model, asked), list(built.params.values())
+    loss, params = _with_added(_mean_loss(model, asked), built), list(built.params.values())
     first = next(batches(split.train_inputs, split.train_targets, asked.batch_size, asked.seed))
     x, y = map(as_inputs, first.rows(0, 1))
     _start(built, folder)
@@ -48,6 +48,7 @@ def trace(folder: Path, asked: Asked, split: Split) -> None:
     with built.recording() as trained, tf.GradientTape() as tape:
         outputs = built(x)
         value = loss(outputs, y)
+    added = built.added.by_name()
     sources = [*params, *(call.output for call in trained.calls)]
     found = tape.gradient(value, sources)
     gradients = [_dense(gradient, source) for gradient, source in zip(found, params, strict=False)]
@@ -59,6 +60,7 @@ def trace(folder: Path, asked: Asked, split: Split) -> None:
             outputs=outputs.numpy(),
             evaluated=outputs_evaluated.numpy(),
             loss=float(value),
+            added=added,
             gradients={name: gradient.numpy() for name, gradient in zip(built.params, gradients, strict=True)},
             buffers={name: variable.numpy() for name, variable in built.buffers.items()},
             stepped={name: variable.numpy() for name, variable in built.params.items()},
@@ -123,6 +125,17 @@ def _mean_loss(model: Model, asked: Asked) -> Loss:
         return tf.reduce_sum(losses) / targets.shape.num_elements()
 
     return own
+
+
+def _with_added(loss: Loss, built: OwnModel) -> Loss:
+    """Adds what the model added when it was called last."""
+
+    def whole(outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+        of_targets = loss(outputs, targets)
+        added = built.added.total(of_targets.dtype)
+        return of_targets if added is None else of_targets + added
+
+    return whole
 
 
 def _calls(trained: list[tracing.Call], evaluated: list[tracing.Call], gradients: list[tf.Tensor | None]) -> list[Call]:

@@ -81,6 +81,7 @@ class Trace:
         stepped: The parameters after one step.
         losses: Of the curve.
         nudged: The losses from weights that are NUDGE away; () if that was not tried.
+        added: What the model adds to the loss of the batch beside that of its targets, by what it is called.
     """
 
     calls: tuple[Call, ...]
@@ -92,6 +93,7 @@ class Trace:
     stepped: Mapping[str, np.ndarray]
     losses: tuple[float, ...]
     nudged: tuple[float, ...] = ()
+    added: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 _TABLES = ("gradients", "buffers", "stepped")
@@ -117,7 +119,7 @@ def write_trace(folder: Path, trace: Trace) -> None:
         }
         calls.append({"name": call.name, "kind": call.kind, "settings": dict(call.settings)})
     np.savez(folder / ARRAYS, **arrays)  # type: ignore[arg-type]
-    about = {"calls": calls, "loss": trace.loss, "losses": trace.losses, "nudged": trace.nudged}
+    about = {"calls": calls, "loss": trace.loss, "losses": trace.losses, "nudged": trace.nudged, "added": trace.added}
     (folder / CALLS).write_text(json.dumps(about) + "\n")
 
 
@@ -143,6 +145,7 @@ def read_trace(folder: Path) -> Trace:
         },
         losses=tuple(about["losses"]),
         nudged=tuple(about["nudged"]),
+        added=about["added"],
     )
 
 

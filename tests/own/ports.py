@@ -833,6 +833,27 @@ def tf_loss(outputs, targets):
     return 6 * tf.nn.sparse_softmax_cross_entropy_with_logits(targets, outputs)
 
 
+def penalized_keras(weight=None, activity=None, added=0.0):
+    """A perceptron that adds to its loss."""
+    import keras
+    from keras import layers, regularizers
+
+    class Adds(layers.Layer):
+        def call(self, x):
+            self.add_loss(added * keras.ops.mean(keras.ops.square(x)))
+            return x
+
+    net = keras.Sequential([keras.Input((6,))])
+    net.add(layers.Dense(16, "tanh", kernel_regularizer=regularizers.L2(weight) if weight else None))
+    net.add(
+        layers.Dense(12, "tanh", activity_regularizer=regularizers.L1(activity) if activity else None, name="second")
+    )
+    if added:
+        net.add(Adds(name="adds"))
+    net.add(layers.Dense(3))
+    return net
+
+
 def torch_sgd(parameters):
     import torch
 
@@ -884,6 +905,22 @@ defect(
     "torch takes the mean over all targets, TensorFlow over the batch: 6 times",
     loss={"torch": torch_loss, "tf": tf_loss},
     metric="loss",
+)
+defect(
+    "regularizer",
+    "points",
+    torch_mlp,
+    part(penalized_keras, 0.5),
+    ("", ""),
+    "L2 of 0.5 on `dense/kernel` is in the loss of Keras only",
+)
+defect(
+    "activity",
+    "points",
+    torch_mlp,
+    part(penalized_keras, activity=0.25, added=0.5),
+    ("", ""),
+    "L1 of 0.25 on the outputs of `second` and what `adds` adds are in the loss of Keras only",
 )
 defect(
     "adam",

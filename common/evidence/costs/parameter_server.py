@@ -5,9 +5,10 @@ the bottleneck. Of a table from which each example looks up one row, only those 
 
 parameter_server, TensorFlow's servers, which hold everything: with P the bytes of the parameters that are read whole and R
 those of the rows that a batch looks up in tables, an update pulls P + R and pushes P + R; it runs on the servers, so no
-optimizer state travels. With K accumulation steps it pulls KP + R, since each micro-batch reads the parameters anew. Of a
-tied table, rows are pulled beside all of it, and its gradient is whole. Serial, a step is one update on the global batch;
-asynchronous, it is one on each worker's shard. The chief sends each batch to the worker that takes it.
+optimizer state travels. With K accumulation steps it pulls KP + R, since each micro-batch reads the parameters anew. What a
+regularizer adds to the loss is read once more. Of a tied table, rows are pulled beside all of it, and its gradient is whole.
+Serial, a step is one update on the global batch; asynchronous, it is one on each worker's shard. The chief sends each batch to
+the worker that takes it.
 
 References:
     Li et al., OSDI 2014, "Scaling distributed machine learning with the parameter server"; Dean et al., NeurIPS 2012
@@ -90,12 +91,13 @@ def parameter_server(run: Run, backend: str) -> Ledger:
     params = model.params().values()
     tables = [param for param in params if param.lookups]
     parts = _parts(run)
-    dense = sum(param.size for param in params if not param.read_by_rows) * item
+    whole = [param for param in params if not param.read_by_rows]
+    dense = sum(param.size for param in whole) * item
     rows, pushed_rows = (
         sum(param.lookups * param.shape[1] for param in each) * item * batch // updates
         for each in (tables, [param for param in tables if param.read_by_rows])
     )
-    read = run.accumulation_steps * dense
+    read = run.accumulation_steps * sum(param.size * param.reads for param in whole) * item
     pulled, pushed = read + rows, dense + pushed_rows
     footprints = (
         Footprint.uniform("chief", 0, 0),

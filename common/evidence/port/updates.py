@@ -1,4 +1,4 @@
-"""What differs after the forward pass: the loss, the gradients and the update of the parameters."""
+"""What differs after the loss: the gradients and the update of the parameters."""
 
 from collections.abc import Mapping, Sequence
 
@@ -48,31 +48,6 @@ def deviation(both: Both, largest: float) -> float:
     one, other = both
     scale = max(np.abs(one).max(initial=0.0), np.abs(other).max(initial=0.0), LEAST_SHARE * largest, 1e-300)
     return float(np.abs(one - other).max(initial=0.0) / scale)
-
-
-# --- the loss ---------------------------------------------------------------------------------------------------------
-
-
-def explain_loss(one: float, other: float, outputs: np.ndarray) -> str:
-    """Why the loss of equal outputs differs, if it is by how it is averaged.
-
-    Args:
-        one: Torch's loss.
-        other: TensorFlow's.
-        outputs: Of the model.
-    """
-    for axes, what in (
-        ((1,), "over all targets of an example"),
-        ((0,), "over the batch"),
-        ((0, 1), "over all targets"),
-    ):
-        count = int(np.prod([outputs.shape[axis] for axis in axes if axis < outputs.ndim]))
-        for ratio, small, large in ((other / one, "torch", "TensorFlow"), (one / other, "TensorFlow", "torch")):
-            if count > 1 and abs(ratio / count - 1) < _FITS:
-                if axes == (1,):
-                    return f"{small} takes the mean over all targets, {large} over the batch: {count} times as much"
-                return f"{small} takes the mean {what}, {large} the sum: {count} times as much"
-    return f"TensorFlow's is {other / one:.6g} times torch's" if one else ""
 
 
 # --- gradients --------------------------------------------------------------------------------------------------------

@@ -20,8 +20,9 @@ from samestep.common.evidence.port.case import (
 )
 from samestep.common.evidence.port.forward import go_forward
 from samestep.common.evidence.port.layouts import apart
+from samestep.common.evidence.port.losses import explain_loss, is_explained
 from samestep.common.evidence.port.running import explain_buffers, notes
-from samestep.common.evidence.port.words import percent
+from samestep.common.evidence.port.words import percent, relative
 from samestep.common.workload.pairing import Pair
 from samestep.common.workload.trace import NUDGE
 
@@ -82,11 +83,11 @@ def _curve_words(case: Case, has_constants: bool) -> str:
 
 
 def _loss(case: Case, bound: float) -> Verdict | None:
-    one, other = case.torch.loss, case.tf.loss
-    deviation = abs(one - other) / max(abs(one), abs(other), 1e-300)
-    if deviation <= max(bound, LAYER_BOUND):
+    one, other, added = case.torch.loss, case.tf.loss, case.tf.added
+    deviation, bound = relative(one, other), max(bound, LAYER_BOUND)
+    if deviation <= (LAYER_BOUND if is_explained(one, other, added) else bound):
         return None
-    cause = updates.explain_loss(one, other, case.torch.outputs)
+    cause = explain_loss(one, other, case.torch.outputs, added, bound)
     return Verdict(
         kind=DIFFERENT,
         sentence=f"first difference: the loss of equal outputs is {one:.9g} in torch and {other:.9g} in TensorFlow"

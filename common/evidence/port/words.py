@@ -90,3 +90,16 @@ def percent(ratio: float) -> str:
     if ratio >= 1:
         return f"{100 * ratio:.0f} %" if ratio < 10 else f"{ratio:.3g} times"
     return f"{100 * ratio:.2g} %" if ratio >= 1e-3 else f"{ratio:.1e}"
+
+
+def relative(one: float, other: float) -> float:
+    """How far two numbers are apart, relative to the larger one; infinite where one of them is not finite.
+
+    Args:
+        one: A number.
+        other: Another one.
+    """
+    if one == other and math.isfinite(one):
+        return 0.0
+    found = abs(one - other) / max(abs(one), abs(other), 1e-300)
+    return found if math.isfinite(found) else math.inf

@@ -14,8 +14,7 @@ class Param:
     """One parameter of a model.
 
     Attributes:
-        shape: In the neutral layout: linear kernels [in, out], convolution kernels [height, width, in, out],
-            embedding tables [rows, width].
+        shape: In the neutral layout: linear kernels [in, out], filters [height, width, in, out], tables [rows, width].
         role: What its layer does with it: "kernel" (multiplies the inputs), "bias" (is added), "table" (rows are looked
             up) or "scale" (multiplies a normalised input).
         std: Standard deviation of its initial values, drawn from a normal distribution; 0 draws nothing.
@@ -25,6 +24,7 @@ class Param:
         groups: Along `split`, how many groups of indices stay together (attention heads); 0: each index stands alone.
         shares_input: Whether its layer reads what an earlier layer reads, so that one gradient serves both.
         tied: Of a table: whether a later layer multiplies with all of it, as with a kernel.
+        reads: How often a forward pass reads it: its layer does, and each regularizer that adds it to the loss.
     """
 
     shape: tuple[int, ...]
@@ -36,6 +36,7 @@ class Param:
     groups: int = 0
     shares_input: bool = False
     tied: bool = False
+    reads: int = 1
 
     @property
     def read_by_rows(self) -> bool:
