@@ -78,7 +78,7 @@ def check(verdicts: dict[str, Verdict]) -> None:
     assert wrong == {}
 
 
-FEW = ("mlp", "batch_norm", "unpacked_gpt", "gru", "whole_gpt", "gelu_tanh", "flattened", *ports.WRONG)
+FEW = ("mlp", "dropping", "batch_norm", "unpacked_gpt", "gru", "whole_gpt", "gelu_tanh", "flattened", *ports.WRONG)
 
 
 @pytest.fixture(scope="module")

@@ -143,6 +143,31 @@ def functional_keras(residual_activation="silu"):
     return keras.Model(inputs, layers.Dense(3)(x + y))
 
 
+def dropping_torch(rate=0.2):
+    from torch import nn
+
+    return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Dropout(rate), nn.Linear(16, 3))
+
+
+def dropping_keras(rate=0.2):
+    import keras
+    from keras import layers
+
+    return keras.Sequential(
+        [keras.Input((6,)), layers.Dense(16, "tanh"), layers.Dropout(rate, name="drop"), layers.Dense(3)]
+    )
+
+
+def plain_keras():
+    """The residual network without its residual."""
+    import keras
+    from keras import layers
+
+    inputs = keras.Input((6,))
+    x = layers.Dense(16, "relu")(inputs)
+    return keras.Model(inputs, layers.Dense(3)(layers.Dense(16, "silu")(x)))
+
+
 def leaky_torch():
     from torch import nn
 
@@ -239,6 +264,7 @@ model(
     loss="mean_squared_error",
 )
 model("module", "points", module_torch, module_tf)
+model("dropping", "points", dropping_torch, dropping_keras)
 model("raw", "points", raw_torch, raw_keras)
 model("raw_turned", "points", functools.partial(raw_torch, True), raw_keras)
 gelu = functools.partial(torch_mlp, "GELU")
@@ -294,6 +320,22 @@ defect(
     functools.partial(tf_mlp, second=None),
     ("4", "dense_2"),
     "the activation (tanh) is left out in TensorFlow",
+)
+defect(
+    "dropout",
+    "points",
+    dropping_torch,
+    functools.partial(dropping_keras, 0.8),
+    ("2", "drop"),
+    "torch drops 0.2 of the elements, TensorFlow 0.8 of the elements, which is what torch keeps",
+)
+defect(
+    "no residual",
+    "points",
+    functional_mlp,
+    plain_keras,
+    ("out", "dense_1"),
+    "TensorFlow does not add the input of `second`",
 )
 defect(
     "probabilities",
@@ -872,10 +914,10 @@ def torch_adam(parameters):
     return torch.optim.Adam(parameters, 1e-3)
 
 
-def tf_adam():
+def tf_adam(**settings):
     import keras
 
-    return keras.optimizers.Adam(1e-3)
+    return keras.optimizers.Adam(1e-3, **settings)
 
 
 def torch_decay(parameters):
@@ -907,6 +949,15 @@ defect(
     metric="loss",
 )
 defect(
+    "betas",
+    "points",
+    torch_mlp,
+    tf_mlp,
+    ("0", "dense"),
+    "beta_2: 0.999 in torch, 0.99 in TensorFlow; amsgrad: off in torch, on in TensorFlow",
+    optimizer={"torch": torch_adam, "tf": part(tf_adam, epsilon=1e-8, beta_2=0.99, amsgrad=True)},
+)
+defect(
     "regularizer",
     "points",
     torch_mlp,
@@ -928,7 +979,7 @@ defect(
     torch_mlp,
     tf_mlp,
     ("0", "dense"),
-    "Adam's epsilon: 1e-08 in torch, 3.2e-06 in TensorFlow",
+    "epsilon: 1e-08 in torch, 1e-07 in TensorFlow; Adam's epsilon acts as 1e-08 in torch and as 3.2e-06 in TensorFlow",
     optimizer={"torch": torch_adam, "tf": tf_adam},
 )
 defect(
