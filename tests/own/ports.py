@@ -413,6 +413,22 @@ def group_norm():
     return layers.GroupNormalization(3, epsilon=1e-5)
 
 
+def gelu_torch():
+    """A normalisation between a convolution and what Keras computes with constants of float32."""
+    from torch import nn
+
+    first = [nn.Conv2d(3, 12, 3, 1, 1), nn.BatchNorm2d(12), nn.GELU()]
+    return torch_cnn(*first, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(12, 10))
+
+
+def gelu_keras(epsilon=1e-5):
+    import keras
+    from keras import layers
+
+    first = [layers.Conv2D(12, 3, padding="same"), batch_norm(epsilon), layers.Activation("gelu")]
+    return keras.Sequential([keras.Input((8, 8, 3)), *first, layers.GlobalAveragePooling2D(), layers.Dense(10)])
+
+
 def depthwise_torch():
     from torch import nn
 
@@ -484,6 +500,7 @@ model("strided", "images", part(torch_same, 2), part(tf_same, 2))
 model("flattened", "images", part(torch_same, flat=True), part(tf_same, flat=True))
 model("pooled", "images", part(torch_same, pool="down"), part(tf_same, pool="down"))
 model("batch_norm", "images", part(torch_same, norm="batch"), part(tf_same, norm=batch_norm))
+model("normed_gelu", "images", gelu_torch, gelu_keras, table=ROUNDED)
 model("group_norm", "images", part(torch_same, norm="group"), part(tf_same, norm=group_norm))
 model("depthwise", "images", depthwise_torch, depthwise_keras)
 model("transposed", "images", transposed_torch, transposed_keras)

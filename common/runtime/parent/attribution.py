@@ -52,7 +52,7 @@ def attribute(run: Run, launch: Launch, parity: Parity, repeat: Repeat) -> str:
     suspects, parity = find_suspects(run), _with_sums(run, parity)
     if launch.start_from is not None:
         return parity.reason
-    if run.techniques.precision is not None and _left(short := _shortened(run), repeat) <= LOSS_BOUND[short.dtype]:
+    if run.techniques.precision is not None and _off(short := _shortened(run), repeat) <= LOSS_BOUND[short.dtype]:
         return f"{parity.reason}; without --precision its first {short.steps} steps are {parity.reference}'s"
     size = f"{parity.max_relative_loss:.1e}" if parity.max_relative_loss is not None else "not finite"
     said = f"not the same function: {size}"
@@ -107,7 +107,7 @@ def find_other_step(run: Run, launch: Launch, first: int, parity: Parity, repeat
     short = dataclasses.replace(
         short, techniques=dataclasses.replace(short.techniques, compile=False)
     )  # once is enough
-    left = 0.0 if short.described() == reference_of(short).described() else _left(short, repeat)
+    left = 0.0 if short.described() == reference_of(short).described() else _off(short, repeat)
     if left <= LOSS_BOUND[short.dtype]:
         return ""
     reason = (
@@ -168,6 +168,11 @@ def _merged(run: Run, other: Run) -> Run:
 
 
 def _left(run: Run, repeat: Repeat) -> float:
+    """How far a run is from its own model on one device, both taken anew; from torch's model beside it, the port is as well."""
+    return _apart(repeat(run)[0], repeat(without_twin(run))[0], run.dtype)
+
+
+def _off(run: Run, repeat: Repeat) -> float:
     """How far a run is from its reference, both taken anew."""
     return _apart(repeat(run)[0], repeat(reference_of(run))[0], run.dtype)
 
