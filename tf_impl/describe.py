@@ -46,6 +46,8 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         params=params,
         buffers={name: variable.numpy() for name, variable in built.buffers.items()},
         segments=(Segment("", 0, tuple(outputs.shape[1:]), tuple(params)),),
+        reads={name: 1 + again for name, again in built.added.reads(built.params).items()},
+        sums=_sums(built, split),
         batch_norms=tuple(layer.name for layer in built.layers(keras.layers.BatchNormalization)),
         randoms=_randoms(built, inputs),
         optimizer=None if model.optimizer is None else OwnOptimizer(),  # no row takes it, which is said
@@ -61,6 +63,13 @@ def _loss_of_each(model: Model, outputs: tf.Tensor, targets: tf.Tensor, source: 
         return None
     function = model.loss["tf"]
     return lambda: np.asarray(call_user(function, source, "the loss", outputs, targets))
+
+
+def _sums(built: OwnModel, split: Split) -> tuple[str, ...]:
+    """The layers that add a loss which is no mean over examples; none where there are too few examples to see it."""
+    inputs = as_inputs(split.train_inputs[: 2 * EXAMPLES])
+    is_tried = built.added.by_name() and len(split.train_targets) >= 2 * EXAMPLES
+    return built.added.sums(built.predict, inputs) if is_tried else ()
 
 
 def _randoms(built: OwnModel, inputs: Inputs) -> tuple[str, ...]:

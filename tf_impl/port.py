@@ -15,6 +15,7 @@ from samestep.common.workload.declared import Model, call_user, load_model
 from samestep.common.workload.models.describing import EXAMPLES, OWN_LOSS
 from samestep.common.workload.trace import Asked, Call, Trace, read_weights, write_trace
 from samestep.tf_impl import tracing
+from samestep.tf_impl.configured import HyperParameters, dropouts, hyper_parameters, own_hyper_parameters
 from samestep.tf_impl.models.inputs import Inputs, as_inputs
 from samestep.tf_impl.models.losses import LOSSES, Loss
 from samestep.tf_impl.models.own import OwnModel
@@ -38,8 +39,9 @@ def trace(folder: Path, asked: Asked, split: Split) -> None:
     keras.utils.set_random_seed(asked.seed % 2**32)
     keras.config.set_floatx("float64")
     built = OwnModel(model, asked.model, as_inputs(split.train_inputs[:EXAMPLES]))
+    dropped = dropouts(built.layers(keras.layers.Dropout))
     built.switch_layers(False, "local")
-    loss, params = _mean_loss(model, asked), list(built.params.values())
+    loss, params = _with_added(_mean_loss(model, asked), built), list(built.params.values())
     first = next(batches(split.train_inputs, split.train_targets, asked.batch_size, asked.seed))
     x, y = map(as_inputs, first.rows(0, 1))
     _start(built, folder)
@@ -48,11 +50,13 @@ def trace(folder: Path, asked: Asked, split: Split) -> None:
     with built.recording() as trained, tf.GradientTape() as tape:
         outputs = built(x)
         value = loss(outputs, y)
+    added = built.added.by_name()
     sources = [*params, *(call.output for call in trained.calls)]
     found = tape.gradient(value, sources)
     gradients = [_dense(gradient, source) for gradient, source in zip(found, params, strict=False)]
     learning = [gradient for name, gradient in zip(built.params, gradients, strict=True) if name in built.trained]
-    _updates(model, asked, built)(learning, coefficients(asked.optimizer, 1))
+    update, hyper = _updates(model, asked, built)
+    update(learning, coefficients(asked.optimizer, 1))
     write_trace(
         folder,
         Trace(
@@ -60,6 +64,9 @@ def trace(folder: Path, asked: Asked, split: Split) -> None:
             outputs=outputs.numpy(),
             evaluated=outputs_evaluated.numpy(),
             loss=float(value),
+            added=added,
+            dropouts={trained.path(layer): dropped[id(layer)] for layer in trained.started if id(layer) in dropped},
+            optimizer=hyper,
             gradients={name: gradient.numpy() for name, gradient in zip(built.params, gradients, strict=True)},
             buffers={name: variable.numpy() for name, variable in built.buffers.items()},
             stepped={name: variable.numpy() for name, variable in built.params.items()},
@@ -80,7 +87,7 @@ def _dense(gradient: tf.Tensor | tf.IndexedSlices | None, source: tf.Variable) -
 
 def _curve(model: Model, asked: Asked, built: OwnModel, folder: Path, loss: Loss, split: Split) -> tuple[float, ...]:
     _start(built, folder)
-    params, update = list(built.trained.values()), _updates(model, asked, built)
+    params, (update, _) = list(built.trained.values()), _updates(model, asked, built)
 
     def step(x: Inputs, y: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
@@ -96,13 +103,14 @@ def _curve(model: Model, asked: Asked, built: OwnModel, folder: Path, loss: Loss
     return tuple(float(value) for value in losses)
 
 
-def _updates(model: Model, asked: Asked, built: OwnModel) -> Update:
-    """The user's optimizer, or ours, with its state as at the start."""
+def _updates(model: Model, asked: Asked, built: OwnModel) -> tuple[Update, HyperParameters]:
+    """The user's optimizer, or ours, with its state as at the start; and its settings."""
     if model.optimizer is not None and "tf" in model.optimizer:
         own: Any = call_user(model.optimizer["tf"], asked.model, "the function given as optimizer")
         variables = built.trainable()
         own.build(variables)
-        return lambda gradients, coefficients: own.apply(gradients, variables)
+        hyper = hyper_parameters(own, dict(zip(built.trained, variables, strict=True)))
+        return lambda gradients, coefficients: own.apply(gradients, variables), hyper
     spec, params = asked.optimizer, list(built.trained.values())
     slots = [[tf.Variable(tf.zeros_like(v)) for _ in spec.slots] for v in params]
 
@@ -110,7 +118,7 @@ def _updates(model: Model, asked: Asked, built: OwnModel) -> Update:
         for variable, gradient, held in zip(params, gradients, slots, strict=True):
             UPDATES[spec.name](spec, variable, gradient, held, coefficients)
 
-    return update
+    return update, own_hyper_parameters(spec, built.params)
 
 
 def _mean_loss(model: Model, asked: Asked) -> Loss:
@@ -124,6 +132,17 @@ def _mean_loss(model: Model, asked: Asked) -> Loss:
         return tf.reduce_sum(losses) / targets.shape.num_elements()
 
     return own
+
+
+def _with_added(loss: Loss, built: OwnModel) -> Loss:
+    """Adds what the model added when it was called last."""
+
+    def whole(outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+        of_targets = loss(outputs, targets)
+        added = built.added.total(of_targets.dtype)
+        return of_targets if added is None else of_targets + added
+
+    return whole
 
 
 def _calls(trained: list[tracing.Call], evaluated: list[tracing.Call], gradients: list[tf.Tensor | None]) -> list[Call]:

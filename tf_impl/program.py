@@ -17,7 +17,7 @@ from samestep.tf_impl.exchanges import Copy, copies, sends_of, short_name
 from samestep.tf_impl.models import predictor
 from samestep.tf_impl.models.inputs import Inputs, as_inputs, gather
 from samestep.tf_impl.optimizers import coefficients
-from samestep.tf_impl.step import accumulate, bind_update, mean_loss, micro_batches, transform
+from samestep.tf_impl.step import accumulate, bind_update, mean_loss, micro_batches, transform, with_added
 from samestep.tf_impl.techniques.compress import build_compressor, exchange_read
 from samestep.tf_impl.upstream import function_names
 
@@ -45,7 +45,6 @@ class TrainingProgram:
 
     def __init__(self, run: Run, parts: Parts) -> None:
         self.run, self.parts, self.hardware = run, parts, parts.hardware
-        self.loss = mean_loss(run)
         self.update = bind_update(run.optimizer)
         self._compiled = parts.compiled or run.techniques.compile
         self._step = self._skipped = 0
@@ -57,6 +56,7 @@ class TrainingProgram:
             self.model, self.params = weights.fresh_model(run)
             self.trained = weights.trained(run, self.params)
             self.slots = {slot: weights.zeros_like(self.trained) for slot in run.optimizer.slots}
+        self.loss = with_added(run, mean_loss(run), self.model)
         self._buffers = weights.buffers_of(self.model)
         self._compressor = build_compressor(run, parts.strategy, self.trained)
         # Nothing here branches on a tensor: without autograph the trace takes half the time.

@@ -15,7 +15,7 @@ from samestep.common.techniques import Techniques
 from samestep.common.workload.models.spec import ignores_targets
 from samestep.common.workload.optimizers import OptimizerSpec
 from samestep.tf_impl.activations import BACKWARD, FORWARD
-from samestep.tf_impl.models import summed_loss
+from samestep.tf_impl.models import OwnModel, summed_loss
 from samestep.tf_impl.models.inputs import Inputs
 from samestep.tf_impl.models.losses import Loss, weighted_cross_entropy
 from samestep.tf_impl.optimizers import UPDATES
@@ -39,6 +39,29 @@ def mean_loss(run: Run, num_means: int = 1) -> Loss:
     summed = summed_loss(run.workload.model)
     count = run.batch_size * math.prod(run.workload.model.targets().shape) // num_means
     return lambda logits, targets: summed(logits, targets) / count
+
+
+def with_added(run: Run, loss: Loss, model: Logits, num_means: int = 1) -> Loss:
+    """Adds what a user's Keras model adds to its loss: of any part of a batch the part's share of the examples.
+
+    What does not depend on the examples, such as a regularizer of weights, counts once in the sum over all parts; what is a mean
+    over examples becomes the mean over the global batch. This is what Keras does with replicas.
+
+    Args:
+        run: What is trained.
+        loss: As `mean_loss` makes it.
+        model: What was called on the part, in this thread, before its loss is asked for.
+        num_means: As in `mean_loss`.
+    """
+    if not isinstance(model, OwnModel):
+        return loss
+
+    def summed(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+        of_targets = loss(logits, targets)
+        added = model.added.total(of_targets.dtype)
+        return of_targets if added is None else of_targets + added * (targets.shape[0] * num_means / run.batch_size)
+
+    return summed
 
 
 def bind_update(optimizer: OptimizerSpec) -> Update:

@@ -82,7 +82,7 @@ class Recorder:
         if is_whole(layer) and not inside and tf.is_tensor(first) and first.dtype.is_floating:
             given = [each for each in (*args, *kwargs.values()) if tf.is_tensor(each)]
             kernel = activations[0].inputs[0] if activations else first
-            self.calls.append(Call(self._path(layer), _kind(layer), settings(layer), given, kernel))
+            self.calls.append(Call(self.path(layer), _kind(layer), settings(layer), given, kernel))
             self.calls += activations
         return output
 
@@ -98,7 +98,7 @@ class Recorder:
         def activation(x: tf.Tensor) -> tf.Tensor:
             y = plain(x)
             name = _name_of(plain)
-            found.append(Call(f"{self._path(layer)}/{name}", name, {"is_activation": True}, [x], y))
+            found.append(Call(f"{self.path(layer)}/{name}", name, {"is_activation": True}, [x], y))
             return y
 
         object.__setattr__(layer, "activation", activation)
@@ -107,7 +107,8 @@ class Recorder:
         finally:
             object.__setattr__(layer, "activation", plain)
 
-    def _path(self, layer: Any) -> str:
+    def path(self, layer: Any) -> str:
+        """The path of a layer in the model."""
         return path_of(layer, self._model)
 
 

@@ -1,8 +1,9 @@
 """What TensorFlow has and does not export, each in one function; tests/tf_impl/test_tf_upstream.py notices when it changes."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -104,3 +105,37 @@ def watching_operations(watcher: Watcher) -> Iterator[None]:
         yield
     finally:
         op_callbacks.remove_op_callback(callback)
+
+
+class _OfEachThread(threading.local):
+    """A list of which each thread has one: what a layer of Keras keeps the losses in that it adds (Keras 3.15)."""
+
+    def __init__(self) -> None:
+        self._own: list[tf.Tensor] = []
+
+    def __getitem__(self, some: slice) -> list[tf.Tensor]:
+        return self._own[some]
+
+    def extend(self, losses: Iterable[tf.Tensor]) -> None:
+        self._own.extend(losses)
+
+    def clear(self) -> None:
+        self._own.clear()
+
+
+def separate_losses(layers: Iterable[Any]) -> None:
+    """Keeps the losses apart that layers of Keras add in different threads, one a replica (Keras 3.15).
+
+    Replicas take turns inside of a forward pass where they wait for each other, as a synchronized normalisation does. Each
+    one's first layer empties the lists of all.
+
+    Args:
+        layers: Of one model, each once.
+    """
+    for layer in layers:
+        object.__setattr__(layer, "_losses", _OfEachThread())
+
+
+def losses_of(layer: Any) -> list[tf.Tensor]:
+    """The losses that a layer of Keras itself added in its last call: of its activities, and by `add_loss` (Keras 3.15)."""
+    return layer._get_own_losses()

@@ -17,6 +17,7 @@ from samestep.common.workload.models.describing import OWN_LOSS
 from samestep.common.workload.optimizers import OWN, OptimizerSpec
 from samestep.common.workload.trace import NUDGE, Asked, Call, Trace, read_weights, write_trace
 from samestep.torch_impl import tracing, weights
+from samestep.torch_impl.configured import dropouts, hyper_parameters
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.losses import LOSSES, Loss
 from samestep.torch_impl.models.own import build_declared, switch_layers
@@ -30,6 +31,7 @@ class _Traced:
         self._model, self._asked, self._split = load_model(asked.model, "torch"), asked, split
         torch.manual_seed(asked.seed)
         self.module = build_declared(self._model, asked.model).double()
+        self.dropouts = dropouts(self.module)
         switch_layers(self.module, False, "local")
         self._params, self._buffers = read_weights(folder)
         self.loss = _mean_loss(self._model, asked)
@@ -86,6 +88,8 @@ def trace(folder: Path, asked: Asked, split: Split) -> None:
         buffers={name: buffer.numpy().copy() for name, buffer in weights.named_buffers(module).items()},
         stepped={name: weight.to_neutral(weight.parameter) for name, weight in named.items()},
         losses=(),
+        dropouts={path: traced.dropouts[path] for path in recorder.started if path in traced.dropouts},
+        optimizer=hyper_parameters(update, named),
     )
     write_trace(folder, dataclasses.replace(found, losses=traced.curve(), nudged=traced.curve(NUDGE)))
 

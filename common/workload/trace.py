@@ -81,6 +81,9 @@ class Trace:
         stepped: The parameters after one step.
         losses: Of the curve.
         nudged: The losses from weights that are NUDGE away; () if that was not tried.
+        added: What the model adds to the loss of the batch beside that of its targets, by what it is called.
+        dropouts: What each layer that was called drops in training, and how much of it, by its path.
+        optimizer: Its settings for each parameter, by neutral name.
     """
 
     calls: tuple[Call, ...]
@@ -92,9 +95,13 @@ class Trace:
     stepped: Mapping[str, np.ndarray]
     losses: tuple[float, ...]
     nudged: tuple[float, ...] = ()
+    added: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    dropouts: Mapping[str, tuple[str, float]] = dataclasses.field(default_factory=dict)
+    optimizer: Mapping[str, Mapping[str, object]] = dataclasses.field(default_factory=dict)
 
 
 _TABLES = ("gradients", "buffers", "stepped")
+_CONFIGURED = ("added", "dropouts", "optimizer")
 
 
 def write_trace(folder: Path, trace: Trace) -> None:
@@ -118,6 +125,7 @@ def write_trace(folder: Path, trace: Trace) -> None:
         calls.append({"name": call.name, "kind": call.kind, "settings": dict(call.settings)})
     np.savez(folder / ARRAYS, **arrays)  # type: ignore[arg-type]
     about = {"calls": calls, "loss": trace.loss, "losses": trace.losses, "nudged": trace.nudged}
+    about |= {name: getattr(trace, name) for name in _CONFIGURED}
     (folder / CALLS).write_text(json.dumps(about) + "\n")
 
 
@@ -143,6 +151,9 @@ def read_trace(folder: Path) -> Trace:
         },
         losses=tuple(about["losses"]),
         nudged=tuple(about["nudged"]),
+        added=about["added"],
+        dropouts={name: tuple(dropped) for name, dropped in about["dropouts"].items()},
+        optimizer=about["optimizer"],
     )
 
 

@@ -79,7 +79,7 @@ def check(verdicts: dict[str, Verdict]) -> None:
     assert wrong == {}
 
 
-FEW = ("mlp", "batch_norm", "unpacked_gpt", "gru", "whole_gpt", "gelu_tanh", "flattened", *ports.WRONG)
+FEW = ("mlp", "dropping", "batch_norm", "unpacked_gpt", "gru", "whole_gpt", "gelu_tanh", "flattened", *ports.WRONG)
 
 
 @pytest.fixture(scope="module")
@@ -123,9 +123,9 @@ def test_a_square_kernel_is_decided_by_running_it_both_ways(launcher: Launcher) 
 # --- runs of both frameworks --------------------------------------------------------------------------------------------
 
 
-def run_port(run_cell: RunCell, cell: str, name: str) -> RunResult:
+def run_port(run_cell: RunCell, cell: str, name: str, **fields: object) -> RunResult:
     asked = request(name, 20)
-    return run_cell(cell, "digits-mlp", model=asked.model, data=asked.data, dtype="float64", steps=5)
+    return run_cell(cell, "digits-mlp", model=asked.model, data=asked.data, dtype="float64", steps=5, **fields)
 
 
 def test_the_rows_of_tensorflow_take_the_steps_of_the_torch_model(run_cell: RunCell, launcher: Launcher) -> None:
@@ -142,12 +142,30 @@ def test_a_port_that_is_wrong_is_told_from_a_strategy_that_is(run_cell: RunCell,
     result = run_port(run_cell, f"tf:{strategy}", "epsilon")
     assert result.parity.passed is False
     said = (
-        r"not the same function: \S+, all of it the port: from tf:single it is [0-9.e-]+: the strategy is right, and .*"
+        r"not the same function: \S+, all of it the port: from tf:single it is [0-9.e-]+: the strategy is right, and "
+        r"`samestep port` says: first difference: .*: torch's epsilon is 1e-05, TensorFlow's 0\.001"
     )
     assert re.fullmatch(said, result.parity.reason)
     assert (
         conclude_missed([("it", result.parity.reason)]) == "it is right; your model is not the same function as torch's"
     )
+
+
+@pytest.mark.parametrize("batch_norm", ["sync", pytest.param("local", marks=pytest.mark.slow)])
+def test_a_run_is_judged_as_its_port_is(run_cell: RunCell, launcher: Launcher, batch_norm: str) -> None:
+    """Constants in float32 are no other model; local statistics are told apart from them."""
+    _, verdict = launcher.port(request("normed_gelu", 5))
+    assert (verdict.kind, verdict.tf) == (CONSTANTS, "activation")
+    result = run_port(run_cell, "tf:mirrored", "normed_gelu", devices=2, batch_norm=batch_norm)
+    assert result.parity.max_relative_loss > 1e-12
+    if batch_norm == "sync":
+        assert result.parity.passed, result.parity.reason
+        assert result.parity.reason.startswith("the same model up to float32 constants in `activation`")
+    else:
+        said = (
+            r"not the same function: \S+, all of it the local statistics of 1 BatchNorm layer .*: the strategy is right"
+        )
+        assert re.fullmatch(said, result.parity.reason)
 
 
 def test_what_is_missing_is_said() -> None:

@@ -1,5 +1,7 @@
 """Models as users bring them, in Keras."""
 
+import functools
+
 import numpy as np
 
 import samestep
@@ -40,6 +42,48 @@ def functional():
     x = layers.Add()([x, layers.Conv2D(4, 3, padding="same", activation="relu")(x)])
     x = layers.Flatten()(layers.MaxPooling2D()(x))
     return keras.Model(inputs, layers.Dense(10)(x))
+
+
+def adding(weight=0.0, activity=0.0, added=0.0, normalized=False, summed=False):
+    """A network whose layers add to its loss: regularizers of every kind, and one of its own."""
+    import keras
+    from keras import layers, regularizers
+
+    class Adds(layers.Layer):
+        def call(self, x):
+            squares = keras.ops.square(x)
+            self.add_loss(added * (keras.ops.sum(squares) if summed else keras.ops.mean(squares)))
+            return x
+
+    both = regularizers.L1L2(weight / 8, weight / 8) if weight else None
+    return keras.Sequential(
+        [
+            keras.Input((8, 8, 1)),
+            layers.Conv2D(
+                4, 3, activation="tanh", activity_regularizer=regularizers.L2(activity) if activity else None
+            ),
+            *([layers.BatchNormalization()] if normalized else []),
+            *([Adds(name="adds")] if added else []),
+            layers.Flatten(),
+            layers.Dense(16, activation="tanh", kernel_regularizer=both, bias_regularizer="l1" if weight else None),
+            layers.Dense(10, kernel_regularizer=regularizers.L2(weight) if weight else None),
+        ]
+    )
+
+
+def leaking():
+    import keras
+    from keras import layers
+
+    class Net(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.flatten, self.out = layers.Flatten(), layers.Dense(10)
+
+        def call(self, x):
+            return {"logits": self.out(self.flatten(x)), "aux_loss": keras.ops.mean(x)}
+
+    return Net()
 
 
 def normed():
@@ -117,6 +161,12 @@ def bare():
 FUNCTIONAL = samestep.Model(tf=functional)
 SUBCLASSED = samestep.Model(tf=subclassed)
 MASKED = samestep.Model(tf=masked)
+PLAIN = samestep.Model(tf=adding)
+REGULARIZED = samestep.Model(tf=functools.partial(adding, 0.5))
+ADDING = samestep.Model(tf=functools.partial(adding, 0.5, 0.25, 0.125))
+ADDING_NORMED = samestep.Model(tf=functools.partial(adding, 0.5, 0.25, 0.125, True))
+SUMMING = samestep.Model(tf=functools.partial(adding, added=0.125, summed=True))
+LEAKING = samestep.Model(tf=leaking)
 NORMED = samestep.Model(tf=normed)
 DROPPING = samestep.Model(tf=dropping)
 UNREAD = samestep.Model(tf=unread)

@@ -143,6 +143,31 @@ def functional_keras(residual_activation="silu"):
     return keras.Model(inputs, layers.Dense(3)(x + y))
 
 
+def dropping_torch(rate=0.2):
+    from torch import nn
+
+    return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Dropout(rate), nn.Linear(16, 3))
+
+
+def dropping_keras(rate=0.2):
+    import keras
+    from keras import layers
+
+    return keras.Sequential(
+        [keras.Input((6,)), layers.Dense(16, "tanh"), layers.Dropout(rate, name="drop"), layers.Dense(3)]
+    )
+
+
+def plain_keras():
+    """The residual network without its residual."""
+    import keras
+    from keras import layers
+
+    inputs = keras.Input((6,))
+    x = layers.Dense(16, "relu")(inputs)
+    return keras.Model(inputs, layers.Dense(3)(layers.Dense(16, "silu")(x)))
+
+
 def leaky_torch():
     from torch import nn
 
@@ -239,6 +264,7 @@ model(
     loss="mean_squared_error",
 )
 model("module", "points", module_torch, module_tf)
+model("dropping", "points", dropping_torch, dropping_keras)
 model("raw", "points", raw_torch, raw_keras)
 model("raw_turned", "points", functools.partial(raw_torch, True), raw_keras)
 gelu = functools.partial(torch_mlp, "GELU")
@@ -294,6 +320,22 @@ defect(
     functools.partial(tf_mlp, second=None),
     ("4", "dense_2"),
     "the activation (tanh) is left out in TensorFlow",
+)
+defect(
+    "dropout",
+    "points",
+    dropping_torch,
+    functools.partial(dropping_keras, 0.8),
+    ("2", "drop"),
+    "torch drops 0.2 of the elements, TensorFlow 0.8 of the elements, which is what torch keeps",
+)
+defect(
+    "no residual",
+    "points",
+    functional_mlp,
+    plain_keras,
+    ("out", "dense_1"),
+    "TensorFlow does not add the input of `second`",
 )
 defect(
     "probabilities",
@@ -371,6 +413,22 @@ def group_norm():
     return layers.GroupNormalization(3, epsilon=1e-5)
 
 
+def gelu_torch():
+    """A normalisation between a convolution and what Keras computes with constants of float32."""
+    from torch import nn
+
+    first = [nn.Conv2d(3, 12, 3, 1, 1), nn.BatchNorm2d(12), nn.GELU()]
+    return torch_cnn(*first, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(12, 10))
+
+
+def gelu_keras(epsilon=1e-5):
+    import keras
+    from keras import layers
+
+    first = [layers.Conv2D(12, 3, padding="same"), batch_norm(epsilon), layers.Activation("gelu")]
+    return keras.Sequential([keras.Input((8, 8, 3)), *first, layers.GlobalAveragePooling2D(), layers.Dense(10)])
+
+
 def depthwise_torch():
     from torch import nn
 
@@ -442,6 +500,7 @@ model("strided", "images", part(torch_same, 2), part(tf_same, 2))
 model("flattened", "images", part(torch_same, flat=True), part(tf_same, flat=True))
 model("pooled", "images", part(torch_same, pool="down"), part(tf_same, pool="down"))
 model("batch_norm", "images", part(torch_same, norm="batch"), part(tf_same, norm=batch_norm))
+model("normed_gelu", "images", gelu_torch, gelu_keras, table=ROUNDED)
 model("group_norm", "images", part(torch_same, norm="group"), part(tf_same, norm=group_norm))
 model("depthwise", "images", depthwise_torch, depthwise_keras)
 model("transposed", "images", transposed_torch, transposed_keras)
@@ -833,6 +892,27 @@ def tf_loss(outputs, targets):
     return 6 * tf.nn.sparse_softmax_cross_entropy_with_logits(targets, outputs)
 
 
+def penalized_keras(weight=None, activity=None, added=0.0):
+    """A perceptron that adds to its loss."""
+    import keras
+    from keras import layers, regularizers
+
+    class Adds(layers.Layer):
+        def call(self, x):
+            self.add_loss(added * keras.ops.mean(keras.ops.square(x)))
+            return x
+
+    net = keras.Sequential([keras.Input((6,))])
+    net.add(layers.Dense(16, "tanh", kernel_regularizer=regularizers.L2(weight) if weight else None))
+    net.add(
+        layers.Dense(12, "tanh", activity_regularizer=regularizers.L1(activity) if activity else None, name="second")
+    )
+    if added:
+        net.add(Adds(name="adds"))
+    net.add(layers.Dense(3))
+    return net
+
+
 def torch_sgd(parameters):
     import torch
 
@@ -851,10 +931,10 @@ def torch_adam(parameters):
     return torch.optim.Adam(parameters, 1e-3)
 
 
-def tf_adam():
+def tf_adam(**settings):
     import keras
 
-    return keras.optimizers.Adam(1e-3)
+    return keras.optimizers.Adam(1e-3, **settings)
 
 
 def torch_decay(parameters):
@@ -886,12 +966,37 @@ defect(
     metric="loss",
 )
 defect(
+    "betas",
+    "points",
+    torch_mlp,
+    tf_mlp,
+    ("0", "dense"),
+    "beta_2: 0.999 in torch, 0.99 in TensorFlow; amsgrad: off in torch, on in TensorFlow",
+    optimizer={"torch": torch_adam, "tf": part(tf_adam, epsilon=1e-8, beta_2=0.99, amsgrad=True)},
+)
+defect(
+    "regularizer",
+    "points",
+    torch_mlp,
+    part(penalized_keras, 0.5),
+    ("", ""),
+    "L2 of 0.5 on `dense/kernel` is in the loss of Keras only",
+)
+defect(
+    "activity",
+    "points",
+    torch_mlp,
+    part(penalized_keras, activity=0.25, added=0.5),
+    ("", ""),
+    "L1 of 0.25 on the outputs of `second` and what `adds` adds are in the loss of Keras only",
+)
+defect(
     "adam",
     "points",
     torch_mlp,
     tf_mlp,
     ("0", "dense"),
-    "Adam's epsilon: 1e-08 in torch, 3.2e-06 in TensorFlow",
+    "epsilon: 1e-08 in torch, 1e-07 in TensorFlow; Adam's epsilon acts as 1e-08 in torch and as 3.2e-06 in TensorFlow",
     optimizer={"torch": torch_adam, "tf": tf_adam},
 )
 defect(

@@ -64,6 +64,59 @@ def test_statistics_of_the_whole_batch_make_it_the_same_function(run_cell: RunCe
     assert result.parity.passed, result.parity.reason
 
 
+def test_what_regularizers_add_is_in_the_loss_and_in_its_gradient(run_cell: RunCell, tmp_path: Path) -> None:
+    """Held against NumPy: the loss without regularizers and what they add, and the update of a kernel by SGD."""
+    runs, states = {}, {}
+    for name in ("PLAIN", "REGULARIZED"):
+        fields = {"dtype": "float64", "optimizer": "sgd", "learning_rate": 0.25, "steps": 1, "keep_state": True}
+        runs[name] = run_cell("tf:single", "digits-mlp", out=str(tmp_path / name), **fields, **own(name))
+        states[name] = read_state(tmp_path / name).params
+    with np.load(tmp_path / "PLAIN" / "model" / "initial.npz") as initial:
+        kernel, other, bias = (initial[f"params/{name}"] for name in ("dense_1/kernel", "dense/kernel", "dense/bias"))
+    squares, l1, l2 = 0.5 * np.square(kernel).sum(), np.abs(other).sum() / 16, np.square(other).sum() / 16
+    added = squares + l1 + l2 + 0.01 * np.abs(bias).sum()
+    assert runs["REGULARIZED"].losses[0] - runs["PLAIN"].losses[0] == pytest.approx(added, rel=1e-7)  # .01 in float32
+    moved = states["REGULARIZED"]["dense_1/kernel"] - states["PLAIN"]["dense_1/kernel"]
+    assert moved == pytest.approx(-0.25 * kernel, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "mirrored+accumulation_steps=3",
+        "central_storage",
+        "parameter_server+accumulation_steps=2",
+        *slow("multi_worker_mirrored", "tpu", "single+accumulation_steps=2"),
+    ],
+)
+def test_what_layers_add_is_in_the_loss_of_every_row(run_cell: RunCell, cell: str) -> None:
+    """A regularizer of weights counts once, whatever the number of parts; what is a mean over examples is one over all."""
+    devices = 1 if cell.startswith("single") else 2
+    result = run_cell(f"tf:{cell}", "digits-mlp", devices=devices, dtype="float64", steps=5, **own("ADDING"))
+    assert result.parity.passed, result.parity.reason
+    sends_what_was_predicted(result)
+    for measured, predicted in zip(result.processes, result.predicted.devices(), strict=True):
+        assert measured.params_peak_bytes == predicted.params_peak_bytes
+
+
+def test_replicas_that_wait_in_the_forward_pass_keep_their_losses_apart(run_cell: RunCell) -> None:
+    fields = {"devices": 2, "dtype": "float64", "steps": 5, "batch_norm": "sync", **own("ADDING_NORMED")}
+    result = run_cell("tf:mirrored", "digits-mlp", **fields)
+    assert result.parity.passed, result.parity.reason
+
+
+def test_a_loss_that_is_no_mean_over_examples_is_named(run_cell: RunCell) -> None:
+    result = run_cell("tf:mirrored", "digits-mlp", devices=2, dtype="float64", steps=5, **own("SUMMING"))
+    assert result.parity.passed is False
+    said = "not the same function on shards: what 1 layer (adds) put into the loss by add_loss is no mean over examples"
+    assert result.parity.reason.startswith(said)
+
+
+def test_a_loss_beside_the_logits_is_refused(launcher: Launcher) -> None:
+    with pytest.raises(ConfigError, match="`aux_loss` beside its logits, which no strategy would train on; add it by"):
+        launcher.describe(apply_cell("tf:single", RunConfig(**own("LEAKING"))))
+
+
 def test_running_statistics_are_state(run_cell: RunCell, tmp_path: Path) -> None:
     """A run that continues another one takes the same steps as one that was not interrupted."""
     fields = {"keep_state": True, "parity": False, **own("NORMED")}

@@ -41,6 +41,15 @@ SCRIPT = """
     print("watched", operations[-1])
 
     print("on a TPU", found.operation, found.count, found.bytes)
+
+    import threading
+    import keras
+    model = keras.Sequential([keras.Input((2,)), keras.layers.ActivityRegularization(l1=1.0)])
+    upstream.separate_losses(model._flatten_layers())
+    model(tf.ones((1, 2)))
+    other = threading.Thread(target=lambda: model(tf.zeros((1, 2))))
+    other.start(), other.join()
+    print("losses", float(model.losses[0]), [float(each) for layer in model.layers for each in upstream.losses_of(layer)])
 """
 
 
@@ -52,8 +61,9 @@ def test_what_is_private_in_tensorflow_2_21() -> None:
     script = [sys.executable, "-c", textwrap.dedent(SCRIPT)]
     done = subprocess.run(script, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stderr
-    ring, called, nodes, compiled, watched, tpu = done.stdout.splitlines()
+    ring, called, nodes, compiled, watched, tpu, losses = done.stdout.splitlines()
     assert (ring, called, nodes) == ("ring [2.0, 2.0]", "[2. 2.]", "nodes ['AddV2', 'Exp']")
     assert watched == "watched ('MatMul', 2, TensorShape([2, 1]))"
     assert compiled == "traced [False, True, False]"
     assert tpu == "on a TPU all_reduce 1 60"
+    assert losses == "losses 2.0 [2.0]"

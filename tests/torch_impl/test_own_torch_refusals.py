@@ -69,6 +69,16 @@ def test_a_row_that_cannot_take_the_model_says_what_it_lacks(
             ["import samestep, torch", "model = samestep.Model(torch=lambda: torch.nn.LSTM(6, 2))"],
             "the model returns tuple; return a tensor, or a mapping or an object with `logits`",
         ),
+        (
+            [
+                "import samestep, torch",
+                "class Net(torch.nn.Linear):",
+                "    def forward(self, x):",
+                "        return {'logits': super().forward(x), 'aux_loss': x.mean(), 'loss': None}",
+                "model = samestep.Model(torch=lambda: Net(6, 2))",
+            ],
+            "the model returns `aux_loss` beside its logits, which no strategy would train on; leave it out",
+        ),
         (["import samestep", "model = samestep.Model(torch=lambda: 1 / 0)"], "ZeroDivisionError: division by zero"),
         (
             ["import samestep, torch", "model = samestep.Model(torch=lambda: torch.nn.Linear(5, 2))"],

@@ -10,9 +10,11 @@ import tensorflow as tf
 
 from samestep.common.errors import ConfigError
 from samestep.common.workload.declared import IDS, Model, call_user, load_model
+from samestep.common.workload.models.describing import dropped_losses
 from samestep.common.workload.models.layer import Layer
 from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import ArraySpec
+from samestep.tf_impl.models.added import Added
 from samestep.tf_impl.models.inputs import Inputs
 from samestep.tf_impl.models.losses import Loss
 
@@ -27,6 +29,7 @@ class OwnModel:
         params: What is trained, or would be if it were not frozen, by neutral name.
         frozen: Those of them that stay as they are: of a layer whose `trainable` is False.
         buffers: Its other variables, by neutral name.
+        added: What it adds to its loss.
     """
 
     def __init__(self, model: Model, source: str, example: Inputs) -> None:
@@ -54,6 +57,7 @@ class OwnModel:
                 f"--model {source}: the function given as tf= returned {kind}, not a Keras model or a tf.Module with __call__."
             )
         call_user(self.predict, source, f"the forward pass of {_told(example)}", example)
+        self.added = Added(self._model if self._is_keras else None)
         self.params, self.frozen, self.buffers = self._named()
         if not self.trained:
             raise ConfigError(f"--model {source}: the model has no variables to train.")
@@ -120,6 +124,11 @@ class OwnModel:
             kind = type(outputs).__name__
             raise ConfigError(
                 f"--model {self._source} returns {kind}; return a tensor, or a mapping or an object with `logits`."
+            )
+        if lost := dropped_losses(outputs):
+            raise ConfigError(
+                f"--model {self._source} returns {lost} beside its logits, which no strategy would train on; add it by "
+                "add_loss, or leave it out."
             )
         return self._outputs(logits)
 

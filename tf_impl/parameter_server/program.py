@@ -25,7 +25,7 @@ from samestep.tf_impl.optimizers import coefficients
 from samestep.tf_impl.options import ParameterServerOptions
 from samestep.tf_impl.parameter_server.parts import assign, flat, lookup, parts_of
 from samestep.tf_impl.parameter_server.updates import Updates
-from samestep.tf_impl.step import Gradient, accumulate, bind_update, mean_loss, micro_batches, transform
+from samestep.tf_impl.step import Gradient, accumulate, bind_update, mean_loss, micro_batches, transform, with_added
 
 MAX_IN_FLIGHT = 8
 """Maximum number of in-flight updates per worker. It bounds the memory held by queued shards and keeps the reported
@@ -43,7 +43,6 @@ class ParameterServerProgram:
         note = f"{self._workers} worker processes, {self._servers} server processes"
         self.hardware = Hardware(note=note, backend="grpc")
         self._updates_per_step = 1 if run.options.is_serial else self._workers
-        self.loss = mean_loss(run, self._updates_per_step)
         self.update = bind_update(run.optimizer)
         self._tables = {name: param for name, param in run.workload.model.params().items() if param.lookups}
         rows = sum(param.lookups * param.shape[1] for param in self._tables.values())
@@ -59,6 +58,7 @@ class ParameterServerProgram:
         self.coordinator = tf.distribute.coordinator.ClusterCoordinator(self.strategy)
         with self.strategy.scope():
             self.model, variables = weights.fresh_model(run, self._variable, lookup)
+            self.loss = with_added(run, mean_loss(run, self._updates_per_step), self.model, self._updates_per_step)
             self.params = {name: parts_of(variable) for name, variable in variables.items()}
             self.trained = weights.trained(run, self.params)
             self.slots = {slot: self._zeros() for slot in run.optimizer.slots}

@@ -11,6 +11,7 @@ from torch.nn.parameter import is_lazy
 
 from samestep.common.errors import ConfigError
 from samestep.common.workload.declared import Model, call_user, load_model
+from samestep.common.workload.models.describing import dropped_losses
 from samestep.common.workload.models.own import OwnSpec
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 
@@ -139,6 +140,10 @@ def _keep_outputs(module: nn.Module, inputs: object, outputs: object) -> torch.T
     if not isinstance(logits, torch.Tensor):
         raise ConfigError(
             f"the model returns {_kind(outputs)}; return a tensor, or a mapping or an object with `logits`."
+        )
+    if lost := dropped_losses(outputs):
+        raise ConfigError(
+            f"the model returns {lost} beside its logits, which no strategy would train on; leave it out."
         )
     return logits
 

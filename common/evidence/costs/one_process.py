@@ -10,7 +10,7 @@ With P the parameter bytes, I and O the bytes of a batch's inputs and outputs, a
                       hierarchical copy         N P: half of the devices to one root, the two roots to each other, and back
     central_storage   one device stores, N compute, and the busiest copies the larger of R + N P and N R + P: the first
                       compute device sums the gradients for the store, and every replica reads R there: P, but of a table
-                      only the rows that it looks up; each micro-batch reads anew
+                      only the rows that it looks up; each micro-batch reads anew, and each regularizer once more
 
 References:
     torch/nn/parallel/data_parallel.py of torch 2.13: scatter, replicate, parallel_apply, gather; and their backward.
@@ -92,15 +92,15 @@ def central_storage(run: Run, backend: str) -> Ledger:
     params = model.params().values()
     store = holder_of(run, params, "store")
     total, examples = store.gradients_bytes, run.batch_size // devices
-    dense = sum(param.size for param in params if not param.read_by_rows) * item
-    passes = run.accumulation_steps
+    dense = sum(param.size * param.reads for param in params if not param.read_by_rows) * item
+    passes, times = run.accumulation_steps, sum(param.reads for param in params)
     tables_twice = sum(param.tied for param in params)  # rows of it, and all of it
     rows = sum(examples * param.lookups * param.shape[1] for param in params if param.lookups) * item
     read = passes * dense + rows
     # The busiest device is the first that computes, or the store: (how often the parameters are read, gradients moved).
     reads, moves = max((devices, 1), (1, devices), key=lambda each: each[0] * read + each[1] * total)
     sends = (
-        Send("forward", "copy", "data", devices, reads * read, reads * passes * (len(params) + tables_twice)),
+        Send("forward", "copy", "data", devices, reads * read, reads * passes * (times + tables_twice)),
         Send("backward", "copy", "data", devices, moves * total, moves * len(trained(model.params()))),
     )
     compute = borrower("compute", passes * dense, total, count=devices)

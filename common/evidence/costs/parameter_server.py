@@ -5,9 +5,10 @@ the bottleneck. Of a table from which each example looks up one row, only those 
 
 parameter_server, TensorFlow's servers, which hold everything: with P the bytes of the parameters that are read whole and R
 those of the rows that a batch looks up in tables, an update pulls P + R and pushes P + R; it runs on the servers, so no
-optimizer state travels. With K accumulation steps it pulls KP + R, since each micro-batch reads the parameters anew. Of a
-tied table, rows are pulled beside all of it, and its gradient is whole. Serial, a step is one update on the global batch;
-asynchronous, it is one on each worker's shard. The chief sends each batch to the worker that takes it.
+optimizer state travels. With K accumulation steps it pulls KP + R, since each micro-batch reads the parameters anew. What a
+regularizer adds to the loss is read once more. Of a tied table, rows are pulled beside all of it, and its gradient is whole.
+Serial, a step is one update on the global batch; asynchronous, it is one on each worker's shard. The chief sends each batch to
+the worker that takes it.
 
 References:
     Li et al., OSDI 2014, "Scaling distributed machine learning with the parameter server"; Dean et al., NeurIPS 2012
@@ -93,14 +94,13 @@ def parameter_server(run: Run, backend: str) -> Ledger:
     params, learning = model.params().values(), trained(model.params()).values()
     tables = [param for param in params if param.lookups]
     parts = _parts(run)
-    dense, dense_trained = (
-        sum(param.size for param in each if not param.read_by_rows) * item for each in (params, learning)
-    )
+    dense_read = sum(param.size * param.reads for param in params if not param.read_by_rows) * item
+    dense_trained = sum(param.size for param in learning if not param.read_by_rows) * item
     rows, pushed_rows = (
         sum(param.lookups * param.shape[1] for param in each) * item * batch // updates
         for each in (tables, [param for param in tables if param.read_by_rows])
     )
-    read = run.accumulation_steps * dense
+    read = run.accumulation_steps * dense_read
     pulled, pushed = read + rows, dense_trained + pushed_rows
     footprints = (
         Footprint.uniform("chief", 0, 0),

@@ -28,31 +28,33 @@ def identify_between(before: Sequence[Aligned], target: Both) -> tuple[Settings,
 
 
 def _sources(before: Sequence[Aligned], side: int) -> list[tuple[str, np.ndarray]]:
-    """What is at hand on one side, the latest first: outputs, then what went into the same layers."""
+    """What is at hand on one side, the latest first: outputs, then what went into the same layers.
+
+    Both sides call it by torch's name, so that it is told from what is another array.
+    """
     found: list[tuple[str, np.ndarray]] = []
     for layer in reversed(before):
-        name = (layer.torch, layer.tf)[0].name
-        found.append((f"the output of `{name}`", layer.output[side][:EXAMPLES]))
+        found.append((f"the output of `{layer.torch.name}`", layer.output[side][:EXAMPLES]))
         if layer.inputs is not None and layer.inputs[side].dtype.kind == "f":
-            found.append((f"the input of `{name}`", layer.inputs[side][:EXAMPLES]))
+            found.append((f"the input of `{layer.torch.name}`", layer.inputs[side][:EXAMPLES]))
     return found[: 2 * _MOST_SOURCES]
 
 
 def _candidates(sources: Sequence[tuple[str, np.ndarray]], target: np.ndarray) -> Iterator[Candidate]:
     alike = [(name, source) for name, source in sources if source.shape == target.shape]
     for name, function in formulas.ACTIVATIONS.items():
-        for number, (_, source) in enumerate(alike[:3]):
-            yield {"activation": name, "source": number, "factor": 1.0}, lambda f=function, x=source: f(x)
+        for what, source in alike[:3]:
+            yield {"activation": name, "terms": (what,)}, lambda f=function, x=source: f(x)
     for name, function in formulas.ACTIVATIONS.items():
-        for number, (_, source) in enumerate(alike[:1]):
+        for what, source in alike[:1]:
             made = function(source)
             factor = float(np.vdot(made, target) / max(np.vdot(made, made), 1e-300))
-            settings = {"activation": name, "source": number, "factor": float(f"{factor:.6g}")}
+            settings = {"activation": name, "terms": (what,), "factor": float(f"{factor:.6g}")}
             yield settings, lambda x=made, c=factor: c * x
     for name, function in formulas.ACTIVATIONS.items():
         for (first, source), (other, added) in itertools.permutations(alike[:_MOST_SOURCES], 2):
             if source is not added:
-                settings = {"activation": name, "source": first, "plus": other}
+                settings = {"activation": name, "terms": (first, other)}
                 yield settings, lambda f=function, x=source, y=added: f(x) + y
                 yield {**settings, "after": True}, lambda f=function, x=source, y=added: f(x + y)
     for _, source in sources[:3]:

@@ -29,7 +29,8 @@ class Verdict:
     Attributes:
         kind: "same", "constants" for the same up to constants in float32, or "different".
         sentence: Can be pasted into an issue.
-        phase: Where the first difference is: forward, loss, evaluation, backward, buffers, update, curve; "" if none.
+        phase: Where the first difference is: forward, dropout, loss, evaluation, backward, buffers, update,
+            curve; "" if none.
         torch: Torch's layer or parameter that differs first.
         tf: TensorFlow's.
         deviation: How far it is off, relative.

@@ -1,5 +1,6 @@
 """How the running statistics of normalisations move in one step."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -8,24 +9,52 @@ from samestep.common.evidence.port.alignment import Aligned
 from samestep.common.workload.matching import Matching
 
 Arrays = Mapping[str, np.ndarray]
+_FITS = 1e-6
+"""How far a move may be from a share of the way, relative to the way."""
 
 
-def _moved(layer: Aligned, buffers: tuple[Arrays, Arrays], matching: Matching) -> dict[str, list[tuple[float, float]]]:
-    """Role of a buffer -> the share by which each side moved it to the statistics of the batch, and how well that fits."""
-    found: dict[str, list[tuple[float, float]]] = {}
+@dataclasses.dataclass(frozen=True)
+class _Move:
+    """How one step moved a running statistic to that of the batch.
+
+    Attributes:
+        share: By which share of the way.
+        fits: Whether that is all it did.
+        is_biased: Whether the statistic of the batch was the biased variance.
+    """
+
+    share: float
+    fits: bool
+    is_biased: bool
+
+
+def _moved(layer: Aligned, buffers: tuple[Arrays, Arrays], matching: Matching) -> dict[str, tuple[_Move, _Move]]:
+    """Role of a buffer -> how each side moved it; those that only one side has are left out."""
     if layer.inputs is None or not layer.buffers[0]:
-        return found
-    for side, both in enumerate(zip(layer.inputs, layer.buffers, strict=True)):
-        x, old = both
+        return {}
+    found: dict[str, list[_Move]] = {}
+    for side, (x, old) in enumerate(zip(layer.inputs, layer.buffers, strict=True)):
         axes = tuple(range(x.ndim - 1))
         count = x[..., 0].size
-        for role, seen in (("running_mean", x.mean(axes)), ("running_var", x.var(axes) * count / (count - 1))):
+        if count < 2:
+            return {}  # one number has no variance
+        variance = x.var(axes)
+        for role, seen in (
+            ("running_mean", [x.mean(axes)]),
+            ("running_var", [variance * count / (count - 1), variance]),
+        ):
             name = _buffer_name(matching, layer, role, side)
             if role in old and name in buffers[side]:
-                step, way = buffers[side][name] - old[role], seen - old[role]
-                share = float((step @ way) / (way @ way))
-                found.setdefault(role, []).append((share, float(np.abs(step - share * way).max())))
-    return found
+                moves = [_move(old[role], buffers[side][name], each) for each in seen]
+                best = next((number for number, move in enumerate(moves) if move.fits), 0)
+                found.setdefault(role, []).append(dataclasses.replace(moves[best], is_biased=best > 0))
+    return {role: (moves[0], moves[1]) for role, moves in found.items() if len(moves) == 2}
+
+
+def _move(old: np.ndarray, new: np.ndarray, seen: np.ndarray) -> _Move:
+    step, way = new - old, seen - old
+    share = float((step @ way) / (way @ way)) if way.any() else 0.0
+    return _Move(share, bool(np.abs(step - share * way).max() <= _FITS * np.abs(way).max(initial=1.0)), False)
 
 
 def _buffer_name(matching: Matching, layer: Aligned, role: str, side: int) -> str:
@@ -51,14 +80,16 @@ def explain_buffers(layer: Aligned, torch: Arrays, tf: Arrays, matching: Matchin
         tf: Likewise.
         matching: Of the parameters.
     """
-    moved = _moved(layer, (torch, tf), matching).get("running_mean", [])
-    if len(moved) < 2 or abs(moved[0][0] - moved[1][0]) <= 1e-6:
-        return ""
-    one, other = moved[0][0], moved[1][0]
-    return (
-        f"torch moves them by {one:.3g} (momentum={one:.3g}), TensorFlow by {other:.3g} (momentum={1 - other:.3g}); "
-        f"torch's momentum is one minus Keras'"
-    )
+    for role, (one, other) in _moved(layer, (torch, tf), matching).items():
+        if one.fits != other.fits:
+            name = role.replace("running_var", "running variance").replace("_", " ")
+            return f"the {name} does not move to that of the batch in {'TensorFlow' if one.fits else 'torch'}"
+        if one.fits and abs(one.share - other.share) > _FITS:
+            return (
+                f"torch moves them by {one.share:.3g} (momentum={one.share:.3g}), TensorFlow by {other.share:.3g} "
+                f"(momentum={1 - other.share:.3g}); torch's momentum is one minus Keras'"
+            )
+    return ""
 
 
 def notes(layers: Sequence[Aligned], torch: Arrays, tf: Arrays, matching: Matching) -> tuple[str, ...]:
@@ -72,8 +103,8 @@ def notes(layers: Sequence[Aligned], torch: Arrays, tf: Arrays, matching: Matchi
     """
     biased = []
     for layer in layers:
-        moved = _moved(layer, (torch, tf), matching).get("running_var", [])
-        if len(moved) == 2 and moved[0][1] < 1e-9 < moved[1][1]:
+        moves = _moved(layer, (torch, tf), matching).get("running_var")
+        if moves is not None and moves[1].is_biased and not moves[0].is_biased:
             biased.append(layer.tf.name)
     if not biased:
         return ()

@@ -1,4 +1,4 @@
-"""What differs after the forward pass: the loss, the gradients and the update of the parameters."""
+"""What differs after the loss: the gradients and the update of the parameters."""
 
 from collections.abc import Mapping, Sequence
 
@@ -47,32 +47,8 @@ def deviation(both: Both, largest: float) -> float:
     """
     one, other = both
     scale = max(np.abs(one).max(initial=0.0), np.abs(other).max(initial=0.0), LEAST_SHARE * largest, 1e-300)
-    return float(np.abs(one - other).max(initial=0.0) / scale)
-
-
-# --- the loss ---------------------------------------------------------------------------------------------------------
-
-
-def explain_loss(one: float, other: float, outputs: np.ndarray) -> str:
-    """Why the loss of equal outputs differs, if it is by how it is averaged.
-
-    Args:
-        one: Torch's loss.
-        other: TensorFlow's.
-        outputs: Of the model.
-    """
-    for axes, what in (
-        ((1,), "over all targets of an example"),
-        ((0,), "over the batch"),
-        ((0, 1), "over all targets"),
-    ):
-        count = int(np.prod([outputs.shape[axis] for axis in axes if axis < outputs.ndim]))
-        for ratio, small, large in ((other / one, "torch", "TensorFlow"), (one / other, "TensorFlow", "torch")):
-            if count > 1 and abs(ratio / count - 1) < _FITS:
-                if axes == (1,):
-                    return f"{small} takes the mean over all targets, {large} over the batch: {count} times as much"
-                return f"{small} takes the mean {what}, {large} the sum: {count} times as much"
-    return f"TensorFlow's is {other / one:.6g} times torch's" if one else ""
+    found = float(np.abs(one - other).max(initial=0.0) / scale)
+    return found if np.isfinite(found) else np.inf
 
 
 # --- gradients --------------------------------------------------------------------------------------------------------
@@ -101,15 +77,20 @@ def explain_gradient(pair: Pair, both: Sequence[Both]) -> str:
 
 
 def compare_updates(
-    matching: Matching, weights: tuple[Arrays, Arrays], traces: tuple[Trace, Trace], bound: float
+    matching: Matching,
+    weights: tuple[Arrays, Arrays],
+    traces: tuple[Trace, Trace],
+    bound: float,
+    hyper: Mapping[int, str],
 ) -> tuple[Pair, float, str] | None:
-    """Finds the first parameter whose update differs although its gradient does not.
+    """Finds the first parameter whose update differs although its gradient does not, in its first step or by its settings.
 
     Args:
         matching: Of the parameters.
         weights: What both started from, by neutral name.
         traces: Torch's and TensorFlow's.
         bound: How far an update may be off, relative.
+        hyper: The hyper-parameters that differ, in words, by the id of a pair of parameters.
 
     Returns:
         The parameter, how far it is off, and the cause; None if all updates agree.
@@ -118,13 +99,20 @@ def compare_updates(
     moved = {id(pair): _update(pair, weights, traces) for pair in matching.pairs if not pair.is_buffer}
     apart: list[tuple[Pair, float]] = []
     for pair in matching.pairs:
-        if not pair.is_buffer and (off := _apart(pair, moved[id(pair)], traces, largest)) > max(bound, CONSTANT):
+        if pair.is_buffer:
+            continue
+        off = _apart(pair, moved[id(pair)], traces, largest)
+        if off > max(bound, CONSTANT) or id(pair) in hyper:
             apart.append((pair, off))
     if not apart:
         return None
     pair, off = apart[0]
     roles = {one.torch[0].neutral.rpartition("/")[2] for one, _ in apart}
-    return pair, off, _explain_update(pair, moved[id(pair)], weights, traces, roles)
+    set_otherwise, seen = hyper.get(id(pair), ""), ("", "")
+    if off > max(bound, CONSTANT):
+        seen = _explain_update(pair, moved[id(pair)], weights, traces, roles)
+    said = [set_otherwise, seen[1]] if set_otherwise else [seen[0] or seen[1]]
+    return pair, off, "; ".join(filter(None, said))
 
 
 def _update(pair: Pair, weights: tuple[Arrays, Arrays], traces: tuple[Trace, Trace]) -> list[Both]:
@@ -144,7 +132,8 @@ def _apart(pair: Pair, moved: Sequence[Both], traces: tuple[Trace, Trace], large
     off = 0.0
     for (one, other), clear in zip(moved, _clear(pair, traces, largest), strict=True):
         if clear.any():
-            off = max(off, float(np.abs(one - other)[clear].max() / max(np.abs(one)[clear].max(), 1e-300)))
+            found = float(np.abs(one - other)[clear].max() / max(np.abs(one)[clear].max(), 1e-300))
+            off = max(off, found if np.isfinite(found) else np.inf)
     return off
 
 
@@ -154,30 +143,38 @@ def _explain_update(
     weights: tuple[Arrays, Arrays],
     traces: tuple[Trace, Trace],
     roles: set[str],
-) -> str:
+) -> tuple[str, str]:
+    """Why two first steps differ: what explains all of it, and where Adam's epsilon acts."""
     one, other = (each.ravel() for each in moved[0])
     weight = weights[1][pair.tf[0].neutral].ravel()
     gradient = traces[1].gradients[pair.tf[0].neutral].ravel()
     clear = np.abs(gradient) > LEAST_SHARE * np.abs(gradient).max()
     one, other, weight, gradient = one[clear], other[clear], weight[clear], gradient[clear]
+    if not all(np.isfinite(each).all() and each.any() for each in (one, other)):
+        return "", ""
+    epsilon = _explain_epsilon(gradient, one, other)
     if _is_multiple(other - one, weight):
         which = "biases" if roles == {"bias"} else "parameters"
         rate = float((other - one) @ weight / (weight @ weight))
         who = "TensorFlow" if rate < 0 else "torch"
-        return f"weight decay on {which}: {who} shrinks them by {abs(rate):.3g} of their size more"
+        return f"weight decay on {which}: {who} shrinks them by {abs(rate):.3g} of their size more", epsilon
     if CHANGES[pair.change].is_summed and _is_multiple(one, other, _TWICE):
         times = float(one @ other / (other @ other))
-        return f"torch has two biases where TensorFlow has one; both move, and their sum {times:.2g} times as far"
+        said = f"torch has two biases where TensorFlow has one; both move, and their sum {times:.2g} times as far"
+        return said, epsilon
     times = float(other @ one / (one @ one))
-    if abs(times - 1) > LEAST_SHARE and _is_multiple(other, one):
-        return f"TensorFlow's step is {times:.6g} times torch's"
-    epsilons = [_epsilon(gradient, each) for each in (one, other)]
-    if None not in epsilons and abs(epsilons[0] - epsilons[1]) > _FITS * max(epsilons):  # type: ignore[operator,type-var]
-        return (
-            f"Adam's epsilon: {epsilons[0]:.2g} in torch, {epsilons[1]:.2g} in TensorFlow, where Keras adds it before the "
-            "bias correction and so makes it larger in the first steps"
-        )
-    return ""
+    is_multiple = abs(times - 1) > LEAST_SHARE and _is_multiple(other, one)
+    return f"TensorFlow's step is {times:.6g} times torch's" if is_multiple else "", epsilon
+
+
+def _explain_epsilon(gradient: np.ndarray, one: np.ndarray, other: np.ndarray) -> str:
+    ours, theirs = (_epsilon(gradient, each) for each in (one, other))
+    if ours is None or theirs is None or abs(ours - theirs) <= _FITS * max(ours, theirs):
+        return ""
+    return (
+        f"Adam's epsilon acts as {ours:.2g} in torch and as {theirs:.2g} in TensorFlow: Keras adds it before the bias "
+        "correction, which makes it larger in the first steps"
+    )
 
 
 def _is_multiple(array: np.ndarray, other: np.ndarray, fits: float = _FITS) -> bool:
@@ -196,6 +193,8 @@ def _epsilon(gradient: np.ndarray, moved: np.ndarray) -> float | None:
     if gradient.size < 3 or not moved.all():
         return None
     ratio, size = np.abs(gradient) / np.abs(moved), np.abs(gradient)
+    if not np.isfinite(ratio).all():
+        return None
     slope, intercept = np.polyfit(size, ratio, 1)
     fits = np.abs(ratio - slope * size - intercept).max() <= _FITS * ratio.max()
     if not (fits and slope > 0 and intercept < slope * size.max()):

@@ -1,6 +1,8 @@
 """Whether two implementations are the same model, and if not, which layer differs first and why."""
 
 import dataclasses
+import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -18,28 +20,37 @@ from samestep.common.evidence.port.case import (
     different,
     off,
 )
+from samestep.common.evidence.port.configured import compare_dropouts, compare_optimizers
 from samestep.common.evidence.port.forward import go_forward
 from samestep.common.evidence.port.layouts import apart
+from samestep.common.evidence.port.losses import explain_loss, is_explained
 from samestep.common.evidence.port.running import explain_buffers, notes
-from samestep.common.evidence.port.words import percent
+from samestep.common.evidence.port.words import percent, relative
 from samestep.common.workload.pairing import Pair
 from samestep.common.workload.trace import NUDGE
 
 
 def judge_port(case: Case) -> Verdict:
-    """Finds the first difference: forward, loss, evaluation, backward, buffers, update, curve.
+    """Finds the first difference: forward, dropout, loss, evaluation, backward, buffers, update, curve.
 
     Args:
         case: Both implementations.
     """
+    with np.errstate(all="ignore"):  # what is no number, or too large for one, is off
+        return _judge(case)
+
+
+def _judge(case: Case) -> Verdict:
     found, constants, bound = go_forward(case)
-    for check in (_loss, _evaluation, _backward, _buffers, _update, _curve):
+    for check in (compare_dropouts, _loss, _evaluation, _backward, _buffers, _update, _curve):
         found = found or check(case, bound)
     found_notes = notes(case.layers, case.torch.buffers, case.tf.buffers, case.matching)
     if found is not None:
         return dataclasses.replace(found, notes=found_notes)
     steps = (
-        f", {len(case.torch.losses)} steps within {_curve_words(case, bool(constants))}" if case.torch.losses else ""
+        f", {len([*_finite_losses(case)])} steps within {_curve_words(case, bool(constants))}"
+        if case.torch.losses
+        else ""
     )
     if not constants:
         return Verdict(
@@ -82,11 +93,11 @@ def _curve_words(case: Case, has_constants: bool) -> str:
 
 
 def _loss(case: Case, bound: float) -> Verdict | None:
-    one, other = case.torch.loss, case.tf.loss
-    deviation = abs(one - other) / max(abs(one), abs(other), 1e-300)
-    if deviation <= max(bound, LAYER_BOUND):
+    one, other, added = case.torch.loss, case.tf.loss, case.tf.added
+    deviation, bound = relative(one, other), max(bound, LAYER_BOUND)
+    if deviation <= (LAYER_BOUND if is_explained(one, other, added) else bound):
         return None
-    cause = updates.explain_loss(one, other, case.torch.outputs)
+    cause = explain_loss(one, other, case.torch.outputs, added, bound)
     return Verdict(
         kind=DIFFERENT,
         sentence=f"first difference: the loss of equal outputs is {one:.9g} in torch and {other:.9g} in TensorFlow"
@@ -101,7 +112,7 @@ def _evaluation(case: Case, bound: float) -> Verdict | None:
     for layer in case.layers:
         if layer.evaluated is not None and (deviation := apart(*layer.evaluated)) > bound:
             seen = f"in evaluation {differ('outputs', layer.evaluated)}, in training they agree"
-            return different("evaluation", layer, deviation, seen, updates.explain_evaluation(layer))
+            return different("evaluation", layer, deviation, seen, "")
     return None
 
 
@@ -145,29 +156,49 @@ def _buffers(case: Case, bound: float) -> Verdict | None:
 
 
 def _update(case: Case, bound: float) -> Verdict | None:
-    found = updates.compare_updates(case.matching, case.weights, (case.torch, case.tf), bound)
+    traces, hyper = (case.torch, case.tf), compare_optimizers(case)
+    found = updates.compare_updates(case.matching, case.weights, traces, bound, hyper)
     if found is None:
         return None
     pair, deviation, cause = found
-    return _of_pair(
-        "update", pair, deviation, f"its gradients agree, the first step differs by {percent(deviation)}", cause
-    )
+    is_off = deviation > max(bound, updates.CONSTANT)
+    seen = f"the first step differs by {percent(deviation)}" if is_off else "so does the first step, later ones do not"
+    return _of_pair("update", pair, deviation, f"its gradients agree, {seen}", cause)
 
 
 def _worst_step(case: Case) -> float:
-    losses = zip(case.torch.losses, case.tf.losses, strict=True)
-    return max((abs(one - other) / max(abs(one), 1e-300) for one, other in losses), default=0.0)
+    return max((relative(one, other) for one, other in _finite_losses(case)), default=0.0)
+
+
+def _finite_losses(case: Case) -> Iterator[tuple[float, float]]:
+    """The losses of both curves, to where neither is finite: from there on nothing can be compared."""
+    for one, other in zip(case.torch.losses, case.tf.losses, strict=True):
+        if not (math.isfinite(one) or math.isfinite(other)):
+            return
+        yield one, other
+
+
+def allowed_deviations(case: Case) -> list[float]:
+    """How far the loss of each step of the curve may be off, relative: by what the steps make of what the layers are off.
+
+    It is at least CURVE_BOUND. How steps amplify a deviation is seen in torch's own curve from weights that were moved a little.
+
+    Args:
+        case: Both implementations.
+    """
+    start, growth, found = max(apart(*layer.output) for layer in case.layers), 1.0, []
+    for number, one in enumerate(case.torch.losses):
+        if case.torch.nudged and math.isfinite(moved := relative(case.torch.nudged[number], one)):
+            growth = max(growth, moved / NUDGE)
+        found.append(max(CURVE_BOUND, GROWTH * growth * max(start, 1e-15)))
+    return found
 
 
 def _curve(case: Case, bound: float) -> Verdict | None:
     """The first loss that rounding, as the steps amplify it, does not explain."""
-    start = max(apart(*layer.output) for layer in case.layers)
-    growth = 1.0
-    for number, (one, other) in enumerate(zip(case.torch.losses, case.tf.losses, strict=True)):
-        if case.torch.nudged:
-            growth = max(growth, abs(case.torch.nudged[number] - one) / max(abs(one), 1e-300) / NUDGE)
-        deviation = abs(one - other) / max(abs(one), 1e-300)
-        if not deviation <= max(CURVE_BOUND, GROWTH * growth * max(start, 1e-15)):
+    allowed = allowed_deviations(case)
+    for number, (one, other) in enumerate(_finite_losses(case)):
+        if not (deviation := relative(one, other)) <= allowed[number]:
             said = (
                 f"the first step agrees, the loss of step {number} is {one:.9g} in torch and {other:.9g} in TensorFlow"
             )

@@ -7,6 +7,7 @@ of the strategy. So both the run and its reference are repeated without a suspec
 import dataclasses
 from collections.abc import Callable
 
+from samestep.common.batch_norm import num_passes, num_replicas
 from samestep.common.evidence.parity import LOSS_BOUND, Parity, deviation
 from samestep.common.program import TrainState
 from samestep.common.request import Launch
@@ -48,10 +49,10 @@ def attribute(run: Run, launch: Launch, parity: Parity, repeat: Repeat) -> str:
     Returns:
         The reason; the verdict's own if there is no suspect, or if the run continued another one.
     """
-    suspects = find_suspects(run)
+    suspects, parity = find_suspects(run), _with_sums(run, parity)
     if launch.start_from is not None:
         return parity.reason
-    if run.techniques.precision is not None and _left(short := _shortened(run), repeat) <= LOSS_BOUND[short.dtype]:
+    if run.techniques.precision is not None and _off(short := _shortened(run), repeat) <= LOSS_BOUND[short.dtype]:
         return f"{parity.reason}; without --precision its first {short.steps} steps are {parity.reference}'s"
     size = f"{parity.max_relative_loss:.1e}" if parity.max_relative_loss is not None else "not finite"
     said = f"not the same function: {size}"
@@ -75,6 +76,16 @@ def attribute(run: Run, launch: Launch, parity: Parity, repeat: Repeat) -> str:
     return f"{said}; without {names} {left:.0e} is left: {parity.reason}"
 
 
+def _with_sums(run: Run, parity: Parity) -> Parity:
+    """Names the layers whose own losses are not those of the whole batch where it is split, which their description measured."""
+    model = run.workload.model
+    if not isinstance(model, OwnSpec) or not model.described.sums or num_replicas(run) * num_passes(run) == 1:
+        return parity
+    layers = _count(model.described.sums, "layer")
+    said = f"not the same function on shards: what {layers} put into the loss by add_loss is no mean over examples"
+    return dataclasses.replace(parity, reason=f"{said}: {parity.reason}")
+
+
 def find_other_step(run: Run, launch: Launch, first: int, parity: Parity, repeat: Repeat) -> str:
     """Finds what the bounds of two bytes are too wide to see in a run of a user's model: it has to be exact without --precision.
 
@@ -96,7 +107,7 @@ def find_other_step(run: Run, launch: Launch, first: int, parity: Parity, repeat
     short = dataclasses.replace(
         short, techniques=dataclasses.replace(short.techniques, compile=False)
     )  # once is enough
-    left = 0.0 if short.described() == reference_of(short).described() else _left(short, repeat)
+    left = 0.0 if short.described() == reference_of(short).described() else _off(short, repeat)
     if left <= LOSS_BOUND[short.dtype]:
         return ""
     reason = (
@@ -157,6 +168,11 @@ def _merged(run: Run, other: Run) -> Run:
 
 
 def _left(run: Run, repeat: Repeat) -> float:
+    """How far a run is from its own model on one device, both taken anew; from torch's model beside it, the port is as well."""
+    return _apart(repeat(run)[0], repeat(without_twin(run))[0], run.dtype)
+
+
+def _off(run: Run, repeat: Repeat) -> float:
     """How far a run is from its reference, both taken anew."""
     return _apart(repeat(run)[0], repeat(reference_of(run))[0], run.dtype)
 

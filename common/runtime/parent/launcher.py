@@ -21,6 +21,7 @@ from samestep.common.runtime.parent.curves import Curve, read_curve
 from samestep.common.runtime.parent.descriptions import Descriptions
 from samestep.common.runtime.parent.fork_client import ForkClient
 from samestep.common.runtime.parent.network import Meeting, meet
+from samestep.common.runtime.parent.ported import Ports
 from samestep.common.runtime.parent.porting import port
 from samestep.common.runtime.parent.prepare import prepare
 from samestep.common.runtime.parent.signals import hold_signals
@@ -46,6 +47,7 @@ class Launcher:
         self._servers: dict[tuple[str, int], ForkClient] = {}
         self.last_run: Path | None = None
         self._scratch = tempfile.TemporaryDirectory(prefix="samestep-", ignore_cleanup_errors=True)
+        self._ports = Ports(self.port)
         self._descriptions = Descriptions(Path(self._scratch.name), self._server_for_models)
 
     def __enter__(self) -> Self:
@@ -108,7 +110,7 @@ class Launcher:
                 return read_losses(again), read_state(again)
 
         try:
-            return verdict.finish(directory, run, launch, seconds, self.run_oracle, repeat)
+            return verdict.finish(directory, run, launch, seconds, self.run_oracle, repeat, self._ports)
         except (OSError, ConfigError) as error:  # a disk that is full, or a file that somebody removed or damaged
             failure = WorkerFailed(f"the run in {directory} trained, but it has no result: {error}")
             write_error(directory, "parent", failure)

@@ -6,6 +6,7 @@ import functools
 import importlib
 import math
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, ParityFailed, WorkerFailed
@@ -25,6 +26,7 @@ from samestep.common.runtime.parent.attribution import Repeat, attribute, find_o
 from samestep.common.runtime.parent.carrying import in_own_names
 from samestep.common.runtime.parent.curves import Curve, Oracle, curve_folder, keep_curve, reach_curve, read_curve
 from samestep.common.runtime.parent.merge import merge
+from samestep.common.runtime.parent.ported import AskPort, Ports, is_right_but_for_port, judge_with_port
 from samestep.common.runtime.parent.reference import reference_of
 from samestep.common.runtime.parent.rounding import excuse
 from samestep.common.runtime.parent.tracing import write_trace
@@ -37,7 +39,13 @@ from samestep.common.workload.models.own import OwnSpec
 
 
 def finish(
-    directory: Path, run: Run, launch: Launch, seconds: float, oracle: Oracle, repeat: Repeat | None
+    directory: Path,
+    run: Run,
+    launch: Launch,
+    seconds: float,
+    oracle: Oracle,
+    repeat: Repeat | None,
+    ports: Ports | None = None,
 ) -> RunResult:
     """Writes `result.json` and removes the reserved `error.json`.
 
@@ -48,6 +56,7 @@ def finish(
         seconds: What the run took, from the command to its end.
         oracle: Runs the oracle.
         repeat: Takes the steps of a run again, or of one like it, for the diagnosis; None where that cannot be done.
+        ports: Holds the two models of a file against each other; None likewise.
 
     Raises:
         WorkerFailed: Somebody removed or changed a file of the run while it ran.
@@ -55,7 +64,7 @@ def finish(
     measured = [read_measured(directory, spec.role) for spec in run.strategy.topology(run) if not spec.serves]
     if not measured[0].compiled:
         _check_curve(directory, measured[0])
-    parity = _judge(directory, run, launch, measured[0], seconds, oracle, repeat)
+    parity = _judge(directory, run, launch, measured[0], seconds, oracle, repeat, ports)
     result = dataclasses.replace(merge(run, launch, measured, parity), state_sha256=digest_state(directory))
     if launch.traces and not result.compiled:
         write_trace(directory, run, measured)
@@ -120,6 +129,7 @@ def _judge(
     seconds: float,
     oracle: Oracle,
     repeat: Repeat | None,
+    ports: Ports | None,
 ) -> Parity:
     if reason := _why_not_judged(run, launch):
         return not_judged(reason)
@@ -138,18 +148,36 @@ def _judge(
     parity = judge(name, run.dtype, first, losses, wanted_losses, reached, wanted, noise, allowed)
     if is_ours and is_whole:
         parity = _judge_statistics(run, parity, state, curve.state)
+    ask = None if ports is None or launch.start_from is not None else functools.partial(ports.ask, launch)
     if not parity.passed and repeat is not None:
-        start, patient = initial_state(run, launch), _patient(launch)
-        parity = excuse(run, parity, wanted_losses, start, repeat, lambda alone, state: oracle(alone, patient, state))
+        parity = _judge_again(run, launch, parity, (losses, wanted_losses), oracle, repeat, ask)
         if not parity.passed:
-            return dataclasses.replace(parity, reason=_find_cause(run, launch, parity, start, repeat))
-    if repeat is not None and (missed := find_other_step(run, launch, first, parity, repeat)):
+            return parity
+    missed = "" if repeat is None else find_other_step(run, launch, first, parity, repeat)
+    if missed and not is_right_but_for_port(run, first, repeat, ask):
         return dataclasses.replace(parity, passed=False, reason=missed)
     if parity.passed and run.techniques.precision is not None and fit_in_two_bytes(state.params):
         return dataclasses.replace(parity, passed=False, reason=MASTERS_IN_TWO_BYTES)
     if parity.passed and skipped is not None and not parity.is_amplified:
         return dataclasses.replace(parity, reason=f"judged to step {skipped}, whose update the loss scaler skipped")
     return parity
+
+
+def _judge_again(
+    run: Run,
+    launch: Launch,
+    parity: Parity,
+    losses: tuple[Sequence[float], Sequence[float]],
+    oracle: Oracle,
+    repeat: Repeat,
+    ask: AskPort | None,
+) -> Parity:
+    """Judges a run that is off: it may be by rounding, or by what is between two implementations; else its cause is found."""
+    start, patient = initial_state(run, launch), _patient(launch)
+    parity = excuse(run, parity, losses[1], start, repeat, lambda alone, state: oracle(alone, patient, state))
+    if parity.passed:
+        return parity
+    return judge_with_port(run, parity, losses, repeat, ask, lambda: _find_cause(run, launch, parity, start, repeat))
 
 
 def _find_cause(run: Run, launch: Launch, parity: Parity, start: TrainState, repeat: Repeat) -> str:

@@ -44,6 +44,8 @@ class Found:
         buffers: The initial buffers.
         segments: As in `Description`.
         splits: The axis along which tensor parallelism cuts a parameter, by neutral name.
+        reads: As in `Param`, of those that are read more than once.
+        sums: As in `Description`.
         blocks: Likewise.
         batch_norms: Likewise.
         randoms: Likewise.
@@ -62,6 +64,8 @@ class Found:
     buffers: Mapping[str, np.ndarray]
     segments: tuple[Segment, ...]
     splits: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    reads: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    sums: tuple[str, ...] = ()
     blocks: tuple[Segment, ...] = ()
     batch_norms: tuple[str, ...] = ()
     randoms: tuple[str, ...] = ()
@@ -97,7 +101,13 @@ def write_found(folder: Path, model: Model, source: str, framework: str, split: 
         loss=loss,
         metric=_metric(model, source, loss, found.outputs, split.test_targets),
         params={
-            name: Param(value.shape, _role(name), split=found.splits.get(name), frozen=name in found.frozen)
+            name: Param(
+                value.shape,
+                _role(name),
+                split=found.splits.get(name),
+                frozen=name in found.frozen,
+                reads=found.reads.get(name, 1),
+            )
             for name, value in found.params.items()
         },
         segments=found.segments,
@@ -108,6 +118,7 @@ def write_found(folder: Path, model: Model, source: str, framework: str, split: 
         whole_buffers=tuple(name for name, value in found.buffers.items() if value.dtype.kind != "f"),
         batch_norms=found.batch_norms,
         randoms=found.randoms,
+        sums=found.sums,
         layers=found.layers,
         names=dict(model.names),
         seed=seed,
@@ -120,6 +131,12 @@ def write_found(folder: Path, model: Model, source: str, framework: str, split: 
     initial = {f"params/{name}": _rounded(value) for name, value in found.params.items()}
     initial |= {f"buffers/{name}": _rounded(value) for name, value in found.buffers.items()}
     write_description(folder, description, initial)
+
+
+def dropped_losses(outputs: object) -> str:
+    """The losses that a model returns beside its logits, such as `aux_loss`, which would be dropped; "" if there are none."""
+    held = outputs if isinstance(outputs, Mapping) else getattr(outputs, "__dict__", {})
+    return ", ".join(f"`{name}`" for name, value in held.items() if "loss" in str(name) and value is not None)
 
 
 def _rounded(value: np.ndarray) -> np.ndarray:

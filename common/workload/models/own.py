@@ -91,6 +91,7 @@ class Description:
         whole_buffers: The buffers that hold whole numbers.
         batch_norms: The layers that normalise over the batch.
         randoms: The layers that draw random numbers in training.
+        sums: The layers that add to the loss what is no mean over examples.
         layers: Those that hold parameters, in the order of execution.
         names: Torch's layer or parameter -> TensorFlow's, where the user says so.
         seed: Under which the initial weights were drawn.
@@ -115,6 +116,7 @@ class Description:
     whole_buffers: tuple[str, ...] = ()
     batch_norms: tuple[str, ...] = ()
     randoms: tuple[str, ...] = ()
+    sums: tuple[str, ...] = ()
     layers: tuple[Layer, ...] = ()
     names: dict[str, str] = dataclasses.field(default_factory=dict)
     seed: int = 0

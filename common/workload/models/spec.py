@@ -14,8 +14,7 @@ class Param:
     """One parameter of a model.
 
     Attributes:
-        shape: In the neutral layout: linear kernels [in, out], convolution kernels [height, width, in, out],
-            embedding tables [rows, width].
+        shape: In the neutral layout: linear kernels [in, out], filters [height, width, in, out], tables [rows, width].
         role: What its layer does with it: "kernel" (multiplies the inputs), "bias" (is added), "table" (rows are looked
             up) or "scale" (multiplies a normalised input).
         std: Standard deviation of its initial values, drawn from a normal distribution; 0 draws nothing.
@@ -26,6 +25,7 @@ class Param:
         shares_input: Whether its layer reads what an earlier layer reads, so that one gradient serves both.
         tied: Of a table: whether a later layer multiplies with all of it, as with a kernel.
         frozen: Whether it stays as it is: it has no gradient and no optimizer state.
+        reads: How often a forward pass reads it: its layer does, and each regularizer that adds it to the loss.
     """
 
     shape: tuple[int, ...]
@@ -38,6 +38,7 @@ class Param:
     shares_input: bool = False
     tied: bool = False
     frozen: bool = False
+    reads: int = 1
 
     @property
     def read_by_rows(self) -> bool:

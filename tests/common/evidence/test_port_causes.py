@@ -1,5 +1,7 @@
 """Causes are recognised from arrays alone: what came out is computed here by the same formulas, and by noise."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from samestep.common.evidence.port.between import identify_between
 from samestep.common.evidence.port.case import differ
 from samestep.common.evidence.port.identify import identify_both
 from samestep.common.evidence.port.layouts import apart, squeezed
+from samestep.common.evidence.port.losses import explain_loss
 from samestep.common.evidence.port.ways import WAYS
 from samestep.common.evidence.port.words import percent, say
 from samestep.common.workload.trace import Call
@@ -100,11 +103,23 @@ def test_sizes_as_people_say_them(ratio: float, said: str) -> None:
 
 def test_how_a_loss_is_averaged() -> None:
     outputs = np.zeros((16, 12, 31))
-    assert updates.explain_loss(1.0, 12.0, outputs).startswith("torch takes the mean over all targets, TensorFlow over")
-    assert updates.explain_loss(16.0, 1.0, outputs) == (
-        "TensorFlow takes the mean over the batch, torch the sum: 16 times as much"
+    said = functools.partial(explain_loss, outputs=outputs, added={}, bound=1e-12)
+    assert said(1.0, 12.0).startswith("torch takes the mean over all targets, TensorFlow over")
+    assert said(16.0, 1.0) == "TensorFlow takes the mean over the batch, torch the sum: 16 times as much"
+    assert said(1.0, 1.5) == "TensorFlow's is 1.5 times torch's"
+
+
+def test_what_keras_adds_to_the_loss_is_named() -> None:
+    said = functools.partial(explain_loss, outputs=np.zeros((16, 3)), bound=1e-12)
+    assert said(1.0, 3.0, added={"L2 of 0.5 on `fc/kernel`": 2.0, "what `a` adds": 0.0}) == (
+        "L2 of 0.5 on `fc/kernel` is in the loss of Keras only"
     )
-    assert updates.explain_loss(1.0, 1.5, outputs) == "TensorFlow's is 1.5 times torch's"
+    assert said(2.0, 4.0, added={"A": 0.5, "B": 0.5}) == (
+        "A and B are in the loss of Keras only; without that, TensorFlow's is 1.5 times torch's"
+    )
+    assert (
+        said(1.0, 1.5, added={"A": 2.0}) == "TensorFlow's is 1.5 times torch's"
+    )  # torch's own loss has it, most likely
 
 
 @pytest.mark.parametrize("epsilon", [1e-8, 1e-5])

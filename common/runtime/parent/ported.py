@@ -1,0 +1,142 @@
+"""A TensorFlow run whose reference is the torch model beside it, judged by what `samestep port` finds: one judgement for both.
+
+Where the two are the same model up to constants that one framework keeps in float32, or where steps amplify rounding, the curve
+of the run leaves its reference's by more than a strategy may. The strategy is held against the same model on one device,
+and the curve to what the port allows: that of its own curve, from the same weights on the same batches.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from samestep.common.errors import SamestepError
+from samestep.common.evidence.parity import LOSS_BOUND, Parity, deviation
+from samestep.common.evidence.port.case import DIFFERENT, Case, Verdict
+from samestep.common.evidence.port.verdict import allowed_deviations
+from samestep.common.request import Launch, RunConfig
+from samestep.common.run import as_config
+from samestep.common.runtime.parent.attribution import STEPS, Repeat
+from samestep.common.runtime.parent.reference import reference_of, without_twin
+from samestep.common.strategy import Run
+from samestep.common.workload.models.own import OwnSpec
+
+PortedModel = tuple[Case, Verdict]
+"""Two implementations of a model, and what comparing them found."""
+AskPort = Callable[[Run, int], PortedModel | None]
+"""(run, steps) -> the port of its model, with the curve of as many steps; None if it cannot be had."""
+
+
+_DECIDE = ("model", "data", "seed", "batch_size", "optimizer", "learning_rate", "timeout_seconds")
+"""What of a run's request a port has as well."""
+
+
+class Ports:
+    """Holds the two models of a run's file against each other, once for all the runs of a command."""
+
+    def __init__(self, port: Callable[[RunConfig], PortedModel]) -> None:
+        """Asks nothing yet.
+
+        Args:
+            port: Runs both implementations.
+        """
+        self._port = port
+        self._found: dict[tuple[object, ...], PortedModel | None] = {}
+
+    def ask(self, launch: Launch, run: Run, steps: int) -> PortedModel | None:
+        """Finds out whether the two are the same model, with the curve that a run takes; None if that fails.
+
+        Args:
+            launch: Names the model and the data.
+            run: Says the batches, the optimizer and its rate.
+            steps: Of the curve.
+        """
+        own = as_config(run, launch)
+        asked = {name: getattr(own, name) for name in _DECIDE} | {"steps": steps}
+        if (key := tuple(asked.values())) not in self._found:
+            try:
+                self._found[key] = self._port(RunConfig(**asked))
+            except SamestepError:
+                self._found[key] = None
+        return self._found[key]
+
+
+def judge_port_of(
+    run: Run, parity: Parity, losses: Sequence[float], wanted: Sequence[float], repeat: Repeat, ask: AskPort
+) -> Parity | None:
+    """Judges a run that left its reference, where the strategy is right and all of the deviation is the port's.
+
+    Args:
+        run: What left its reference.
+        parity: The verdict on its curve.
+        losses: Its losses.
+        wanted: The reference's.
+        repeat: Takes the steps of a run.
+        ask: Holds the two models against each other.
+
+    Returns:
+        The verdict: it passed if the two are the same model and its curve stays within what that allows. None if its model
+        has no torch model beside it, if the run is not that of its own model either, or if the port cannot be asked.
+    """
+    model, one = run.workload.model, without_twin(run) if isinstance(run.workload.model, OwnSpec) else run
+    if not isinstance(model, OwnSpec) or model.twin is None or parity.passed or parity.max_relative_loss is None:
+        return None
+    own = losses if run.described() == one.described() else repeat(dataclasses.replace(one, steps=run.steps))[0]
+    left = max(deviation(loss, other, run.dtype) for loss, other in zip(losses, own, strict=False))
+    if not left <= LOSS_BOUND[run.dtype] or (found := ask(run, len(losses))) is None:
+        return None
+    case, verdict = found
+    bounds = [max(LOSS_BOUND[run.dtype], bound) for bound in allowed_deviations(case)]
+    off = [deviation(loss, right, run.dtype) for loss, right in zip(losses, wanted, strict=False)]
+    is_within = len(bounds) == len(off) and all(each <= bound for each, bound in zip(off, bounds, strict=True))
+    whose = f"from {one.name} it is {left:.1g}: the strategy is right"
+    if verdict.kind != DIFFERENT and is_within:
+        reason = f"{verdict.sentence}, and {whose}"
+        return dataclasses.replace(parity, passed=True, reason=reason, loss_bound=max(bounds))
+    size = f"{parity.max_relative_loss:.1e}"
+    reason = f"not the same function: {size}, all of it the port: {whose}, and `samestep port` says: {verdict.sentence}"
+    return dataclasses.replace(parity, passed=False, reason=reason)
+
+
+def judge_with_port(
+    run: Run,
+    parity: Parity,
+    losses: tuple[Sequence[float], Sequence[float]],
+    repeat: Repeat,
+    ask: AskPort | None,
+    find_cause: Callable[[], str],
+) -> Parity:
+    """Judges a run that left its reference: by its port if that is all there is, else by its cause, with what the port adds.
+
+    Args:
+        run: The run.
+        parity: The verdict on its curve.
+        losses: Its losses, and the reference's.
+        repeat: Takes the steps of a run.
+        ask: Holds the two models against each other; None if they cannot be.
+        find_cause: Finds why the run is off.
+    """
+    if ask is not None and (judged := judge_port_of(run, parity, *losses, repeat, ask)) is not None:
+        return judged
+    model, said = run.workload.model, find_cause()
+    found = ask(run, len(losses[0])) if ask and isinstance(model, OwnSpec) and model.twin is not None else None
+    if found is not None and found[1].kind == DIFFERENT and found[1].sentence not in said:
+        said += f"; beside that, `samestep port` says: {found[1].sentence}"
+    return dataclasses.replace(parity, reason=said)
+
+
+def is_right_but_for_port(run: Run, first: int, repeat: Repeat | None, ask: AskPort | None) -> bool:
+    """Whether the first steps of a run in two bytes, taken in float64, are off by what the port allows, and by no more.
+
+    Args:
+        run: In two bytes.
+        first: The number of its first step.
+        repeat: Takes the steps of a run.
+        ask: Likewise; None where it cannot be done.
+    """
+    if repeat is None or ask is None:
+        return False
+    techniques = dataclasses.replace(run.techniques, precision=None, compile=False)
+    short = dataclasses.replace(run, dtype="float64", steps=min(run.steps, first + STEPS), techniques=techniques)
+    losses, wanted = repeat(short)[0], repeat(reference_of(short))[0]
+    off = max((deviation(loss, right, short.dtype) for loss, right in zip(losses, wanted, strict=True)), default=0.0)
+    found = judge_port_of(short, Parity("", len(losses), off, None, False), losses, wanted, repeat, ask)
+    return found is not None and bool(found.passed)

@@ -1,0 +1,97 @@
+"""What a Keras model adds to its loss, beside that of its targets: regularizers, losses of activities, and `add_loss`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from samestep.tf_impl.models.inputs import Inputs
+from samestep.tf_impl.upstream import losses_of, separate_losses, watching_operations
+
+_ROUNDING = 1e-9
+"""How far two means of float64 numbers may be apart, relative."""
+
+
+class Added:
+    """The losses that regularizers make of the weights of a Keras model, and that its layers add when they are called."""
+
+    def __init__(self, model: Any) -> None:
+        """Keeps the losses apart that replicas add.
+
+        Args:
+            model: A Keras model that was called before; None adds nothing.
+        """
+        self._model = model
+        self._layers: list[Any] = [] if model is None else list(model._flatten_layers())
+        separate_losses(self._layers)
+
+    def total(self, dtype: tf.DType) -> tf.Tensor | None:
+        """Sums all of them, with what layers added in the last call in this thread; None if there are none.
+
+        Args:
+            dtype: Of the sum: a layer that computes in two bytes adds two bytes.
+        """
+        found = self._model.losses if self._layers else ()
+        return tf.add_n([tf.reduce_sum(tf.cast(loss, dtype)) for loss in found]) if found else None
+
+    def by_name(self) -> dict[str, float]:
+        """What each of them is called, and how large it is after the last call, outside of functions."""
+        found = {}
+        for layer in self._layers:
+            if own := losses_of(layer):
+                name, regularizer = f"`{self._path(layer)}`", layer.activity_regularizer
+                words = (
+                    f"what {name} adds" if regularizer is None else f"{_words(regularizer)} on the outputs of {name}"
+                )
+                found[words] = _sum(own)
+        for variable in self._model.trainable_variables if self._layers else ():
+            if variable.regularizer is not None:
+                name = variable.path.removeprefix(f"{self._model.name}/")
+                found[f"{_words(variable.regularizer)} on `{name}`"] = _sum([variable.regularizer(variable)])
+        return found
+
+    def sums(self, predict: Callable[[Inputs], object], inputs: Inputs) -> tuple[str, ...]:
+        """The layers that add what is no mean over examples: on shards of a batch that is another loss.
+
+        Args:
+            predict: Calls the model in evaluation, where no layer draws random numbers.
+            inputs: An even number of examples.
+        """
+        count = len(tf.nest.flatten(inputs)[0])
+        cuts = (slice(None), slice(count // 2), slice(count // 2, None))
+        seen = []
+        for cut in cuts:
+            predict(tf.nest.map_structure(lambda array, cut=cut: array[cut], inputs))
+            seen.append([_sum(losses_of(layer)) for layer in self._layers])
+        whole, mean = np.array(seen[0]), np.mean(seen[1:], axis=0)
+        is_off = np.abs(whole - mean) > _ROUNDING * np.maximum(np.abs(whole), np.abs(mean))
+        return tuple(self._path(layer) for layer, off in zip(self._layers, is_off, strict=True) if off)
+
+    def _path(self, layer: Any) -> str:
+        from samestep.tf_impl import tracing  # here: it imports Keras, which our own models do without
+
+        return tracing.path_of(layer, self._model)
+
+    def reads(self, variables: dict[str, tf.Variable]) -> dict[str, int]:
+        """How often the sum reads each variable, by name; those that it does not read are left out.
+
+        Args:
+            variables: By name.
+        """
+        seen: list[tf.Tensor] = []
+        with watching_operations(lambda kind, given, _: seen.extend(given if kind == "ReadVariableOp" else ())):
+            self.total(tf.float64)
+        counts = {name: sum(each is variable.handle for each in seen) for name, variable in variables.items()}
+        return {name: count for name, count in counts.items() if count}
+
+
+def _sum(losses: list[tf.Tensor]) -> float:
+    return float(np.sum([np.sum(loss) for loss in losses]))
+
+
+def _words(regularizer: Any) -> str:
+    """A regularizer as people say it: "L2 of 0.5"; a function of the user's by its name."""
+    factors = {name: getattr(regularizer, name, None) for name in ("l1", "l2")}
+    said = [f"{name.upper()} of {float(factor):g}" for name, factor in factors.items() if factor]
+    return " and ".join(said) or getattr(regularizer, "__name__", type(regularizer).__name__)
