@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, TypedDict
 from samestep.common.catalog import require
 from samestep.common.errors import WorkerFailed
 from samestep.common.flags import Scalar
+from samestep.common.runtime.parent.scratch import Scratch
 from samestep.experiments.arguments import read_request, run_command
 from samestep.experiments.formats import Case, Document, check_format, write
 from samestep.experiments.parser import Parser, add_format
@@ -87,7 +87,7 @@ def calibrate() -> "Here":
 
 def _measure_rates() -> _Rates:
     """Has two processes measure, each on a core where there are two."""
-    with tempfile.TemporaryDirectory(prefix="samestep-") as scratch:
+    with Scratch() as scratch:
         line = [sys.executable, "-W", "ignore", "-m", "samestep.torch_impl.rates"]
         store, allowed = str(Path(scratch) / "store"), sorted(os.sched_getaffinity(0))
         started = []
@@ -123,7 +123,7 @@ def _measure_overhead(here: "Here") -> Mapping[str, tuple[float, float]]:
     from samestep.experiments.local_times import passes, seconds_here
 
     found = {}
-    with Launcher() as launcher, tempfile.TemporaryDirectory(prefix="samestep-") as scratch:
+    with Launcher() as launcher, Scratch() as scratch:
         launcher.warm(["torch"])
         for row in dict.fromkeys(row.strategy for row in (ONE, *WHOLE, *SPLIT, *ALONE)):
             points = []

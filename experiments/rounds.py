@@ -9,14 +9,15 @@ from pathlib import Path
 
 from samestep.common.catalog import require
 from samestep.common.errors import SamestepError
+from samestep.common.removing import discard
 from samestep.common.request import Launch
-from samestep.common.runtime.directory import discard_run, reserve_error
+from samestep.common.runtime.directory import reserve_error
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.watch import Progress
 from samestep.common.strategy import Run
 from samestep.experiments.plan import Plan, is_oracle
 from samestep.experiments.progress import Timetable, show_runs
-from samestep.experiments.stored import Found, run_directory
+from samestep.experiments.stored import Found, make_place
 
 Ready = tuple[Run, Launch]
 """What to run, and how to start it."""
@@ -57,7 +58,7 @@ def measure(
                     timetable.finish()
                     continue
                 run, launch = ready[cell]
-                launch = dataclasses.replace(launch, out=str(run_directory(directory, cell, number)))
+                launch = dataclasses.replace(launch, out=str(make_place(directory, cell, number)))
                 label = f"{cell}, round {number} of {plan.repeats}" if plan.rounds(cell) > 1 else cell
                 seconds = _take(launcher, run, launch, found[cell], number, begin and begin(run, label))
                 timetable.finish(None if is_oracle(cell) else seconds)  # which says nothing about the others
@@ -79,7 +80,7 @@ def _warm(launcher: Launcher, runs: list[Run], quiet: bool) -> None:
 def _take(launcher: Launcher, run: Run, launch: Launch, found: Found, number: int, progress: Progress | None) -> float:
     """Does one run and adds what it left; returns its seconds."""
     started, directory = time.time(), Path(launch.out or "")
-    discard_run(directory)  # what was interrupted there is measured anew
+    discard(directory)  # what was interrupted there is measured anew
     try:
         found.results[number] = launcher.run(run, launch, progress, started)
     except SamestepError as error:

@@ -9,6 +9,7 @@ from pathlib import Path
 from samestep.common.errors import ConfigError, SamestepError, Unavailable, WorkerFailed
 from samestep.common.runtime.directory import read_error
 from samestep.common.runtime.records import RunResult, load_result
+from samestep.common.writing import make_folder
 from samestep.experiments import comparison_file
 from samestep.experiments.asked import ComparisonConfig, Given, describe
 from samestep.experiments.comparison import Comparison
@@ -26,6 +27,20 @@ def run_directory(directory: Path, cell: str, number: int) -> Path:
     """
     own = directory / urllib.parse.quote(cell.replace(":", "-", 1), safe="+=,")
     return own if is_oracle(cell) else own / str(number)
+
+
+def make_place(directory: Path, cell: str, number: int) -> Path:
+    """Makes the folder that a cell's rounds are in; returns where this one is run.
+
+    Args:
+        directory: Of the comparison.
+        cell: As in `torch:ddp+devices=4`.
+        number: Of the round.
+    """
+    run = run_directory(directory, cell, number)
+    if run.parent != directory:
+        make_folder(run.parent, directory)
+    return run
 
 
 @dataclasses.dataclass

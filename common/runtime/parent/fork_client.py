@@ -17,6 +17,7 @@ from samestep.common.errors import WorkerFailed
 from samestep.common.runtime.fork_protocol import Answer, Command
 from samestep.common.runtime.parent.memory import MemoryKills
 from samestep.common.runtime.parent.obituary import ending, last_lines
+from samestep.common.writing import create
 
 START_SECONDS = 120.0
 
@@ -107,8 +108,15 @@ class ForkClient:
 
         Returns:
             Its number, by which `poll` reports its end.
+
+        Raises:
+            WorkerFailed: Its log cannot be written.
         """
         self.wait_ready()
+        try:
+            os.close(create(log))
+        except OSError as error:
+            raise WorkerFailed(f"{log} cannot be written: {error.strerror}") from None
         self._count += 1
         self._send(
             {

@@ -22,11 +22,13 @@ from samestep.common.runtime.parent.fork_client import ForkClient
 from samestep.common.runtime.parent.network import Meeting, meet
 from samestep.common.runtime.parent.porting import port
 from samestep.common.runtime.parent.prepare import prepare
+from samestep.common.runtime.parent.scratch import Scratch
 from samestep.common.runtime.parent.watch import Progress, Watch
 from samestep.common.runtime.records import Measured, RunResult, adapter
 from samestep.common.runtime.state_file import read_state, write_state
 from samestep.common.runtime.topology import LAUNCHED_AT, UNEVALUATED, fill_in
 from samestep.common.strategy import Run
+from samestep.common.written import seal
 
 WORKER = "samestep.common.runtime.worker.worker"
 
@@ -43,7 +45,7 @@ class Launcher:
         self._worker = worker
         self._servers: dict[tuple[str, int], ForkClient] = {}
         self.last_run: Path | None = None
-        self._scratch = tempfile.TemporaryDirectory(prefix="samestep-", ignore_cleanup_errors=True)
+        self._scratch = Scratch()
         self._descriptions = Descriptions(Path(self._scratch.name), self._server_for_models)
 
     def __enter__(self) -> Self:
@@ -160,6 +162,8 @@ class Launcher:
         except SamestepError as error:
             write_error(directory, "parent", error, first=False)
             raise
+        finally:
+            seal(directory)
 
     def describe(self, config: RunConfig) -> RunConfig:
         """Has a worker describe the user's model that a request names.
@@ -217,9 +221,10 @@ class Launcher:
         """
         with self._scratch_directory() as directory:
             if state is not None:
-                write_state(directory, state)
                 launch = dataclasses.replace(launch, start_from=str(directory))
             open_run(directory, as_config(run, launch.untraced))
+            if state is not None:
+                write_state(directory, state)
             self.execute(directory, run, launch, environment={UNEVALUATED: "1"})
             return read_curve(directory)
 

@@ -16,10 +16,12 @@ import selectors
 import signal
 import sys
 import traceback
+from pathlib import Path
 
 from samestep.common.runtime.fork_protocol import Answer, Command
 from samestep.common.runtime.imports import import_framework, import_modules
 from samestep.common.runtime.worker.private_network import Network, NetworkMaker, enter_network
+from samestep.common.writing import reopen
 
 _PR_SET_PDEATHSIG = 1
 
@@ -104,7 +106,7 @@ class ForkServer:
             for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_DFL)
             self._answers.close()
-            log = os.open(command["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+            log = reopen(Path(command["log"]))  # which the launcher made
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(log, 1)
             os.dup2(log, 2)
