@@ -108,10 +108,10 @@ def at_last_write(name: str, happens: Callable[[], None]) -> None:
         finishing[0] = True
         right_finish(self, measured)
 
-    def replace(source: Path, target: Path) -> None:
+    def replace(source: str, target: str, **where: int) -> None:
         if finishing[0] and Path(target).name == name:
             happens()
-        right_replace(source, target)
+        right_replace(source, target, **where)
 
     ProcessFile.finish, os.replace = finish, replace
 

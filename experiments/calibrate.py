@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar
 from samestep.common.catalog import require
 from samestep.common.errors import WorkerFailed
 from samestep.common.flags import Scalar
+from samestep.common.runtime.parent.scratch import Scratch
 from samestep.experiments.arguments import read_request, run_command
 from samestep.experiments.formats import Case, Document, check_format, write
 from samestep.experiments.parser import Parser, add_format
@@ -116,7 +116,7 @@ def measure_again(measure: Callable[[], Measured], judge: Callable[[Measured], s
 
 def _measure_rates() -> _Rates:
     """Has two processes measure, each on a core where there are two."""
-    with tempfile.TemporaryDirectory(prefix="samestep-") as scratch:
+    with Scratch() as scratch:
         line = [sys.executable, "-W", "ignore", "-m", "samestep.torch_impl.rates"]
         store, allowed = str(Path(scratch) / "store"), sorted(os.sched_getaffinity(0))
         started = []
@@ -170,7 +170,7 @@ def _overhead(launcher: "Launcher", row: str, here: "Here") -> tuple[float, floa
 
     points = []
     for layers in LAYERS:
-        with tempfile.TemporaryDirectory(prefix="samestep-") as scratch:
+        with Scratch() as scratch:
             config = read_request(*_tiny(row, layers, str(Path(scratch) / "run")))
             run = parse(config)
             speed = launcher.run(run, launch_of(config)).examples_per_second

@@ -11,17 +11,18 @@ from samestep.common.errors import ConfigError, SamestepError
 from samestep.common.flags import spell_flag
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import as_config, parse
-from samestep.common.runtime.directory import refuse_taken, write_error
+from samestep.common.runtime.directory import refuse_run, refuse_taken, write_error
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.prepare import new_directory
+from samestep.common.writing import open_directory
 from samestep.experiments import comparison_file
 from samestep.experiments.asked import ComparisonConfig, Given, describe, merge
 from samestep.experiments.cell_request import refuse_other, request_of
 from samestep.experiments.comparison import Comparison
 from samestep.experiments.plan import Plan, is_oracle, make_plan
 from samestep.experiments.rounds import Ready, measure, tell
-from samestep.experiments.stored import Found, compose, find, read_asked, run_directory
+from samestep.experiments.stored import Found, compose, find, make_place, read_asked, run_directory
 
 Checked = Mapping[str, Ready | SamestepError]
 """By cell: what to run, or why it cannot be run."""
@@ -41,7 +42,9 @@ def compare(asked: ComparisonConfig, out: str | None = None, quiet: bool = False
     plan = make_plan(asked)
     trained = asked.base.workload.partition("+")[0] if asked.base.model is None else Path(asked.base.model).stem
     directory = new_directory(f"comparison-{trained}") if out is None else Path(out)
-    _refuse_taken(directory, plan)
+    refuse_taken(directory)
+    for cell in plan.cells:
+        refuse_run(run_directory(directory, cell, 1))  # whose name may be too long
     with Launcher() as launcher:
         checked = _check(asked.base, plan, launcher, quiet)
         _make(directory)
@@ -90,22 +93,23 @@ def _conduct(
         missing = [number for number in range(1, plan.rounds(cell) + 1) if number not in found[cell].results]
         if isinstance(why, SamestepError) and missing:
             found[cell].error = why
-            _record(run_directory(directory, cell, missing[0]), why)
+            _record(directory, run_directory(directory, cell, missing[0]), why)
     interrupt = measure(plan, ready, found, directory, launcher, quiet)
     return compose(asked, plan, directory, found, interrupt)
 
 
 def _make(directory: Path) -> None:
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        open_directory(directory)
     except OSError as error:
         raise ConfigError(f"--out {directory} cannot be made ({error.strerror}); name another directory.") from None
 
 
-def _record(run: Path, why: SamestepError) -> None:
+def _record(directory: Path, run: Path, why: SamestepError) -> None:
     """Notes down why a cell cannot be run, where its first run would be."""
     with contextlib.suppress(OSError):  # on a full disk it is printed only, and the row is missing when it is loaded
-        run.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_place(run, directory)
+        open_directory(run)
         write_error(run, "parent", why, first=False)
 
 
@@ -151,17 +155,6 @@ def _refused(plan: Plan, checked: Checked) -> dict[str, ConfigError]:
         if all(is_oracle(cell) or isinstance(checked[cell], SamestepError) for cell in plan.named):
             raise why
     return refused
-
-
-def _refuse_taken(directory: Path, plan: Plan) -> None:
-    """Keeps a comparison, and runs, from being overwritten."""
-    if os.path.exists(directory / comparison_file.NAME):  # a name that is too long is refused below
-        raise ConfigError(
-            f"--out {directory} already holds a comparison; continue it with --resume {directory}, or name another directory."
-        )
-    for cell in plan.cells:
-        for number in range(1, plan.rounds(cell) + 1):
-            refuse_taken(run_directory(directory, cell, number))
 
 
 def _refuse_another(directory: Path, stored: ComparisonConfig, asked: ComparisonConfig) -> None:

@@ -8,11 +8,13 @@ from pathlib import Path
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.files import Unreadable, open_plain
 from samestep.common.flags import flags
+from samestep.common.runtime.directory import COMPARISON
 from samestep.common.techniques import Techniques
+from samestep.common.writing import replacing
 from samestep.experiments.arguments import split_cells
 from samestep.experiments.asked import SHARED, ComparisonConfig, Given, describe
 
-NAME = "compare.toml"
+NAME = COMPARISON
 KEYS = (*flags(ComparisonConfig), *SHARED, *flags(Techniques), "vary")
 _LISTS = ("strategies", "require")
 _MOST_BYTES = 2**20
@@ -61,10 +63,9 @@ def write_file(path: Path, asked: ComparisonConfig) -> None:
     lines += [f"{name} = {_value(name, value)}" for name, value in told.items()]
     if asked.vary:
         lines += ["", "[vary]", *(f"{name} = {_value(name, values)}" for name, values in asked.vary.items())]
-    temporary = path.with_name(path.name + f".{os.getpid()}.tmp")
     try:
-        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        os.replace(temporary, path)
+        with replacing(path) as file:
+            file.write(("\n".join(lines) + "\n").encode())
     except (OSError, UnicodeEncodeError) as error:
         raise ConfigError(f"{path} cannot be written ({error}); name another directory.") from None
 

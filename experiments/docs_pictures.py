@@ -1,7 +1,6 @@
 """Draws the pictures of docs/: `python -m experiments.docs_pictures [CELL ...]`; every row, unless some are named."""
 
 import dataclasses
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING
 from samestep.common.catalog import catalogue
 from samestep.common.errors import Unavailable
 from samestep.common.request import RunConfig, launch_of
+from samestep.common.runtime.parent.scratch import Scratch
 from samestep.experiments.arguments import apply_cell, run_command
 from samestep.experiments.page.svg import file_of
 from samestep.experiments.page.timeline import drawn_from, timeline
@@ -63,7 +63,7 @@ def trace_schedule(launcher: "Launcher", schedule: str, like: RunConfig = _LARGE
     from samestep.common.run import parse  # here: --help imports no NumPy
 
     config = apply_cell(f"torch:pp+microbatches=4+schedule={schedule}", dataclasses.replace(like, devices=DEVICES))
-    with tempfile.TemporaryDirectory(prefix="samestep-") as scratch:
+    with Scratch() as scratch:
         config = dataclasses.replace(config, out=f"{scratch}/run")
         launcher.run(parse(config), launch_of(config))
         trace = load_trace(Path(config.out or ""))

@@ -10,6 +10,7 @@ from pathlib import Path
 from samestep.common.errors import ConfigError
 from samestep.common.evidence.costs.core_time import Cores
 from samestep.common.evidence.costs.machine import Machine, parse_machine
+from samestep.common.writing import open_directory, replacing
 from samestep.experiments.physical import odd_figure
 from samestep.experiments.text import count
 
@@ -86,8 +87,13 @@ def store(here: Here) -> Path:
     }
     for table, values in tables.items():
         lines += [f"\n[measured.{table}]", *(f"{json.dumps(name)} = {value!r}" for name, value in values.items())]
-    path().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path().write_text("\n".join(lines) + "\n")
+    from samestep.common.workload.data.dataset import make_cache_directory  # here: it needs NumPy
+
+    make_cache_directory()
+    open_directory(path().parent)
+    path().unlink(missing_ok=True)  # whoever changed it
+    with replacing(path()) as file:
+        file.write(("\n".join(lines) + "\n").encode())
     return path()
 
 

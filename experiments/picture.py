@@ -1,7 +1,6 @@
 """Draws strategies: each row is run for a few steps, and the one that is observed at the end is drawn."""
 
 import dataclasses
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from xml.etree.ElementTree import Element
 from samestep.common.catalog import strategy_info
 from samestep.common.errors import ConfigError
 from samestep.common.request import Launch, RunConfig, launch_of
+from samestep.common.runtime.parent.scratch import Scratch
 from samestep.common.strategy import Run
 from samestep.experiments.arguments import apply_cell
 from samestep.experiments.page.anatomy import WIDTH, Scale, anatomy
@@ -68,7 +68,7 @@ def observe(launcher: "Launcher", cell: str) -> "tuple[Run, RunResult]":
         SamestepError: It cannot be run here, or failed.
     """
     run, launch = small_run(cell)
-    with tempfile.TemporaryDirectory(prefix="samestep-") as scratch:
+    with Scratch() as scratch:
         return run, launcher.run(run, dataclasses.replace(launch, out=f"{scratch}/run"))
 
 

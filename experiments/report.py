@@ -59,14 +59,14 @@ def save(text: str, path: Path) -> None:
     Raises:
         ConfigError: It cannot be written.
     """
-    from samestep.common.runtime.directory import replacing
+    from samestep.common.writing import replacing
 
     try:
         if path.is_symlink() or (path.exists() and not path.is_file()):
             path.write_text(text)
             return
-        with replacing(path) as temporary:
-            temporary.write_text(text)
+        with replacing(path, is_users=True) as file:
+            file.write(text.encode())
     except OSError as error:
         raise ConfigError(
             f"-o {path} cannot be written ({error.strerror}); name a file in a directory that is there."
@@ -79,11 +79,16 @@ def report_comparison(comparison: "Comparison") -> Path:
     Raises:
         ConfigError: It cannot be written.
     """
+    from samestep.common.writing import replacing
     from samestep.experiments.page.loading import loaded_comparison
     from samestep.experiments.page.page import page
 
     path = (comparison.directory or Path()) / DEFAULT
-    save(page(loaded_comparison(comparison)), path)
+    try:
+        with replacing(path, is_users=True) as file:
+            file.write(page(loaded_comparison(comparison)).encode())
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written ({error.strerror}); `samestep report -o` takes another.") from None
     return path
 
 

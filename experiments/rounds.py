@@ -9,14 +9,15 @@ from pathlib import Path
 
 from samestep.common.catalog import require
 from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
+from samestep.common.removing import discard
 from samestep.common.request import Launch
-from samestep.common.runtime.directory import discard_run, read_error, reserve_error, write_error
+from samestep.common.runtime.directory import read_error, reserve_error, write_error
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.watch import Progress
 from samestep.common.strategy import Run
 from samestep.experiments.plan import Plan, is_oracle
 from samestep.experiments.progress import Timetable, show_runs
-from samestep.experiments.stored import Found, run_directory
+from samestep.experiments.stored import Found, make_place, run_directory
 
 Ready = tuple[Run, Launch]
 """What to run, and how to start it."""
@@ -59,7 +60,7 @@ def measure(
                 run, launch = ready[cell]
                 launch = dataclasses.replace(launch, out=str(run_directory(directory, cell, number)))
                 label = f"{cell}, round {number} of {plan.repeats}" if plan.rounds(cell) > 1 else cell
-                seconds = _take(launcher, run, launch, found[cell], number, begin and begin(run, label))
+                seconds = _take(launcher, directory, (run, launch), found[cell], number, begin and begin(run, label))
                 timetable.finish(None if is_oracle(cell) else seconds)  # which says nothing about the others
                 tell(f"{label}: {seconds:.1f} s; {timetable.describe()}", quiet)
     except KeyboardInterrupt as interrupt:
@@ -76,11 +77,15 @@ def _warm(launcher: Launcher, todo: list[Ready], quiet: bool) -> None:
         launcher.warm(dict.fromkeys(run.framework for run, _ in todo if run.threads == threads), threads, seconds)
 
 
-def _take(launcher: Launcher, run: Run, launch: Launch, found: Found, number: int, progress: Progress | None) -> float:
+def _take(
+    launcher: Launcher, comparison: Path, ready: Ready, found: Found, number: int, progress: Progress | None
+) -> float:
     """Does one run and adds what it left; returns its seconds."""
-    started, directory = time.time(), Path(launch.out or "")
+    started, (run, launch) = time.time(), ready
+    directory = Path(launch.out or "")
     try:
-        discard_run(directory)  # what was interrupted there is measured anew
+        make_place(directory, comparison)
+        discard(directory)  # what was interrupted there is measured anew
         found.results[number] = launcher.run(run, launch, progress, started)
     except (SamestepError, OSError) as error:
         found.error = _as_failure(directory, error)

@@ -11,6 +11,7 @@ from samestep.common.errors import ConfigError, SamestepError, Unavailable, Work
 from samestep.common.runtime.directory import read_error
 from samestep.common.runtime.integrity import check_error
 from samestep.common.runtime.records import RunResult, load_result
+from samestep.common.writing import make_folder
 from samestep.experiments import comparison_file
 from samestep.experiments.asked import ComparisonConfig, Given, describe
 from samestep.experiments.cell_request import refuse_other, request_of
@@ -29,6 +30,17 @@ def run_directory(directory: Path, cell: str, number: int) -> Path:
     """
     own = directory / urllib.parse.quote(cell.replace(":", "-", 1), safe="+=,")
     return own if is_oracle(cell) else own / str(number)
+
+
+def make_place(run: Path, directory: Path) -> None:
+    """Makes the folder that a cell's rounds are in.
+
+    Args:
+        run: Of one of the rounds, from `run_directory`.
+        directory: Of the comparison.
+    """
+    if run.parent != directory:
+        make_folder(run.parent, directory)
 
 
 @dataclasses.dataclass

@@ -12,6 +12,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from samestep.common.timeline import Activity
+from samestep.common.writing import replacing
 from samestep.tf_impl.activations import BACKWARD, FORWARD
 from samestep.tf_impl.collectives import COLLECTIVES
 from samestep.tf_impl.exchanges import short_name
@@ -29,7 +30,8 @@ def record(take: Callable[[], None], devices: Sequence[str], keep: Path | None) 
         (found,) = Path(folder).rglob("*.xplane.pb")
         content = found.read_bytes()
     if keep is not None:
-        keep.with_name(f"{keep.name}.xplane.pb").write_bytes(content)
+        with replacing(keep.with_name(f"{keep.name}.xplane.pb")) as file:
+            file.write(content)
     places = {short_name(device): place for place, device in enumerate(devices)}
     return list(_activities(profiled_events(content), _device_of_operation(), places))
 

@@ -8,6 +8,7 @@ References:
 import bisect
 import contextlib
 import re
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from samestep.common.timeline import PHASE_OF_LETTER, Activity
+from samestep.common.writing import copy_file
 from samestep.torch_impl.collectives import COLLECTIVES, is_transfer
 from samestep.torch_impl.upstream import all_threads, kineto_events
 
@@ -71,7 +73,9 @@ def record(take: Callable[[], None], devices: Sequence[str], keep: Path | None) 
         take()
     _RECORDING.clear()
     if keep is not None:
-        seen.export_chrome_trace(f"{keep}.json")
+        with tempfile.TemporaryDirectory() as folder:  # torch would follow a link
+            seen.export_chrome_trace(f"{folder}/profile.json")
+            copy_file(Path(folder, "profile.json"), keep.with_name(f"{keep.name}.json"))
     events = [Event(*each) for each in kineto_events(seen)]
     return [*_computed(events), *_transfers(events)]
 

@@ -9,41 +9,30 @@ ROLE.log            everything the process printed
 trace.json          when each device did what in the traced steps; profile-ROLE.*: what the framework's profiler kept of them
 model/              of a user's model: what a worker found out about it, and its initial weights
 result.json         the RunResult; or error.json: what stopped the run
+written.jsonl       all of these, as they were made: nothing else is ever removed
 """
 
-import contextlib
 import dataclasses
 import fcntl
 import json
 import os
-import shutil
 import sys
 import traceback
 import typing
-from collections.abc import Iterator
 from pathlib import Path
 
 from samestep.common.errors import ERRORS, ConfigError, SamestepError, unknown
 from samestep.common.files import Unreadable, read_json
 from samestep.common.request import RunConfig
 from samestep.common.techniques import Techniques
+from samestep.common.writing import copy_file, make_folder, open_directory, reopen, replacing
+from samestep.common.written import seal
 
 _ERROR_BYTES = 2048
-_WRITTEN = (
-    "config.json",
-    "result.json",
-    "error.json",
-    "metrics.jsonl",
-    "process-*.json",
-    "state.npz",
-    "trace*.json",
-    "profile-*",
-    "*.log",
-    "*.tmp",
-)
-"""What samestep writes into a run directory; nothing else is removed from one."""
-_DESCRIPTION = ("model.json", "describe.json", "initial.npz", "data.npz", "matching.json")
-"""And into the folder with the description of a user's model."""
+_OF_RUNS = ("config.json", "result.json", "error.json")
+"""Any of these makes a directory that of a run."""
+COMPARISON = "compare.toml"
+"""Makes a directory that of a comparison."""
 DESCRIBE = "describe.json"
 """What asks for a description of the user's model."""
 ANSWERED = "answered"
@@ -53,13 +42,35 @@ MODEL = "model"
 
 
 def refuse_taken(directory: Path) -> None:
+    """Keeps what is in a directory from being written over, or from being taken for ours.
+
+    Raises:
+        ConfigError: The directory holds something, or cannot be written.
+    """
+    refuse_run(directory)
+    try:
+        found = sorted(os.listdir(directory)) if directory.is_dir() else []
+    except OSError as error:
+        raise ConfigError(f"--out {directory} cannot be read ({error.strerror}); name another directory.") from None
+    if COMPARISON in found:
+        raise ConfigError(
+            f"--out {directory} already holds a comparison; continue it with --resume {directory}, or name another directory."
+        )
+    if found:
+        more = f" and {len(found) - 1} more" if found[1:] else ""
+        raise ConfigError(
+            f"--out {directory} is not empty: it holds {found[0]}{more}; name a new or an empty directory."
+        )
+
+
+def refuse_run(directory: Path) -> None:
     """Keeps a run from being overwritten.
 
     Raises:
         ConfigError: The directory holds one, or cannot be one.
     """
     try:
-        if any((directory / name).exists() for name in ("config.json", "result.json", "error.json")):
+        if any(os.path.lexists(directory / name) for name in _OF_RUNS):
             raise ConfigError(
                 f"--out {directory} already holds a run; nothing was overwritten: name another directory."
             )
@@ -78,20 +89,8 @@ def write_json(path: Path, value: object) -> None:
         path: The file.
         value: Plain values and dataclasses.
     """
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(value, default=dataclasses.asdict, indent=1) + "\n")
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Yields a name to write a file under, which then takes its place; nothing is left if that fails, as on a full disk."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with replacing(path) as file:
+        file.write((json.dumps(value, default=dataclasses.asdict, indent=1) + "\n").encode())
 
 
 def open_run(directory: Path, config: RunConfig) -> Path:
@@ -101,22 +100,23 @@ def open_run(directory: Path, config: RunConfig) -> Path:
         directory: Where to make it; it must not hold a run yet.
         config: The request that it will hold.
     """
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    open_directory(directory)
     reserve_error(directory)
     if config.described is not None and Path(config.described) != directory / MODEL:
-        shutil.copytree(config.described, directory / MODEL, dirs_exist_ok=True)
+        _copy_description(Path(config.described), directory)
         config = dataclasses.replace(config, described=MODEL)
     write_json(directory / "config.json", config)
     return directory
 
 
-def discard_run(directory: Path) -> None:
-    """Removes what samestep wrote into a run directory, and the directory unless it holds something else."""
-    for folder in (directory / MODEL / "torch", directory / MODEL, directory):
-        for file in (file for pattern in (*_WRITTEN, *_DESCRIPTION) for file in folder.glob(pattern)):
-            file.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # what someone else put there stays
-            folder.rmdir()
+def _copy_description(source: Path, directory: Path) -> None:
+    make_folder(directory / MODEL, directory)
+    for each in sorted(source.rglob("*")):  # a folder comes before what is in it
+        path = directory / MODEL / each.relative_to(source)
+        if each.is_dir():
+            make_folder(path, directory)
+        else:
+            copy_file(each, path, directory)
 
 
 def read_config(directory: Path) -> RunConfig:
@@ -161,7 +161,10 @@ def reserve_error(directory: Path) -> None:
     written over it in place, which needs no further room.
     """
     error = {"type": "WorkerFailed", "role": "", "message": f"the run in {directory} was cut off before it ended"}
-    (directory / "error.json").write_text(json.dumps(error).ljust(_ERROR_BYTES))
+    with os.fdopen(reopen(directory / "error.json"), "r+") as file:
+        file.write(json.dumps(error).ljust(_ERROR_BYTES))
+        file.truncate()
+    seal(directory, "error.json")
 
 
 def _place(error: BaseException) -> str:
@@ -188,12 +191,13 @@ def write_error(directory: Path, role: str, error: BaseException, first: bool = 
     if not directory.is_dir() or (directory / "result.json").exists():
         return  # somebody removed it, or there is nothing to explain
     try:
-        with os.fdopen(os.open(directory / "error.json", os.O_RDWR | os.O_CREAT, 0o600), "r+") as file:
+        with os.fdopen(reopen(directory / "error.json"), "r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             if not (first and read_error(directory)):
                 file.write(json.dumps(values).ljust(_ERROR_BYTES))
                 file.truncate()
-    except OSError as failure:
+        seal(directory, "error.json")
+    except (OSError, SamestepError) as failure:
         print(f"could not write error.json: {failure}", file=sys.stderr)
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from samestep.common.errors import WorkerFailed
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.records import Measured, validate
+from samestep.common.writing import reopen
 
 DONE = "done"
 """The phase of a process that has written what it measured."""
-_IN_PLACE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 _READS, _WRITE_SECONDS = 10, 0.001
 """How often a file is read that is half written, and how long after each other."""
 
@@ -117,7 +117,7 @@ class ProcessFile:
 
     def _write_in_place(self, text: bytes) -> None:
         """Writes while the clock may run: to replace the file would wait for the disk, for milliseconds on ext4."""
-        descriptor = os.open(_path(self.directory, self.role), _IN_PLACE, 0o600)
+        descriptor = reopen(_path(self.directory, self.role))
         try:
             os.pwrite(descriptor, text, 0)
             os.ftruncate(descriptor, len(text))

@@ -13,7 +13,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.files import Unreadable, load_arrays, read_arrays
 from samestep.common.program import SKIPPED, Arrays, TrainState
 from samestep.common.request import MAX_STEPS
-from samestep.common.runtime.directory import replacing
+from samestep.common.writing import replacing
 
 STATE = "state.npz"
 
@@ -25,7 +25,7 @@ def write_state(directory: Path, state: TrainState) -> None:
         directory: The run directory.
         state: Of the whole model.
     """
-    with replacing(directory / STATE) as temporary, temporary.open("wb") as file:
+    with replacing(directory / STATE) as file:
         _dump(file, state)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from samestep.common.errors import ConfigError
 from samestep.common.files import Unreadable, read_arrays, read_json
 from samestep.common.workload.optimizers import OptimizerSpec
+from samestep.common.writing import replacing
 
 ASKED, CALLS, ARRAYS = "port.json", "trace.json", "trace.npz"
 WEIGHTS = "weights.npz"
@@ -123,10 +124,12 @@ def write_trace(folder: Path, trace: Trace) -> None:
             if (value := getattr(call, name)) is not None
         }
         calls.append({"name": call.name, "kind": call.kind, "settings": dict(call.settings)})
-    np.savez(folder / ARRAYS, **arrays)  # type: ignore[arg-type]
+    with replacing(folder / ARRAYS) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
     about = {"calls": calls, "loss": trace.loss, "losses": trace.losses, "nudged": trace.nudged}
     about |= {name: getattr(trace, name) for name in _CONFIGURED}
-    (folder / CALLS).write_text(json.dumps(about) + "\n")
+    with replacing(folder / CALLS) as file:
+        file.write((json.dumps(about) + "\n").encode())
 
 
 def read_trace(folder: Path) -> Trace:

@@ -461,7 +461,7 @@ def test_an_out_that_holds_a_run_is_refused(refused: Refused, here: Path, name: 
 def test_a_comparison_whose_out_holds_one_is_refused(refused: Refused, here: Path) -> None:
     (here / "mine" / "numpy-oracle").mkdir(parents=True)
     (here / "mine" / "numpy-oracle" / "result.json").write_text("of another comparison")
-    holds(refused(compare, "--out", "mine"), "--out mine/numpy-oracle already holds a run")
+    holds(refused(compare, "--out", "mine"), "--out mine is not empty: it holds numpy-oracle; name a new or")
 
 
 @pytest.mark.parametrize("out", ["file", "file/below", "n" * 256])

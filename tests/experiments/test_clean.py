@@ -14,9 +14,17 @@ from samestep.common.runtime.directory import open_run, write_error, write_json
 from samestep.common.runtime.parent.cache import hold
 from samestep.common.runtime.parent.curves import Curve, curve_folder, keep_curve
 from samestep.common.runtime.parent.verdict import initial_state
-from samestep.experiments import clean
+from samestep.common.writing import open_directory, replacing
+from samestep.common.written import LIST, seal
+from samestep.experiments import clean, kept
+from samestep.experiments.comparison_file import NAME
+from samestep.experiments.stored import make_place
 
-LONG_AGO = time.time() - 2 * clean.QUIET_SECONDS
+LONG_AGO = time.time() - 2 * kept.QUIET_SECONDS
+
+
+KEY = "0123456789abcdef01234567"
+"""As the cache names its entries."""
 
 
 @pytest.fixture
@@ -28,14 +36,23 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "here"
 
 
+def put(path: Path, count: int) -> None:
+    """A file as samestep writes it."""
+    with replacing(path) as file:
+        file.write(b"x" * count)
+
+
 def a_run(path: Path, result: bool = True, state: bool = False, used: float | None = None, **fields: object) -> Path:
     """A directory as a run leaves it."""
     open_run(path, RunConfig(**fields))
-    for name in ("metrics.jsonl", "process-rank-0.json", "rank-0.log", *(["state.npz"] if state else [])):
-        (path / name).write_text("x" * 100)
+    for name in () if fields.get("prepare") else ("metrics.jsonl", "process-rank-0.json", "rank-0.log"):
+        put(path / name, 100)
+    if state:
+        put(path / "state.npz", 100)
     if result:
         (path / "error.json").unlink()
         write_json(path / "result.json", {})
+    seal(path)
     for file in path.iterdir():
         os.utime(file, None if used is None else (used, used))
     return path
@@ -54,14 +71,13 @@ def row(printed: str, kind: str) -> list[str]:
 def caches(here: Path) -> tuple[Path, Path, Path]:
     """A curve of 300 bytes, a data set of 50, and a calibration of 20."""
     cache = here.parent / "cache/samestep"
-    curve, data, machine = cache / "oracle/ab12", cache / "data/cd34.npz", cache / "machines/here.toml"
-    (curve / "20.cut").mkdir(parents=True)
-    for path in (data, machine):
-        path.parent.mkdir()
+    curve, data, machine = cache / "oracle" / KEY, cache / "data" / f"{KEY}.npz", cache / "machines/here.toml"
+    for folder in (curve, curve / "20.cut", data.parent, machine.parent):
+        open_directory(folder)
     for name in ("config.json", "metrics.jsonl", "state.npz"):
-        (curve / "20.cut" / name).write_bytes(b"x" * 100)
-    data.write_bytes(b"x" * 50)
-    machine.write_bytes(b"x" * 20)
+        put(curve / "20.cut" / name, 100)
+    put(data, 50)
+    put(machine, 20)
     return curve, data, machine
 
 
@@ -97,8 +113,8 @@ def test_it_frees_what_is_named_and_nothing_else(here: Path, capsys: pytest.Capt
     held = {"oracle": curve, "data": data, "machines": machine, "runs": a_run(here / "runs" / "one")}
     printed = told(capsys, f"--{name}")
     assert printed.startswith("Freed ")
-    assert f"({clean.KINDS[name]}: 1)." in printed
-    assert row(printed, clean.KINDS[name])[1] == "0"
+    assert f"({kept.KINDS[name]}: 1)." in printed
+    assert row(printed, kept.KINDS[name])[1] == "0"
     assert [kind for kind, path in held.items() if path.exists()] == [kind for kind in held if kind != name]
 
 
@@ -111,15 +127,16 @@ def test_all_is_all_of_them(here: Path, capsys: pytest.CaptureFixture[str]) -> N
 def test_nothing_is_left_of_a_comparison_without_runs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole, partly = here / "runs" / "whole", here / "runs" / "partly"
     for directory in (whole, partly):
-        for cell in ("numpy-oracle", "torch-ddp/1", "torch-ddp/2"):
-            a_run(directory / cell)
-        (directory / "compare.toml").write_text("repeats = 2")
-        (directory / "tf-tpu" / "1").mkdir(parents=True)
-        write_error(directory / "tf-tpu" / "1", "parent", Unavailable("there is none"))
-    a_run(partly / "torch-pp" / "1", state=True, keep_state=True)
+        open_directory(directory)
+        put(directory / NAME, 10)
+        for cell, number in (("numpy:oracle", 1), ("torch:ddp", 1), ("torch:ddp", 2)):
+            a_run(make_place(directory, cell, number))
+        open_directory(missing := make_place(directory, "tf:tpu", 1))
+        write_error(missing, "parent", Unavailable("there is none"))
+    a_run(make_place(partly, "torch:pp", 1), state=True, keep_state=True)
     told(capsys, "--runs")
     assert not whole.exists()
-    assert [path.name for path in sorted(partly.iterdir())] == ["compare.toml", "tf-tpu", "torch-pp"]
+    assert [path.name for path in sorted(partly.iterdir())] == [NAME, "tf-tpu", "torch-pp", LIST]
 
 
 def test_a_state_that_was_kept_on_purpose_stays(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ from samestep.common.errors import ConfigError, Unavailable, WorkerFailed
 from samestep.common.runtime.directory import open_run, write_json
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import load_result
+from samestep.common.writing import create
 from samestep.experiments import compare, comparing, rounds
 from samestep.experiments.asked import describe
 from samestep.experiments.comparison import Comparison
@@ -172,8 +173,8 @@ def test_a_run_that_was_cut_off_is_measured_anew_at_its_place(monkeypatch: pytes
     result = load_result(half)
     (half / "result.json").unlink()
     open_run(half, result.config)
-    (half / "metrics.jsonl").write_text("{")
-    (half / "state.npz").write_text("half")
+    for name in ("metrics.jsonl", "state.npz"):
+        os.close(create(half / name))
     (half / "mine.txt").write_text("not ours")
     started = make_up(monkeypatch, {})
     comparison = samestep.compare(resume="out")

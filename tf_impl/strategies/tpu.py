@@ -21,8 +21,10 @@ from samestep.common.batch import Batch
 from samestep.common.errors import ERRORS, Unavailable, WorkerFailed
 from samestep.common.ledger import Compiled
 from samestep.common.program import Hardware
+from samestep.common.runtime.directory import write_json
 from samestep.common.strategy import Run
 from samestep.common.workload.split import even_split_table
+from samestep.common.writing import replacing
 from samestep.tf_impl.devices import kind, use_cpu
 from samestep.tf_impl.options import TpuOptions
 from samestep.tf_impl.program import Parts, TrainingProgram
@@ -87,8 +89,9 @@ def compile_step(run: Run[TpuOptions], batch: Batch, directory: Path) -> Compile
         "partitions": partitions,
         "splits": [split.get(name) for name in run.workload.model.params()] * (1 + len(run.optimizer.slots)),
     }
-    (directory / "step.json").write_text(json.dumps(request))
-    (directory / "step.stablehlo").write_bytes(lower(Step(run, replicas), batch))
+    write_json(directory / "step.json", request)
+    with replacing(directory / "step.stablehlo") as file:
+        file.write(lower(Step(run, replicas), batch))
     line = [sys.executable, "-m", "samestep.tf_impl.tpu.compile", str(directory), str(os.getpid())]
     done = subprocess.run(line, env=os.environ | COMPILER_ENVIRONMENT, check=False)
     if done.returncode:

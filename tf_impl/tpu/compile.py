@@ -26,6 +26,7 @@ from jaxlib import xla_client
 
 from samestep.common.errors import ConfigError, SamestepError, Unavailable, WorkerFailed
 from samestep.common.ledger import Compiled
+from samestep.common.runtime.directory import write_json
 from samestep.tf_impl.tpu.hlo import collectives
 from samestep.tf_impl.tpu.topology import Topology
 
@@ -174,7 +175,7 @@ def main(directory: str, parent: str) -> None:
         values = dataclasses.asdict(compile_stablehlo(request, (run / "step.stablehlo").read_bytes()))
     except SamestepError as error:
         values = {"error": type(error).__name__, "message": str(error)}
-    (run / "compiled.json").write_text(json.dumps(values))
+    write_json(run / "compiled.json", values)
 
 
 if __name__ == "__main__":

@@ -4,23 +4,28 @@ import contextlib
 import dataclasses
 import fcntl
 import os
-import shutil
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from samestep.common.errors import WorkerFailed
+from samestep.common.removing import bytes_below, discard_all, find_written
+from samestep.common.writing import reopen
+
 LIMIT_BYTES = 2**30
 """Of the oracle's curves. An entry in use is not evicted, so a single one may be larger."""
+_KEY = re.compile("[0-9a-f]{24}")
 _HELD: list[int] = []
 """The open lock of the entry that this process uses."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """Something that is kept on disk.
+    """Something of ours that is kept on disk.
 
     Attributes:
         path: A file or a directory.
-        bytes: Of all its files.
+        bytes: Of all its files that are ours.
         used: When it was last used, in seconds since the epoch.
     """
 
@@ -29,15 +34,18 @@ class Entry:
     used: float
 
 
-def find_entries(paths: Iterable[Path]) -> list[Entry]:
-    """Looks at files and directories, the least recently used first; those that vanish meanwhile are left out."""
+def find_entries(directories: Iterable[Path]) -> list[Entry]:
+    """Looks at directories, the least recently used first; those that vanish meanwhile are left out."""
     found = []
-    for path in paths:
+    for path in directories:
         with contextlib.suppress(OSError):
-            files = [path, *path.rglob("*")] if path.is_dir() else [path]
-            sizes = [file.lstat().st_size for file in files if not file.is_dir()]
-            found.append(Entry(path, sum(sizes), path.stat().st_mtime))
+            found.append(Entry(path, bytes_below(path), path.stat().st_mtime))
     return sorted(found, key=lambda entry: entry.used)
+
+
+def find_cached(folder: Path) -> list[Entry]:
+    """Finds the entries of a cache, the least recently used first: the directories that we made and named by a key."""
+    return find_entries(path for path, _ in find_written(folder, depth=1) if _KEY.fullmatch(path.name))
 
 
 def hold(path: Path) -> bool:
@@ -48,7 +56,7 @@ def hold(path: Path) -> bool:
     """
     while _HELD:
         os.close(_HELD.pop())
-    with contextlib.suppress(OSError):  # not there; or a disk without locks, or a cache that belongs to someone else
+    with contextlib.suppress(OSError, WorkerFailed):  # not there; no locks on this disk; or another's cache
         _HELD.append(_open_lock(path))
         fcntl.flock(_HELD[0], fcntl.LOCK_SH)
         os.utime(path)
@@ -66,8 +74,8 @@ def evict(folder: Path, limit: int = LIMIT_BYTES) -> list[Entry]:
         What was removed.
     """
     removed = []
-    with contextlib.suppress(OSError), _locked(folder, fcntl.LOCK_EX):  # one process at a time
-        entries = find_entries(path for path in folder.iterdir() if path.is_dir())
+    with contextlib.suppress(OSError, WorkerFailed), _locked(folder, fcntl.LOCK_EX):  # one process at a time
+        entries = find_cached(folder)
         excess = sum(entry.bytes for entry in entries) - limit
         for entry in entries:
             if excess > 0 and _remove(entry.path):
@@ -77,12 +85,10 @@ def evict(folder: Path, limit: int = LIMIT_BYTES) -> list[Entry]:
 
 
 def _remove(path: Path) -> bool:
-    aside = path.with_name(f"evicted-{os.getpid()}")
     try:
         with _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
-            os.rename(path, aside)  # nobody finds half an entry
-        shutil.rmtree(aside)
-    except OSError:
+            discard_all(path)
+    except (OSError, WorkerFailed):
         return False  # in use
     return True
 
@@ -99,4 +105,4 @@ def _locked(directory: Path, how: int) -> Iterator[None]:
 
 def _open_lock(directory: Path) -> int:
     """Opens a file to lock: on a network's disk a directory cannot be locked."""
-    return os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+    return reopen(directory / "lock")

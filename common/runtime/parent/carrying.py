@@ -17,6 +17,7 @@ from samestep.common.runtime.parent.porting import BATCH_SIZE, port
 from samestep.common.strategy import Run
 from samestep.common.workload.matching import Matching, match
 from samestep.common.workload.models.own import DATA, INITIAL, MATCHING, TWIN, OwnSpec, read_description
+from samestep.common.writing import replacing
 
 _MOST_BYTES = 2**26
 
@@ -52,7 +53,8 @@ def carry(folder: Path, torch: Path, config: RunConfig, server: Servers) -> None
     own = {kind: _initial(folder, kind) for kind in initial}
     carried = matching.to_tf({**initial["params"], **initial["buffers"]})
     arrays = {f"{kind}/{name}": carried.get(name, value) for kind in own for name, value in own[kind].items()}
-    np.savez(folder / INITIAL, **arrays)  # type: ignore[arg-type]
+    with replacing(folder / INITIAL) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def _initial(folder: Path, kind: str) -> dict[str, np.ndarray]:

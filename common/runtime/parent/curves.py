@@ -10,16 +10,16 @@ import hashlib
 import json
 import math
 import os
-import shutil
-import tempfile
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.program import TrainState
+from samestep.common.removing import discard
 from samestep.common.request import Launch
 from samestep.common.run import as_config
 from samestep.common.runtime.directory import write_json
@@ -29,6 +29,7 @@ from samestep.common.runtime.records import Measured
 from samestep.common.runtime.state_file import read_state, write_state
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import cache_directory, make_cache_directory
+from samestep.common.writing import open_directory, replacing
 
 LEAST_STEPS = 20
 """How many steps are judged however long the oracle takes; fewer are not worth another start of it."""
@@ -137,7 +138,7 @@ def _find(folder: Path, first: int, last: int, beyond: bool) -> Curve | None:
         last: The step to end before.
         beyond: Whether one that goes beyond the last step will do.
     """
-    kept = {int(path.name.removesuffix(CUT)): path for path in folder.glob("[0-9]*")}
+    kept = _kept(folder)
     usable = [step for step in kept if beyond or step <= last]
     for step in sorted(usable, key=lambda step: (step < last, abs(step - last))):
         try:
@@ -146,8 +147,15 @@ def _find(folder: Path, first: int, last: int, beyond: bool) -> Curve | None:
                 return curve
         except (ConfigError, OSError, ValueError, KeyError):
             pass  # damaged, or just removed by another process
-        shutil.rmtree(kept[step], ignore_errors=True)
+        discard(kept[step], is_changed=True)
     return None
+
+
+def _kept(folder: Path) -> dict[int, Path]:
+    """The curves in a folder, by the number of their steps; anything else that is there is nobody's business."""
+    return {
+        int(path.stem): path for path in folder.glob("[0-9]*") if re.fullmatch(rf"[0-9]+({re.escape(CUT)})?", path.name)
+    }
 
 
 def read_curve(directory: Path) -> Curve:
@@ -172,20 +180,22 @@ def keep_curve(curve: Curve, run: Run, launch: Launch, folder: Path) -> None:
     """
     step = curve.state.step
     path = folder / f"{step}{CUT if step < run.steps else ''}"
-    with contextlib.suppress(OSError):  # also if another process has put the same curve there in the meantime
+    with contextlib.suppress(OSError, WorkerFailed):  # also if another process has put the same curve there meanwhile
         make_cache_directory()
-        folder.mkdir(parents=True, exist_ok=True)
+        open_directory(folder)
         if not path.exists():
-            with tempfile.TemporaryDirectory(dir=folder, prefix=".") as scratch:
-                whole = Path(scratch, path.name)
-                whole.mkdir()
+            open_directory(whole := folder / f".{os.urandom(8).hex()}")
+            try:
                 write_json(whole / "config.json", as_config(run, launch))
                 window = {"step": step, "seconds": curve.seconds, "losses": curve.losses}
-                (whole / METRICS).write_text(json.dumps(window) + "\n")
+                with replacing(whole / METRICS) as file:
+                    file.write((json.dumps(window) + "\n").encode())
                 write_state(whole, curve.state)
                 os.replace(whole, path)
-        for shorter in folder.glob(f"*{CUT}"):
-            if int(shorter.name.removesuffix(CUT)) < step:
-                shutil.rmtree(shorter, ignore_errors=True)
+            finally:
+                discard(whole)
+        for shorter, place in _kept(folder).items():
+            if shorter < step and place.suffix == CUT:
+                discard(place, is_changed=True)
     hold(folder)
     evict(folder.parent)

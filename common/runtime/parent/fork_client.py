@@ -22,6 +22,7 @@ from samestep.common.runtime.parent.obituary import ending, last_lines
 from samestep.common.runtime.parent.server_processes import ServerProcesses
 from samestep.common.runtime.parent.signals import hold_signals
 from samestep.common.runtime.processes import Process, is_stopped
+from samestep.common.writing import create
 
 START_SECONDS = 120.0
 
@@ -122,8 +123,15 @@ class ForkClient:
 
         Returns:
             Its number, by which `poll` reports its end.
+
+        Raises:
+            WorkerFailed: Its log cannot be written.
         """
         self.wait_ready()
+        try:
+            os.close(create(log))
+        except OSError as error:
+            raise WorkerFailed(f"{log} cannot be written: {error.strerror}") from None
         self._count += 1
         self._send(
             {

@@ -24,12 +24,14 @@ from samestep.common.runtime.parent.network import Meeting, meet
 from samestep.common.runtime.parent.ported import Ports
 from samestep.common.runtime.parent.porting import port
 from samestep.common.runtime.parent.prepare import prepare
+from samestep.common.runtime.parent.scratch import Scratch
 from samestep.common.runtime.parent.signals import hold_signals
 from samestep.common.runtime.parent.watch import Progress, Watch
 from samestep.common.runtime.records import Measured, RunResult, adapter
 from samestep.common.runtime.state_file import read_state, write_state
 from samestep.common.runtime.topology import LAUNCHED_AT, UNEVALUATED, fill_in
 from samestep.common.strategy import Run
+from samestep.common.written import seal
 
 WORKER = "samestep.common.runtime.worker.worker"
 
@@ -46,7 +48,7 @@ class Launcher:
         self._worker = worker
         self._servers: dict[tuple[str, int], ForkClient] = {}
         self.last_run: Path | None = None
-        self._scratch = tempfile.TemporaryDirectory(prefix="samestep-", ignore_cleanup_errors=True)
+        self._scratch = Scratch()
         self._ports = Ports(self.port)
         self._descriptions = Descriptions(Path(self._scratch.name), self._server_for_models)
 
@@ -169,6 +171,8 @@ class Launcher:
             failure = error if isinstance(error, SamestepError) else WorkerFailed(f"{directory} was given up: {error}")
             write_error(directory, "parent", failure, first=False)
             raise failure from None
+        finally:
+            seal(directory)
 
     def describe(self, config: RunConfig) -> RunConfig:
         """Has a worker describe the user's model that a request names.
@@ -227,9 +231,10 @@ class Launcher:
         """
         with self._scratch_directory() as directory:
             if state is not None:
-                write_state(directory, state)
                 launch = dataclasses.replace(launch, start_from=str(directory))
             open_run(directory, as_config(run, launch.untraced))
+            if state is not None:
+                write_state(directory, state)
             self.execute(directory, run, launch, environment={UNEVALUATED: "1"})
             return read_curve(directory)
 

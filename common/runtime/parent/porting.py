@@ -17,6 +17,7 @@ from samestep.common.workload.models.own import DATA, Description, OwnSpec, read
 from samestep.common.workload.optimizers import OptimizerSpec
 from samestep.common.workload.own import RATES
 from samestep.common.workload.trace import ASKED, WEIGHTS, Asked, read_trace, read_weights
+from samestep.common.writing import replacing
 
 SIDES = ("torch", "tf")
 BATCH_SIZE = 16
@@ -97,7 +98,8 @@ def write_weights(folder: Path, params: Mapping[str, np.ndarray], buffers: Mappi
     """
     arrays = {f"params/{name}": value for name, value in params.items()}
     arrays |= {f"buffers/{name}": value for name, value in buffers.items()}
-    np.savez(folder / WEIGHTS, **arrays)  # type: ignore[arg-type]
+    with replacing(folder / WEIGHTS) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def _carry(folder: Path, matching: Matching) -> None:

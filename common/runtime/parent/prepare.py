@@ -6,7 +6,7 @@ from pathlib import Path
 from samestep.common.errors import ConfigError
 from samestep.common.request import Launch
 from samestep.common.run import as_config
-from samestep.common.runtime.directory import open_run, refuse_taken
+from samestep.common.runtime.directory import open_run, refuse_run
 from samestep.common.strategy import Run
 
 
@@ -25,7 +25,7 @@ def prepare(run: Run, launch: Launch) -> Path:
     else:
         path = Path(launch.out)
     try:
-        refuse_taken(path)
+        refuse_run(path)
         return open_run(path, as_config(run, launch))
     except OSError as error:
         raise ConfigError(f"--out {path} cannot be written ({error.strerror}); name another directory.") from None

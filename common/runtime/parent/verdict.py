@@ -36,6 +36,7 @@ from samestep.common.runtime.state_file import digest_state, read_state, remove_
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import init, initial_buffers
 from samestep.common.workload.models.own import OwnSpec
+from samestep.common.written import seal
 
 
 def finish(
@@ -75,6 +76,7 @@ def finish(
             keep_curve(read_curve(directory), run, launch, curve_folder(run, launch, result.dataset_sha256))
         if not launch.keep_state and parity.passed is not False:  # a wrong state is evidence
             remove_state(directory)
+        seal(directory)
     return result
 
 

@@ -16,6 +16,7 @@ from samestep.common.workload.data.as_given import flattened, read_as_given
 from samestep.common.workload.data.dataset import ARRAYS, Split
 from samestep.common.workload.declared import import_file, own_lines
 from samestep.common.workload.models.own import DATA
+from samestep.common.writing import replacing
 
 
 def is_asked(directory: Path) -> bool:
@@ -89,7 +90,8 @@ def read_data(directory: Path, data: str, framework: str) -> Split:
     try:
         found = function()
         arrays = found if isinstance(found, dict) else dict(zip(ARRAYS, found, strict=True))
-        np.savez(directory / DATA, **flattened(arrays))
+        with replacing(directory / DATA) as file:
+            np.savez(file, **flattened(arrays))
     except Exception as error:
         raise ConfigError(
             f"--data {data}: {name}() has to return the arrays {', '.join(ARRAYS)}, in this order or by name; "

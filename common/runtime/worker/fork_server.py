@@ -16,6 +16,7 @@ import selectors
 import signal
 import sys
 import traceback
+from pathlib import Path
 from typing import NoReturn
 
 from samestep.common.runtime.fork_protocol import Answer, Command
@@ -23,6 +24,7 @@ from samestep.common.runtime.imports import import_framework, import_modules
 from samestep.common.runtime.worker.keeper import keep, wake_on
 from samestep.common.runtime.worker.offspring import adopt_orphans, end_children, end_with_parent, reap
 from samestep.common.runtime.worker.private_network import Network, NetworkMaker, enter_network
+from samestep.common.writing import reopen
 
 
 class ForkServer:
@@ -118,7 +120,7 @@ class ForkServer:
             for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_DFL)
             self._answers.close()
-            log = os.open(command["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+            log = reopen(Path(command["log"]))  # which the launcher made
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(log, 1)
             os.dup2(log, 2)

@@ -29,6 +29,7 @@ from samestep.common.runtime.worker.windows import Windows
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.data.several import apart, together
+from samestep.common.writing import create
 
 TIMED_WINDOWS = 20
 MOST_STEPS, MOST_SECONDS = 1000, 2.0
@@ -67,8 +68,6 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
     """
     data = in_dtype(split, run.dtype)
     first = _restore(program, run, launch.start_from)
-    if file.rank == 0:
-        (file.directory / "metrics.jsonl").unlink(missing_ok=True)  # of an earlier attempt, where something restarts us
     stream = batches(data.train_inputs, data.train_targets, run.batch_size, run.seed, first)
     disturbances = watch_for(run, file)
     specs = run.strategy.topology(run)
@@ -168,7 +167,7 @@ def train(
     step, most = first, 1
     file.enter("first step", step)
     program.sync()
-    with (file.directory / "metrics.jsonl").open("a", buffering=1) if file.rank == 0 else nullcontext() as metrics:
+    with os.fdopen(create(file.directory / "metrics.jsonl"), "w", 1) if file.rank == 0 else nullcontext() as metrics:
         apart = _num_apart(run, first)
         for number, size in enumerate([apart, *_sizes(run.steps - first - apart)]):
             if number == 1:  # the last step before may be traced or compiled, as the first one is

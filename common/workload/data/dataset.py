@@ -6,18 +6,17 @@ import functools
 import hashlib
 import importlib.util
 import inspect
-import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import platformdirs
 
-from samestep.common.errors import Unavailable
+from samestep.common.errors import Unavailable, WorkerFailed
 from samestep.common.files import Unreadable, read_arrays
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import IGNORED
+from samestep.common.writing import open_directory, replacing
 
 if TYPE_CHECKING:
     import numpy as np  # only where arrays are made: a prediction does without
@@ -144,11 +143,10 @@ def cached(source: bytes, decode: Callable[..., Split], *arguments: int) -> Spli
     import numpy as np
 
     # A cache that cannot be written costs time only.
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, WorkerFailed):
         make_cache_directory()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
-            whole = Path(scratch, path.name)
-            np.savez(whole, **{name: getattr(split, name) for name in ARRAYS})
-            os.replace(whole, path)
+        open_directory(path.parent)
+        path.unlink(missing_ok=True)
+        with replacing(path) as file:
+            np.savez(file, **{name: getattr(split, name) for name in ARRAYS})
     return split

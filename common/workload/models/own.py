@@ -16,6 +16,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.files import Unreadable, read_arrays, read_json
 from samestep.common.workload.models.layer import Layer
 from samestep.common.workload.models.spec import ArraySpec, DataSizes, ModelSpec, Param, Segment
+from samestep.common.writing import replacing
 
 if TYPE_CHECKING:
     import numpy as np  # only where arrays are made: a prediction does without
@@ -145,8 +146,10 @@ def write_description(folder: Path, description: Description, initial: "dict[str
     """
     import numpy as np
 
-    np.savez(folder / INITIAL, **initial)  # type: ignore[arg-type]
-    (folder / SPEC).write_text(json.dumps(dataclasses.asdict(description), indent=1) + "\n")
+    with replacing(folder / INITIAL) as file:
+        np.savez(file, **initial)  # type: ignore[arg-type]
+    with replacing(folder / SPEC) as file:
+        file.write((json.dumps(dataclasses.asdict(description), indent=1) + "\n").encode())
 
 
 @functools.lru_cache(maxsize=4)

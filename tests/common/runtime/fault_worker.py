@@ -7,8 +7,6 @@ import resource
 import signal
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import IO
 
 from samestep.common.errors import Diverged
 from samestep.common.runtime.worker import worker
@@ -110,26 +108,29 @@ def ends_at_once() -> None:
     os._exit(3)
 
 
-def _full(applies: Callable[[Path, str], bool]) -> None:
-    """What is opened is `/dev/full` instead, where the kernel finds no space for anything written."""
-    right = Path.open
+def _full(name: str) -> None:
+    """What is opened under a new name is `/dev/full` instead, where the kernel finds no space for anything written."""
+    right = os.open
 
-    def opened(self: Path, mode: str = "r", *rest: object, **more: object) -> IO:
-        return right(Path("/dev/full") if applies(self, mode) else self, mode, *rest, **more)
+    def opened(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        descriptor = right(path, flags, mode, dir_fd=dir_fd)
+        if flags & os.O_EXCL and os.path.basename(path).startswith(name):
+            os.dup2(right("/dev/full", os.O_RDWR), descriptor)
+        return descriptor
 
-    Path.open = opened
+    os.open = opened
 
 
 def full_at_metrics() -> None:
-    _full(lambda path, mode: path.name == "metrics.jsonl")
+    _full("metrics.jsonl")
 
 
 def full_at_state() -> None:
-    _full(lambda path, mode: path.name.startswith("state.npz"))
+    _full("state.npz")
 
 
 def full_at_everything() -> None:
-    _full(lambda path, mode: mode[0] in "wax")
+    _full("")
 
 
 def full_log_too() -> None:

@@ -14,6 +14,8 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent import curves
 from samestep.common.runtime.parent.cache import evict, find_entries, hold
 from samestep.common.runtime.parent.verdict import initial_state
+from samestep.common.writing import open_directory, replacing
+from samestep.common.written import LIST
 
 Kept = Callable[[str, int, float], Path]
 
@@ -29,42 +31,49 @@ def kept(tmp_path: Path) -> Kept:
     """Makes an entry of a size, last used so many seconds after the epoch."""
 
     def kept(name: str, size: int, used: float) -> Path:
-        path = tmp_path / name
-        path.mkdir()
-        (path / "state.npz").write_bytes(b"x" * (size // 2))
-        (path / "metrics.jsonl").write_bytes(b"x" * (size - size // 2))
+        path = tmp_path / key(name)
+        for folder in (path, path / "20"):
+            open_directory(folder)
+        for file, count in (("state.npz", size // 2), ("metrics.jsonl", size - size // 2)):
+            with replacing(path / "20" / file) as written:
+                written.write(b"x" * count)
         os.utime(path, (used, used))
         return path
 
     return kept
 
 
+def key(name: str) -> str:
+    """A name as the cache gives them, of one letter."""
+    return name * 24
+
+
 def left(folder: Path) -> list[str]:
-    """The entries of a cache."""
-    return sorted(path.name for path in folder.iterdir() if path.is_dir())
+    """The entries of a cache, by their letters."""
+    return sorted(path.name[0] for path in folder.iterdir() if path.is_dir())
 
 
 def test_the_least_recently_used_go_first_and_no_more_than_need_to(kept: Kept, tmp_path: Path) -> None:
     for name, size, used in (("b", 100, 2), ("a", 100, 1), ("d", 50, 4), ("c", 100, 3)):
         kept(name, size, used)
     assert evict(tmp_path, 350) == []
-    assert [entry.path.name for entry in evict(tmp_path, 249)] == ["a", "b"]
+    assert [entry.path.name[0] for entry in evict(tmp_path, 249)] == ["a", "b"]
     assert left(tmp_path) == ["c", "d"]
 
 
 def test_a_use_counts(kept: Kept, tmp_path: Path) -> None:
     first, _, _ = kept("a", 100, 1), kept("b", 100, 2), kept("c", 100, 3)
     assert hold(first)
-    assert hold(tmp_path / "c")
-    assert [entry.path.name for entry in evict(tmp_path, 200)] == ["b"]
+    assert hold(tmp_path / key("c"))
+    assert [entry.path.name[0] for entry in evict(tmp_path, 200)] == ["b"]
 
 
 def test_what_is_in_use_stays_whatever_the_limit(kept: Kept, tmp_path: Path) -> None:
     kept("a", 100, 1)
     hold(kept("b", 100, 2))
-    assert [entry.path.name for entry in evict(tmp_path, 0)] == ["a"]
-    hold(tmp_path / "a")  # lets go
-    assert [entry.path.name for entry in evict(tmp_path, 0)] == ["b"]
+    assert [entry.path.name[0] for entry in evict(tmp_path, 0)] == ["a"]
+    hold(tmp_path / key("a"))  # lets go
+    assert [entry.path.name[0] for entry in evict(tmp_path, 0)] == ["b"]
     assert left(tmp_path) == []
 
 
@@ -97,7 +106,7 @@ def test_a_kept_curve_makes_room_but_stays_itself(kept: Kept, tmp_path: Path, mo
     asked = RunConfig("numpy", "oracle", "synthetic-mlp+width=8", steps=3, dtype="float64")
     run, launch = parse(asked), launch_of(asked)
     folder = curves.curve_folder(run, launch, "0")
-    kept("old", 200, 1)
+    kept("a", 200, 1)
     curves.keep_curve(curves.Curve((1.0, 0.5, 0.25), 0.1, initial_state(run, launch)), run, launch, folder)
-    assert left(tmp_path) == [folder.name]
-    assert {path.name for path in folder.iterdir()} == {"0.cut", "lock"}
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [folder.name]
+    assert {path.name for path in folder.iterdir()} == {"0.cut", "lock", LIST}

@@ -24,6 +24,8 @@ from samestep.common.runtime.worker import loop
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 from samestep.common.workload.data.dataset import load
+from samestep.common.writing import replacing
+from samestep.common.written import LIST
 from samestep.experiments.columns import same_step
 from samestep.experiments.tables import report
 from tests.cells import SIZED
@@ -74,7 +76,7 @@ def folder() -> Path:
 
 
 def kept() -> set[str]:
-    return {path.name for path in folder().iterdir()} - {"lock"}
+    return {path.name for path in folder().iterdir()} - {"lock", LIST}
 
 
 def assert_is_the_oracles(curve: Curve, steps: int) -> None:
@@ -154,11 +156,11 @@ def test_a_curve_that_lacks_losses_is_made_anew(oracle: Oracle) -> None:
 def test_two_runs_that_keep_one_curve_at_once_leave_it_whole(oracle: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
     replace = os.replace
 
-    def late(source: Path, target: Path) -> None:
+    def late(source: Path, target: Path, **where: int) -> None:
         if Path(target).parent == folder():
             Path(target).mkdir()
             (Path(target) / "of another process").touch()
-        replace(source, target)
+        replace(source, target, **where)
 
     monkeypatch.setattr(curves.os, "replace", late)
     assert_is_the_oracles(reached(oracle, 0.0), 20)
@@ -181,8 +183,9 @@ def test_a_curve_that_another_run_removes_is_made_anew(oracle: Oracle, monkeypat
 
 def test_what_cannot_be_written_leaves_nothing_behind(oracle: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(directory: Path, state: TrainState) -> None:
-        (directory / "state.npz").write_bytes(b"half of it")
-        raise OSError("no room")
+        with replacing(directory / "state.npz") as file:
+            file.write(b"half of it")
+            raise OSError("no room")
 
     monkeypatch.setattr(curves, "write_state", full)
     assert_is_the_oracles(reached(oracle, 0.0), 20)

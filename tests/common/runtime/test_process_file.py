@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from samestep.common.errors import WorkerFailed
 from samestep.common.runtime.process_file import Life, ProcessFile, read_life
 
 FILE = "process-rank-0.json"
@@ -61,6 +62,6 @@ def test_what_is_no_sign_of_life(tmp_path: Path, garbage: str) -> None:
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("kept")
     (tmp_path / FILE).symlink_to("kept")
-    with pytest.raises(OSError, match=r"process-rank-0\.json"):
+    with pytest.raises(WorkerFailed, match=r"process-rank-0\.json is not a plain file that samestep wrote"):
         ProcessFile(tmp_path, "rank-0", 0).enter("train")
     assert (tmp_path / "kept").read_text() == "kept"

@@ -32,6 +32,7 @@ from samestep.common.runtime.state_file import read_state, write_state
 from samestep.common.runtime.worker import loop
 from samestep.common.techniques import Techniques
 from samestep.common.workload.initial import init
+from samestep.common.written import LIST
 from tests.cells import SIZED
 from tests.children import in_child
 from tests.conftest import RunCell
@@ -127,7 +128,7 @@ def test_a_speed_is_the_median_of_the_windows_with_the_slowest_and_the_fastest(l
 def test_a_run_leaves_the_files_that_were_promised(left: tuple[RunResult, Path]) -> None:
     result, path = left
     roles = {row.role for row in result.processes}
-    names = {"config.json", "metrics.jsonl", "result.json"}
+    names = {"config.json", "metrics.jsonl", "result.json", LIST}
     names |= {f"{role}.log" for role in roles} | {f"process-{role}.json" for role in roles}
     assert {file.name for file in path.iterdir()} == names
     assert tuple(read_losses(path)) == result.losses

@@ -1,0 +1,90 @@
+"""Folders for temporary files, one a command, and those that killed commands left: the next command sweeps them."""
+
+import contextlib
+import json
+import os
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+from types import TracebackType
+
+PREFIX = "samestep-"
+OWNER = "owner.json"
+"""Names the process that a folder belongs to."""
+_MOST_BYTES = 4096
+_ENDED = "ZX"
+"""States of a process that has ended, but for its parent to notice."""
+
+
+class Scratch:
+    """A folder for temporary files that is removed with everything in it. Use it as a context manager."""
+
+    def __init__(self) -> None:
+        """Makes the folder, after those of commands that were killed are removed."""
+        sweep(Path(tempfile.gettempdir()))
+        self._folder = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
+        self.name = self._folder.name
+        with contextlib.suppress(OSError):  # where there is no /proc nothing is swept
+            owner = {"pid": os.getpid(), "started": _started(os.getpid()), "place": _place()}
+            Path(self.name, OWNER).write_text(json.dumps(owner))
+
+    def cleanup(self) -> None:
+        """Removes the folder."""
+        self._folder.cleanup()
+
+    def __enter__(self) -> str:
+        return self.name
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.cleanup()
+
+
+def sweep(temporary: Path) -> None:
+    """Removes the scratch folders of this user whose process has ended without doing so.
+
+    Left alone is every folder whose owner cannot be told to be dead: without a file that names it, of another user, through
+    a link, or from before this boot or another container, where process ids mean something else.
+
+    Args:
+        temporary: Where the folders are.
+    """
+    with contextlib.suppress(OSError):
+        for path in [*temporary.glob(f"{PREFIX}*")]:
+            with contextlib.suppress(OSError):
+                status = path.lstat()
+                if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and _is_left(path):
+                    shutil.rmtree(path)  # which follows no link
+
+
+def _is_left(folder: Path) -> bool:
+    """Whether the process that a folder belongs to has ended, as far as this process can see it."""
+    descriptor = os.open(folder / OWNER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_size > _MOST_BYTES:
+            return False
+        try:
+            owner = json.load(file)
+            pid, here = owner["pid"], owner["place"] == _place()
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return False
+    return here and type(pid) is int and pid > 0 and _started(pid) != owner.get("started")
+
+
+def _place() -> list[str]:
+    """What makes process ids and their times comparable: the boot, and the namespaces of both."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    spaces = [f"/proc/self/ns/{name}" for name in ("pid", "time")]
+    return [boot, *(os.readlink(space) for space in spaces if os.path.lexists(space))]  # Linux before 5.6 has one time
+
+
+def _started(pid: int) -> str | None:
+    """When a process was started, in the kernel's own unit; None if there is none that runs."""
+    try:
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    except OSError:
+        return None
+    return None if state in _ENDED else fields[18]

@@ -1,0 +1,198 @@
+"""`written.jsonl`: what samestep wrote into a directory, so that nothing else is ever removed from it.
+
+A line for each file or folder, as it is made: its name, its inode, and once a file is complete its bytes. The last line of a
+name counts, and what has that name is ours as long as the line holds. The first line is that of the list itself, so in a copy
+of a directory nothing is ours. No link is followed, and a list that another user wrote is not believed.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+LIST = "written.jsonl"
+HERE = "."
+"""The name of the directory in its own list, if samestep made it."""
+_MOST_BYTES = 2**26
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A line of a list.
+
+    Attributes:
+        name: Below the directory, as in `model/initial.npz`.
+        inode: Of what was made.
+        bytes: Of a file that is complete; None while it is written, and of a folder.
+        is_folder: Whether it is one.
+    """
+
+    name: str
+    inode: int
+    bytes: int | None = None
+    is_folder: bool = False
+
+    def matches(self, status: os.stat_result) -> bool:
+        """Whether this is what was made, by its status without following a link."""
+        kind = stat.S_ISDIR if self.is_folder else stat.S_ISREG
+        return kind(status.st_mode) and status.st_ino == self.inode and self.bytes in (None, status.st_size)
+
+
+Written = Mapping[str, Entry]
+"""By name, what was made under it last."""
+
+
+@contextlib.contextmanager
+def opened(directory: Path, follow: bool = True) -> Iterator[int]:
+    """Opens a directory to find files in it, whatever becomes of its path.
+
+    Args:
+        directory: The directory.
+        follow: Whether it may be a link; what is above it always may.
+
+    Raises:
+        OSError: There is none.
+    """
+    descriptor = os.open(directory, _FOLDER | (0 if follow else os.O_NOFOLLOW))
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def parent_of(root: int, name: str) -> Iterator[tuple[int, str]]:
+    """Opens the folder of a file without following a link; with it comes the file's name there.
+
+    Args:
+        root: The open directory.
+        name: The file, below it.
+
+    Raises:
+        OSError: A folder on the way is missing, or is a link.
+    """
+    *folders, leaf = PurePosixPath(name).parts or (HERE,)
+    with contextlib.ExitStack() as stack:
+        for folder in folders:
+            root = os.open(folder, _FOLDER | os.O_NOFOLLOW, dir_fd=root)
+            stack.callback(os.close, root)
+        yield root, leaf
+
+
+def begin(root: int) -> None:
+    """Starts the list of a directory; one of ours that is there is continued.
+
+    Args:
+        root: The open directory.
+
+    Raises:
+        OSError: It cannot be written, or something else has its name.
+    """
+    try:
+        descriptor = os.open(LIST, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=root)
+    except FileExistsError:
+        if read(root) is None:
+            raise
+        return
+    try:
+        os.write(descriptor, _line(Entry(LIST, os.fstat(descriptor).st_ino)))
+    finally:
+        os.close(descriptor)
+
+
+def note(root: int, entry: Entry) -> None:
+    """Adds a line to the list of a directory, if it has one. What cannot be noted is never removed, which harms nobody.
+
+    Args:
+        root: The open directory.
+        entry: What was made.
+    """
+    with contextlib.suppress(OSError):
+        descriptor = os.open(
+            LIST, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=root
+        )
+        try:
+            if _is_own(os.fstat(descriptor)):
+                os.write(descriptor, _line(entry))
+        finally:
+            os.close(descriptor)
+
+
+def read(root: int) -> Written | None:
+    """Reads the list of a directory; None if it has none that this user wrote there.
+
+    Args:
+        root: The open directory.
+    """
+    try:
+        descriptor = os.open(LIST, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=root)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not _is_own(status) or status.st_size > _MOST_BYTES:
+            return None
+        entries = [_entry(line) for line in file.read(_MOST_BYTES).splitlines()]
+    if not entries or entries[0] != Entry(LIST, status.st_ino):
+        return None
+    return {entry.name: entry for entry in entries if entry is not None}
+
+
+def present(root: int, is_changed: bool = False) -> dict[str, os.stat_result] | None:
+    """What is in a directory and ours, with its status; None if the directory has no list.
+
+    Args:
+        root: The open directory.
+        is_changed: Whether a file still counts if it was replaced, or has other bytes by now.
+    """
+    if (entries := read(root)) is None:
+        return None
+    found = {}
+    for name, entry in entries.items():
+        with contextlib.suppress(OSError), parent_of(root, name) as (parent, leaf):
+            status = os.stat(leaf, dir_fd=parent, follow_symlinks=False)
+            if entry.matches(status) or (is_changed and stat.S_ISREG(status.st_mode)):
+                found[name] = status
+    return found
+
+
+def seal(directory: Path, name: str | None = None) -> None:
+    """Notes the bytes of files that were open until now: whoever changes one from here on makes it their own.
+
+    Args:
+        directory: Of the files.
+        name: The one that was written; all whose bytes are not known yet, unless given.
+    """
+    with contextlib.suppress(OSError), opened(directory) as root:
+        for entry in (read(root) or {}).values():
+            if entry.name == name or (name is None and entry.bytes is None and entry.name != LIST):
+                with contextlib.suppress(OSError), parent_of(root, entry.name) as (parent, leaf):
+                    status = os.stat(leaf, dir_fd=parent, follow_symlinks=False)
+                    if stat.S_ISREG(status.st_mode) and status.st_ino == entry.inode:
+                        note(root, dataclasses.replace(entry, bytes=status.st_size))
+
+
+def _is_own(status: os.stat_result) -> bool:
+    """Whether a list is a plain file of this user's, under one name only."""
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid == os.geteuid()
+
+
+def _line(entry: Entry) -> bytes:
+    return json.dumps(dataclasses.asdict(entry)).encode() + b"\n"
+
+
+def _entry(line: bytes) -> Entry | None:
+    """A line as it was written; None if it is damaged, or names what is not below the directory."""
+    try:
+        entry = Entry(**json.loads(line))
+        parts = PurePosixPath(os.fsdecode(os.fsencode(entry.name))).parts
+    except (ValueError, TypeError, RecursionError):
+        return None
+    types = (type(entry.inode), type(entry.bytes), type(entry.is_folder))
+    if types not in ((int, int, bool), (int, type(None), bool)) or "\0" in entry.name:
+        return None
+    return None if {"/", "//", ".."} & {*parts} else entry

@@ -1,0 +1,192 @@
+"""What samestep keeps on this disk: run directories, comparisons, the oracle's curves, decoded data and calibrations.
+
+Only what samestep wrote is found and removed, by the lists in `common/written.py`; no link is followed.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import os
+import re
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from samestep.common.errors import ConfigError
+from samestep.common.files import Unreadable, read_json
+from samestep.common.removing import discard, discard_all, find_written, walk
+from samestep.common.runtime.directory import COMPARISON, read_error
+from samestep.common.runtime.parent.cache import LIMIT_BYTES, Entry, evict, find_cached, find_entries
+from samestep.common.written import read
+from samestep.experiments.text import size
+
+KINDS = {
+    "oracle": "curves of the oracle",
+    "data": "decoded data sets",
+    "machines": "calibrations of this machine",
+    "runs": "run directories",
+}
+"""What is kept, by the name of the flag that frees it."""
+RUNS = Path("runs")
+QUIET_SECONDS = 24 * 3600.0
+"""A run without a result may still be going on, here or on another machine, until nothing in it changes for so long."""
+_REQUEST = {"framework", "strategy", "techniques"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Store:
+    """One kind of thing that is kept.
+
+    Attributes:
+        name: A key of KINDS.
+        note: What to know before it is freed.
+        where: Its folder.
+        find: Everything of the kind in the folder.
+        free: Removes it, and returns what was removed.
+    """
+
+    name: str
+    note: str
+    where: Path
+    find: Callable[[Path], list[Entry]]
+    free: Callable[[Path], list[Entry]]
+
+    @property
+    def what(self) -> str:
+        """The kind in words."""
+        return KINDS[self.name]
+
+
+def stores() -> list[Store]:
+    """Everything that is kept, by kind."""
+    from samestep.common.runtime.parent.curves import curves_directory  # here: --help imports no NumPy
+    from samestep.common.workload.data.dataset import cache_directory
+    from samestep.experiments.here import path
+
+    curves, data, machine = curves_directory(), cache_directory() / "data", path()
+    limit = f"at most {size(LIMIT_BYTES)}; what is needed is computed again"
+    return [
+        Store("oracle", limit, curves, find_cached, lambda folder: evict(folder, 0)),
+        Store("data", "what is needed is decoded again", data, *_files(r"[0-9a-f]{24}\.npz")),
+        Store("machines", "--machine here measures again", machine.parent, *_files(re.escape(machine.name))),
+        Store("runs", "with their results", RUNS, find_runs, _free_runs),
+    ]
+
+
+def _files(pattern: str) -> tuple[Callable[[Path], list[Entry]], Callable[[Path], list[Entry]]]:
+    """Finds and frees the files of ours in a folder whose names match."""
+
+    def find(folder: Path) -> list[Entry]:
+        ours = [found.items() for _, found in find_written(folder, depth=0)]
+        files = [(name, status) for each in ours for name, status in each if re.fullmatch(pattern, name)]
+        entries = [Entry(folder / name, status.st_size, status.st_mtime) for name, status in files]
+        return sorted(entries, key=lambda entry: entry.used)
+
+    def free(folder: Path) -> list[Entry]:
+        found = find(folder)
+        discard(folder)
+        return found
+
+    return find, free
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+
+def find_runs(folder: Path) -> list[Entry]:
+    """The run directories in and below a folder that samestep made there."""
+    return find_entries(path for path, found in find_written(folder) if "config.json" in found)
+
+
+def why_kept(run: Path) -> str:
+    """Why a run directory is not removed unless it is named; "" if it is."""
+    config = _read_config(run)
+    if config.get("keep_state") and (run / "state.npz").exists():
+        return "whose state was kept by --keep-state"
+    if is_running(run):
+        return "that is running"
+    if (run / "result.json").exists():
+        return ""
+    if config.get("prepare") and read_error(run) is None and not any(run.glob("process-*.json")):
+        return "that was prepared and waits to be started"
+    if time.time() - max(path.lstat().st_mtime for path in run.iterdir()) < QUIET_SECONDS:
+        return "without a result that changed within the last day and may be running"
+    return ""
+
+
+def is_running(run: Path) -> bool:
+    """Whether a process of a run holds its place: a lock of a byte of `config.json`."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(run / "config.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            wanted = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            held = struct.unpack("hhqqi", fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, wanted))
+            return held[0] != fcntl.F_UNLCK
+        finally:
+            os.close(descriptor)
+    return False
+
+
+def find_unlisted(folder: Path) -> list[Path]:
+    """The run directories below a folder without a list of ours: of earlier versions, copied, or another user's."""
+    found = []
+    for path, files, descriptor in walk(folder):
+        if "config.json" in files and read(descriptor) is None and _read_config(path):
+            found.append(path)
+    return found
+
+
+def _read_config(run: Path) -> dict[str, object]:
+    try:
+        values = read_json(run / "config.json")
+    except Unreadable:
+        return {}
+    return values if isinstance(values, dict) and set(values) >= _REQUEST else {}
+
+
+def _free_runs(folder: Path) -> list[Entry]:
+    removed = [run for run in find_runs(folder) if not why_kept(run.path)]
+    for run in removed:
+        discard(run.path)
+    for path, found in find_written(folder):
+        if COMPARISON in found:
+            _tidy(path)
+    return removed
+
+
+def _tidy(comparison: Path) -> None:
+    """Removes the empty folders of a comparison; without any run, also its file, and why rows could not be run."""
+    if not find_runs(comparison):
+        discard_all(comparison)
+        return
+    for path, found in find_written(comparison, depth=0):
+        discard(path, keep=[name for name in found if (path / name).is_file()])
+
+
+# --- what is named ----------------------------------------------------------------------------------------------------
+
+
+def check_named(directory: Path) -> Path:
+    """Makes sure that a directory may be removed as a whole.
+
+    Raises:
+        ConfigError: It is neither a run nor a comparison that samestep made there, or it is being run.
+    """
+    there = [found for _, found in find_written(directory, depth=0)]
+    if not any({"config.json", COMPARISON} & found.keys() for found in there):
+        why = "is a link" if directory.is_symlink() else "is not there" if not directory.exists() else ""
+        if not why and _read_config(directory):
+            why = "has no list of what samestep wrote there, as an earlier version's or a copy; remove it yourself"
+        raise ConfigError(f"{directory} {why or 'is neither a run nor a comparison'}; nothing was removed.")
+    for run in find_runs(directory):
+        if is_running(run.path):
+            raise ConfigError(f"{run.path} is running; nothing was removed: wait for its end, or stop it.")
+    return directory
+
+
+def free_named(directory: Path) -> list[Entry]:
+    """Removes all that samestep wrote into a run or a comparison, whatever state it is in; returns what there was."""
+    found = find_entries([directory])
+    discard_all(directory)
+    return found
