@@ -45,6 +45,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         loss_of_each=_loss_of_each(model, outputs, targets, source),
         params=params,
         buffers={name: variable.numpy() for name, variable in built.buffers.items()},
+        dtypes=built.fixed_dtypes(),
         segments=(Segment("", 0, tuple(outputs.shape[1:]), tuple(params)),),
         batch_norms=tuple(layer.name for layer in built.layers(keras.layers.BatchNormalization)),
         randoms=_randoms(built, inputs),
