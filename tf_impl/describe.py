@@ -45,6 +45,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         loss_of_each=_loss_of_each(model, outputs, targets, source),
         params=params,
         buffers={name: variable.numpy() for name, variable in built.buffers.items()},
+        dtypes=built.fixed_dtypes(),
         segments=(Segment("", 0, tuple(outputs.shape[1:]), tuple(params)),),
         reads={name: 1 + again for name, again in built.added.reads(built.params).items()},
         sums=_sums(built, split),

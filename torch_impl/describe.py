@@ -14,12 +14,13 @@ from samestep.common.errors import ConfigError, unknown
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declared import IDS, Model, call_user, load_model
 from samestep.common.workload.models.describing import EXAMPLES, FORWARD_PASS, Found, LossOfEach, write_found
+from samestep.common.workload.models.dtypes import is_real
 from samestep.common.workload.models.own import OwnOptimizer
 from samestep.common.workload.models.spec import Segment, layer
 from samestep.common.workload.optimizers import OWN, OptimizerSpec
 from samestep.torch_impl import weights
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
-from samestep.torch_impl.models.own import build_declared
+from samestep.torch_impl.models.own import build_declared, dtypes_of
 from samestep.torch_impl.optimizers import own
 from samestep.torch_impl.reach import always_called, find_reach
 from samestep.torch_impl.roundings import describe_two_bytes
@@ -46,7 +47,9 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     if model.torch is None:
         raise ConfigError(f"--model {source} has no model for torch; add `torch=` to its samestep.Model.")
     torch.manual_seed(seed)
-    module = build_declared(model, source).double()
+    module = build_declared(model, source)
+    dtypes = dtypes_of([*module.named_parameters(), *module.named_buffers()])
+    module.double()
     inputs, targets = (as_inputs(array[:EXAMPLES].copy()) for array in (split.train_inputs, split.train_targets))
     outputs, flops = _try_forward(module, inputs, source)
     segments = describe_segments(model, module, inputs, outputs, flops, source)  # in evaluation, as the outputs
@@ -61,6 +64,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         params={name: weight.to_neutral(weight.parameter) for name, weight in named.items()},
         splits=splits,
         buffers={name: buffer.detach().numpy().copy() for name, buffer in weights.named_buffers(module).items()},
+        dtypes={name: dtype for name, dtype in dtypes.items() if is_real(dtype) and dtype != "float32"},
         segments=segments,
         blocks=blocks,
         batch_norms=tuple(
@@ -82,7 +86,13 @@ def _loss_of_each(model: Model, outputs: torch.Tensor, targets: torch.Tensor, so
     if not isinstance(model.loss, Mapping) or "torch" not in model.loss:
         return None
     function = model.loss["torch"]
-    return lambda: np.asarray(call_user(function, source, "the loss", outputs, targets))
+
+    def each() -> np.ndarray:
+        losses = call_user(function, source, "the loss", outputs, targets)
+        is_real = isinstance(losses, torch.Tensor) and losses.is_floating_point()
+        return losses.double().numpy() if is_real else np.asarray(losses)
+
+    return each
 
 
 def _try_forward(module: nn.Module, inputs: Inputs, source: str) -> tuple[torch.Tensor, int]:

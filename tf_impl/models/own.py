@@ -11,6 +11,7 @@ import tensorflow as tf
 from samestep.common.errors import ConfigError
 from samestep.common.workload.declared import IDS, Model, call_user, load_model
 from samestep.common.workload.models.describing import dropped_losses
+from samestep.common.workload.models.dtypes import check_numbers, check_outputs, refuse_two_bytes
 from samestep.common.workload.models.layer import Layer
 from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import ArraySpec
@@ -41,7 +42,7 @@ class OwnModel:
             example: Inputs of a few examples.
 
         Raises:
-            ConfigError: The builder fails, or returns no model.
+            ConfigError: The builder fails, returns no model, or one of numbers that are not real.
         """
         import keras  # here: our own models do without it
 
@@ -56,11 +57,27 @@ class OwnModel:
             raise ConfigError(
                 f"--model {source}: the function given as tf= returned {kind}, not a Keras model or a tf.Module with __call__."
             )
+        self._check_numbers()  # of those that are there already: complex ones make the forward pass fail
         call_user(self.predict, source, f"the forward pass of {_told(example)}", example)
         self.added = Added(self._model if self._is_keras else None)
         self.params, self.frozen, self.buffers = self._named()
+        self._check_numbers()
         if not self.trained:
             raise ConfigError(f"--model {source}: the model has no variables to train.")
+
+    def _check_numbers(self) -> None:
+        held, _, others = self._named()
+        params, buffers = ({name: v.dtype.name for name, v in each.items()} for each in (held, others))
+        check_numbers(self._source, "tf", params, buffers)
+        refuse_two_bytes(self._source, {**params, **buffers})
+
+    def fixed_dtypes(self) -> dict[str, str]:
+        """The dtypes of real variables that do not follow Keras' default: those given to a layer, and all of a tf.Module."""
+        import keras  # here: our own models do without it
+
+        dtypes = {name: v.dtype.name for name, v in {**self.params, **self.buffers}.items() if v.dtype.is_floating}
+        default = keras.config.floatx() if self._is_keras else None
+        return {name: dtype for name, dtype in dtypes.items() if dtype != default}
 
     def __call__(self, x: Inputs) -> tf.Tensor:
         """Computes the outputs as in training."""
@@ -118,6 +135,7 @@ class OwnModel:
 
     def _outputs(self, outputs: object) -> tf.Tensor:
         if tf.is_tensor(outputs):
+            check_outputs(f"--model {self._source}: the model", outputs.dtype.name)
             return tf.cast(outputs, tf.float32) if outputs.dtype.size == 2 else outputs  # losses never have two bytes
         logits = outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", None)
         if not tf.is_tensor(logits):

@@ -1,7 +1,7 @@
 """The user's own model, built from their file, with its forward pass as segments where they are known."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from torch.nn.parameter import is_lazy
 from samestep.common.errors import ConfigError
 from samestep.common.workload.declared import Model, call_user, load_model
 from samestep.common.workload.models.describing import dropped_losses
+from samestep.common.workload.models.dtypes import check_numbers, check_outputs
 from samestep.common.workload.models.own import OwnSpec
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 
@@ -34,7 +35,7 @@ def build_declared(model: Model, source: str) -> nn.Module:
         source: Where it is declared, for messages.
 
     Raises:
-        ConfigError: The builder fails, or returns no module.
+        ConfigError: The builder fails, returns no module, or one of numbers that are not real.
     """
     assert model.torch is not None
     if isinstance(model.torch, nn.Module):
@@ -51,6 +52,7 @@ def build_declared(model: Model, source: str) -> nn.Module:
         raise ConfigError(
             f"--model {source}: the model was built on {devices.pop()}; build it without a device: a strategy moves it."
         )
+    check_numbers(source, "torch", dtypes_of(built.named_parameters()), dtypes_of(built.named_buffers()))
     built.register_forward_pre_hook(_by_keyword, with_kwargs=True)
     built.register_forward_hook(_keep_outputs)
     return built
@@ -73,6 +75,15 @@ def _refuse_unfit(built: nn.Module, source: str) -> None:
                     f"--model {source}: the {kind} {where} has a {name} in the layout {held.layout}, which no strategy can "
                     f"split or send; make it dense with .to_dense()."
                 )
+
+
+def dtypes_of(tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, str]:
+    """Names the dtypes of parameters or buffers, such as "float32"."""
+    return {name: _dtype_of(tensor) for name, tensor in tensors}
+
+
+def _dtype_of(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _by_keyword(module: nn.Module, inputs: tuple[object, ...], named: dict[str, object]) -> object:
@@ -135,7 +146,8 @@ def _evaluate(module: nn.Module, inputs: object) -> None:
 def _keep_outputs(module: nn.Module, inputs: object, outputs: object) -> torch.Tensor:
     """What the loss takes: the outputs themselves, or their `logits`."""
     if isinstance(outputs, torch.Tensor):
-        return outputs
+        check_outputs("the model", _dtype_of(outputs))
+        return outputs.float() if outputs.dtype.itemsize == 2 else outputs  # losses never have two bytes
     logits = outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", None)
     if not isinstance(logits, torch.Tensor):
         raise ConfigError(
@@ -145,7 +157,7 @@ def _keep_outputs(module: nn.Module, inputs: object, outputs: object) -> torch.T
         raise ConfigError(
             f"the model returns {lost} beside its logits, which no strategy would train on; leave it out."
         )
-    return logits
+    return _keep_outputs(module, inputs, logits)
 
 
 def _kind(value: object) -> str:

@@ -18,6 +18,8 @@ from samestep.common.runtime.state_file import STATE
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import load
 from samestep.common.workload.data.user_notes import notes_on
+from samestep.common.workload.models.dtypes import note_on_dtypes
+from samestep.common.workload.models.own import OwnSpec
 
 
 def check_launch(run: Run, launch: Launch) -> str:
@@ -37,7 +39,7 @@ def check_launch(run: Run, launch: Launch) -> str:
     check_warm_up(run)
     processes = len(run.strategy.topology(run))
     notes = [] if launch.data is None else notes_on(launch.data, run.workload.model, load(run.workload.data))
-    notes.append(_check_start(run, launch))
+    notes += [_on_dtypes(run), _check_start(run, launch)]
     if launch.out is not None:
         refuse_taken(Path(launch.out))
     require_row(run.framework, run.strategy.name)  # late: a wrong request is wrong on every machine
@@ -47,6 +49,14 @@ def check_launch(run: Run, launch: Launch) -> str:
         framework_info(run.framework).available(run)
         run.strategy.available(run)
     return "\n".join(filter(None, notes))
+
+
+def _on_dtypes(run: Run) -> str:
+    """Says which numbers of the user's model another dtype takes the place of."""
+    if not isinstance(model := run.workload.model, OwnSpec):
+        return ""
+    note = note_on_dtypes(run.framework, model.described.dtypes, run.dtype)
+    return note and f"{run.workload.name}: {note}."
 
 
 def _check_memory(run: Run) -> None:

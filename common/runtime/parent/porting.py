@@ -13,6 +13,7 @@ from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.parent.describing import Servers, ask_description, run_tasks
 from samestep.common.workload.matching import Matching, match
 from samestep.common.workload.models.describing import FORWARD_PASS
+from samestep.common.workload.models.dtypes import note_on_dtypes
 from samestep.common.workload.models.own import DATA, Description, OwnSpec, read_description
 from samestep.common.workload.optimizers import OptimizerSpec
 from samestep.common.workload.own import RATES
@@ -161,6 +162,10 @@ def port(folder: Path, config: RunConfig, server: Servers) -> tuple[Case, Verdic
 
 
 def _notes(folder: Path) -> list[str]:
-    """What a forward pass draws that is not a layer of dropout, which is off."""
-    drawing = [side for side in SIDES if FORWARD_PASS in read_description(str(folder / side)).randoms]
-    return [f"the forward pass of {side} draws random numbers that nothing here switches off" for side in drawing]
+    """What a forward pass draws that is not a layer of dropout, which is off; and what is in another dtype than its file's."""
+    described = {side: read_description(str(folder / side)) for side in SIDES}
+    casts = [f"{side}: {note}" for side in SIDES if (note := note_on_dtypes(side, described[side].dtypes, "float64"))]
+    drawing = [side for side in SIDES if FORWARD_PASS in described[side].randoms]
+    return casts + [
+        f"the forward pass of {side} draws random numbers that nothing here switches off" for side in drawing
+    ]

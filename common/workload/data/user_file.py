@@ -104,6 +104,11 @@ def as_numbers(where: str, array: np.ndarray, real: bool = False) -> np.ndarray:
 
 
 def _check_kind(where: str, array: np.ndarray) -> None:
+    if array.dtype.kind == "c":
+        raise ConfigError(
+            f"{where} is {array.dtype}; give real numbers: its real and its imaginary part, as in `numpy.stack([a.real, a.imag], "
+            f"-1)`."
+        )
     if array.dtype.kind not in "iubf":
         raise ConfigError(f"{where} is {array.dtype}; give real or whole numbers.")
 

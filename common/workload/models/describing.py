@@ -17,6 +17,7 @@ from samestep.common.workload.declared import (
     Model,
     call_metric,
 )
+from samestep.common.workload.models.dtypes import check_outputs
 from samestep.common.workload.models.layer import Layer
 from samestep.common.workload.models.own import Description, OwnOptimizer, TwoBytes, Use, write_description
 from samestep.common.workload.models.spec import ArraySpec, Param, Role, Segment
@@ -42,6 +43,7 @@ class Found:
         loss_of_each: The user's own loss of these, if they gave one for this framework.
         params: The initial weights by neutral name, in order.
         buffers: The initial buffers.
+        dtypes: As in `Description`.
         segments: As in `Description`.
         splits: The axis along which tensor parallelism cuts a parameter, by neutral name.
         reads: As in `Param`, of those that are read more than once.
@@ -63,6 +65,7 @@ class Found:
     params: Mapping[str, np.ndarray]
     buffers: Mapping[str, np.ndarray]
     segments: tuple[Segment, ...]
+    dtypes: Mapping[str, str] = dataclasses.field(default_factory=dict)
     splits: Mapping[str, int] = dataclasses.field(default_factory=dict)
     reads: Mapping[str, int] = dataclasses.field(default_factory=dict)
     sums: tuple[str, ...] = ()
@@ -115,6 +118,7 @@ def write_found(folder: Path, model: Model, source: str, framework: str, split: 
         inputs=_array(split.train_inputs, split.test_inputs),
         targets=ArraySpec(split.train_targets.shape[1:], classes),
         buffers={name: value.shape for name, value in found.buffers.items()},
+        dtypes=dict(found.dtypes),
         whole_buffers=tuple(name for name, value in found.buffers.items() if value.dtype.kind != "f"),
         batch_norms=found.batch_norms,
         randoms=found.randoms,
@@ -152,8 +156,12 @@ def _check_loss(model: Model, source: str, framework: str, found: Found, targets
             raise ConfigError(
                 f"--model {source}: loss has no function for {framework}; it has {', '.join(model.loss)}."
             )
-        if (shape := list(found.loss_of_each().shape)) != wanted:
-            raise ConfigError(f"--model {source}: the loss returns {shape}, not one loss for each target {wanted}.")
+        losses = found.loss_of_each()
+        if list(losses.shape) != wanted:
+            raise ConfigError(
+                f"--model {source}: the loss returns {list(losses.shape)}, not one loss for each target {wanted}."
+            )
+        check_outputs(f"--model {source}: the loss", str(losses.dtype))
         return OWN_LOSS, None if targets.dtype.kind == "f" else _MOST_CLASSES
     if model.loss not in LOSSES:
         raise unknown("loss", str(model.loss), LOSSES, f"It is given in {source}.")

@@ -89,6 +89,7 @@ class Description:
         inputs: As in `ModelSpec.inputs`.
         targets: As in `ModelSpec.targets`.
         buffers: Shapes by neutral name.
+        dtypes: The parameters and buffers of real numbers that are not in the default dtype, by the framework's own name.
         whole_buffers: The buffers that hold whole numbers.
         batch_norms: The layers that normalise over the batch.
         randoms: The layers that draw random numbers in training.
@@ -114,6 +115,7 @@ class Description:
     inputs: ArraySpec
     targets: ArraySpec
     buffers: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    dtypes: dict[str, str] = dataclasses.field(default_factory=dict)
     whole_buffers: tuple[str, ...] = ()
     batch_norms: tuple[str, ...] = ()
     randoms: tuple[str, ...] = ()

@@ -1,0 +1,108 @@
+"""Which numbers a user's model may be made of: real ones. Those of another width are cast with a word, all others refused."""
+
+from collections.abc import Iterable, Mapping
+
+from samestep.common.errors import ConfigError
+
+_TWO_BYTES = ("bfloat16", "float16")
+_MOST_NAMED = 3
+_APART = {
+    "torch": "torch.view_as_real(...), with torch.view_as_complex(...) in the forward pass",
+    "tf": "one variable each, with tf.complex(real, imaginary) in the forward pass",
+}
+"""How a complex number is held as two real ones."""
+Dtypes = Mapping[str, str]
+"""Parameter or buffer, as its framework calls it -> its dtype, such as "float32"."""
+
+
+def check_numbers(source: str, framework: str, params: Dtypes, buffers: Dtypes) -> None:
+    """Refuses parameters and buffers that no row could train or keep as they are.
+
+    Args:
+        source: Where the model is declared, for messages.
+        framework: That of the model.
+        params: What is trained.
+        buffers: What is kept beside it.
+
+    Raises:
+        ConfigError: One is complex, or a parameter holds whole numbers.
+    """
+    for what, dtypes in (("parameter", params), ("buffer", buffers)):
+        for name, dtype in dtypes.items():
+            if dtype.startswith("complex"):
+                raise ConfigError(
+                    f"--model {source}: the {what} {name} is {dtype}, and rows train and keep real numbers; hold its real and "
+                    f"its imaginary part: {_APART[framework]}."
+                )
+    for name, dtype in params.items():
+        if not is_real(dtype):
+            instead = "register it as a buffer" if framework == "torch" else "make it with trainable=False"
+            raise ConfigError(f"--model {source}: the parameter {name} is {dtype}, which has no gradient; {instead}.")
+
+
+def is_real(dtype: str) -> bool:
+    """Whether numbers of a dtype are real, as those of float64 and bfloat16 are."""
+    return "float" in dtype
+
+
+def check_outputs(what: str, dtype: str) -> None:
+    """Refuses outputs, or a loss, that nothing can be trained on.
+
+    Args:
+        what: What returns them, in words.
+        dtype: Theirs.
+
+    Raises:
+        ConfigError: They are not real.
+    """
+    if dtype.startswith("complex"):
+        raise ConfigError(f"{what} returns {dtype}; return real numbers, such as the absolute values.")
+    if not is_real(dtype):
+        raise ConfigError(f"{what} returns {dtype}, which has no gradient; return real numbers.")
+
+
+def refuse_two_bytes(source: str, dtypes: Dtypes) -> None:
+    """Refuses variables in two bytes where nothing can cast them.
+
+    Args:
+        source: Where the model is declared, for messages.
+        dtypes: Of its variables.
+
+    Raises:
+        ConfigError: One has two bytes.
+    """
+    for name, dtype in dtypes.items():
+        if dtype in _TWO_BYTES:
+            raise ConfigError(
+                f"--model {source}: the variable {name} is {dtype} whatever --dtype says; make it without dtype=, and give "
+                f"--precision bf16 to compute in two bytes."
+            )
+
+
+def note_on_dtypes(framework: str, dtypes: Dtypes, dtype: str) -> str:
+    """Says which parameters and buffers a run has in another dtype than their file.
+
+    Args:
+        framework: That of the model.
+        dtypes: Those that differ from the framework's default.
+        dtype: That of the run.
+
+    Returns:
+        A clause; "" if there are none.
+    """
+    others = {name: kind for name, kind in dtypes.items() if kind != dtype}
+    if not others:
+        return ""
+    counted = ", ".join(
+        _count(kind, [n for n, k in others.items() if k == kind]) for kind in dict.fromkeys(others.values())
+    )
+    if framework == "tf":
+        return f"{counted}, kept so beside {dtype}; make variables without dtype= to have them follow --dtype"
+    return f"{counted} in the file, and cast to {dtype} here"
+
+
+def _count(dtype: str, names: Iterable[str]) -> str:
+    every = list(names)
+    named = ", ".join(every[:_MOST_NAMED]) + (", ..." if len(every) > _MOST_NAMED else "")
+    what = "parameter or buffer is" if len(every) == 1 else "parameters and buffers are"
+    return f"{len(every)} {what} {dtype} ({named})"

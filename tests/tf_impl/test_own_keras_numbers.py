@@ -1,0 +1,112 @@
+"""Numbers of a user's Keras model that are not of --dtype: complex ones are refused, others are kept with a word."""
+
+from pathlib import Path
+
+import pytest
+
+from samestep.common.errors import ConfigError
+from samestep.common.request import RunConfig, launch_of
+from samestep.common.run import parse
+from samestep.common.runtime.parent.check import check_launch
+from samestep.common.runtime.parent.launcher import Launcher
+
+pytestmark = pytest.mark.tf
+ZOO = Path(__file__).parents[1] / "own" / "keras_zoo.py"
+
+NET = """
+import samestep
+
+def net():
+    import keras, tensorflow as tf
+    from keras import layers
+
+    class Net(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.flatten, self.out = layers.Flatten(), layers.Dense(10{dtype})
+
+        def build(self, shape):
+            {made}
+
+        def call(self, x):
+            x = self.out(self.flatten(x))
+            return {returned}
+
+    return Net()
+
+def bare():
+    import tensorflow as tf
+
+    class Net(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.kernel = tf.Variable(tf.ones((64, 10), "float64") / 64, name="kernel")
+            self.w = {variable}
+
+        def __call__(self, x):
+            return tf.reshape(x, (-1, 64)) @ tf.cast(self.kernel, x.dtype) + tf.cast(self.w, x.dtype)
+
+    return Net()
+
+def loss(outputs, targets):
+    import tensorflow as tf
+
+    outputs = tf.reduce_sum(outputs, -1)
+    return {loss}
+
+model = samestep.Model(tf={build}, loss={{"tf": loss}})
+"""
+DEFAULTS = {"dtype": "", "made": "pass", "returned": "x", "variable": "0", "loss": "outputs", "build": "net"}
+
+
+def asked(folder: Path, fields: dict[str, str], dtype: str = "float64") -> RunConfig:
+    (folder / "net.py").write_text(NET.format(**DEFAULTS | fields))
+    model, data = str(folder / "net.py"), f"{ZOO}:images"
+    return RunConfig("tf", "mirrored", devices=2, batch_size=48, dtype=dtype, model=model, data=data)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"made": "self.w = self.add_weight(shape=(3,), dtype='complex64', name='w')"}, "the parameter w is complex64"),
+        (
+            {"made": "self.w = self.add_weight(shape=(3,), dtype='complex64', name='w', trainable=False)"},
+            "the buffer w is complex64, and rows train and keep real numbers; hold its real and its imaginary part",
+        ),
+        (
+            {"build": "bare", "variable": "tf.Variable(tf.ones(3, 'complex128'), name='w')"},
+            "the parameter w is complex128",
+        ),
+        (
+            {"build": "bare", "variable": "tf.Variable(tf.ones(10, 'int64'), name='w')"},
+            "the parameter w is int64, which has no gradient; make it with trainable=False",
+        ),
+        ({"returned": "tf.complex(x, x)"}, "the model returns complex128; return real numbers"),
+        ({"loss": "tf.complex(outputs, outputs)"}, "the loss returns complex128; return real numbers"),
+        ({"dtype": ", dtype='bfloat16'"}, "/kernel is bfloat16 whatever --dtype says; make it without dtype="),
+    ],
+)
+def test_what_cannot_be_trained_as_it_is_is_refused(
+    launcher: Launcher, tmp_path: Path, fields: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        launcher.describe(asked(tmp_path, fields))
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "dtype", "said"),
+    [
+        ({"dtype": ", dtype='float32'"}, "float64", "2 parameters and buffers are float32 ("),
+        ({"build": "bare"}, "float32", "1 parameter or buffer is float64 (kernel), kept so beside float32"),
+        ({"build": "bare"}, "float64", ""),
+        ({}, "float64", ""),
+        ({}, "float32", ""),
+    ],
+)
+def test_another_dtype_is_kept_with_a_word(
+    launcher: Launcher, tmp_path: Path, fields: dict[str, str], dtype: str, said: str
+) -> None:
+    config = launcher.describe(asked(tmp_path, fields, dtype))
+    note = check_launch(parse(config), launch_of(config))
+    assert said in note if said else "kept so" not in note
