@@ -11,7 +11,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declared import Model, call_user, load_model
 from samestep.common.workload.models.describing import EXAMPLES, FORWARD_PASS, Found, LossOfEach, write_found
-from samestep.common.workload.models.own import OwnOptimizer
+from samestep.common.workload.models.findings import OwnOptimizer
 from samestep.common.workload.models.spec import Segment
 from samestep.tf_impl.models.inputs import Inputs, as_inputs
 from samestep.tf_impl.models.own import OwnModel

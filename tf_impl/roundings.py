@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from samestep.common.workload.declared import Model
-from samestep.common.workload.models.own import TwoBytes
+from samestep.common.workload.models.findings import TwoBytes
 from samestep.tf_impl.models.inputs import Inputs
 from samestep.tf_impl.models.own import OwnModel
 from samestep.tf_impl.upstream import watching_operations

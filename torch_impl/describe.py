@@ -15,7 +15,7 @@ from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declared import IDS, Model, call_user, load_model
 from samestep.common.workload.models.describing import EXAMPLES, FORWARD_PASS, Found, LossOfEach, write_found
 from samestep.common.workload.models.dtypes import is_real
-from samestep.common.workload.models.own import OwnOptimizer
+from samestep.common.workload.models.findings import OwnOptimizer
 from samestep.common.workload.models.spec import Segment, layer
 from samestep.common.workload.optimizers import OWN, OptimizerSpec
 from samestep.torch_impl import weights

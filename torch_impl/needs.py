@@ -7,7 +7,8 @@ import shutil
 from samestep.common.batch_norm import has_batch_norm, refuse_sync
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.strategy import Run
-from samestep.common.workload.models.own import OwnSpec, may_skip
+from samestep.common.workload.models.own import OwnSpec
+from samestep.common.workload.models.reached import may_skip
 from samestep.common.workload.models.spec import tied_segments
 from samestep.common.workload.pipeline import SCHEDULES
 from samestep.common.workload.split import even_split_table

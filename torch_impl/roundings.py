@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from samestep.common.workload.models.own import TwoBytes
+from samestep.common.workload.models.findings import TwoBytes
 from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.upstream import without_numbers
 

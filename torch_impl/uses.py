@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from samestep.common.workload.models.describing import EXAMPLES
-from samestep.common.workload.models.own import Use
+from samestep.common.workload.models.findings import Use
 from samestep.torch_impl.models.inputs import Inputs
 
 _Seen = tuple[list[torch.Tensor], list[torch.Tensor]]

@@ -16,7 +16,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from samestep.common.strategy import Run
-from samestep.common.workload.models.own import may_skip
+from samestep.common.workload.models.reached import may_skip
 from samestep.torch_impl.devices import join_group, own_shard, use_device
 from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
 from samestep.torch_impl.reached import ShardedReach

@@ -17,7 +17,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import loss_parallel
 
 from samestep.common.strategy import Run
-from samestep.common.workload.models.own import may_skip
+from samestep.common.workload.models.reached import may_skip
 from samestep.common.workload.pipeline import SCHEDULES
 from samestep.torch_impl import sharded, upstream
 from samestep.torch_impl.devices import join_group, use_device

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from samestep.common.ledger import Footprint, Ledger, Send, in_order
 from samestep.common.request import DTYPES
 from samestep.common.strategy import Run
-from samestep.common.workload.models.own import may_skip
-from samestep.common.workload.models.reached import num_trained, trained
+from samestep.common.workload.models.reached import may_skip, num_trained, trained
 from samestep.common.workload.models.spec import ArraySpec, Param
 
 ID_BYTES = 8

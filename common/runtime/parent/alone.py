@@ -1,10 +1,13 @@
 """What a launcher does last, where something else started the run's processes: torchrun, a scheduler, or a hand."""
 
+import time
 from pathlib import Path
 
+from samestep.common.errors import WorkerFailed
 from samestep.common.request import Launch
 from samestep.common.runtime.parent import verdict
 from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.process_file import DONE, read_life
 from samestep.common.strategy import Run
 
 
@@ -19,7 +22,32 @@ def finish_alone(directory: Path, run: Run, launch: Launch) -> None:
     Raises:
         ParityFailed: It was not the same step.
     """
-    verdict.wait_for_processes(directory, run, launch.timeout_seconds)
+    wait_for_processes(directory, run, launch.timeout_seconds)
     with Launcher() as launcher:
-        result = verdict.finish(directory, run, launch, verdict.wall_seconds(directory), launcher.run_oracle, None)
+        result = verdict.finish(directory, run, launch, wall_seconds(directory), launcher.run_oracle, None)
     verdict.raise_if_missed(result)
+
+
+def wait_for_processes(directory: Path, run: Run, timeout_seconds: float) -> None:
+    """Waits until every process has written its measurements.
+
+    Args:
+        directory: The run directory.
+        run: Its topology says which processes there are.
+        timeout_seconds: How long to wait.
+
+    Raises:
+        WorkerFailed: One wrote none in time.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    for spec in run.strategy.topology(run):
+        while not spec.serves and read_life(directory, spec.role).phase != DONE:
+            if time.monotonic() > deadline:
+                raise WorkerFailed(f"{spec.role} left no measurements within {timeout_seconds:g} s.")
+            time.sleep(0.05)
+
+
+def wall_seconds(directory: Path) -> float:
+    """How long ago the run's configuration was written or its first process started, whichever was later."""
+    started = min(path.stat().st_ctime for path in directory.glob("*.json"))
+    return time.time() - max((directory / "config.json").stat().st_mtime, started)

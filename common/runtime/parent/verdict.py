@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import importlib
 import math
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,7 +29,7 @@ from samestep.common.runtime.parent.ported import AskPort, Ports, is_right_but_f
 from samestep.common.runtime.parent.reference import reference_of
 from samestep.common.runtime.parent.rounding import excuse
 from samestep.common.runtime.parent.tracing import write_trace
-from samestep.common.runtime.process_file import DONE, read_life, read_measured
+from samestep.common.runtime.process_file import read_measured
 from samestep.common.runtime.records import Measured, RunResult
 from samestep.common.runtime.state_file import digest_state, read_state, remove_state
 from samestep.common.strategy import Run
@@ -96,31 +95,6 @@ def raise_if_missed(result: RunResult) -> None:
     """
     if result.parity.passed is False:
         raise ParityFailed(explain_missed([f"{result.framework}:{result.strategy}"], result.parity.reason))
-
-
-def wait_for_processes(directory: Path, run: Run, timeout_seconds: float) -> None:
-    """Waits until every process has written its measurements.
-
-    Args:
-        directory: The run directory.
-        run: Its topology says which processes there are.
-        timeout_seconds: How long to wait.
-
-    Raises:
-        WorkerFailed: One wrote none in time.
-    """
-    deadline = time.monotonic() + timeout_seconds
-    for spec in run.strategy.topology(run):
-        while not spec.serves and read_life(directory, spec.role).phase != DONE:
-            if time.monotonic() > deadline:
-                raise WorkerFailed(f"{spec.role} left no measurements within {timeout_seconds:g} s.")
-            time.sleep(0.05)
-
-
-def wall_seconds(directory: Path) -> float:
-    """How long ago the run's configuration was written or its first process started, whichever was later."""
-    started = min(path.stat().st_ctime for path in directory.glob("*.json"))
-    return time.time() - max((directory / "config.json").stat().st_mtime, started)
 
 
 def _judge(

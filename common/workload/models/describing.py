@@ -18,8 +18,9 @@ from samestep.common.workload.declared import (
     call_metric,
 )
 from samestep.common.workload.models.dtypes import check_outputs
+from samestep.common.workload.models.findings import OwnOptimizer, TwoBytes, Use
 from samestep.common.workload.models.layer import Layer
-from samestep.common.workload.models.own import Description, OwnOptimizer, TwoBytes, Use, write_description
+from samestep.common.workload.models.own import Description, write_description
 from samestep.common.workload.models.spec import ArraySpec, Param, Role, Segment
 
 EXAMPLES = 2

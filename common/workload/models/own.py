@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from samestep.common.errors import ConfigError
 from samestep.common.files import Unreadable, read_arrays, read_json
+from samestep.common.workload.models.findings import OwnOptimizer, TwoBytes, Use
 from samestep.common.workload.models.layer import Layer
-from samestep.common.workload.models.spec import ArraySpec, DataSizes, ModelSpec, Param, Segment
+from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment
 from samestep.common.writing import replacing
 
 if TYPE_CHECKING:
@@ -26,51 +27,6 @@ TWIN = "torch"
 """The folder with the description of the torch model, in that of a TensorFlow model which has its weights from there."""
 _MOST_BYTES = 2**26
 """Of `model.json`: a line for each parameter."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class OwnOptimizer:
-    """What a worker found out about the optimizer that the file builds.
-
-    Attributes:
-        learning_rate: Of all its parameters.
-        kept: What it keeps of each parameter, by the framework's own key.
-        groups: The names of the parameters in each of its groups.
-        refused: Why no strategy can take it, if none can.
-    """
-
-    learning_rate: float = 0.0
-    kept: tuple[str, ...] = ()
-    groups: tuple[tuple[str, ...], ...] = ()
-    refused: str = ""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TwoBytes:
-    """What a worker found out about the forward pass where it computes in two bytes a number.
-
-    Attributes:
-        roundings: How often a number is rounded at most on its way from the inputs to the outputs; 0 if nothing is.
-        refused: Why it cannot compute so, if it cannot.
-    """
-
-    roundings: int = 0
-    refused: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Use:
-    """How a step uses a module.
-
-    Attributes:
-        positions: Of a linear layer: how often it is applied to one example, for each of its calls.
-        takes_gradient: Whether the gradient of its inputs is needed.
-        gives_gradient: Whether its outputs depend on anything that is trained.
-    """
-
-    positions: tuple[int, ...] = (1,)
-    takes_gradient: bool = True
-    gives_gradient: bool = True
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -252,8 +208,3 @@ class OwnSpec:
         names = self.params() if kind == "params" else self.described.buffers
         arrays = read_arrays(Path(self.path) / INITIAL, [f"{kind}/{name}" for name in names])
         return {name: arrays[f"{kind}/{name}"] for name in names}
-
-
-def may_skip(model: ModelSpec) -> bool:
-    """Whether a step may leave a parameter without a gradient, which a user's model alone can have."""
-    return isinstance(model, OwnSpec) and bool(model.described.unused or model.described.branches)

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Iterable, Mapping
 
-from samestep.common.workload.models.own import OwnSpec, Use
+from samestep.common.workload.models.findings import Use
+from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import ModelSpec, Param, Segment, parameters_of
 
 
@@ -40,3 +41,8 @@ def use_of(model: ModelSpec, path: str) -> Use:
 def num_positions(model: ModelSpec) -> int:
     """How often a layer of ours is applied to one example: once to each token, once to anything else."""
     return math.prod(model.segments()[-1].outputs[:-1])
+
+
+def may_skip(model: ModelSpec) -> bool:
+    """Whether a step may leave a parameter without a gradient, which a user's model alone can have."""
+    return isinstance(model, OwnSpec) and bool(model.described.unused or model.described.branches)
