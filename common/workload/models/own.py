@@ -80,7 +80,7 @@ class Description:
     names: dict[str, str] = dataclasses.field(default_factory=dict)
     seed: int = 0
     optimizer: OwnOptimizer | None = None
-    two_bytes: TwoBytes = TwoBytes()
+    two_bytes: TwoBytes = dataclasses.field(default_factory=TwoBytes)
     unused: tuple[str, ...] = ()
     branches: bool = False
     uses: dict[str, Use] = dataclasses.field(default_factory=dict)
