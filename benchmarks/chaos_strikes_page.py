@@ -2,7 +2,7 @@
 
 import re
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from benchmarks.chaos_cells import SLACK_SECONDS
@@ -60,8 +60,8 @@ def write_part(taken: "Sequence[Struck]", seed: int) -> None:
         good=sum(each.is_good for each in drawn),
         rows=len({each.strike.row for each in drawn}),
         load=f"Meanwhile {min(loads):.0f} to {max(loads):.0f} processes wanted a core of this machine.",
-        known_table=_table(known, lambda each: each.strike.moment),
-        random_table=_table(drawn, lambda each: each.phase),
+        known_table=_table(known),
+        random_table=_table(drawn),
         exceptions=_exceptions(taken),
     )
     before, _, after = PAGE.read_text().partition(PART)
@@ -73,10 +73,10 @@ def write_part(taken: "Sequence[Struck]", seed: int) -> None:
     PAGE.write_text(f"{before.rstrip()}\n\n{part.strip()}\n\n{middle}")
 
 
-def _table(taken: "Sequence[Struck]", when: "Callable[[Struck], str]") -> str:
+def _table(taken: "Sequence[Struck]") -> str:
     groups: dict[tuple[str, str, str], list[Struck]] = {}
-    for each in sorted(taken, key=lambda each: (each.fault, [*WHOM, each.hit].index(each.hit), when(each))):
-        groups.setdefault((f"`{each.fault}`", WHOM.get(each.hit, "a process"), when(each)), []).append(each)
+    for each in sorted(taken, key=lambda each: (each.fault, [*WHOM, each.hit].index(each.hit), each.phase)):
+        groups.setdefault((f"`{each.fault}`", WHOM.get(each.hit, "a process"), each.phase), []).append(each)
     rows = [[*names, *_summary(each)] for names, each in groups.items()]
     headers = ["fault", "whom", "when", "runs", "seconds, p50", "seconds, most", "culprit named", "orphans"]
     return github(headers, rows)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,13 +126,19 @@ def _wait(drawn: "Strike", process: "subprocess.Popen[str]", out: Path) -> bool:
         time.sleep(drawn.seconds)
         return process.poll() is None
     while process.poll() is None and time.monotonic() < deadline:
-        if "train" in drawn.moment and (out / "metrics.jsonl").exists():
+        if "train" in drawn.moment and _trains(out):
             time.sleep(drawn.seconds)
             return process.poll() is None
         if drawn.moment == "import" and (server := _members(process.pid).get("server")) and _imports(server.pid):
             return True
         time.sleep(0.01)
     return False
+
+
+def _trains(out: Path) -> bool:
+    return any(
+        read_life(out, path.stem.removeprefix("process-")).phase == "train" for path in out.glob("process-*.json")
+    )
 
 
 def _handles_signals(pid: int) -> bool:
@@ -182,7 +189,7 @@ def _choose(drawn: "Strike", there: dict[str, int]) -> tuple[str, int]:
     return role, there[role]
 
 
-def _phase(there: dict[str, int], config: RunConfig, out: Path) -> str:
+def _phase(there: Collection[str], config: RunConfig, out: Path) -> str:
     if "server" not in there:
         return "start"
     phases = [

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from samestep.common.program import Program
+from samestep.common.runtime.directory import ANSWERED
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.worker import loop, worker
 from samestep.common.strategy import Run
@@ -38,5 +39,6 @@ def main(arguments: list[str]) -> int:
     folder = Path(arguments[0])
     if (folder / WALK).exists():
         codes = [worker.main([str(task)]) for task in sorted(each.parent for each in folder.glob("*/*.json"))]
+        (folder / ANSWERED).touch()
         return max(codes)
     return worker.main(arguments)

@@ -91,15 +91,13 @@ def run_tasks(tasks: Mapping[Path, str], config: RunConfig, server: Servers) -> 
                 f"--model {config.model}: the process that builds it {client.ending(worker, code)} before it was done"
                 f"{_blame(code)}{f': {words}' if words else ''}"
             )
+        (directory / ANSWERED).unlink()
 
 
 def _blame(code: int) -> str:
     """Whose doing it is: our own code ends the process only once it is done, or with a reason in `error.json`."""
-    return (
-        ""
-        if code < 0
-        else "; the file ends the process (sys.exit, os._exit), and a builder only has to return the model"
-    )
+    ends_itself = "; the file ends the process (sys.exit, os._exit), and a builder only has to return the model"
+    return ends_itself if code >= 0 else ""
 
 
 def _end(client: ForkClient, worker: int, timeout_seconds: float) -> int:

@@ -9,8 +9,9 @@ import pytest
 from samestep.common.errors import WorkerFailed
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
+from samestep.common.runtime.directory import ANSWERED
 from samestep.common.runtime.fork_protocol import Answer
-from samestep.common.runtime.parent.describing import LOG, run_tasks
+from samestep.common.runtime.parent.describing import run_tasks
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.obituary import ending
 from tests.processes import alive
@@ -60,7 +61,6 @@ class Pretended:
     ],
 )
 def test_a_process_that_ends_before_it_has_answered_is_told(tmp_path: Path, code: int, told: str) -> None:
-    (tmp_path / LOG).touch()
     with pytest.raises(WorkerFailed) as caught:
         run_tasks({tmp_path: "torch"}, RunConfig(model="net.py"), lambda *_: Pretended(code))
     assert str(caught.value).startswith(f"--model net.py: the process that builds it {told}")
@@ -93,6 +93,7 @@ def test_what_a_builder_starts_is_ended_with_the_run(launcher: Launcher, tmp_pat
     described = {int(pid) for pid in (tmp_path / "pids").read_text().split()}
     assert described
     assert alive(described) == set()
+    assert not (Path(config.described or "") / ANSWERED).exists(), "it would be copied into each run directory"
     assert launcher.run(parse(config), launch_of(config)).status == "trained"
     trained = {int(pid) for pid in (tmp_path / "pids").read_text().split()}
     assert trained > described
