@@ -149,6 +149,7 @@ FRAMEWORK = FrameworkInfo(
             cost=deepspeed,
             reference="deepspeed.initialize, deepspeed.DeepSpeedEngine",
             status="stable; not part of PyTorch, trains in float32 at most, and by default clips gradients to norm 1",
+            needs=needs.check_engine,
             options=options.DeepSpeedOptions,
             dtypes=("float32",),
             needs=needs.check_flat,

@@ -74,6 +74,11 @@ class EngineUpdate:
         self._engine.step()
 
 
+def _full_tensor(parameter: nn.Parameter) -> torch.Tensor:
+    """The whole parameter, as its master is; a frozen one has none."""
+    return utils.safe_get_full_fp32_param(parameter) if parameter.requires_grad else parameter
+
+
 def _global_norm(own: list[torch.Tensor]) -> torch.Tensor:
     return norm_over_ranks(nn.utils.get_total_norm(own) ** 2)
 
@@ -113,7 +118,7 @@ class EngineState:
             update: The update, which has seen the bytes of the gradients.
             buffers: The model's buffers by neutral name.
         """
-        self._full = LocalState(named, EngineOptimizerState(), keys, utils.safe_get_full_fp32_param, buffers)
+        self._full = LocalState(named, EngineOptimizerState(), keys, _full_tensor, buffers)
         self._named, self._keys, self._update = named, keys, update
         self._layout = LAYOUTS[engine.zero_optimization_stage()](engine)
         self._states = engine.optimizer.optimizer.state
@@ -132,7 +137,11 @@ class EngineState:
         self._set_step_count(state.updates)
         with torch.no_grad():
             for name, weight in self._named.items():
-                self._layout.write(weight.parameter, weight.from_neutral(state.params[name]))
+                value = weight.from_neutral(state.params[name])
+                if name not in self._full.trained:
+                    weight.parameter.copy_(value)
+                    continue
+                self._layout.write(weight.parameter, value)
                 for slot, key in self._keys.items():
                     self._layout.write(weight.parameter, weight.from_neutral(state.slots[slot][name]), key)
             self._full.restore_buffers(state)

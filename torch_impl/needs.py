@@ -12,7 +12,7 @@ from samestep.common.workload.models.reached import may_skip
 from samestep.common.workload.models.spec import tied_segments
 from samestep.common.workload.pipeline import SCHEDULES
 from samestep.common.workload.split import even_split_table
-from samestep.torch_impl.options import DdpOptions, PipelineOptions, TensorOptions
+from samestep.torch_impl.options import DdpOptions, DeepSpeedOptions, PipelineOptions, TensorOptions
 
 _MOST_NAMED = 20
 
@@ -101,6 +101,20 @@ def check_buckets(run: Run[DdpOptions]) -> None:
     if run.techniques.overlap is False and run.options.bucket_bytes is not None:
         raise ConfigError(
             f"--no-overlap puts all gradients into one bucket; leave out --bucket-bytes {run.options.bucket_bytes}."
+        )
+
+
+def check_engine(run: Run[DeepSpeedOptions]) -> None:
+    """Refuses frozen parameters in parts: the engine hands out whole only those that it updates (DeepSpeed 0.19).
+
+    Raises:
+        ConfigError: The user's model has some, and stage 3 would cut them.
+    """
+    frozen = [name for name, param in run.workload.model.params().items() if param.frozen]
+    if frozen and run.options.zero_stage == 3:
+        raise ConfigError(
+            f"{run.name} with --zero-stage 3 cannot gather the frozen parameters of {run.workload.name} ({frozen[0]}, ...) for "
+            "its state; give --zero-stage 1 or 2, or choose torch:fsdp."
         )
 
 

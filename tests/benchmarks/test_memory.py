@@ -70,3 +70,15 @@ def test_a_run_is_watched_once_and_kept(
 
 def test_every_row_is_covered() -> None:
     assert {"numpy:oracle", "torch:hybrid", "tf:parameter_server"} <= set(memory.every_row())
+
+
+@pytest.mark.tf
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("reduce", "least", "most"), [("ring", 1000, 3000), ("reduction_to_one_device", -500, 500)])
+def test_a_step_of_mirrored_keeps_what_tensorflow_keeps(reduce: str, least: float, most: float) -> None:
+    """Which is 1.7 kB for its collective, and nothing where it copies: a run adds nothing of its own."""
+    run = memory.take(f"tf:mirrored+reduce={reduce}", 12_000, 0)
+    assert run.error == ""
+    mean, _, _ = slope(run.samples, 12_000)
+    assert least < mean < most

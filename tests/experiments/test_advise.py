@@ -27,7 +27,8 @@ from samestep.common.run import parse_prediction
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 from samestep.common.workload.models.decoder import DecoderSpec
-from samestep.common.workload.models.spec import num_params
+from samestep.common.workload.models.mlp import MlpSpec
+from samestep.common.workload.models.spec import layer, num_params
 from samestep.experiments import advise as command
 from samestep.experiments import candidates, layouts, predict
 from samestep.experiments.advice import SLOWER, Advice, Change, advise
@@ -241,6 +242,19 @@ def test_the_seconds_of_a_step_on_cores_by_hand(here: Here) -> None:
     params = 4 * num_params(run_here("torch:ddp").workload.model)
     assert found.data_exchange == pytest.approx(1e-4 + params / 1e9)
     assert found.optimizer == pytest.approx(5 * params / 3e9)
+
+
+def test_what_is_frozen_takes_no_time_for_gradients(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of four layers the first and the third are frozen: they take one product and two, the others three each."""
+    run = run_here("torch:ddp", workload="digits-mlp+width=52")
+    segments, params = run.workload.model.segments(), run.workload.model.params()
+    names = {segment.name for segment in segments[::2]}
+    learned = {name: dataclasses.replace(each, frozen=layer(name) in names) for name, each in params.items()}
+    monkeypatch.setattr(MlpSpec, "params", lambda self: learned)
+    cores = dataclasses.replace(CORES, matmul={16: 1e9}, element_seconds=0.0)
+    found = seconds_here(run, dataclasses.replace(here, cores=cores)).compute
+    products = sum(times * 64 * each.flops / 1e9 for times, each in zip((1, 3, 2, 3), segments, strict=True))
+    assert found == pytest.approx(1e-3 + 4 * 1e-4 + products)
 
 
 @pytest.mark.parametrize("cell", ["torch:fsdp+accumulation_steps=8", "torch:pp+schedule=1f1b+microbatches=16"])

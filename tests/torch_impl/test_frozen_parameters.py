@@ -68,6 +68,21 @@ def test_compression_keeps_nothing_for_what_is_frozen(run_cell: RunCell) -> None
     assert measured == predicted and max(measured) > 0
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", [1, 2])
+def test_deepspeed_leaves_frozen_parameters_out_of_what_is_flat(run_cell: RunCell, stage: int) -> None:
+    fields = asked("FRONT", devices=2, dtype="float32", keep_state=True)
+    result = run_cell(f"torch:deepspeed+zero_stage={stage}", "digits-mlp", **fields)
+    assert result.parity.passed, result.parity.reason
+    assert bytes_of(result.processes) == bytes_of(result.predicted.devices())
+    assert by_name(result.exchanges) == by_name(result.predicted.exchanges)
+
+
+def test_deepspeed_does_not_cut_frozen_parameters(run_cell: RunCell) -> None:
+    with pytest.raises(ConfigError, match="--zero-stage 3 cannot gather the frozen parameters of frozen:FRONT"):
+        run_cell("torch:deepspeed+zero_stage=3", "digits-mlp", **asked("FRONT", devices=2, dtype="float32"))
+
+
 def test_a_model_of_which_nothing_is_trained_is_refused(run_cell: RunCell) -> None:
     with pytest.raises(ConfigError, match="the model has no parameters to train"):
         run_cell("torch:single", "digits-mlp", **asked("ALL"))

@@ -3,7 +3,8 @@
 A step takes, one after the other, since a process computes and exchanges on one core:
 
     matrices      three times the FLOPs of the forward pass (four where activations are computed again), at the rate that was
-                  measured for matrices of their size
+                  measured for matrices of their size; what is frozen has no gradient by its weights, and ahead of all that
+                  is trained there is no backward pass
     elements      what the layers keep, each element at the measured seconds of an elementwise operation with its gradient
     overhead      what a step of the row takes apart from arithmetic and bytes, as tiny models showed: so much a step, and so
                   much for each segment and micro-batch that goes through it
@@ -26,6 +27,7 @@ from samestep.common.evidence.costs.machine import Machine
 from samestep.common.evidence.costs.step_time import StepTime
 from samestep.common.ledger import Ledger, Send
 from samestep.common.strategy import Run
+from samestep.common.workload.models.reached import first_trained, num_trained
 from samestep.common.workload.models.spec import Segment, parameters_of
 from samestep.common.workload.pipeline import SCHEDULES, group_segments
 
@@ -94,7 +96,8 @@ def core_time(run: Run, backend: str, taken: Taken, machine: Machine, cores: Cor
     for rank, segments in zip(stages, group_segments(run.workload.model.segments(), len(stages)), strict=True):
         held[rank] += segments
     fixed, each = cores.overhead_seconds.get(run.name, (0.0, 0.0))
-    slowest = max(_pass_seconds(run, segments, taken, cores) + each * len(segments) for segments in held)
+    ahead = run.workload.model.segments()[: first_trained(run.workload.model)]
+    slowest = max(_pass_seconds(run, segments, taken, cores, ahead) + each * len(segments) for segments in held)
     microbatches = taken.microbatches(run)
     few = min(microbatches, len(held))
     ledger, exchanges = _exchanges(run, few, backend, taken, machine, cores)
@@ -132,19 +135,22 @@ def _exchanges(
     return ledger, seconds
 
 
-def _pass_seconds(run: Run, segments: Sequence[Segment], taken: Taken, cores: Cores) -> float:
-    """The arithmetic of a micro-batch on one rank, forward and backward."""
+def _pass_seconds(run: Run, segments: Sequence[Segment], taken: Taken, cores: Cores, ahead: Sequence[Segment]) -> float:
+    """The arithmetic of a micro-batch on one rank, forward and backward; forward alone `ahead` of all that is trained."""
     model, parts, rows = run.workload.model, run.mesh.axis("tensor"), taken.microbatch_size
     kept = KEPT[model.name](model, run.item_bytes) if model.name in KEPT else {}
     seconds = 0.0
     for segment in segments:
         params = parameters_of(model, segment).values()
+        goes_back = segment not in ahead
+        sizes = sum(param.size for param in params if param.role == "kernel")
+        learning = num_trained(param for param in params if param.role == "kernel") / sizes if sizes else 1.0
         products = max(1, sum(param.role == "kernel" for param in params))
         size = (rows * segment.flops / parts / 2 / products) ** (1 / 3)
-        seconds += 3 * rows * segment.flops / parts / _matmul_rate(cores, size)
+        seconds += (1 + goes_back + goes_back * learning) * rows * segment.flops / parts / _matmul_rate(cores, size)
         here = [kept[name] for name in (segment.name, f"{segment.name}{BEHIND}") if name in kept]
         elements = sum(each.elements(parts, False) for each in here) or len(params) * math.prod(segment.outputs)
-        seconds += rows * elements * cores.element_seconds
+        seconds += rows * elements * cores.element_seconds * (1 if goes_back else 0.5)
     return seconds * (4 / 3 if run.techniques.recompute else 1)
 
 

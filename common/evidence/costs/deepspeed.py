@@ -24,7 +24,8 @@ from samestep.common.evidence.costs.statistics import sums, with_statistics
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.own import OwnSpec
-from samestep.common.workload.models.spec import Param, layer
+from samestep.common.workload.models.reached import trained
+from samestep.common.workload.models.spec import Param, layer, num_params
 
 
 def deepspeed(run: Run, backend: str) -> Ledger:
@@ -56,11 +57,13 @@ def _num_norms(run: Run) -> int:
 def _end_to_end(run: Run) -> tuple[tuple[Footprint, ...], list[Send]]:
     """Predicts stages 1 and 2."""
     devices, item, norms = run.num_devices, run.item_bytes, _num_norms(run)
-    sizes = [param.size for param in run.workload.model.params().values()]
+    params = run.workload.model.params()
+    sizes = [param.size for param in trained(params).values()]
     total = sum(sizes)
+    frozen_bytes = (num_params(run.workload.model) - total) * item  # whole on every rank, beside what is flat
     stretch = -(-total // (2 * devices)) * 2
-    params = devices * stretch * item + _masters_bytes(run, stretch)
-    held = dataclasses.replace(holder(run, stretch), params_bytes=params, params_peak_bytes=params)
+    kept = devices * stretch * item + _masters_bytes(run, stretch) + frozen_bytes
+    held = dataclasses.replace(holder(run, stretch), params_bytes=kept, params_peak_bytes=kept)
     footprints = tuple(
         dataclasses.replace(held, gradients_bytes=elements * item, count=count)
         for elements, count in _gradient_elements(sizes, stretch, devices)

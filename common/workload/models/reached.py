@@ -28,6 +28,12 @@ def carry_gradients(model: ModelSpec, segments: Iterable[Segment]) -> bool:
     return any(not param.frozen for param in parameters_of(model, *segments).values())
 
 
+def first_trained(model: ModelSpec) -> int:
+    """The number of the first segment with a parameter that is trained: ahead of it no gradient is needed."""
+    segments = model.segments()
+    return next((number for number, each in enumerate(segments) if carry_gradients(model, [each])), len(segments))
+
+
 def use_of(model: ModelSpec, path: str) -> Use:
     """How a step uses a module; nothing of a user's model is known but what its description says.
 
