@@ -5,6 +5,7 @@ column of the page once if there is a chromium.
 """
 
 import dataclasses
+import json
 import math
 import os
 import resource
@@ -23,6 +24,7 @@ from samestep.common.ledger import exchanges_of
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import as_config, parse
 from samestep.common.runtime.directory import write_json
+from samestep.common.runtime.metrics_file import METRICS
 from samestep.common.runtime.records import SCHEMA_VERSION, DeviceRow, RunResult, Throughput
 from samestep.common.strategy import Run
 
@@ -44,6 +46,8 @@ def main(arguments: Sequence[str]) -> None:
         for number, result in zip(range(count), results(), strict=False):
             (directory := home / f"{number:05}").mkdir(parents=True)
             write_json(directory / "config.json", result.config)
+            window = {"step": STEPS, "seconds": 1.0, "losses": result.losses}
+            (directory / METRICS).write_text(json.dumps(window) + "\n")
             write_json(directory / "result.json", result)
         seconds, before = [], resource.getrusage(resource.RUSAGE_CHILDREN)
         for _ in range(TIMES):
