@@ -13,16 +13,19 @@ from torch.utils.flop_counter import FlopCounterMode
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declared import IDS, Model, call_user, load_model
-from samestep.common.workload.models.describing import EXAMPLES, FORWARD_PASS, Found, LossOfEach, write_found
+from samestep.common.workload.models.describing import EXAMPLES, Found, LossOfEach, write_found
 from samestep.common.workload.models.dtypes import is_real
 from samestep.common.workload.models.own import OwnOptimizer
+from samestep.common.workload.models.probing import find_habits
 from samestep.common.workload.models.spec import Segment
 from samestep.common.workload.optimizers import OWN, OptimizerSpec
 from samestep.torch_impl import weights
+from samestep.torch_impl.models.draws import DRAWS
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.own import build_declared, dtypes_of, find_segments
 from samestep.torch_impl.models.segmented import run_segments
 from samestep.torch_impl.optimizers import own
+from samestep.torch_impl.probing import Probe
 from samestep.torch_impl.roundings import describe_two_bytes
 from samestep.torch_impl.tracing import describe_layers
 
@@ -43,6 +46,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     Raises:
         ConfigError: The file, the model or the data are not what they have to be; the message says what to change.
     """
+    DRAWS.install()
     model = load_model(source, "torch")
     if model.torch is None:
         raise ConfigError(f"--model {source} has no model for torch; add `torch=` to its samestep.Model.")
@@ -64,7 +68,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         batch_norms=tuple(
             name for name, each in module.named_modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)
         ),
-        randoms=_randoms(module, inputs),
+        habits=find_habits(Probe(module, model, split, source)),
         layers=describe_layers(module, inputs),
         optimizer=_optimizer(model, copy.deepcopy(module), source),
         two_bytes=describe_two_bytes(module, inputs),  # last: it changes the model
@@ -211,19 +215,3 @@ def _members(module: nn.Module) -> list[str]:
 def _are_alike(modules: list[nn.Module]) -> bool:
     shapes = [[(name, tuple(p.shape)) for name, p in each.named_parameters()] for each in modules]
     return bool(shapes[0]) and all(one == other for one, other in itertools.pairwise(shapes))
-
-
-def _randoms(module: nn.Module, inputs: Inputs) -> tuple[str, ...]:
-    """The layers that draw random numbers: there are some if two forward passes in training differ."""
-    module.train()
-    with torch.no_grad():
-        kept = [buffer.clone() for buffer in module.buffers()]
-        once, again = module(inputs), module(inputs)
-        for buffer, value in zip(module.buffers(), kept, strict=True):
-            buffer.copy_(value)
-    if torch.equal(once, again):
-        return ()
-    named = [
-        name for name, each in module.named_modules() if isinstance(each, nn.modules.dropout._DropoutNd) and each.p > 0
-    ]
-    return tuple(named) or (FORWARD_PASS,)

@@ -18,6 +18,7 @@ from samestep.common.workload.declared import (
     call_metric,
 )
 from samestep.common.workload.models.dtypes import check_outputs
+from samestep.common.workload.models.habits import Habits
 from samestep.common.workload.models.layer import Layer
 from samestep.common.workload.models.own import Description, OwnOptimizer, TwoBytes, write_description
 from samestep.common.workload.models.spec import ArraySpec, Param, Role, Segment
@@ -25,8 +26,6 @@ from samestep.common.workload.models.spec import ArraySpec, Param, Role, Segment
 EXAMPLES = 2
 """How many examples the forward pass is tried with."""
 OWN_LOSS = "own"
-FORWARD_PASS = "its forward pass"
-"""Stands for a layer where random numbers are drawn outside of any that is known to."""
 _ROLES: Mapping[str, Role] = {"kernel": "kernel", "table": "table", "scale": "scale", "bias": "bias"}
 _MOST_CLASSES = 2**31 - 1
 _MOST_TRIED = 64
@@ -48,7 +47,7 @@ class Found:
         splits: The axis along which tensor parallelism cuts a parameter, by neutral name.
         blocks: Likewise.
         batch_norms: Likewise.
-        randoms: Likewise.
+        habits: Likewise.
         optimizer: Likewise.
         layers: Likewise.
         two_bytes: Likewise.
@@ -63,7 +62,7 @@ class Found:
     splits: Mapping[str, int] = dataclasses.field(default_factory=dict)
     blocks: tuple[Segment, ...] = ()
     batch_norms: tuple[str, ...] = ()
-    randoms: tuple[str, ...] = ()
+    habits: Habits = dataclasses.field(default_factory=Habits)
     optimizer: OwnOptimizer | None = None
     layers: tuple[Layer, ...] = ()
     two_bytes: TwoBytes = dataclasses.field(default_factory=TwoBytes)
@@ -102,7 +101,7 @@ def write_found(folder: Path, model: Model, source: str, framework: str, split: 
         dtypes=dict(found.dtypes),
         whole_buffers=tuple(name for name, value in found.buffers.items() if value.dtype.kind != "f"),
         batch_norms=found.batch_norms,
-        randoms=found.randoms,
+        habits=found.habits,
         layers=found.layers,
         names=dict(model.names),
         seed=seed,
