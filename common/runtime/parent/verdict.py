@@ -25,12 +25,14 @@ from samestep.common.runtime.parent.merge import merge
 from samestep.common.runtime.parent.reference import reference_of
 from samestep.common.runtime.parent.rounding import excuse
 from samestep.common.runtime.parent.tracing import write_trace
+from samestep.common.runtime.parent.updates import judge_updates
 from samestep.common.runtime.process_file import DONE, read_life, read_measured
 from samestep.common.runtime.records import Measured, RunResult
 from samestep.common.runtime.state_file import read_state, remove_state
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import init, initial_buffers
 from samestep.common.workload.models.own import OwnSpec
+from samestep.common.workload.optimizers import OWN
 
 
 def finish(
@@ -121,9 +123,12 @@ def _judge(
     parity = judge(name, run.dtype, first, losses, wanted_losses, reached, wanted, noise, allowed)
     if is_ours and is_whole:
         parity = _judge_statistics(run, parity, state, curve.state)
+    go_on = functools.partial(_go_on, oracle, _patient(launch))
+    if is_whole and run.optimizer.name == OWN:
+        parity = judge_updates(run, parity, state, curve.state, initial_state(run, launch), go_on)
     if not parity.passed and repeat is not None:
-        start, patient = initial_state(run, launch), _patient(launch)
-        parity = excuse(run, parity, wanted_losses, start, repeat, lambda alone, state: oracle(alone, patient, state))
+        start = initial_state(run, launch)
+        parity = excuse(run, parity, wanted_losses, start, repeat, go_on)
         if not parity.passed:
             return dataclasses.replace(parity, reason=_find_cause(run, launch, parity, start, repeat))
     if repeat is not None and (missed := find_other_step(run, launch, first, parity, repeat)):
@@ -133,6 +138,10 @@ def _judge(
     if parity.passed and skipped is not None and not parity.is_amplified:
         return dataclasses.replace(parity, reason=f"judged to step {skipped}, whose update the loss scaler skipped")
     return parity
+
+
+def _go_on(oracle: Oracle, patient: Launch, alone: Run, state: TrainState | None) -> Curve:
+    return oracle(alone, patient, state)
 
 
 def _find_cause(run: Run, launch: Launch, parity: Parity, start: TrainState, repeat: Repeat) -> str:
@@ -166,7 +175,7 @@ def _noise(run: Run) -> float:
     keys. What is computed instead is rounding, about 2^-53 where numbers are near one. Adam divides it by its own size or by
     epsilon, whichever is larger, so that a step moves the weight by up to learning rate * 2^-53 / epsilon.
     """
-    if not isinstance(run.workload.model, OwnSpec) or run.optimizer.name == "sgd":
+    if not isinstance(run.workload.model, OwnSpec) or run.optimizer.name != "adamw":
         return 0.0
     return run.steps * run.optimizer.learning_rate * 2.0**-53 / run.optimizer.epsilon
 
