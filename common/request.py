@@ -88,12 +88,13 @@ class RunConfig:
     )
     dropout: bool | None = flag(
         None,
-        "--no-dropout switches dropout off, that of ours and of your own model, in every strategy and in the reference",
+        "--no-dropout switches dropout off, that of ours and of your own model with its other random draws, in every strategy "
+        "and in the reference",
     )
     batch_norm: str = flag(
         "local",
         "statistics in batch normalisation, of ours with +norm=batch or of your own model: of each replica's shard, of the "
-        "whole batch where the replicas can exchange them, or the running ones, frozen",
+        "whole batch where the replicas can exchange them, or the running ones, frozen, as are other running buffers of yours",
         choices=BATCH_NORMS,
         in_cell=True,
     )

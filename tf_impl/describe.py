@@ -10,11 +10,14 @@ import tensorflow as tf
 from samestep.common.errors import ConfigError
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declared import Model, call_user, load_model
-from samestep.common.workload.models.describing import EXAMPLES, FORWARD_PASS, Found, LossOfEach, write_found
+from samestep.common.workload.models.describing import EXAMPLES, Found, LossOfEach, write_found
 from samestep.common.workload.models.findings import OwnOptimizer
+from samestep.common.workload.models.probing import find_habits
 from samestep.common.workload.models.spec import Segment
-from samestep.tf_impl.models.inputs import Inputs, as_inputs
+from samestep.tf_impl.models.draws import DRAWS
+from samestep.tf_impl.models.inputs import as_inputs
 from samestep.tf_impl.models.own import OwnModel
+from samestep.tf_impl.probing import Probe
 from samestep.tf_impl.roundings import describe_two_bytes
 
 
@@ -30,6 +33,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     Raises:
         ConfigError: The file, the model or the data are not what they have to be; the message says what to change.
     """
+    DRAWS.install()
     model = load_model(source, "tf")
     if model.tf is None:
         raise ConfigError(f"--model {source} has no model for tf; add `tf=` to its samestep.Model.")
@@ -50,7 +54,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         reads={name: 1 + again for name, again in built.added.reads(built.params).items()},
         sums=_sums(built, split),
         batch_norms=tuple(layer.name for layer in built.layers(keras.layers.BatchNormalization)),
-        randoms=_randoms(built, inputs),
+        habits=find_habits(Probe(built, model, split, source)),
         optimizer=None if model.optimizer is None else OwnOptimizer(),  # no row takes it, which is said
         layers=built.describe_layers(inputs),
         frozen=built.frozen,
@@ -71,10 +75,3 @@ def _sums(built: OwnModel, split: Split) -> tuple[str, ...]:
     inputs = as_inputs(split.train_inputs[: 2 * EXAMPLES])
     is_tried = built.added.by_name() and len(split.train_targets) >= 2 * EXAMPLES
     return built.added.sums(built.predict, inputs) if is_tried else ()
-
-
-def _randoms(built: OwnModel, inputs: Inputs) -> tuple[str, ...]:
-    """The layers that draw random numbers: there are some if two forward passes in training differ."""
-    if np.array_equal(built(inputs).numpy(), built(inputs).numpy()):
-        return ()
-    return tuple(layer.name for layer in built.layers(keras.layers.Dropout)) or (FORWARD_PASS,)

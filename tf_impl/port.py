@@ -16,6 +16,7 @@ from samestep.common.workload.models.describing import EXAMPLES, OWN_LOSS
 from samestep.common.workload.trace import Asked, Call, Trace, read_weights, write_trace
 from samestep.tf_impl import tracing
 from samestep.tf_impl.configured import HyperParameters, dropouts, hyper_parameters, own_hyper_parameters
+from samestep.tf_impl.models.draws import DRAWS
 from samestep.tf_impl.models.inputs import Inputs, as_inputs
 from samestep.tf_impl.models.losses import LOSSES, Loss
 from samestep.tf_impl.models.own import OwnModel
@@ -34,6 +35,7 @@ def trace(folder: Path, asked: Asked, split: Split) -> None:
         asked: What to trace.
         split: The data.
     """
+    DRAWS.install()  # before the user's file is imported
     model = load_model(asked.model, "tf")
     keras.utils.clear_session(free_memory=False)  # names are numbered from the start
     keras.utils.set_random_seed(asked.seed % 2**32)

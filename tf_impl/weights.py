@@ -9,9 +9,10 @@ import tensorflow as tf
 from samestep.common.program import TrainState
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import init, initial_buffers, initial_weights
-from samestep.common.workload.models.own import OwnSpec
+from samestep.common.workload.models.own import OwnSpec, running_of
 from samestep.tf_impl.models import build_model
 from samestep.tf_impl.models.cnn import BabyCNN
+from samestep.tf_impl.models.draws import DRAWS
 from samestep.tf_impl.models.layers import Lookup, VariableFactory
 from samestep.tf_impl.models.mlp import Mlp
 from samestep.tf_impl.models.own import OwnModel, build_own
@@ -67,8 +68,10 @@ def fresh_model(
         The model, and its variables by neutral name.
     """
     if isinstance(spec := run.workload.model, OwnSpec):
+        if run.dropout is False:
+            DRAWS.install()
         own = build_own(spec, run.dtype, narrow_type(run))
-        own.switch_layers(run.dropout, run.batch_norm)
+        own.switch_layers(run.dropout, run.batch_norm, running_of(spec))
         for variable, value in ((own.params[name], value) for name, value in init(spec, run.seed).items()):
             variable.assign(value)
         for name, value in initial_buffers(spec).items():

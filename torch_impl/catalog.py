@@ -152,7 +152,6 @@ FRAMEWORK = FrameworkInfo(
             needs=needs.check_engine,
             options=options.DeepSpeedOptions,
             dtypes=("float32",),
-            needs=needs.check_flat,
             scales_loss=False,
             package="deepspeed",
         ),

@@ -13,15 +13,18 @@ from torch.utils.flop_counter import FlopCounterMode
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declared import IDS, Model, call_user, load_model
-from samestep.common.workload.models.describing import EXAMPLES, FORWARD_PASS, Found, LossOfEach, write_found
+from samestep.common.workload.models.describing import EXAMPLES, Found, LossOfEach, write_found
 from samestep.common.workload.models.dtypes import is_real
 from samestep.common.workload.models.findings import OwnOptimizer
+from samestep.common.workload.models.probing import FORWARD_PASS, find_habits
 from samestep.common.workload.models.spec import Segment, layer
 from samestep.common.workload.optimizers import OWN, OptimizerSpec
 from samestep.torch_impl import weights
+from samestep.torch_impl.models.draws import DRAWS
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.own import build_declared, dtypes_of
 from samestep.torch_impl.optimizers import own
+from samestep.torch_impl.probing import Probe
 from samestep.torch_impl.reach import always_called, find_reach
 from samestep.torch_impl.roundings import describe_two_bytes
 from samestep.torch_impl.segments import describe_segments
@@ -43,6 +46,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     Raises:
         ConfigError: The file, the model or the data are not what they have to be; the message says what to change.
     """
+    DRAWS.install()
     model = load_model(source, "torch")
     if model.torch is None:
         raise ConfigError(f"--model {source} has no model for torch; add `torch=` to its samestep.Model.")
@@ -54,8 +58,8 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     outputs, flops = _try_forward(module, inputs, source)
     segments = describe_segments(model, module, inputs, outputs, flops, source)  # in evaluation, as the outputs
     splits, named = _splits(model, module, source), weights.named_weights(module)
-    randoms = _randoms(module, inputs)
-    reach = find_reach(module, inputs, FORWARD_PASS in randoms, source)
+    habits = find_habits(Probe(module, model, split, source))
+    reach = find_reach(module, inputs, FORWARD_PASS in habits.randoms, source)
     varies = bool(reach.unused) or reach.branches
     blocks = tuple(_blocks(model, module, split.train_inputs if varies else None, source))
     found = Found(
@@ -70,7 +74,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         batch_norms=tuple(
             name for name, each in module.named_modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)
         ),
-        randoms=randoms,
+        habits=habits,
         unused=reach.unused,
         branches=reach.branches,
         layers=describe_layers(module, inputs),
@@ -198,19 +202,3 @@ def _members(module: nn.Module) -> list[str]:
 def _are_alike(modules: list[nn.Module]) -> bool:
     shapes = [[(name, tuple(p.shape)) for name, p in each.named_parameters()] for each in modules]
     return bool(shapes[0]) and all(one == other for one, other in itertools.pairwise(shapes))
-
-
-def _randoms(module: nn.Module, inputs: Inputs) -> tuple[str, ...]:
-    """The layers that draw random numbers: there are some if two forward passes in training differ."""
-    module.train()
-    with torch.no_grad():
-        kept = [buffer.clone() for buffer in module.buffers()]
-        once, again = module(inputs), module(inputs)
-        for buffer, value in zip(module.buffers(), kept, strict=True):
-            buffer.copy_(value)
-    if torch.equal(once, again):
-        return ()
-    named = [
-        name for name, each in module.named_modules() if isinstance(each, nn.modules.dropout._DropoutNd) and each.p > 0
-    ]
-    return tuple(named) or (FORWARD_PASS,)

@@ -105,11 +105,12 @@ def check_buckets(run: Run[DdpOptions]) -> None:
 
 
 def check_engine(run: Run[DeepSpeedOptions]) -> None:
-    """Refuses frozen parameters in parts: the engine hands out whole only those that it updates (DeepSpeed 0.19).
+    """Refuses parameters that may lack gradients, and frozen ones in parts: the engine gathers those it updates (DeepSpeed 0.19).
 
     Raises:
-        ConfigError: The user's model has some, and stage 3 would cut them.
+        ConfigError: The user's model has some that may lack gradients, or frozen ones that stage 3 would cut.
     """
+    _check_flat(run)
     frozen = [name for name, param in run.workload.model.params().items() if param.frozen]
     if frozen and run.options.zero_stage == 3:
         raise ConfigError(
@@ -201,7 +202,7 @@ def check_three_dimensions(run: Run[PipelineOptions]) -> None:
     even_split_table(run.workload.model, run.mesh.axis("tensor"))  # refuses unequal parts of a layer or a head
 
 
-def check_flat(run: Run) -> None:
+def _check_flat(run: Run) -> None:
     """Refuses a user's model whose parameters may lack gradients: what is flattened together is updated together.
 
     Raises:

@@ -18,6 +18,7 @@ from samestep.common.workload.optimizers import OWN, OptimizerSpec
 from samestep.common.workload.trace import NUDGE, Asked, Call, Trace, read_weights, write_trace
 from samestep.torch_impl import tracing, weights
 from samestep.torch_impl.configured import dropouts, hyper_parameters
+from samestep.torch_impl.models.draws import DRAWS
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.losses import LOSSES, Loss
 from samestep.torch_impl.models.own import build_declared, switch_layers
@@ -28,6 +29,7 @@ class _Traced:
     """A model that starts again and again from the same weights."""
 
     def __init__(self, folder: Path, asked: Asked, split: Split) -> None:
+        DRAWS.install()  # before the user's file is imported
         self._model, self._asked, self._split = load_model(asked.model, "torch"), asked, split
         torch.manual_seed(asked.seed)
         self.module = build_declared(self._model, asked.model).double()

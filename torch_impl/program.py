@@ -14,7 +14,7 @@ from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import initial_buffers, initial_weights
-from samestep.common.workload.models.own import OwnSpec
+from samestep.common.workload.models.own import OwnSpec, running_of
 from samestep.torch_impl import devices, weights
 from samestep.torch_impl.activations import follow_activations
 from samestep.torch_impl.exchanges import RECORDER, Observer
@@ -49,7 +49,7 @@ def build_fresh_model(
     # On the meta device; but a user's model may hold tensors that are neither parameters nor buffers.
     with torch.device(device if isinstance(spec, OwnSpec) else "meta"):
         model = build_model(spec).to(getattr(torch, run.dtype))
-    switch_layers(model, run.dropout, run.batch_norm)
+    switch_layers(model, run.dropout, run.batch_norm, running_of(spec))
     if run.batch_norm == "sync" and run.mesh.axis("data") * run.mesh.axis("shard") > 1:
         model = synchronize(model, device)
     recompute(run, model)

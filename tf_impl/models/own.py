@@ -1,7 +1,8 @@
 """The user's own model, built from their file: a Keras model on TensorFlow, or a tf.Module that can be called."""
 
 import functools
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -16,6 +17,7 @@ from samestep.common.workload.models.layer import Layer
 from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import ArraySpec
 from samestep.tf_impl.models.added import Added
+from samestep.tf_impl.models.draws import DRAWS
 from samestep.tf_impl.models.inputs import Inputs
 from samestep.tf_impl.models.losses import Loss
 
@@ -27,6 +29,7 @@ class OwnModel:
     """A user's model under our contract: called it trains, `predict` evaluates.
 
     Attributes:
+        model: What the file builds.
         params: What is trained, or would be if it were not frozen, by neutral name.
         frozen: Those of them that stay as they are: of a layer whose `trainable` is False.
         buffers: Its other variables, by neutral name.
@@ -50,16 +53,16 @@ class OwnModel:
         if isinstance(model.tf, tf.Module):
             raise ConfigError(f"--model {source}: tf= is a model; give the function that builds it.")
         self._source = source
-        self._model = call_user(model.tf, source, "the function given as tf=")
-        self._is_keras = isinstance(self._model, keras.Model)
-        if not (self._is_keras or (isinstance(self._model, tf.Module) and callable(self._model))):
-            kind = type(self._model).__name__
+        self.model = call_user(model.tf, source, "the function given as tf=")
+        self._is_keras = isinstance(self.model, keras.Model)
+        if not (self._is_keras or (isinstance(self.model, tf.Module) and callable(self.model))):
+            kind = type(self.model).__name__
             raise ConfigError(
                 f"--model {source}: the function given as tf= returned {kind}, not a Keras model or a tf.Module with __call__."
             )
         self._check_numbers()  # of those that are there already: complex ones make the forward pass fail
         call_user(self.predict, source, f"the forward pass of {_told(example)}", example)
-        self.added = Added(self._model if self._is_keras else None)
+        self.added = Added(self.model if self._is_keras else None)
         self.params, self.frozen, self.buffers = self._named()
         self._check_numbers()
         if not self.trained:
@@ -81,15 +84,15 @@ class OwnModel:
 
     def __call__(self, x: Inputs) -> tf.Tensor:
         """Computes the outputs as in training."""
-        return self._outputs(self._model(x, training=True) if self._is_keras else self._model(x))
+        return self._outputs(self.model(x, training=True) if self._is_keras else self.model(x))
 
     def predict(self, x: Inputs) -> tf.Tensor:
         """Computes the outputs as in evaluation."""
-        return self._outputs(self._model(x, training=False) if self._is_keras else self._model(x))
+        return self._outputs(self.model(x, training=False) if self._is_keras else self.model(x))
 
     def layers(self, *kinds: type) -> list[Any]:
         """The layers of a Keras model of some kinds, nested ones too."""
-        flat = self._model._flatten_layers() if self._is_keras else ()
+        flat = self.model._flatten_layers() if self._is_keras else ()
         return [layer for layer in flat if isinstance(layer, kinds)]
 
     @property
@@ -99,13 +102,13 @@ class OwnModel:
 
     def trainable(self) -> list[Any]:
         """The variables of `trained`, as an optimizer of Keras takes them."""
-        return list(self._model.trainable_variables)
+        return list(self.model.trainable_variables)
 
     def recording(self) -> AbstractContextManager[Any]:
         """Records the calls of the model's layers, see `tracing.Recorder`."""
         from samestep.tf_impl import tracing  # here: it imports Keras
 
-        return tracing.recording(self._model)
+        return tracing.recording(self.model)
 
     def describe_layers(self, x: Inputs) -> tuple[Layer, ...]:
         """The layers that hold parameters, in the order in which some inputs reach them."""
@@ -114,24 +117,56 @@ class OwnModel:
         with self.recording() as recorder:
             self.predict(x)
         names = {id(variable): name for name, variable in {**self.params, **self.buffers}.items()}
-        return tracing.find_layers(self._model, recorder.started, names)
+        return tracing.find_layers(self.model, recorder.started, names)
 
-    def switch_layers(self, dropout: bool | None, batch_norm: str) -> None:
+    def switch_layers(self, dropout: bool | None, batch_norm: str, running: Collection[str] = ()) -> None:
         """Switches layers off whose effect depends on how the batch is split.
 
         Args:
-            dropout: False switches every dropout off.
+            dropout: False switches every dropout off, and holds every other random draw of this process still.
             batch_norm: "frozen" makes batch normalisations use and keep their running statistics; "sync" makes them take
                 those of all replicas.
+            running: Other variables that training moves, by neutral name; "frozen" makes their layers keep them.
         """
         from keras import layers  # here: our own models do without it
 
+        DRAWS.are_still = dropout is False
         for each in self.layers(layers.Dropout) if dropout is False else ():
             each.rate = 0.0
-        for each in self.layers(layers.BatchNormalization) if batch_norm == "frozen" else ():
-            each.call = functools.partial(_evaluated, each.call)
+        if batch_norm == "frozen":
+            self.freeze(running)
         for each in self.layers(layers.BatchNormalization) if batch_norm == "sync" else ():
             each.synchronized = True
+
+    def freeze(self, running: Collection[str]) -> Callable[[], None]:
+        """Has batch normalisations, and the layers that hold some variables, compute as in evaluation.
+
+        Args:
+            running: The variables, by neutral name.
+
+        Returns:
+            What undoes it.
+        """
+        from keras import layers  # here: our own models do without it
+
+        held = [self.buffers[name] for name in running]
+        frozen = [
+            each
+            for each in self.layers(layers.Layer)
+            if isinstance(each, layers.BatchNormalization)
+            or (
+                "training" in inspect.signature(each.call).parameters
+                and any(own.value is variable for own in each._non_trainable_variables for variable in held)
+            )
+        ]
+        for each in frozen:
+            each.call = functools.partial(_evaluated, each.call)
+
+        def undo() -> None:
+            for each in frozen:
+                each.call = each.call.args[0]
+
+        return undo
 
     def _outputs(self, outputs: object) -> tf.Tensor:
         if tf.is_tensor(outputs):
@@ -153,13 +188,13 @@ class OwnModel:
     def _named(self) -> tuple[dict[str, tf.Variable], frozenset[str], dict[str, tf.Variable]]:
         """Parameters, the names of frozen ones, and buffers, by their path in the model, in the order in which they were made."""
         if not self._is_keras:
-            made = {v.name.partition(":")[0]: v for v in self._model.variables}
+            made = {v.name.partition(":")[0]: v for v in self.model.variables}
             trained = {name: v for name, v in made.items() if v.trainable}
             return trained, frozenset(), {name: v for name, v in made.items() if not v.trainable}
-        every, prefix = self._model.variables, f"{self._model.name}/"
-        made_to_train = {id(v) for layer in self._model._flatten_layers() for v in layer._trainable_variables}
+        every, prefix = self.model.variables, f"{self.model.name}/"
+        made_to_train = {id(v) for layer in self.model._flatten_layers() for v in layer._trainable_variables}
         params = {v.path.removeprefix(prefix): v for v in every if v.trainable or id(v) in made_to_train}
-        others = [v for v in self._model.non_trainable_variables if id(v) not in made_to_train]
+        others = [v for v in self.model.non_trainable_variables if id(v) not in made_to_train]
         frozen = frozenset(name for name, v in params.items() if not v.trainable)
         return (
             {name: v.value for name, v in params.items()},
@@ -174,16 +209,17 @@ def _told(inputs: Inputs) -> str:
     return f"{inputs.dtype.name} {inputs.shape}{'' if inputs.dtype.is_floating else IDS}"
 
 
-def _evaluated(call: Callable[..., Any], inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+def _evaluated(call: Callable[..., Any], *args: Any, **named: Any) -> Any:
     """A layer's call, in evaluation whatever is asked.
 
     Args:
         call: The layer's own.
-        inputs: Its inputs.
-        training: Ignored.
-        mask: The mask of the inputs.
+        *args: Its inputs.
+        **named: Its other arguments.
     """
-    return call(inputs, training=False, mask=mask)
+    given = inspect.signature(call).bind_partial(*args, **named)
+    given.arguments["training"] = False
+    return call(*given.args, **given.kwargs)
 
 
 def declared(spec: OwnSpec) -> Model:

@@ -1,12 +1,11 @@
 """The user's own model, built from their file, with its forward pass as segments where they are known."""
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional
 from torch.nn.parameter import is_lazy
 
 from samestep.common.errors import ConfigError
@@ -14,6 +13,7 @@ from samestep.common.workload.declared import Model, call_user, load_model
 from samestep.common.workload.models.describing import dropped_losses
 from samestep.common.workload.models.dtypes import check_numbers, check_outputs
 from samestep.common.workload.models.own import OwnSpec
+from samestep.torch_impl.models.draws import DRAWS
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 
 
@@ -92,44 +92,29 @@ def _by_keyword(module: nn.Module, inputs: tuple[object, ...], named: dict[str, 
 
 
 def switch_functions(dropout: bool | None) -> None:
-    """Switches off, in this process, the dropout that a forward pass calls as a function; to be done before it is imported.
+    """Makes the functions ready that draw random numbers in a forward pass; to be done before the user's file is imported.
 
     Args:
         dropout: False does so.
     """
-    if dropout is not False:
-        return
-    for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"):
-        setattr(functional, name, _same)
-    attend = functional.scaled_dot_product_attention
-
-    def attend_to_all(
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        attn_mask: torch.Tensor | None = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        scale: float | None = None,
-        enable_gqa: bool = False,
-    ) -> torch.Tensor:
-        return attend(query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa)
-
-    functional.scaled_dot_product_attention = attend_to_all
+    if dropout is False:
+        DRAWS.install()
 
 
-def _same(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
-    return input
-
-
-def switch_layers(model: nn.Module, dropout: bool | None, batch_norm: str) -> None:
+def switch_layers(model: nn.Module, dropout: bool | None, batch_norm: str, running: Collection[str] = ()) -> None:
     """Switches layers of a built model off whose effect depends on how it is split.
 
     Args:
-        model: The model.
-        dropout: False switches every dropout off.
+        model: The model, or a stage of it.
+        dropout: False switches every dropout off, and holds every other random draw of this process still.
         batch_norm: "frozen" makes batch normalisations use and keep their running statistics.
+        running: Other buffers that training moves, by neutral name; "frozen" makes their modules keep them.
     """
+    DRAWS.are_still = dropout is False
+    owners = {name.rpartition("/")[0].replace("/", ".") for name in running if batch_norm == "frozen"}
+    for each in [each for path, each in model.named_modules() if path in owners]:
+        each.train = functools.partial(_train_below, each)  # type: ignore[method-assign]
+        each.training = False
     for each in model.modules():
         if dropout is False and isinstance(each, nn.modules.dropout._DropoutNd):
             each.p = 0.0
@@ -137,6 +122,13 @@ def switch_layers(model: nn.Module, dropout: bool | None, batch_norm: str) -> No
             each.dropout = 0.0
         elif batch_norm == "frozen" and isinstance(each, nn.modules.batchnorm._BatchNorm):
             each.register_forward_pre_hook(_evaluate)
+
+
+def _train_below(module: nn.Module, mode: bool = True) -> nn.Module:
+    """Has the modules of a module train, which itself stays in evaluation."""
+    type(module).train(module, mode)
+    module.training = False
+    return module
 
 
 def _evaluate(module: nn.Module, inputs: object) -> None:

@@ -7,7 +7,7 @@ from torch import nn
 
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import initial_buffers, initial_weights
-from samestep.common.workload.models.own import OwnSpec
+from samestep.common.workload.models.own import OwnSpec, running_of
 from samestep.common.workload.models.spec import ModelSpec, Segment, tied_segments
 from samestep.common.workload.pipeline import group_segments
 from samestep.torch_impl import weights
@@ -113,7 +113,8 @@ def build_stage(run: Run, device: torch.device, segments: Sequence[Segment], con
     # The whole model may not fit; but a user's may hold tensors that are neither parameters nor buffers.
     with torch.device("cpu" if isinstance(spec, OwnSpec) else "meta"):
         stage = Stage(spec, build_model(spec), segments, contiguous)
-    switch_layers(stage.to(getattr(torch, run.dtype)), run.dropout, run.batch_norm)
+    stage.to(getattr(torch, run.dtype))
+    switch_layers(stage.model, run.dropout, run.batch_norm, running_of(spec))
     recompute(run, stage.model)
     weights.materialize(stage.model, device, initial_weights(spec, run.seed), initial_buffers(spec))
     mix_precision(run, stage, device)

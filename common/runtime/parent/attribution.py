@@ -1,11 +1,13 @@
 """Why the run of a user's model left its reference: measured, with one suspect at a time switched off.
 
-A batch normalisation sees another batch on each replica, and random numbers are drawn by each of them. Neither is a mistake
-of the strategy. So both the run and its reference are repeated without a suspect: if they agree then, it was that alone.
+A batch normalisation sees another batch on each replica, as a running buffer of the user's does, and random numbers are drawn by
+each of them. None is a mistake of the strategy. So both the run and its reference are repeated without a suspect: if they agree
+then, it was that alone. A model that mixes the examples of a batch cannot do without. So the run is held against the model on
+one device that takes the same shards one after the other: if they agree, the strategy did what the model does on shards.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from samestep.common.batch_norm import num_passes, num_replicas
 from samestep.common.evidence.parity import LOSS_BOUND, Parity, deviation
@@ -30,11 +32,13 @@ class Suspect:
         what: In words, with its layers counted.
         without: The same run without it.
         remedy: How it is switched off, with the flag.
+        is_exact: Whether that switches nothing else off: a layer in evaluation may also draw no random numbers.
     """
 
     what: str
     without: Run
     remedy: str
+    is_exact: bool = False
 
 
 def attribute(run: Run, launch: Launch, parity: Parity, repeat: Repeat) -> str:
@@ -49,7 +53,7 @@ def attribute(run: Run, launch: Launch, parity: Parity, repeat: Repeat) -> str:
     Returns:
         The reason; the verdict's own if there is no suspect, or if the run continued another one.
     """
-    suspects, parity = find_suspects(run), _with_sums(run, parity)
+    parity = _with_sums(run, parity)
     if launch.start_from is not None:
         return parity.reason
     if run.techniques.precision is not None and _off(short := _shortened(run), repeat) <= LOSS_BOUND[short.dtype]:
@@ -58,22 +62,79 @@ def attribute(run: Run, launch: Launch, parity: Parity, repeat: Repeat) -> str:
     said = f"not the same function: {size}"
     if (port := _blame_port(run, repeat)) is not None:
         return f"{said}, {port}"
-    if not suspects:
-        return parity.reason
+    suspects, unexplained = find_suspects(run), f"{parity.reason}{_not_switched(run)}"
     for suspect in suspects:
         left = _left(suspect.without, repeat)
         if left <= LOSS_BOUND[suspect.without.dtype]:
-            others = "" if len(suspects) == 1 else ", and nothing else"
-            return f"{said}, all of it {suspect.what}{others}; with these {suspect.remedy} {left:.0e}: the strategy is right"
-    every = run
+            found = _inseparable(suspect, suspects, repeat)
+            others = ", and nothing else" if len(found) < len(suspects) else ""
+            return f"{said}, all of it {_explain(found, others, left)}"
+    every = _shortened(run)
     for suspect in suspects:
         every = _merged(every, suspect.without)
+    if len(suspects) > 1 and (left := _left(every, repeat)) <= LOSS_BOUND[every.dtype]:
+        return f"{said}, all of it {_explain(suspects, '', left)}"
+    if (mixed := _blame_mixing(every, suspects, repeat)) is not None:
+        return f"{said}, {mixed}"
+    if not suspects:
+        return unexplained
     names = " and ".join(suspect.what for suspect in suspects)
-    left = _left(every, repeat)
-    if len(suspects) > 1 and left <= LOSS_BOUND[every.dtype]:
-        remedies = " and ".join(suspect.remedy for suspect in suspects)
-        return f"{said}, all of it {names}; with these {remedies} {left:.0e}: the strategy is right"
-    return f"{said}; without {names} {left:.0e} is left: {parity.reason}"
+    return f"{said}; without {names} {_left(every, repeat):.0e} is left: {unexplained}"
+
+
+def _explain(suspects: Sequence[Suspect], others: str, left: float) -> str:
+    names, remedies = (" and ".join(texts) for texts in zip(*((one.what, one.remedy) for one in suspects), strict=True))
+    return f"{names}{others}; with these {remedies} {left:.0e}: the strategy is right"
+
+
+def _inseparable(found: Suspect, suspects: Sequence[Suspect], repeat: Repeat) -> list[Suspect]:
+    """A suspect, with those that its remedy switched off as well: without them, the run does not change any more."""
+    losses = repeat(found.without)[0] if len(suspects) > 1 else []
+    others = [one for one in suspects if one is not found and one.is_exact]
+    silenced = [one for one in others if repeat(_merged(found.without, one.without))[0] == losses]
+    return [one for one in suspects if one is found or one in silenced]
+
+
+def _blame_mixing(run: Run, suspects: Sequence[Suspect], repeat: Repeat) -> str | None:
+    """Holds a run against its model on one device that takes the same shards of each batch one after the other.
+
+    Args:
+        run: Without the suspects, in the best dtype there is.
+        suspects: What was switched off.
+        repeat: Takes the steps of a run.
+    """
+    model, shards = run.workload.model, num_replicas(run) * num_passes(run)
+    if not isinstance(model, OwnSpec) or not model.described.habits.mixing or shards == 1:
+        return None
+    mixing = f"the mixing of a batch's examples in {', '.join(model.described.habits.mixing)}"
+    one = without_twin(run)
+    one = dataclasses.replace(one, techniques=dataclasses.replace(one.techniques, accumulation_steps=shards))
+    if run.described() == one.described():  # which would agree with itself
+        return f"and {mixing} is another one with --accumulation-steps {shards}, which takes parts of a batch"
+    left = _apart(repeat(run)[0], repeat(one)[0], run.dtype)
+    if left > LOSS_BOUND[run.dtype]:
+        return None
+    what = " and ".join([*(suspect.what for suspect in suspects), mixing])
+    off = "".join(f"with these {one.remedy}, " for one in suspects)
+    return (
+        f"all of it {what}; {off}{one.name} with --accumulation-steps {shards} mixes the same examples, and is {left:.0e} from "
+        f"it: the strategy is right"
+    )
+
+
+def _not_switched(run: Run) -> str:
+    """What a forward pass does that nothing here can switch off, as a clause; "" if it does nothing of the kind."""
+    if not isinstance(model := run.workload.model, OwnSpec):
+        return ""
+    habits = model.described.habits
+    if not habits.is_steady:
+        return "; called again with the same seed, weights and buffers, its forward pass gives other outputs"
+    if habits.restless:
+        moved = _count(habits.restless, "running buffer")
+        return f"; its forward pass moves {moved} in evaluation as well: nothing here holds it still"
+    if not habits.are_stilled:
+        return f"; the random numbers of {_count(habits.randoms, 'layer')} cannot be switched off here"
+    return ""
 
 
 def _with_sums(run: Run, parity: Parity) -> Parity:
@@ -146,13 +207,19 @@ def find_suspects(run: Run) -> list[Suspect]:
     model = run.workload.model
     if not isinstance(model, OwnSpec):
         return []
-    short, described, found = _shortened(run), model.described, []
+    short, described, found, held = _shortened(run), model.described, [], []
+    habits = described.habits
+    if habits.randoms and habits.are_stilled and run.dropout is not False:
+        what = f"the random numbers of {_count(habits.randoms, 'layer')}"
+        without = dataclasses.replace(short, dropout=False)
+        found.append(Suspect(what, without, "switched off (--no-dropout)", is_exact=True))
     if described.batch_norms and run.batch_norm == "local":
-        what = f"the local statistics of {_count(described.batch_norms, 'BatchNorm layer')}"
-        found.append(Suspect(what, dataclasses.replace(short, batch_norm="frozen"), "frozen (--batch-norm frozen)"))
-    if described.randoms and run.dropout is not False:
-        what = f"the random numbers of {_count(described.randoms, 'layer')}"
-        found.append(Suspect(what, dataclasses.replace(short, dropout=False), "switched off (--no-dropout)"))
+        held.append(f"the local statistics of {_count(described.batch_norms, 'BatchNorm layer')}")
+    if habits.running and run.batch_norm != "frozen":
+        held.append(f"the moves of {_count(habits.running, 'running buffer')}")
+    if held:
+        without = dataclasses.replace(short, batch_norm="frozen")
+        found.append(Suspect(" and ".join(held), without, "frozen (--batch-norm frozen)"))
     return found
 
 

@@ -12,7 +12,6 @@ from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.parent.describing import Servers, ask_description, run_tasks
 from samestep.common.workload.matching import Matching, match
-from samestep.common.workload.models.describing import FORWARD_PASS
 from samestep.common.workload.models.dtypes import note_on_dtypes
 from samestep.common.workload.models.own import DATA, Description, OwnSpec, read_description
 from samestep.common.workload.optimizers import OptimizerSpec
@@ -162,10 +161,10 @@ def port(folder: Path, config: RunConfig, server: Servers) -> tuple[Case, Verdic
 
 
 def _notes(folder: Path) -> list[str]:
-    """What a forward pass draws that is not a layer of dropout, which is off; and what is in another dtype than its file's."""
+    """What random draws of a forward pass are not held still; and what is in another dtype than its file's."""
     described = {side: read_description(str(folder / side)) for side in SIDES}
     casts = [f"{side}: {note}" for side in SIDES if (note := note_on_dtypes(side, described[side].dtypes, "float64"))]
-    drawing = [side for side in SIDES if FORWARD_PASS in described[side].randoms]
+    drawing = [side for side in SIDES if not described[side].habits.are_stilled]
     return casts + [
         f"the forward pass of {side} draws random numbers that nothing here switches off" for side in drawing
     ]

@@ -31,8 +31,8 @@ REPLAYED = 6
 EXPLAINED = 1000
 """How many roundings of a weight's size may add up in a step; a mistake that matters is far larger."""
 
-GoOn = Callable[[Run, TrainState], Curve]
-"""Takes a run on one device from a state to its last step."""
+GoOn = Callable[[Run, TrainState | None], Curve]
+"""Takes a run on one device to its last step: from a state, or from where it starts."""
 
 
 def excuse(run: Run, parity: Parity, wanted: Sequence[float], start: TrainState, repeat: Repeat, go_on: GoOn) -> Parity:

@@ -27,14 +27,16 @@ from samestep.common.runtime.parent.curves import Curve, Oracle, curve_folder, k
 from samestep.common.runtime.parent.merge import merge
 from samestep.common.runtime.parent.ported import AskPort, Ports, is_right_but_for_port, judge_with_port
 from samestep.common.runtime.parent.reference import reference_of
-from samestep.common.runtime.parent.rounding import excuse
+from samestep.common.runtime.parent.rounding import GoOn, excuse
 from samestep.common.runtime.parent.tracing import write_trace
+from samestep.common.runtime.parent.updates import judge_updates
 from samestep.common.runtime.process_file import read_measured
 from samestep.common.runtime.records import Measured, RunResult
 from samestep.common.runtime.state_file import digest_state, read_state, remove_state
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import init, initial_buffers
 from samestep.common.workload.models.own import OwnSpec
+from samestep.common.workload.optimizers import OWN
 from samestep.common.written import seal
 
 
@@ -124,9 +126,12 @@ def _judge(
     parity = judge(name, run.dtype, first, losses, wanted_losses, reached, wanted, noise, allowed)
     if is_ours and is_whole:
         parity = _judge_statistics(run, parity, state, curve.state)
+    go_on = functools.partial(_go_on, oracle, _patient(launch))
+    if is_whole and run.optimizer.name == OWN:
+        parity = judge_updates(run, parity, state, curve.state, initial_state(run, launch), go_on)
     ask = None if ports is None or launch.start_from is not None else functools.partial(ports.ask, launch)
     if not parity.passed and repeat is not None:
-        parity = _judge_again(run, launch, parity, (losses, wanted_losses), oracle, repeat, ask)
+        parity = _judge_again(run, launch, parity, (losses, wanted_losses), go_on, repeat, ask)
         if not parity.passed:
             return parity
     missed = "" if repeat is None else find_other_step(run, launch, first, parity, repeat)
@@ -144,16 +149,20 @@ def _judge_again(
     launch: Launch,
     parity: Parity,
     losses: tuple[Sequence[float], Sequence[float]],
-    oracle: Oracle,
+    go_on: GoOn,
     repeat: Repeat,
     ask: AskPort | None,
 ) -> Parity:
     """Judges a run that is off: it may be by rounding, or by what is between two implementations; else its cause is found."""
-    start, patient = initial_state(run, launch), _patient(launch)
-    parity = excuse(run, parity, losses[1], start, repeat, lambda alone, state: oracle(alone, patient, state))
+    start = initial_state(run, launch)
+    parity = excuse(run, parity, losses[1], start, repeat, go_on)
     if parity.passed:
         return parity
     return judge_with_port(run, parity, losses, repeat, ask, lambda: _find_cause(run, launch, parity, start, repeat))
+
+
+def _go_on(oracle: Oracle, patient: Launch, alone: Run, state: TrainState | None) -> Curve:
+    return oracle(alone, patient, state)
 
 
 def _find_cause(run: Run, launch: Launch, parity: Parity, start: TrainState, repeat: Repeat) -> str:
@@ -187,7 +196,7 @@ def _noise(run: Run) -> float:
     keys. What is computed instead is rounding, about 2^-53 where numbers are near one. Adam divides it by its own size or by
     epsilon, whichever is larger, so that a step moves the weight by up to learning rate * 2^-53 / epsilon.
     """
-    if not isinstance(run.workload.model, OwnSpec) or run.optimizer.name == "sgd":
+    if not isinstance(run.workload.model, OwnSpec) or run.optimizer.name != "adamw":
         return 0.0
     return run.steps * run.optimizer.learning_rate * 2.0**-53 / run.optimizer.epsilon
 

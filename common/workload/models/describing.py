@@ -19,6 +19,7 @@ from samestep.common.workload.declared import (
 )
 from samestep.common.workload.models.dtypes import check_outputs
 from samestep.common.workload.models.findings import OwnOptimizer, TwoBytes, Use
+from samestep.common.workload.models.habits import Habits
 from samestep.common.workload.models.layer import Layer
 from samestep.common.workload.models.own import Description, write_description
 from samestep.common.workload.models.spec import ArraySpec, Param, Role, Segment
@@ -26,8 +27,6 @@ from samestep.common.workload.models.spec import ArraySpec, Param, Role, Segment
 EXAMPLES = 2
 """How many examples the forward pass is tried with."""
 OWN_LOSS = "own"
-FORWARD_PASS = "its forward pass"
-"""Stands for a layer where random numbers are drawn outside of any that is known to."""
 _ROLES: Mapping[str, Role] = {"kernel": "kernel", "table": "table", "scale": "scale", "bias": "bias"}
 _MOST_CLASSES = 2**31 - 1
 _MOST_TRIED = 64
@@ -51,7 +50,7 @@ class Found:
         sums: As in `Description`.
         blocks: Likewise.
         batch_norms: Likewise.
-        randoms: Likewise.
+        habits: Likewise.
         optimizer: Likewise.
         layers: Likewise.
         two_bytes: Likewise.
@@ -72,7 +71,7 @@ class Found:
     sums: tuple[str, ...] = ()
     blocks: tuple[Segment, ...] = ()
     batch_norms: tuple[str, ...] = ()
-    randoms: tuple[str, ...] = ()
+    habits: Habits = dataclasses.field(default_factory=Habits)
     optimizer: OwnOptimizer | None = None
     layers: tuple[Layer, ...] = ()
     two_bytes: TwoBytes = dataclasses.field(default_factory=TwoBytes)
@@ -122,7 +121,7 @@ def write_found(folder: Path, model: Model, source: str, framework: str, split: 
         dtypes=dict(found.dtypes),
         whole_buffers=tuple(name for name, value in found.buffers.items() if value.dtype.kind != "f"),
         batch_norms=found.batch_norms,
-        randoms=found.randoms,
+        habits=found.habits,
         sums=found.sums,
         layers=found.layers,
         names=dict(model.names),

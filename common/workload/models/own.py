@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from samestep.common.errors import ConfigError
 from samestep.common.files import Unreadable, read_arrays, read_json
 from samestep.common.workload.models.findings import OwnOptimizer, TwoBytes, Use
+from samestep.common.workload.models.habits import Habits
 from samestep.common.workload.models.layer import Layer
 from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment
 from samestep.common.writing import replacing
@@ -48,7 +49,7 @@ class Description:
         dtypes: The parameters and buffers of real numbers that are not in the default dtype, by the framework's own name.
         whole_buffers: The buffers that hold whole numbers.
         batch_norms: The layers that normalise over the batch.
-        randoms: The layers that draw random numbers in training.
+        habits: On what a forward pass in training depends beside an example and the weights.
         sums: The layers that add to the loss what is no mean over examples.
         layers: Those that hold parameters, in the order of execution.
         names: Torch's layer or parameter -> TensorFlow's, where the user says so.
@@ -74,7 +75,7 @@ class Description:
     dtypes: dict[str, str] = dataclasses.field(default_factory=dict)
     whole_buffers: tuple[str, ...] = ()
     batch_norms: tuple[str, ...] = ()
-    randoms: tuple[str, ...] = ()
+    habits: Habits = dataclasses.field(default_factory=Habits)
     sums: tuple[str, ...] = ()
     layers: tuple[Layer, ...] = ()
     names: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -123,6 +124,11 @@ def read_description(folder: str) -> Description:
         return pydantic.TypeAdapter(Description).validate_python(read_json(Path(folder) / SPEC, _MOST_BYTES))
     except (Unreadable, ValueError) as error:
         raise ConfigError(f"{folder} holds no description of a model: {error}; repeat the command.") from None
+
+
+def running_of(model: object) -> tuple[str, ...]:
+    """The buffers of a user's model that training moves, beside those of batch normalisations; ours have none."""
+    return model.described.habits.running if isinstance(model, OwnSpec) else ()
 
 
 @functools.lru_cache(maxsize=4)

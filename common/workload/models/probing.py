@@ -1,0 +1,156 @@
+"""Finds by experiment why a forward pass in training may be another function on a shard of a batch.
+
+Causes are told apart by what makes them go away. Random draws: another seed gives other outputs, or holding them still does.
+Buffers that training moves: with the moved ones the outputs are others, unless their layers are in evaluation. What mixes
+examples: the outputs of half of a batch are not half of the outputs. What keeps anything else gives other outputs when it is
+called again.
+"""
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Protocol
+
+import numpy as np
+
+from samestep.common.workload.models.habits import Habits
+
+EXAMPLES = 4
+"""How many examples are tried: a half of them still has a variance."""
+HALVES = (0, EXAMPLES // 2), (EXAMPLES // 2, EXAMPLES)
+FORWARD_PASS = "its forward pass"
+"""Stands for a layer where something happens outside of any, in the model itself."""
+LOSS = "its loss"
+_MIXED = 1e-5
+"""How far the outputs of an example may be apart, relative to the largest, before other examples are in them; a forward pass
+that computes some of it in float32 is off by less."""
+Rows = tuple[int, int]
+Halves = Callable[[np.ndarray, list[np.ndarray]], bool]
+"""(what was made of all examples, of each half) -> whether it is the same."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Taken:
+    """A forward pass in training.
+
+    Attributes:
+        outputs: Of every example.
+        again: The same of a second call with the same seed and buffers.
+        buffers: The buffers after the first call, by neutral name.
+        drawing: The layers in which random numbers were drawn.
+    """
+
+    outputs: np.ndarray
+    again: np.ndarray
+    buffers: Mapping[str, np.ndarray]
+    drawing: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class How:
+    """How a forward pass is taken.
+
+    Attributes:
+        seed: Of all random numbers.
+        rows: Which examples: the first, and the one to end before.
+        is_still: Whether draws are held still.
+        is_frozen: Whether batch normalisations, and the layers of `running`, are in evaluation.
+        running: As in `Habits`.
+        buffers: Those that are not the initial ones, by neutral name.
+    """
+
+    seed: int = 0
+    rows: Rows = (0, EXAMPLES)
+    is_still: bool = True
+    is_frozen: bool = False
+    running: tuple[str, ...] = ()
+    buffers: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+
+class Probe(Protocol):
+    """A user's model on a few examples, which starts anew in every experiment."""
+
+    initial: Mapping[str, np.ndarray]
+    """The buffers by neutral name."""
+    normalising: Collection[str]
+    """Those of batch normalisations."""
+
+    def take(self, how: How) -> Taken:
+        """Takes the examples through the model."""
+
+    def mixing(self, how: How, halves: Halves) -> Iterator[str]:
+        """The innermost layers whose outputs of an example depend on others, as far as they can be called alone.
+
+        Args:
+            how: How the whole model is called.
+            halves: Compares what a layer makes of all examples with what it makes of each half.
+        """
+
+    def loss(self, outputs: np.ndarray, rows: Rows) -> np.ndarray | None:
+        """The user's own loss of each target; None if there is none.
+
+        Args:
+            outputs: Of some examples.
+            rows: Which they are.
+        """
+
+
+def find_habits(probe: Probe) -> Habits:
+    """Finds on what a forward pass depends beside an example and the weights.
+
+    Args:
+        probe: The model.
+    """
+    plain, still = probe.take(How(is_still=False)), probe.take(How())
+    if not _are_same(still.outputs, still.again):
+        return Habits(is_steady=False)  # what it keeps could pass for any of the others
+    others = [probe.take(How(seed=1, is_still=is_still)).outputs for is_still in (False, True)]
+    is_random = not (_are_same(plain.outputs, others[0]) and _are_same(plain.outputs, plain.again))
+    is_random |= bool(plain.drawing) and not _are_same(
+        plain.outputs, still.outputs
+    )  # the forward pass has its own seed
+    running, restless = _find_running(probe, still)
+    return Habits(
+        randoms=(plain.drawing or (FORWARD_PASS,)) if is_random else (),
+        are_stilled=_are_same(still.outputs, others[1]),
+        running=running,
+        restless=restless,
+        mixing=_find_mixing(probe, How(is_frozen=True, running=running)),
+    )
+
+
+def _find_running(probe: Probe, still: Taken) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The buffers that a pass moves and that its outputs depend on: those that evaluation keeps, and the others."""
+    moved = {
+        n: v for n, v in still.buffers.items() if n not in probe.normalising and not _are_same(v, probe.initial[n])
+    }
+    if not moved or _are_same(probe.take(How(buffers=moved)).outputs, still.outputs):
+        return (), ()
+    found = [n for n, v in moved.items() if not _are_same(probe.take(How(buffers={n: v})).outputs, still.outputs)]
+    frozen = probe.take(How(is_frozen=True, running=tuple(found)))
+    kept = [name for name in found if _are_same(frozen.buffers[name], probe.initial[name])]
+    return tuple(kept), tuple(name for name in found if name not in kept)
+
+
+def _find_mixing(probe: Probe, how: How) -> tuple[str, ...]:
+    """The layers that mix examples; the loss, if it does."""
+    whole = probe.take(how).outputs
+    if len(whole) != EXAMPLES or not np.isfinite(whole).all():  # too few to be halved, or not of one example each
+        return ()
+    found: list[str] = []
+    if not _are_halves(whole, [probe.take(dataclasses.replace(how, rows=half)).outputs for half in HALVES]):
+        found = list(probe.mixing(how, _are_halves)) or [FORWARD_PASS]
+    losses = probe.loss(whole, (0, EXAMPLES)), *(probe.loss(whole[slice(*half)], half) for half in HALVES)
+    if losses[0] is not None and not _are_halves(losses[0], [each for each in losses[1:] if each is not None]):
+        found.append(LOSS)
+    return tuple(found)
+
+
+def _are_same(one: np.ndarray, other: np.ndarray) -> bool:
+    return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+
+
+def _are_halves(whole: np.ndarray, parts: list[np.ndarray]) -> bool:
+    joined = np.concatenate(parts)
+    if joined.shape != whole.shape:
+        return False
+    return bool(np.abs(joined - whole).max(initial=0.0) <= _MIXED * np.abs(whole).max(initial=0.0))

@@ -1,0 +1,163 @@
+"""Takes a few examples through the user's TensorFlow model, for `common/workload/models/probing.py`."""
+
+import contextlib
+import random
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+from unittest import mock
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from samestep.common.workload.data.dataset import Split
+from samestep.common.workload.declared import Model, call_user
+from samestep.common.workload.models.probing import EXAMPLES, FORWARD_PASS, HALVES, Halves, How, Rows, Taken
+from samestep.tf_impl.models.draws import DRAWS
+from samestep.tf_impl.models.inputs import Inputs, as_inputs
+from samestep.tf_impl.models.own import OwnModel
+from samestep.tf_impl.tracing import path_of
+
+_SEED = "seed_generator_state"
+"""Ends the path of what Keras draws its random numbers of."""
+
+
+class Probe:
+    """A user's TensorFlow model on a few examples. Every experiment starts from its initial variables."""
+
+    def __init__(self, built: OwnModel, model: Model, split: Split, source: str) -> None:
+        """Takes nothing yet.
+
+        Args:
+            built: The model in float64, which stays as it is.
+            model: Its declaration.
+            split: The data.
+            source: Where it is declared, for messages.
+        """
+        self._built, self._model, self._source = built, model, source
+        self._inputs, self._targets = (
+            as_inputs(array[:EXAMPLES]) for array in (split.train_inputs, split.train_targets)
+        )
+        self.initial: Mapping[str, np.ndarray] = self._buffers()
+        norms = built.layers(keras.layers.BatchNormalization)
+        self.normalising: Collection[str] = {
+            name
+            for name, variable in built.buffers.items()
+            if any(variable is own.value for norm in norms for own in norm.non_trainable_variables)
+        }
+
+    def take(self, how: How) -> Taken:
+        """Takes the examples through the model, twice from the same state."""
+        with self._started(how), _watching(self._built.model) as drawing:
+            outputs = self._pass(how)
+            after = self._buffers()
+        with self._started(how):
+            return Taken(outputs, self._pass(how), after, tuple(drawing))
+
+    def mixing(self, how: How, halves: Halves) -> Iterator[str]:
+        """Calls each layer alone with halves of what the whole model gives it; the arguments are those of the protocol."""
+        found: list[str] = []
+        with self._started(how):
+            with _calls(self._built.model) as calls:
+                self._pass(how)
+            for path, (layer, args, named, output) in calls.items():
+                tensors = [each for each in tf.nest.flatten((args, named)) if tf.is_tensor(each)]
+                is_whole = all(each.shape.rank and len(each) == EXAMPLES for each in (*tensors, output))
+                if any(name.startswith(f"{path}/") for name in found) or not (tensors and is_whole):
+                    continue
+                parts = [_half(layer, args, named, half) for half in HALVES]
+                if not halves(output.numpy(), parts):
+                    found.append(path)
+        yield from found
+
+    def loss(self, outputs: np.ndarray, rows: Rows) -> np.ndarray | None:
+        """The user's own loss of each target; the arguments are those of the protocol."""
+        if not isinstance(self._model.loss, Mapping) or "tf" not in self._model.loss:
+            return None
+        given = tf.constant(outputs), _cut(self._targets, rows)
+        return np.asarray(call_user(self._model.loss["tf"], self._source, "the loss", *given))
+
+    @contextlib.contextmanager
+    def _started(self, how: How) -> Iterator[None]:
+        """Starts from the initial variables, with layers switched for as long as the context lasts."""
+        keras.utils.set_random_seed(how.seed)
+        random.seed(how.seed)
+        self._set({**self.initial, **how.buffers}, how.seed)
+        with DRAWS.held(how.is_still), contextlib.ExitStack() as frozen:
+            if how.is_frozen:
+                frozen.callback(self._built.freeze(how.running))
+            yield
+        self._set(self.initial)
+
+    def _pass(self, how: How) -> np.ndarray:
+        what = "the forward pass in training"
+        outputs = call_user(self._built, self._source, what, _cut(self._inputs, how.rows))
+        return tf.cast(outputs, tf.float64).numpy()
+
+    def _buffers(self) -> dict[str, np.ndarray]:
+        return {name: variable.numpy() for name, variable in self._built.buffers.items()}
+
+    def _set(self, buffers: Mapping[str, np.ndarray], seed: int = 0) -> None:
+        for name, value in buffers.items():
+            self._built.buffers[name].assign(value + (seed if name.endswith(_SEED) else 0))
+
+
+def _cut(arrays: Inputs, rows: Rows) -> Inputs:
+    return (
+        {name: one[slice(*rows)] for name, one in arrays.items()}
+        if isinstance(arrays, Mapping)
+        else arrays[slice(*rows)]
+    )
+
+
+def _half(layer: Any, args: Any, named: Any, half: Rows) -> np.ndarray:
+    cut = lambda each: each[slice(*half)] if tf.is_tensor(each) else each  # noqa: E731
+    return tf.nest.flatten(layer(*tf.nest.map_structure(cut, args), **tf.nest.map_structure(cut, named)))[0].numpy()
+
+
+@contextlib.contextmanager
+def _wrapped(wrap: Callable[..., Any]) -> Iterator[None]:
+    """Has a function called in place of every layer, with the layer and what calls it."""
+    plain = keras.layers.Layer.__call__
+
+    def call(layer: Any, *args: Any, **named: Any) -> Any:
+        return wrap(plain, layer, *args, **named)
+
+    with mock.patch.object(keras.layers.Layer, "__call__", call):
+        yield
+
+
+@contextlib.contextmanager
+def _watching(model: Any) -> Iterator[dict[str, None]]:
+    """Finds the layers in which random numbers are drawn by a function of TensorFlow's."""
+    found: dict[str, None] = {}
+    inside: list[Any] = []
+
+    def watch() -> None:
+        found[path_of(inside[-1], model) if inside and inside[-1] is not model else FORWARD_PASS] = None
+
+    def wrap(plain: Callable[..., Any], layer: Any, *args: Any, **named: Any) -> Any:
+        inside.append(layer)
+        try:
+            return plain(layer, *args, **named)
+        finally:
+            inside.pop()
+
+    with _wrapped(wrap), mock.patch.object(DRAWS, "watcher", watch):
+        yield found
+
+
+@contextlib.contextmanager
+def _calls(model: Any) -> Iterator[dict[str, tuple[Any, Any, Any, tf.Tensor]]]:
+    """The inputs and the first result of the first call of each layer of a model, innermost layers first."""
+    found: dict[str, tuple[Any, Any, Any, tf.Tensor]] = {}
+
+    def wrap(plain: Callable[..., Any], layer: Any, *args: Any, **named: Any) -> Any:
+        outputs = plain(layer, *args, **named)
+        first = tf.nest.flatten(outputs)[0]
+        if layer is not model and tf.is_tensor(first) and first.dtype.is_floating:
+            found.setdefault(path_of(layer, model), (layer, args, named, first))
+        return outputs
+
+    with _wrapped(wrap):
+        yield found

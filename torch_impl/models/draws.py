@@ -1,0 +1,177 @@
+"""Random draws of a user's forward pass, held still: each is replaced by its mean, which no seed and no shard changes.
+
+Dropout then passes on what it takes. What is replaced are the functions of torch and of its tensors that draw. What draws
+elsewhere, in NumPy or inside an operation such as an LSTM, is not held still by this.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+Still = Callable[..., Any]
+"""(plain function, *its arguments) -> what is returned in the place of a draw."""
+
+
+@dataclasses.dataclass
+class Draws:
+    """Whether the draws of this process are held still.
+
+    Attributes:
+        are_installed: Whether the functions that draw look at it.
+        are_still: What they look at.
+    """
+
+    are_installed: bool = False
+    are_still: bool = False
+
+    def install(self) -> None:
+        """Has all functions that draw look at `are_still`; to be done before the user's file is imported."""
+        if not self.are_installed:
+            self.are_installed = True
+            for (owner, names), still in _STILL.items():
+                for name in names.split():
+                    if hasattr(owner, name):
+                        setattr(owner, name, _either(getattr(owner, name), still))
+
+    @contextlib.contextmanager
+    def held(self, still: bool = True) -> Iterator[None]:
+        """Makes a context with the draws held still.
+
+        Args:
+            still: Whether they are.
+        """
+        before, self.are_still = self.are_still, still
+        try:
+            yield
+        finally:
+            self.are_still = before
+
+
+DRAWS = Draws()
+
+
+def _either(plain: Callable[..., Any], still: Still) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def drawn(*args: Any, **named: Any) -> Any:
+        return still(plain, *args, **named) if DRAWS.are_still else plain(*args, **named)
+
+    return drawn
+
+
+def _filled(value: float) -> Still:
+    def still(plain: Callable[..., Any], *args: Any, **named: Any) -> torch.Tensor:
+        with torch.no_grad():
+            return plain(*args, **named).fill_(value)
+
+    return still
+
+
+def _mean(mean: Callable[..., Any], first: int = 1) -> Still:
+    """What fills the result with a mean that the arguments behind the first few give."""
+
+    def still(plain: Callable[..., Any], *args: Any, **named: Any) -> torch.Tensor:
+        named.pop("generator", None)
+        value, made = mean(*args[first:], **named), plain(*args, **named)
+        with torch.no_grad():
+            return made.copy_(value) if isinstance(value, torch.Tensor) else made.fill_(value)
+
+    return still
+
+
+def _passed_on(plain: Callable[..., Any], input: torch.Tensor, *args: Any, **named: Any) -> torch.Tensor:
+    return input
+
+
+def _kept(
+    plain: Callable[..., Any], input: torch.Tensor, *args: Any, **named: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return input, torch.ones_like(input, dtype=torch.bool)
+
+
+def _evaluated(plain: Callable[..., Any], input: torch.Tensor, *args: Any, **named: Any) -> torch.Tensor:
+    """A leaky ReLU with the mean of the slopes that it would draw."""
+    bounds = {**dict(zip(("lower", "upper"), args, strict=False)), **named}
+    return functional.leaky_relu(input, (bounds.get("lower", 1 / 8) + bounds.get("upper", 1 / 3)) / 2)
+
+
+def _attending(
+    plain: Callable[..., Any],
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    *args: Any,
+    **named: Any,
+) -> torch.Tensor:
+    return plain(query, key, value, attn_mask, 0.0, *args, **named)
+
+
+def _in_order(plain: Callable[..., Any], number: int, *args: Any, **named: Any) -> torch.Tensor:
+    made = plain(number, *args, **named)
+    return made.copy_(torch.arange(number))
+
+
+def _likeliest(
+    plain: Callable[..., Any], input: torch.Tensor, num_samples: int, *args: Any, **named: Any
+) -> torch.Tensor:
+    order = input.argsort(-1, descending=True)
+    return order[..., torch.arange(num_samples) % order.shape[-1]]
+
+
+def _middle(*bounds: Any, **named: Any) -> int:
+    whole = [each for each in bounds if isinstance(each, int)]
+    low, high = named.get("low", whole[0] if len(whole) > 1 else 0), named.get("high", whole[-1] if whole else 1)
+    return (low + high - 1) // 2
+
+
+def _first(mean: Any = 0.0, *args: Any, **named: Any) -> Any:
+    return mean
+
+
+def _chance(p: Any = 0.5, **named: Any) -> Any:
+    return p
+
+
+def _of_uniform(low: float = 0.0, high: float = 1.0, **named: float) -> float:
+    return (named.get("from", low) + named.get("to", high)) / 2
+
+
+def _own_chance(input: torch.Tensor, p: float | None = None, **named: Any) -> Any:
+    return input if p is None else p
+
+
+_STILL: Mapping[tuple[Any, str], Still] = {
+    (functional, "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout"): _passed_on,
+    (torch, "dropout dropout_ alpha_dropout alpha_dropout_ feature_dropout feature_dropout_"): _passed_on,
+    (torch, "feature_alpha_dropout feature_alpha_dropout_"): _passed_on,
+    (torch, "native_dropout"): _kept,
+    (functional, "scaled_dot_product_attention"): _attending,
+    (functional, "rrelu rrelu_"): _evaluated,
+    (torch, "rrelu"): _evaluated,
+    (torch, "randn randn_like"): _filled(0.0),
+    (torch, "rand rand_like"): _filled(0.5),
+    (torch, "randint"): _mean(_middle, 0),
+    (torch, "randint_like"): _mean(_middle),
+    (torch, "randperm"): _in_order,
+    (torch, "normal"): _mean(_first, 0),
+    (torch, "bernoulli"): _mean(_own_chance, 0),
+    (torch, "poisson _standard_gamma"): _mean(_first, 0),
+    (torch, "multinomial"): _likeliest,
+    (torch.Tensor, "multinomial"): _likeliest,
+    (torch.Tensor, "bernoulli"): _mean(_own_chance, 0),
+    (torch.Tensor, "normal_ cauchy_"): _mean(_first),
+    (torch.Tensor, "uniform_"): _mean(_of_uniform),
+    (torch.Tensor, "bernoulli_"): _mean(_chance),
+    (torch.Tensor, "exponential_"): _mean(lambda lambd=1.0: 1 / lambd),
+    (torch.Tensor, "geometric_"): _mean(lambda p: 1 / p),
+    (torch.Tensor, "log_normal_"): _mean(lambda mean=1.0, std=2.0: math.exp(mean + std * std / 2)),
+    (torch.Tensor, "random_"): _mean(lambda *bounds, **named: _middle(*bounds)),
+}
+"""Where a function is looked up, and its names -> what it returns instead of a draw."""

@@ -1,0 +1,179 @@
+"""Takes a few examples through copies of the user's torch model, for `common/workload/models/probing.py`."""
+
+import contextlib
+import copy
+import random
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves, tree_map
+
+from samestep.common.workload.data.dataset import Split
+from samestep.common.workload.declared import Model, call_user
+from samestep.common.workload.models.probing import EXAMPLES, FORWARD_PASS, HALVES, Halves, How, Rows, Taken
+from samestep.torch_impl import weights
+from samestep.torch_impl.models.draws import DRAWS
+from samestep.torch_impl.models.inputs import Inputs, as_inputs
+from samestep.torch_impl.models.own import switch_layers
+
+
+class Probe:
+    """A user's torch model on a few examples. Every experiment has its own copy, which shares the parameters."""
+
+    def __init__(self, module: nn.Module, model: Model, split: Split, source: str) -> None:
+        """Takes nothing yet.
+
+        Args:
+            module: The model in float64, which stays as it is.
+            model: Its declaration.
+            split: The data.
+            source: Where it is declared, for messages.
+        """
+        self._module, self._model, self._source = module, model, source
+        self._inputs, self._targets = (
+            as_inputs(array[:EXAMPLES].copy()) for array in (split.train_inputs, split.train_targets)
+        )
+        self.initial: Mapping[str, np.ndarray] = _buffers(module)
+        norms = {
+            path.replace(".", "/")
+            for path, each in module.named_modules()
+            if isinstance(each, nn.modules.batchnorm._BatchNorm)
+        }
+        self.normalising: Collection[str] = {name for name in self.initial if name.rpartition("/")[0] in norms}
+
+    def take(self, how: How) -> Taken:
+        """Takes the examples through a copy of the model, twice from the same state."""
+        module = self._copy(how)
+        with _watching(module) as drawing:
+            outputs = self._pass(module, how)
+        after = _buffers(module)
+        _set(module, {**self.initial, **how.buffers})
+        return Taken(outputs, self._pass(module, how), after, tuple(drawing))
+
+    def mixing(self, how: How, halves: Halves) -> Iterator[str]:
+        """Calls each layer alone with halves of what the whole model gives it; the arguments are those of the protocol."""
+        module, found = self._copy(how), list[str]()
+        calls = _calls(module, lambda: self._pass(module, how))
+        for path, (inputs, output) in calls.items():
+            tensors = [each for each in tree_leaves(inputs) if isinstance(each, torch.Tensor)]
+            is_whole = all(each.ndim and len(each) == EXAMPLES for each in (*tensors, output))
+            if any(name.startswith(f"{path}.") for name in found) or not (tensors and is_whole):
+                continue
+            parts = []
+            for half in HALVES:
+                args, named = tree_map(
+                    lambda each, half=half: each[slice(*half)] if isinstance(each, torch.Tensor) else each, inputs
+                )
+                with torch.no_grad(), DRAWS.held(how.is_still):
+                    parts.append(_first(module.get_submodule(path)(*args, **named)).numpy())
+            if not halves(output.numpy(), parts):
+                found.append(path)
+        yield from found
+
+    def loss(self, outputs: np.ndarray, rows: Rows) -> np.ndarray | None:
+        """The user's own loss of each target; the arguments are those of the protocol."""
+        if not isinstance(self._model.loss, Mapping) or "torch" not in self._model.loss:
+            return None
+        given = torch.from_numpy(outputs.copy()), _cut(self._targets, rows)
+        losses = call_user(self._model.loss["torch"], self._source, "the loss", *given)
+        return losses.detach().double().numpy() if isinstance(losses, torch.Tensor) else None
+
+    def _copy(self, how: How) -> nn.Module:
+        module = copy.deepcopy(self._module, {id(each): each for each in self._module.parameters()}).train()
+        with DRAWS.held():
+            switch_layers(module, False if how.is_still else None, "frozen" if how.is_frozen else "local", how.running)
+        _set(module, how.buffers)
+        return module
+
+    def _pass(self, module: nn.Module, how: How) -> np.ndarray:
+        torch.manual_seed(how.seed)
+        random.seed(how.seed)
+        np.random.seed(how.seed)
+        what = "the forward pass in training"
+        with torch.no_grad(), DRAWS.held(how.is_still):
+            outputs = call_user(module, self._source, what, _cut(self._inputs, how.rows))
+        assert isinstance(outputs, torch.Tensor)
+        return outputs.double().numpy().copy()
+
+
+@contextlib.contextmanager
+def _watching(module: nn.Module) -> Iterator[dict[str, None]]:
+    """Finds the layers in which random numbers are drawn: those during which a generator of this process moves."""
+    found: dict[str, None] = {}
+    inside: list[str] = []
+    last: list[object] = [None]
+
+    def look() -> None:
+        now = torch.get_rng_state().numpy().tobytes(), random.getstate(), np.random.get_state()[2]
+        if inside and now != last[0]:
+            found[inside[-1] or FORWARD_PASS] = None
+        last[0] = now
+
+    def enter(path: str) -> None:
+        look()
+        inside.append(path)
+
+    def leave() -> None:
+        look()
+        inside.pop()
+
+    with contextlib.ExitStack() as hooks:
+        for path, each in module.named_modules():
+            hooks.callback(each.register_forward_pre_hook(lambda *_, path=path: enter(path)).remove)
+            hooks.callback(each.register_forward_hook(lambda *_: leave()).remove)
+        yield found
+
+
+def _calls(module: nn.Module, call: Callable[[], object]) -> dict[str, tuple[object, torch.Tensor]]:
+    """The inputs and the first result of the first call of each layer, innermost layers first.
+
+    Args:
+        module: The model, whose own call is left out.
+        call: Calls it.
+    """
+    given: dict[str, object] = {}
+    found: dict[str, tuple[object, torch.Tensor]] = {}
+
+    def keep(path: str, args: tuple[object, ...], named: dict[str, object]) -> None:
+        copied = tree_map(lambda each: each.clone() if isinstance(each, torch.Tensor) else each, (args, named))
+        given.setdefault(path, copied)
+
+    def finish(path: str, outputs: object) -> None:
+        output = _first(outputs)
+        if path not in found and isinstance(output, torch.Tensor) and output.is_floating_point():
+            found[path] = given[path], output.clone()
+
+    with contextlib.ExitStack() as hooks:
+        for path, each in module.named_modules():
+            if path:
+                entering = each.register_forward_pre_hook(
+                    lambda _, args, named, path=path: keep(path, args, named), with_kwargs=True
+                )
+                hooks.callback(entering.remove)
+                hooks.callback(each.register_forward_hook(lambda _, args, out, path=path: finish(path, out)).remove)
+        call()
+    return found
+
+
+def _first(outputs: object) -> torch.Tensor:
+    return next(each for each in tree_leaves(outputs) if isinstance(each, torch.Tensor))
+
+
+def _cut(arrays: Inputs, rows: Rows) -> Inputs:
+    return (
+        {name: one[slice(*rows)] for name, one in arrays.items()}
+        if isinstance(arrays, Mapping)
+        else arrays[slice(*rows)]
+    )
+
+
+def _buffers(module: nn.Module) -> dict[str, np.ndarray]:
+    return {name: buffer.numpy().copy() for name, buffer in weights.named_buffers(module).items()}
+
+
+def _set(module: nn.Module, buffers: Mapping[str, np.ndarray]) -> None:
+    named = weights.named_buffers(module)
+    for name, value in buffers.items():
+        named[name].copy_(torch.from_numpy(value))
