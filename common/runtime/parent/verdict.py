@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import importlib
 import math
-from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, ParityFailed, WorkerFailed
@@ -25,7 +24,7 @@ from samestep.common.runtime.parent.attribution import Repeat, attribute, find_o
 from samestep.common.runtime.parent.carrying import in_own_names
 from samestep.common.runtime.parent.curves import Curve, Oracle, curve_folder, keep_curve, reach_curve, read_curve
 from samestep.common.runtime.parent.merge import merge
-from samestep.common.runtime.parent.ported import AskPort, Ports, is_right_but_for_port, judge_with_port
+from samestep.common.runtime.parent.ported import AskPort, Ports, Taken, is_right_but_for_port, judge_with_port
 from samestep.common.runtime.parent.reference import reference_of
 from samestep.common.runtime.parent.rounding import GoOn, excuse
 from samestep.common.runtime.parent.tracing import write_trace
@@ -131,11 +130,11 @@ def _judge(
         parity = judge_updates(run, parity, state, curve.state, initial_state(run, launch), go_on)
     ask = None if ports is None or launch.start_from is not None else functools.partial(ports.ask, launch)
     if not parity.passed and repeat is not None:
-        parity = _judge_again(run, launch, parity, (losses, wanted_losses), go_on, repeat, ask)
+        parity = _judge_again(run, launch, parity, Taken(losses, wanted_losses, reached, noise), go_on, repeat, ask)
         if not parity.passed:
             return parity
     missed = "" if repeat is None else find_other_step(run, launch, first, parity, repeat)
-    if missed and not is_right_but_for_port(run, first, repeat, ask):
+    if missed and not is_right_but_for_port(run, first, noise, repeat, ask):
         return dataclasses.replace(parity, passed=False, reason=missed)
     if parity.passed and run.techniques.precision is not None and fit_in_two_bytes(state.params):
         return dataclasses.replace(parity, passed=False, reason=MASTERS_IN_TWO_BYTES)
@@ -148,17 +147,17 @@ def _judge_again(
     run: Run,
     launch: Launch,
     parity: Parity,
-    losses: tuple[Sequence[float], Sequence[float]],
+    taken: Taken,
     go_on: GoOn,
     repeat: Repeat,
     ask: AskPort | None,
 ) -> Parity:
     """Judges a run that is off: it may be by rounding, or by what is between two implementations; else its cause is found."""
     start = initial_state(run, launch)
-    parity = excuse(run, parity, losses[1], start, repeat, go_on)
+    parity = excuse(run, parity, taken.wanted, start, repeat, go_on)
     if parity.passed:
         return parity
-    return judge_with_port(run, parity, losses, repeat, ask, lambda: _find_cause(run, launch, parity, start, repeat))
+    return judge_with_port(run, parity, taken, repeat, ask, lambda: _find_cause(run, launch, parity, start, repeat))
 
 
 def _go_on(oracle: Oracle, patient: Launch, alone: Run, state: TrainState | None) -> Curve:

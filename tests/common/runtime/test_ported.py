@@ -21,7 +21,8 @@ from samestep.common.workload.models.spec import ArraySpec, Param, Segment
 from tests.common.evidence.made_up_ports import case, trace, with_measure
 
 WANTED = (1.5, 1.25, 1.0)
-STATE = TrainState(3, {}, {})
+WEIGHTS = {"w": np.ones(1)}
+STATE = TrainState(3, WEIGHTS, {})
 
 
 @pytest.fixture
@@ -75,16 +76,17 @@ PORTS = {
 }
 
 
-def judged(run: Run, port: str, off: float, itself: float = 0.0) -> Parity:
+def judged(run: Run, port: str, off: float, itself: float = 0.0, weights: float = 0.0) -> Parity:
     """The verdict on a run that is off from torch's curve, and by something else from its own model's on one device."""
     losses = [loss * (1 + off) for loss in WANTED]
-    parity = judge("torch:single", "float64", 0, losses, WANTED, {"w": np.ones(1)}, None)
+    parity = judge("torch:single", "float64", 0, losses, WANTED, WEIGHTS, None)
 
     def repeat(like: Run) -> tuple[list[float], TrainState]:
         assert like.name == "tf:single"
         return [loss * (1 + itself) for loss in losses], STATE
 
-    return ported.judge_with_port(run, parity, (losses, WANTED), repeat, lambda *_: PORTS[port], lambda: "a suspect")
+    taken = ported.Taken(losses, WANTED, {"w": np.ones(1) + weights})
+    return ported.judge_with_port(run, parity, taken, repeat, lambda *_: PORTS[port], lambda: "a suspect")
 
 
 @pytest.mark.parametrize(
@@ -116,22 +118,41 @@ def test_a_run_passes_if_its_port_is_the_same_model_and_explains_the_deviation(
 
 @pytest.mark.parametrize(("port", "said"), [(SAME, "a suspect"), (CONSTANTS, "a suspect"), (DIFFERENT, "beside that")])
 def test_a_wrong_strategy_is_not_excused_by_its_port(run: Run, port: str, said: str) -> None:
-    """It is off from its own model on one device, by less than the port might explain."""
-    found = judged(run, port, 9e-11, itself=5e-11)
-    assert found.passed is False
-    assert found.reason.startswith("a suspect")
-    assert said in found.reason
+    """It is off from its own model on one device, by less than the port might explain, or in its weights alone."""
+    for how in ({"itself": 5e-11}, {"weights": 1e-6}):
+        found = judged(run, port, 9e-11, **how)
+        assert found.passed is False
+        assert found.reason.startswith("a suspect")
+        assert said in found.reason
+
+
+@pytest.mark.parametrize(("port", "off", "passes"), [(CONSTANTS, 9e-11, True), (DIFFERENT, 9e-11, False)])
+def test_float64_decides_for_a_run_in_float32(run: Run, port: str, off: float, passes: bool) -> None:
+    """Its own curve is off by rounding that was amplified; whether its port is the same model shows in float64."""
+    losses = [loss * (1 + 1e-4) for loss in WANTED]
+    parity = judge("torch:single", "float32", 0, losses, WANTED, WEIGHTS, None)
+
+    def repeat(like: Run) -> tuple[list[float], TrainState]:
+        assert like.dtype == "float64"
+        return [loss * (1 + off) for loss in WANTED], STATE
+
+    single = dataclasses.replace(run, dtype="float32")
+    found = ported.judge_with_port(
+        single, parity, ported.Taken(losses, WANTED, WEIGHTS), repeat, lambda *_: PORTS[port], lambda: "a suspect"
+    )
+    assert (found.passed, found.is_amplified) == (passes, passes)
+    assert PORTS[port][1].sentence in found.reason
 
 
 def test_a_model_without_a_twin_and_a_curve_that_is_no_number_have_no_port(run: Run) -> None:
     def fail(*_: object) -> None:
         raise AssertionError("nothing is to be asked")
 
-    nan = judge("torch:single", "float64", 0, [math.nan], [1.0], {"w": np.ones(1)}, None)
-    assert ported.judge_port_of(run, nan, [math.nan], [1.0], fail, fail) is None
+    nan = judge("torch:single", "float64", 0, [math.nan], [1.0], WEIGHTS, None)
+    assert ported.judge_port_of(run, nan, ported.Taken([math.nan], [1.0], WEIGHTS), fail, fail) is None
     alone = dataclasses.replace(run, workload=dataclasses.replace(run.workload, model=run.workload.model.twin))
-    off = judge("torch:single", "float64", 0, [1.1], [1.0], {"w": np.ones(1)}, None)
-    assert ported.judge_port_of(alone, off, [1.1], [1.0], fail, fail) is None
+    off = judge("torch:single", "float64", 0, [1.1], [1.0], WEIGHTS, None)
+    assert ported.judge_port_of(alone, off, ported.Taken([1.1], [1.0], WEIGHTS), fail, fail) is None
 
 
 def test_a_port_is_asked_once_for_all_rows_and_not_again_if_it_fails(run: Run) -> None:
