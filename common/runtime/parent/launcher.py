@@ -140,8 +140,7 @@ class Launcher:
         """
         specs = run.strategy.topology(run)
         try:
-            choose = self._server if launch.model is None else self._server_for_models
-            server = choose(run.framework, run.threads)
+            server = (self._server if launch.model is None else self._server_for_models)(run.framework, run.threads)
             alone = not any(spec.environment for spec in specs)
             meeting = Meeting() if alone else meet(server, run.framework, len(specs), launch.bandwidth)
             shared = {LAUNCHED_AT: str(launched_at or time.time()), **meeting.environment, **(environment or {})}
