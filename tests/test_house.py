@@ -71,6 +71,24 @@ def test_neutral_code_hardly_names_any() -> None:
         (r"\"cuda\" in", {"common/runtime/upgrades.py"}),  # how version 1 guessed
         (r"/dev/nvidia|\"nvidia", set()),
         (r"_object\(|_object_list\(|import pickle|allow_pickle=True", set()),  # unpickling runs code
+        (
+            r"\.write_(text|bytes)\(|\.open\(\"[wax]|savez\w*\([^)]*/|copytree|O_CREAT|export_chrome_trace",
+            {
+                "common/writing.py",  # which follows no link
+                "common/written.py",
+                "common/runtime/parent/scratch.py",  # into a folder of this moment, for its user alone
+                "common/runtime/parent/carrying.py",
+                "common/runtime/worker/private_network.py",  # below /proc
+                "torch_impl/profiling.py",  # likewise, and copied from there
+                "experiments/report.py",  # what the user names with -o
+                "experiments/picture.py",
+                "experiments/docs_pictures.py",
+                "experiments/page_pictures.py",
+                "experiments/readme.py",
+                "experiments/to_tensorboard.py",
+            },
+        ),
+        (r"rmtree|os\.remove\(", {"common/runtime/parent/scratch.py", "common/runtime/parent/carrying.py"}),
     ],
 )
 def test_what_is_gone_stays_gone(pattern: str, allowed: set[str]) -> None:

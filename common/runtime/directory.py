@@ -204,7 +204,7 @@ def write_error(directory: Path, role: str, error: BaseException, first: bool = 
 def read_error(directory: Path) -> tuple[str, SamestepError] | None:
     """The error that a process left in a run directory: its role, and the exception it was; None if none did."""
     try:
-        values = json.loads((directory / "error.json").read_text())
+        values = typing.cast(dict[str, str], read_json(directory / "error.json"))
         return (values["role"], ERRORS[values["type"]](values["message"])) if values["role"] else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (Unreadable, ValueError, KeyError, TypeError, AttributeError):
         return None  # somebody removed or damaged it

@@ -1,6 +1,7 @@
 """A wrong request: one line that says what is wrong and what to do, the right exit code, nothing started or written."""
 
 import dataclasses
+import functools
 import importlib.util
 import os
 import subprocess
@@ -12,7 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import samestep
 from samestep.common.catalog import framework_info
+from samestep.common.errors import ConfigError
 from samestep.common.flags import flag
 from samestep.common.program import TrainState
 from samestep.common.request import RunConfig
@@ -462,6 +465,46 @@ def test_a_comparison_whose_out_holds_one_is_refused(refused: Refused, here: Pat
     (here / "mine" / "numpy-oracle").mkdir(parents=True)
     (here / "mine" / "numpy-oracle" / "result.json").write_text("of another comparison")
     holds(refused(compare, "--out", "mine"), "--out mine is not empty: it holds numpy-oracle; name a new or")
+
+
+OTHERS: dict[str, Callable[[Path], object]] = {
+    "data.npz": lambda path: path.write_text("mine"),
+    "train.log": lambda path: path.touch(),
+    "model": lambda path: path.mkdir(),
+    "rank-0.log": lambda path: path.symlink_to("/etc/hostname"),
+    "error.json": lambda path: path.symlink_to("nowhere"),
+    "metrics.jsonl": os.mkfifo,
+    "compare.toml": lambda path: path.write_text("strategies = 1"),
+    ".hidden": lambda path: path.touch(),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_an_out_that_holds_anything_is_refused(refused: Refused, here: Path, name: str) -> None:
+    (here / "mine").mkdir()
+    OTHERS[name](here / "mine" / name)
+    for command, *more in ((run,), (run, "--prepare"), (compare,)):
+        holds(refused(command, "--out", "mine", *more), "--out mine ", "; ", "name a")
+    for start in (
+        functools.partial(samestep.run, "torch:single"),
+        functools.partial(samestep.compare, ["torch:single"]),
+    ):
+        with pytest.raises(ConfigError, match=r"^--out mine .*name a"):
+            start(out="mine")
+    assert [path.name for path in (here / "mine").iterdir()] == [name]
+
+
+@pytest.mark.parametrize("out", ["/", "/etc", "..", "."])
+def test_an_out_that_is_no_place_for_a_run_is_refused(refused: Refused, here: Path, out: str) -> None:
+    (here / "here").touch()
+    for command, *more in ((run,), (run, "--prepare"), (compare,)):
+        holds(refused(command, "--out", out, *more), f"--out {out} is not empty: it holds ")
+
+
+def test_an_out_that_is_there_and_empty_is_taken(here: Path) -> None:
+    (here / "mine").mkdir()
+    assert run.main(["--strategy", "single", "--steps", "1", "--prepare", "--out", "mine"]) == 0
+    assert (here / "mine" / "config.json").exists()
 
 
 @pytest.mark.parametrize("out", ["file", "file/below", "n" * 256])

@@ -2,19 +2,22 @@
 
 import json
 import os
+import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from samestep.common.errors import Unavailable
+from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.directory import open_run, write_error, write_json
 from samestep.common.runtime.parent.cache import hold
 from samestep.common.runtime.parent.curves import Curve, curve_folder, keep_curve
 from samestep.common.runtime.parent.verdict import initial_state
-from samestep.common.writing import open_directory, replacing
+from samestep.common.runtime.worker.worker import claim_role
+from samestep.common.writing import create, open_directory, replacing
 from samestep.common.written import LIST, seal
 from samestep.experiments import clean, kept
 from samestep.experiments.comparison_file import NAME
@@ -159,6 +162,95 @@ def test_a_run_without_a_result_stays_until_nothing_in_it_changes(
     printed = told(capsys, "--runs")
     assert (running.exists(), died.exists(), failed.exists()) == (True, False, False)
     assert "1 without a result" in printed
+
+
+def test_a_prepared_run_waits_until_it_is_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    queued = a_run(here / "runs" / "queued", result=False, used=LONG_AGO, prepare=True)
+    printed = told(capsys, "--runs")
+    assert (
+        "--runs leaves alone: 1 that was prepared and waits to be started; `samestep clean DIR` removes one." in printed
+    )
+    assert queued.exists()
+    assert "(runs/queued)." in told(capsys, "runs/queued")
+    assert not queued.exists()
+
+
+def test_a_prepared_run_that_was_started_and_died_is_a_failed_one(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    died = a_run(here / "runs" / "died", result=False, prepare=True)
+    os.close(create(died / "process-rank-0.json"))
+    for file in died.iterdir():
+        os.utime(file, (LONG_AGO, LONG_AGO))
+    told(capsys, "--runs")
+    assert not died.exists()
+
+
+def test_a_run_whose_process_is_there_stays_however_quiet_it_is(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    running = a_run(here / "runs" / "running", result=False, used=LONG_AGO)
+    claim_role(running, "rank-1", 1)  # as this process would be a worker of it
+    assert "1 that is running" in told(capsys, "--runs")
+    with pytest.raises(ConfigError, match="runs/running is running; nothing was removed"):
+        clean.main(["runs/running"])
+    assert (running / "config.json").exists()
+
+
+def test_a_comparison_that_is_named_goes_with_all_its_runs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    open_directory(here / "night")
+    put(here / "night" / NAME, 10)
+    a_run(make_place(here / "night", "torch:pp", 1), state=True, keep_state=True)
+    a_run(make_place(here / "night", "torch:ddp", 1), result=False)
+    (here / "night" / "report.html").write_text("read me")
+    told(capsys, "night")
+    assert [path.name for path in (here / "night").rglob("*")] == ["report.html"]
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (lambda path: path.mkdir(), "is neither a run nor a comparison"),
+        (lambda path: path.write_text("mine"), "is neither a run nor a comparison"),
+        (os.mkfifo, "is neither a run nor a comparison"),
+        (lambda path: None, "is not there"),
+        (lambda path: path.symlink_to("one"), "is a link"),
+        (lambda path: shutil.copytree("one", path), "has no list of what samestep wrote there"),
+        (lambda path: (a_run(path) / LIST).unlink(), "has no list of what samestep wrote there"),
+    ],
+)
+def test_what_is_named_and_not_ours_is_refused(here: Path, made: Callable[[Path], object], why: str) -> None:
+    one = a_run(here / "one")
+    made(here / "named")
+    with pytest.raises(ConfigError, match=f"^named {why}.*; nothing was removed.$"):
+        clean.main(["one", "named"])
+    assert (one / "config.json").exists()
+
+
+def test_runs_of_earlier_versions_are_told_and_left_alone(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old = a_run(here / "runs" / "old")
+    (old / LIST).unlink()
+    printed = told(capsys, "--runs")
+    assert "--runs leaves alone: 1 without a list of what samestep wrote" in printed
+    assert "(runs/old); remove such a directory yourself." in printed
+    assert (old / "result.json").exists()
+
+
+def test_a_link_in_place_of_the_runs_is_told_and_not_followed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    elsewhere = a_run(here / "elsewhere" / "one")
+    (here / "runs").symlink_to("elsewhere")
+    assert "it is a link, and nothing in it is touched" in told(capsys, "--runs")
+    assert (elsewhere / "result.json").exists()
+
+
+@pytest.mark.parametrize("change", ["replaced", "written over", "a link now"])
+def test_what_somebody_made_of_our_file_is_theirs(here: Path, capsys: pytest.CaptureFixture[str], change: str) -> None:
+    log = a_run(here / "runs" / "one") / "rank-0.log"
+    (here / "notes").write_text("mine")
+    if change != "written over":
+        log.unlink()
+    log.symlink_to(here / "notes") if change == "a link now" else log.write_text("mine")
+    told(capsys, "--all")
+    assert [path.name for path in (here / "runs" / "one").iterdir()] == ["rank-0.log"]
+    assert (log.read_text(), (here / "notes").read_text()) == ("mine", "mine")
 
 
 def test_what_is_not_ours_stays(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ from samestep.tf_impl.models.added import Added
 from samestep.tf_impl.models.draws import DRAWS
 from samestep.tf_impl.models.inputs import Inputs
 from samestep.tf_impl.models.losses import Loss
+from samestep.tf_impl.models.variables import named_variables
 
 EXAMPLES = 2
 """How many examples a model is built with that makes its variables when it is first called."""
@@ -63,13 +64,13 @@ class OwnModel:
         self._check_numbers()  # of those that are there already: complex ones make the forward pass fail
         call_user(self.predict, source, f"the forward pass of {_told(example)}", example)
         self.added = Added(self.model if self._is_keras else None)
-        self.params, self.frozen, self.buffers = self._named()
+        self.params, self.frozen, self.buffers = named_variables(self.model)
         self._check_numbers()
         if not self.trained:
             raise ConfigError(f"--model {source}: the model has no variables to train.")
 
     def _check_numbers(self) -> None:
-        held, _, others = self._named()
+        held, _, others = named_variables(self.model)
         params, buffers = ({name: v.dtype.name for name, v in each.items()} for each in (held, others))
         check_numbers(self._source, "tf", params, buffers)
         refuse_two_bytes(self._source, {**params, **buffers})
@@ -184,23 +185,6 @@ class OwnModel:
                 "add_loss, or leave it out."
             )
         return self._outputs(logits)
-
-    def _named(self) -> tuple[dict[str, tf.Variable], frozenset[str], dict[str, tf.Variable]]:
-        """Parameters, the names of frozen ones, and buffers, by their path in the model, in the order in which they were made."""
-        if not self._is_keras:
-            made = {v.name.partition(":")[0]: v for v in self.model.variables}
-            trained = {name: v for name, v in made.items() if v.trainable}
-            return trained, frozenset(), {name: v for name, v in made.items() if not v.trainable}
-        every, prefix = self.model.variables, f"{self.model.name}/"
-        made_to_train = {id(v) for layer in self.model._flatten_layers() for v in layer._trainable_variables}
-        params = {v.path.removeprefix(prefix): v for v in every if v.trainable or id(v) in made_to_train}
-        others = [v for v in self.model.non_trainable_variables if id(v) not in made_to_train]
-        frozen = frozenset(name for name, v in params.items() if not v.trainable)
-        return (
-            {name: v.value for name, v in params.items()},
-            frozen,
-            {v.path.removeprefix(prefix): v.value for v in others},
-        )
 
 
 def _told(inputs: Inputs) -> str:

@@ -25,7 +25,7 @@ ARGUMENTS = "--workload digits-mlp+width=32 --batch-size 48 --steps 12 --dtype f
 def prepared(capsys: pytest.CaptureFixture[str], path: Path, *arguments: str) -> list[str]:
     """What `--prepare` prints."""
     assert run.main([*ARGUMENTS.split(), *arguments, "--prepare", "--out", str(path)]) == 0
-    assert sorted(file.name for file in path.iterdir()) == ["config.json", "error.json"]
+    assert sorted(file.name for file in path.iterdir()) == ["config.json", "error.json", "written.jsonl"]
     return capsys.readouterr().out.splitlines()
 
 
@@ -56,7 +56,7 @@ def is_the_same_step(path: Path, devices: int) -> RunResult:
     assert result.parity.passed, result.parity.reason
     assert result.parity.steps == len(result.losses) == 12
     assert [row.rank for row in result.processes] == list(range(devices))
-    assert sorted(file.suffix for file in path.iterdir()) == [".json"] * (devices + 2) + [".jsonl"], "and no state"
+    assert sorted(file.suffix for file in path.iterdir()) == [".json"] * (devices + 2) + [".jsonl"] * 2, "and no state"
     return result
 
 

@@ -19,6 +19,7 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent import verdict
 from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.parent.prepare import prepare
 from samestep.experiments import run
 from samestep.experiments.arguments import run_command
 from tests.lent import LentLauncher
@@ -388,3 +389,16 @@ def test_a_run_directory_is_not_run_twice(faulty: Launcher, tmp_path: Path) -> N
     with pytest.raises(ConfigError, match="already holds a run; nothing was overwritten"):
         faulty.run(*checked)
     assert {path: path.read_bytes() for path in (tmp_path / "run").iterdir()} == left
+
+
+def test_a_link_in_place_of_a_log_is_not_followed(faulty: Launcher, tmp_path: Path) -> None:
+    """Somebody who may write the directory puts it there once the run is prepared."""
+    (tmp_path / "precious").write_text("precious")
+    asked = RunConfig(workload="digits-mlp+width=32", batch_size=48, steps=2, parity=False, out=str(tmp_path / "run"))
+    run, launch = parse(asked), launch_of(asked)
+    directory = prepare(run, launch)
+    (directory / "rank-0.log").symlink_to(tmp_path / "precious")
+    with pytest.raises(WorkerFailed, match=r"run/rank-0\.log is not a plain file that samestep wrote"):
+        faulty.execute(directory, run, launch)
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert (directory / "rank-0.log").is_symlink()
