@@ -27,6 +27,7 @@ class TrainState:
         local: What each rank keeps for itself, such as residuals or a scaler: one mapping name -> array per rank, or
             none. It continues only on as many devices; on others it starts anew.
         skipped: How many of the steps took no update, because their gradients overflowed in fp16.
+        counts: Parameter name -> how many updates it has taken, of those that some of the updates left out.
     """
 
     step: int
@@ -35,11 +36,16 @@ class TrainState:
     buffers: Arrays = dataclasses.field(default_factory=dict)
     local: tuple[Arrays, ...] = ()
     skipped: int = 0
+    counts: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def updates(self) -> int:
         """How many updates the optimizer has taken, by which AdamW corrects its bias."""
         return self.step - self.skipped
+
+    def updates_of(self, name: str) -> int:
+        """How many of them a parameter has taken."""
+        return self.counts.get(name, self.updates)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

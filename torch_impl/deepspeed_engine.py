@@ -93,6 +93,10 @@ class EngineOptimizerState:
         """Gathers one state tensor."""
         return utils.safe_get_full_optimizer_state(parameter, key)
 
+    def count(self, parameter: nn.Parameter) -> int:
+        """Returns 0, because the masters are updated together and have one count."""
+        return 0
+
 
 class EngineState:
     """What the engine keeps on this rank between two steps.

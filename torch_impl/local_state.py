@@ -12,6 +12,7 @@ from samestep.common.ledger import Footprint
 from samestep.common.program import Arrays, TrainState
 from samestep.common.runtime.state_file import from_bytes, to_bytes
 from samestep.common.strategy import Run
+from samestep.common.workload.models.own import may_skip
 from samestep.torch_impl import sharded, weights
 from samestep.torch_impl.optimizers import slot_keys
 from samestep.torch_impl.weights import Weight
@@ -34,6 +35,9 @@ class OptimizerState(Protocol):
             key: Torch's key of the tensor.
         """
 
+    def count(self, parameter: nn.Parameter) -> int:
+        """How many updates a parameter has taken, if the optimizer counts them; as `full` from whoever holds it."""
+
 
 class LocalOptimizerState:
     """The optimizer state where every process has that of the part of each parameter that it holds."""
@@ -48,6 +52,10 @@ class LocalOptimizerState:
     def full(self, parameter: nn.Parameter, key: str) -> torch.Tensor:
         """Gathers one state tensor in the same way as the parameter itself."""
         return sharded.full_tensor(self._optimizer.state[parameter][key])
+
+    def count(self, parameter: nn.Parameter) -> int:
+        """Returns the optimizer's own count."""
+        return int(self._optimizer.state[parameter].get("step", 0))
 
 
 class HeldState(Protocol):
@@ -79,6 +87,7 @@ class LocalState:
         keys: What the optimizer keeps for each of them: neutral name -> torch's key, as in `slot_keys`.
         full_tensor: Gathers a parameter as one whole tensor.
         buffers: The model's buffers by neutral name.
+        counts: Whether some updates may leave a parameter out, so that each has a count.
     """
 
     named: Mapping[str, Weight]
@@ -86,6 +95,7 @@ class LocalState:
     keys: Mapping[str, str]
     full_tensor: Callable[[torch.Tensor], torch.Tensor] = sharded.full_tensor
     buffers: Mapping[str, torch.Tensor] = dataclasses.field(default_factory=dict)
+    counts: bool = False
 
     @property
     def trained(self) -> dict[str, Weight]:
@@ -103,7 +113,9 @@ class LocalState:
             for slot, key in self.keys.items():
                 slots[slot][name] = weight.to_neutral(self.optimizer_state.full(weight.parameter, key))
         buffers = {name: buffer.detach().cpu().numpy().copy() for name, buffer in self.buffers.items()}
-        return TrainState(step, params, slots, buffers)
+        counted = self.named.items() if self.counts else ()
+        counts = {name: self.optimizer_state.count(weight.parameter) for name, weight in counted}
+        return TrainState(step, params, slots, buffers, counts=counts)
 
     def restore(self, state: TrainState) -> None:
         """Copies everything in place."""
@@ -115,7 +127,7 @@ class LocalState:
                 if local is not None:
                     for slot, key in self.keys.items():
                         sharded.copy_shard(local[key], weight.from_neutral(state.slots[slot][name]))
-                    local["step"] = torch.tensor(float(state.updates))
+                    local["step"] = torch.tensor(float(state.updates_of(name)))
             self.restore_buffers(state)
 
     def _held(self, parameter: nn.Parameter) -> dict[str, torch.Tensor] | None:
@@ -166,6 +178,7 @@ def build_local_state(run: Run, optimizer: torch.optim.Optimizer, *models: nn.Mo
         LocalOptimizerState(optimizer),
         slot_keys(run.optimizer),
         buffers=weights.named_buffers(*models),
+        counts=may_skip(run.workload.model),
     )
 
 
@@ -198,13 +211,14 @@ def gather_states(own: TrainState | None, device: torch.device) -> list[TrainSta
 
 def merge(parts: Iterable[TrainState]) -> TrainState:
     """Makes one state of parts that hold different parameters; not all of them know what earlier runs skipped."""
-    step, skipped, params = 0, 0, {}
+    step, skipped, params, counts = 0, 0, {}, {}
     slots: dict[str, Arrays] = {}
     buffers: Arrays = {}
     for part in parts:
         step, skipped = part.step, max(skipped, part.skipped)
         params |= part.params
+        counts |= part.counts
         buffers = part.buffers | buffers  # of replicas, those of the first
         for slot, values in part.slots.items():
             slots.setdefault(slot, {}).update(values)
-    return TrainState(step, params, slots, buffers, skipped=skipped)
+    return TrainState(step, params, slots, buffers, skipped=skipped, counts=counts)

@@ -3,8 +3,8 @@
 config.json         the complete request
 metrics.jsonl       one line per window of steps, or per part of a long one, as training goes
 process-ROLE.json   each process: its phase while it runs, what it measured when it is done
-state.npz           step, skipped, params/NAME, slots/SLOT/NAME, buffers/NAME, local/RANK/NAME; gone once the run is judged, but
-                    for --keep-state, a step that was not the same, and a run that failed
+state.npz           step, skipped, params/NAME, slots/SLOT/NAME, buffers/NAME, local/RANK/NAME, counts/NAME; gone once the run is
+                    judged, but for --keep-state, a step that was not the same, and a run that failed
 ROLE.log            everything the process printed
 trace.json          when each device did what in the traced steps; profile-ROLE.*: what the framework's profiler kept of them
 model/              of a user's model: what a worker found out about it, and its initial weights

@@ -45,6 +45,7 @@ def _dump(file: IO[bytes], state: TrainState) -> None:
     nested = {"params": state.params, "buffers": state.buffers}
     nested |= {f"slots/{slot}": values for slot, values in state.slots.items()}
     nested |= {f"local/{rank}": values for rank, values in enumerate(state.local)}
+    nested["counts"] = {name: np.int64(count) for name, count in state.counts.items()}
     arrays = {f"{group}/{name}": value for group, values in nested.items() for name, value in values.items()}
     if state.skipped:  # which few states have, and earlier versions cannot read
         arrays["skipped"] = np.int64(state.skipped)
@@ -83,7 +84,7 @@ def remove_state(directory: Path) -> None:
 
 
 def _unflatten(arrays: Mapping[str, np.ndarray]) -> TrainState:
-    params, buffers, slots, local = {}, {}, dict[str, Arrays](), dict[int, Arrays]()
+    params, buffers, slots, local, counts = {}, {}, dict[str, Arrays](), dict[int, Arrays](), dict[str, int]()
     for path, value in arrays.items():
         group, _, name = path.partition("/")
         if value.dtype.kind not in "biuf":
@@ -94,6 +95,8 @@ def _unflatten(arrays: Mapping[str, np.ndarray]) -> TrainState:
         elif group == "local":
             rank, _, name = name.partition("/")
             local.setdefault(_whole(path, rank), {})[name] = value
+        elif group == "counts":
+            counts[name] = _count(path, value)
         elif group in ("params", "buffers"):
             {"params": params, "buffers": buffers}[group][name] = value
         elif path not in ("step", "skipped"):
@@ -102,7 +105,7 @@ def _unflatten(arrays: Mapping[str, np.ndarray]) -> TrainState:
     # Files of earlier versions have a list, in what the ranks keep.
     skipped = arrays.get("skipped", np.int64(len(ranks[0].get(SKIPPED, ())) if ranks else 0))
     step = _count("step", arrays.get("step"))
-    return TrainState(step, params, slots, buffers, ranks, _count("skipped", skipped, step))
+    return TrainState(step, params, slots, buffers, ranks, _count("skipped", skipped, step), counts)
 
 
 def _whole(path: str, rank: str) -> int:

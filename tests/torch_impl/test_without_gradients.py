@@ -13,6 +13,7 @@ from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.runtime.directory import read_error, write_error
 from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.state_file import read_state
 from samestep.common.workload.declared import Model
 from samestep.common.workload.optimizers import OWN, OptimizerSpec
 from samestep.experiments.arguments import apply_cell
@@ -238,3 +239,17 @@ def test_an_error_without_words_says_where(tmp_path: Path) -> None:
     left = read_error(tmp_path)
     assert left is not None and "AssertionError: test_without_gradients.py:" in str(left[1])
     assert "`assert tmp_path is None`" in str(left[1])
+
+
+@pytest.mark.parametrize("cell", ["zero1", *slow("single", "fsdp", "rpc", "pp+microbatches=2")])
+def test_a_run_that_continues_knows_how_often_each_was_updated(run_cell: RunCell, cell: str, tmp_path: Path) -> None:
+    """AdamW corrects its bias by that; the reference's curve is continued by later runs as well."""
+    fields = {"dtype": "float64", "batch_size": 4, "optimizer": "adamw", "keep_state": True, **odd("SOMETIMES")}
+    fields |= {} if cell == "single" else {"devices": 2}
+    run_cell(f"torch:{cell}", "digits-mlp", steps=5, out=str(tmp_path / "begun"), **fields)
+    counts = read_state(tmp_path / "begun").counts
+    assert counts["never/kernel"] == 0 < counts["expert/kernel"] < counts["out/kernel"] == 5
+    whole = run_cell(f"torch:{cell}", "digits-mlp", steps=12, **fields)
+    rest = run_cell(f"torch:{cell}", "digits-mlp", steps=12, start_from=str(tmp_path / "begun"), **fields)
+    assert whole.parity.passed is not False, whole.parity.reason
+    assert rest.losses == pytest.approx(whole.losses[5:], rel=1e-14)

@@ -13,6 +13,7 @@ from torch import nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from samestep.common.strategy import Run
+from samestep.common.workload.models.own import may_skip
 from samestep.torch_impl.devices import join_group, own_shard, use_device
 from samestep.torch_impl.local_state import LocalState
 from samestep.torch_impl.optimizers import build_optimizer, leave, slot_keys
@@ -45,6 +46,12 @@ class OwnedOptimizerState:
         dist.broadcast(value, self._owner(parameter))
         return value
 
+    def count(self, parameter: nn.Parameter) -> int:
+        """Broadcasts its count from its owner."""
+        value = torch.tensor(int((self.local(parameter) or {}).get("step", 0)), device=parameter.device)
+        dist.broadcast(value, self._owner(parameter))
+        return int(value)
+
 
 def build(run: Run) -> TrainingProgram:
     """Builds the program of one rank."""
@@ -73,6 +80,7 @@ def build(run: Run) -> TrainingProgram:
             OwnedOptimizerState(optimizer),
             slot_keys(run.optimizer),
             buffers=named_buffers(bare),
+            counts=may_skip(run.workload.model),
         ),
     )
     return TrainingProgram(run, parts)
