@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from benchmarks.chaos_cells import SLACK_SECONDS
-from benchmarks.chaos_page import PAGE, PART
+from benchmarks.chaos_page import PAGE, PART, SHOWN
 from samestep.experiments.text import github
 
 if TYPE_CHECKING:
@@ -21,8 +21,9 @@ WHOM = {
 TEXT = """{heading}
 
 These strike a real command from outside, from the moment on at which it handles signals. So they also strike while the fork
-server imports its framework, and no worker exists. Two signals follow each other within {gap:g} s at most. Whoever kills the
-command itself is told nothing, so there the clock runs until its last process is gone.
+server imports its framework, and no worker exists; `start` is the time before there is a server. Two signals follow each
+other within {gap:.1g} s at most. Whoever kills the command itself is told nothing, so there the clock runs until its last
+process is gone. The bars are those above.
 
     python -m benchmarks.chaos_strikes --random {count} --seed {seed}
 
@@ -37,7 +38,11 @@ strikes at random moments are, of {rows} strategies with their variants. {load}
 
 {random_table}
 
-{exceptions}"""
+{exceptions}
+
+### What you read then
+
+{messages}"""
 
 
 def write_part(taken: "Sequence[Struck]", seed: int) -> None:
@@ -63,7 +68,9 @@ def write_part(taken: "Sequence[Struck]", seed: int) -> None:
         known_table=_table(known),
         random_table=_table(drawn),
         exceptions=_exceptions(taken),
+        messages=_messages(known),
     )
+    part = re.sub(r"\n{3,}", "\n\n", part)
     before, _, after = PAGE.read_text().partition(PART)
     rest = re.search(r"^## ", after, re.MULTILINE)
     middle = after[rest.start() :] if rest else ""
@@ -90,7 +97,7 @@ def _summary(taken: "Sequence[Struck]") -> list[str]:
 
 
 def _exceptions(taken: "Sequence[Struck]") -> str:
-    """What went on, and what is not as wanted."""
+    """Runs that went on, and what is not as wanted."""
     excuses: dict[tuple[str, str], int] = {}
     for each in taken:
         if each.excuse:
@@ -104,3 +111,8 @@ def _exceptions(taken: "Sequence[Struck]") -> str:
         if not each.is_good
     ]
     return "\n".join(lines)
+
+
+def _messages(taken: "Sequence[Struck]") -> str:
+    said = dict.fromkeys(each.said for each in taken if each.strike.row == SHOWN[0])
+    return "\n".join(f"    {line}" for line in said if line)
