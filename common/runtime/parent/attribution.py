@@ -7,7 +7,6 @@ of the strategy. So both the run and its reference are repeated without a suspec
 import dataclasses
 from collections.abc import Callable
 
-from samestep.common.batch_norm import num_passes, num_replicas
 from samestep.common.evidence.parity import LOSS_BOUND, Parity, deviation
 from samestep.common.program import TrainState
 from samestep.common.request import Launch
@@ -49,7 +48,7 @@ def attribute(run: Run, launch: Launch, parity: Parity, repeat: Repeat) -> str:
     Returns:
         The reason; the verdict's own if there is no suspect, or if the run continued another one.
     """
-    suspects, parity = find_suspects(run), _with_sums(run, parity)
+    suspects = find_suspects(run)
     if launch.start_from is not None:
         return parity.reason
     if run.techniques.precision is not None and _off(short := _shortened(run), repeat) <= LOSS_BOUND[short.dtype]:
@@ -74,16 +73,6 @@ def attribute(run: Run, launch: Launch, parity: Parity, repeat: Repeat) -> str:
         remedies = " and ".join(suspect.remedy for suspect in suspects)
         return f"{said}, all of it {names}; with these {remedies} {left:.0e}: the strategy is right"
     return f"{said}; without {names} {left:.0e} is left: {parity.reason}"
-
-
-def _with_sums(run: Run, parity: Parity) -> Parity:
-    """Names the layers whose own losses are not those of the whole batch where it is split, which their description measured."""
-    model = run.workload.model
-    if not isinstance(model, OwnSpec) or not model.described.sums or num_replicas(run) * num_passes(run) == 1:
-        return parity
-    layers = _count(model.described.sums, "layer")
-    said = f"not the same function on shards: what {layers} put into the loss by add_loss is no mean over examples"
-    return dataclasses.replace(parity, reason=f"{said}: {parity.reason}")
 
 
 def find_other_step(run: Run, launch: Launch, first: int, parity: Parity, repeat: Repeat) -> str:
