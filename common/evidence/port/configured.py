@@ -58,8 +58,8 @@ def _compare_left(ours: list[tuple[str, Dropout]], theirs: list[tuple[str, Dropo
 
 def _dropped(names: tuple[str, str], one: Dropout | None, other: Dropout | None) -> Verdict:
     said = ["nothing there" if dropout is None else f"{dropout[1]:g} of the {dropout[0]}" for dropout in (one, other)]
-    kept = ", which is what torch keeps" if one and other and math.isclose(one[1] + other[1], 1) else ""
-    kept = kept if said[0] != said[1] and one != other else ""
+    is_kept = one and other and one[0] == other[0] and math.isclose(one[1] + other[1], 1)
+    kept = ", which is what torch keeps" if is_kept else ""
     where = ", ".join(f"{side} `{name}`" for side, name in zip(("torch", "tf"), names, strict=True) if name)
     cause = f"torch drops {said[0]}, TensorFlow {said[1]}{kept}"
     return Verdict(

@@ -53,7 +53,6 @@ def attribute(run: Run, launch: Launch, parity: Parity, repeat: Repeat) -> str:
     Returns:
         The reason; the verdict's own if there is no suspect, or if the run continued another one.
     """
-    parity = _with_sums(run, parity)
     if launch.start_from is not None:
         return parity.reason
     if run.techniques.precision is not None and _off(short := _shortened(run), repeat) <= LOSS_BOUND[short.dtype]:
@@ -135,16 +134,6 @@ def _not_switched(run: Run) -> str:
     if not habits.are_stilled:
         return f"; the random numbers of {_count(habits.randoms, 'layer')} cannot be switched off here"
     return ""
-
-
-def _with_sums(run: Run, parity: Parity) -> Parity:
-    """Names the layers whose own losses are not those of the whole batch where it is split, which their description measured."""
-    model = run.workload.model
-    if not isinstance(model, OwnSpec) or not model.described.sums or num_replicas(run) * num_passes(run) == 1:
-        return parity
-    layers = _count(model.described.sums, "layer")
-    said = f"not the same function on shards: what {layers} put into the loss by add_loss is no mean over examples"
-    return dataclasses.replace(parity, reason=f"{said}: {parity.reason}")
 
 
 def find_other_step(run: Run, launch: Launch, first: int, parity: Parity, repeat: Repeat) -> str:

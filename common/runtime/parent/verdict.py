@@ -20,6 +20,7 @@ from samestep.common.program import SKIPPED, TrainState
 from samestep.common.request import FRAMEWORKS, ORACLE, Launch
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.integrity import check_losses
+from samestep.common.runtime.parent.added import name_sums
 from samestep.common.runtime.parent.attribution import Repeat, attribute, find_other_step
 from samestep.common.runtime.parent.carrying import in_own_names
 from samestep.common.runtime.parent.curves import Curve, Oracle, curve_folder, keep_curve, reach_curve, read_curve
@@ -167,7 +168,7 @@ def _go_on(oracle: Oracle, patient: Launch, alone: Run, state: TrainState | None
 def _find_cause(run: Run, launch: Launch, parity: Parity, start: TrainState, repeat: Repeat) -> str:
     """Finds why a run is not the same step: by its suspects, or of our own models by the known mistakes."""
     if isinstance(run.workload.model, OwnSpec):
-        return attribute(run, launch, parity, repeat)
+        return attribute(run, launch, name_sums(run, parity), repeat)
     diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
     bad = run.steps - 1 if parity.first_bad_step is None else parity.first_bad_step
     cause = diagnosis.diagnose(run, start.step, bad, start, functools.partial(_shorter, run, repeat))

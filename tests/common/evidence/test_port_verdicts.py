@@ -5,6 +5,7 @@ import itertools
 import math
 import re
 
+import numpy as np
 import pytest
 
 from samestep.common.evidence.port import words
@@ -12,7 +13,15 @@ from samestep.common.evidence.port.case import DIFFERENT, SAME
 from samestep.common.evidence.port.verdict import judge_port
 from samestep.experiments.formats import FORMATS, write
 from samestep.experiments.port_report import port_document
-from tests.common.evidence.made_up_ports import MEASURES, case, trace, with_dropout, with_measure, with_settings
+from tests.common.evidence.made_up_ports import (
+    MEASURES,
+    case,
+    trace,
+    weights,
+    with_dropout,
+    with_measure,
+    with_settings,
+)
 
 ODD = (math.nan, math.inf, -math.inf, 0.0, 1e300)
 SETTINGS = (*ODD, None, 1, "x", True, (1, 1), ((0, 1), (0, 1)), ("the output of `a`",), ("b", "a"))
@@ -51,6 +60,20 @@ def test_a_missing_residual_is_said() -> None:
     assert words.say(lacking, whole) == "torch does not add x"
     assert words.say({"pools": "mean"}, lacking) == "torch pools by the mean, TensorFlow takes y"
     assert words.say({**whole, "after": True}, whole) == "the activation comes after the sum in torch only"
+
+
+def test_a_normalisation_that_is_called_twice_still_shows_its_momentum() -> None:
+    """Its mean moves to no share of the way to one batch's; where both sides move it alike, they are the same."""
+    twice = {side: trace(side) for side in ("torch", "tf")}
+    for side, momentum in (("torch", 0.1), ("tf", 0.01)):
+        held, seen = weights()["norm/running_mean"], trace(side).calls[1].inputs[0].mean(0)
+        moved = held + momentum * (seen + 1.5 * np.arange(3) - held)
+        buffers = {**twice[side].buffers, "norm/running_mean": moved}
+        twice[side] = dataclasses.replace(twice[side], buffers=buffers)
+    verdict = judge_port(case(**twice))
+    assert (verdict.kind, verdict.phase) == (DIFFERENT, "buffers")
+    same = dataclasses.replace(twice["tf"], buffers=twice["torch"].buffers)
+    assert judge_port(case(torch=twice["torch"], tf=same)).kind == SAME
 
 
 # --- what numbers do not show -----------------------------------------------------------------------------------------
