@@ -20,6 +20,7 @@ from samestep.experiments import comparison_file
 from samestep.experiments.asked import ComparisonConfig, Given, describe, merge
 from samestep.experiments.cell_request import refuse_other, request_of
 from samestep.experiments.comparison import Comparison
+from samestep.experiments.named_code import check_code
 from samestep.experiments.plan import Plan, is_oracle, make_plan
 from samestep.experiments.rounds import Ready, measure, tell
 from samestep.experiments.stored import Found, compose, find, make_place, read_asked, run_directory
@@ -53,6 +54,29 @@ def compare(asked: ComparisonConfig, out: str | None = None, quiet: bool = False
             return _conduct(asked, plan, checked, {cell: Found() for cell in plan.cells}, directory, launcher, quiet)
 
 
+def ask(file: Path | None, given: Given, quiet: bool = False) -> ComparisonConfig:
+    """Makes a comparison of what a file asks for and of what is given beside.
+
+    Args:
+        file: As `compare.toml`, if there is one.
+        given: What counts more.
+        quiet: Whether to print nothing; otherwise the code that the file names goes to stderr.
+
+    Raises:
+        ConfigError: Something is wrong, or the code has changed since the file was written.
+    """
+    if file is None:
+        return describe(given)
+    stored = comparison_file.read_file(file)
+    _tell_code(file, stored, given, quiet)
+    return describe(merge(stored, given))
+
+
+def _tell_code(file: Path, stored: Given, given: Given, quiet: bool) -> None:
+    for line in check_code(file, stored, given):
+        tell(f"samestep: {line}", quiet)
+
+
 def resume(directory: Path, given: Given, quiet: bool = False) -> Comparison:
     """Goes on with a comparison: what has a result is not run again, everything else is.
 
@@ -65,6 +89,7 @@ def resume(directory: Path, given: Given, quiet: bool = False) -> Comparison:
         SamestepError: It is not a comparison, or another one; nothing was started.
     """
     stored = read_asked(directory)
+    _tell_code(directory / comparison_file.NAME, stored, {}, quiet)
     asked = describe(merge(stored, given))
     _refuse_another(directory, describe(stored), asked)
     plan = make_plan(asked)
@@ -77,6 +102,14 @@ def resume(directory: Path, given: Given, quiet: bool = False) -> Comparison:
                 if not isinstance(ready := checked[cell], SamestepError):  # defaults of the workload included
                     refuse_other(run_directory(directory, cell, number), result, as_config(*ready))
         return _conduct(asked, plan, checked, found, directory, launcher, quiet)
+
+
+def _make(directory: Path) -> None:
+    """Makes the directory of a comparison, for its user alone."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--out {directory} cannot be made ({error.strerror}); name another directory.") from None
 
 
 def _conduct(

@@ -1,5 +1,6 @@
 """Reads the rows of an earlier comparison, whatever wrote its directory."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,7 +26,7 @@ def load_earlier(directory: Path) -> Earlier:
     Raises:
         ConfigError: It holds no result, or a damaged one.
     """
-    if (directory / comparison_file.NAME).exists():
+    if os.path.exists(directory / comparison_file.NAME):  # no error for a long path
         loaded = stored.load(directory)
         if lost := [row.cell for row in loaded.rows if row.status == NOT_RUN]:
             raise ConfigError(f"--against {directory} has no result of {', '.join(lost)}: {loaded.missing}")

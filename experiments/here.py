@@ -4,12 +4,12 @@ import dataclasses
 import importlib.metadata
 import json
 import os
-import tomllib
 from pathlib import Path
 
 from samestep.common.errors import ConfigError
 from samestep.common.evidence.costs.core_time import Cores
 from samestep.common.evidence.costs.machine import Machine, parse_machine
+from samestep.common.files import Unreadable, read_toml
 from samestep.common.writing import open_directory, replacing
 from samestep.experiments.physical import odd_figure
 from samestep.experiments.text import count
@@ -106,7 +106,7 @@ def load_here() -> Here | None:
     if not path().exists():
         return None
     try:
-        read = tomllib.loads(path().read_text(encoding="utf-8"))
+        read = read_toml(path())
         if read["title"] != key():
             return None
         found = read.pop("measured")
@@ -118,7 +118,7 @@ def load_here() -> Here | None:
             overhead_seconds={n: (float(each[0]), float(each[1])) for n, each in found["overhead_seconds"].items()},
         )
         here = Here(parse_machine(read, str(path())), cores, key())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+    except (Unreadable, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise ConfigError(f"{path()} is damaged: {error}; run samestep calibrate again.") from None
     if odd := odd_figure(cores, here.machine.memory_bytes_per_second):
         raise ConfigError(f"in {path()} {odd}; run samestep calibrate again, when nothing else runs on this machine.")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from samestep.common.files import read_bytes
 from samestep.common.timeline import Activity
 from samestep.common.writing import replacing
 from samestep.tf_impl.activations import BACKWARD, FORWARD
@@ -18,6 +19,8 @@ from samestep.tf_impl.collectives import COLLECTIVES
 from samestep.tf_impl.exchanges import short_name
 from samestep.tf_impl.upstream import Event, function_names, nodes, profiled_events
 
+_MOST_BYTES = 2**31
+"""Of what the profiler recorded of some steps."""
 _MOVES = {"_Send", "_Recv", "_HostSend", "_HostRecv"}
 """Operations that TensorFlow puts in where it cuts a graph by device."""
 
@@ -28,7 +31,7 @@ def record(take: Callable[[], None], devices: Sequence[str], keep: Path | None) 
         with tf.profiler.experimental.Profile(folder, tf.profiler.experimental.ProfilerOptions(python_tracer_level=0)):
             take()
         (found,) = Path(folder).rglob("*.xplane.pb")
-        content = found.read_bytes()
+        content = read_bytes(found, _MOST_BYTES)
     if keep is not None:
         with replacing(keep.with_name(f"{keep.name}.xplane.pb")) as file:
             file.write(content)

@@ -204,7 +204,10 @@ def write_error(directory: Path, role: str, error: BaseException, first: bool = 
 def read_error(directory: Path) -> tuple[str, SamestepError] | None:
     """The error that a process left in a run directory: its role, and the exception it was; None if none did."""
     try:
-        values = typing.cast(dict[str, str], read_json(directory / "error.json"))
-        return (values["role"], ERRORS[values["type"]](values["message"])) if values["role"] else None
-    except (Unreadable, ValueError, KeyError, TypeError, AttributeError):
+        values = read_json(directory / "error.json")
+        role, kind, message = (values[name] for name in ("role", "type", "message"))  # pyrefly: ignore
+        return (
+            (role, ERRORS[kind](message)) if role and all(isinstance(text, str) for text in (role, message)) else None
+        )
+    except (Unreadable, KeyError, TypeError):
         return None  # somebody removed or damaged it

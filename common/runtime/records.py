@@ -13,12 +13,13 @@ from samestep.common.ledger import Compiled, Exchange, Footprint, Ledger, Send, 
 from samestep.common.request import RunConfig
 from samestep.common.runtime.conditions import Conditions, Watched
 from samestep.common.runtime.integrity import check_losses, check_request, check_result
+from samestep.common.runtime.metrics_file import METRICS_BYTES
+from samestep.common.runtime.possible import find_huge_number, why_impossible
 from samestep.common.runtime.upgrades import UPGRADES
 
 if TYPE_CHECKING:
     import pydantic
 
-_MOST_BYTES = 2**30  # of a result, which lists one loss a step: 20 MB for a million steps
 SCHEMA_VERSION = max(UPGRADES) + 1
 Value = TypeVar("Value")
 
@@ -231,7 +232,7 @@ def load_result(directory: Path) -> RunResult:
     """
     path = directory / "result.json"
     try:
-        values = read_json(path, _MOST_BYTES)
+        values = read_json(path, METRICS_BYTES)
     except Unreadable as error:
         raise ConfigError(f"{directory} holds no readable result.json: {error}; give a finished run.") from None
     written = values.get("schema_version") if isinstance(values, dict) else None
@@ -245,5 +246,7 @@ def load_result(directory: Path) -> RunResult:
         raise ConfigError(f"{path} is not a result: it lacks {error}.") from None
     result = validate(RunResult, values, f"{path} is not a result")
     check_result(path, values, result)
+    if why := find_huge_number(values) or why_impossible(result):
+        raise ConfigError(f"{path} is not a result: {why}.")
     check_losses(directory, result.first_step, result.losses)
     return result

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from samestep.common.errors import ConfigError, WorkerFailed
+from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
+from samestep.common.files import Unreadable, read_bytes, read_sha256
 from samestep.common.program import TrainState
 from samestep.common.removing import discard
 from samestep.common.request import Launch
@@ -26,7 +27,7 @@ from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.metrics_file import METRICS, read_windows
 from samestep.common.runtime.parent.cache import evict, hold
 from samestep.common.runtime.records import Measured
-from samestep.common.runtime.state_file import read_state, write_state
+from samestep.common.runtime.state_file import STATE, read_state, write_state
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import cache_directory, make_cache_directory
 from samestep.common.writing import open_directory, replacing
@@ -110,10 +111,13 @@ def curve_folder(run: Run, launch: Launch, dataset_sha256: str) -> Path:
         launch: For the state that it continues.
         dataset_sha256: Of the data.
     """
-    started = b"" if launch.start_from is None else (Path(launch.start_from) / "state.npz").read_bytes()
+    try:
+        started = "" if launch.start_from is None else read_sha256(Path(launch.start_from) / STATE)
+    except Unreadable as error:
+        raise ConfigError(f"--start-from {launch.start_from}: its {STATE} cannot be read any more: {error}.") from None
     described = {name: value for name, value in run.described().items() if name != "steps"}
     # NumPy's version, since its generators draw the weights and the order of the examples.
-    numbers = [described, dataset_sha256, hashlib.sha256(started).hexdigest(), _source_digest(), np.__version__]
+    numbers = [described, dataset_sha256, started, _source_digest(), np.__version__]
     key = hashlib.sha256(json.dumps(numbers, sort_keys=True).encode()).hexdigest()[:24]
     return curves_directory() / key
 
@@ -126,7 +130,7 @@ def curves_directory() -> Path:
 def _source_digest() -> str:
     common = Path(__file__).parents[2]
     sources = [common / "batch.py", *sorted(common.glob("workload/**/*.py")), *sorted(common.glob("reference/**/*.py"))]
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+    return hashlib.sha256(b"".join(read_bytes(path) for path in sources)).hexdigest()
 
 
 def _find(folder: Path, first: int, last: int, beyond: bool) -> Curve | None:
@@ -145,7 +149,7 @@ def _find(folder: Path, first: int, last: int, beyond: bool) -> Curve | None:
             curve = read_curve(kept[step])
             if first + len(curve.losses) == curve.state.step == step:
                 return curve
-        except (ConfigError, OSError, ValueError, KeyError):
+        except (SamestepError, OSError):
             pass  # damaged, or just removed by another process
         discard(kept[step], is_changed=True)
     return None

@@ -151,7 +151,9 @@ class Launcher:
             choose = self._server if launch.model is None else self._server_for_models
             server = choose(run.framework, run.threads, launch.timeout_seconds)
             alone = not any(spec.environment for spec in specs)
-            meeting = Meeting() if alone else meet(server, run.framework, len(specs), launch.bandwidth)
+            meeting = (
+                Meeting() if alone else meet(server, run.strategy.danger_of_open_ports, len(specs), launch.bandwidth)
+            )
             shared = {LAUNCHED_AT: str(launched_at or time.time()), **meeting.environment, **(environment or {})}
             independent = not run.strategy.synchronous(run.options)
             watch = Watch(directory, run.framework, launch.timeout_seconds, server, {}, progress, independent)
