@@ -12,7 +12,7 @@ from samestep.common.ledger import Footprint
 from samestep.common.program import Arrays, TrainState
 from samestep.common.runtime.state_file import from_bytes, to_bytes
 from samestep.common.strategy import Run
-from samestep.common.workload.models.own import may_skip
+from samestep.common.workload.models.reached import may_skip
 from samestep.torch_impl import sharded, weights
 from samestep.torch_impl.optimizers import slot_keys
 from samestep.torch_impl.weights import Weight

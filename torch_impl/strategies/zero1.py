@@ -13,7 +13,7 @@ from torch import nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from samestep.common.strategy import Run
-from samestep.common.workload.models.own import may_skip
+from samestep.common.workload.models.reached import may_skip
 from samestep.torch_impl.devices import join_group, own_shard, use_device
 from samestep.torch_impl.local_state import LocalState
 from samestep.torch_impl.optimizers import build_optimizer, leave, slot_keys
