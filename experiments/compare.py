@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
 
     earlier = None if against is None else load_earlier(Path(against))
     if directory is None:
-        comparison = comparing.compare(comparing.ask(Path(file) if file else None, given), out)
+        comparison = comparing.compare(comparing.ask(None if file is None else Path(file), given), out)
     else:
         for flag, value in (("--out", out), ("--file", file)):
             if value is not None:

@@ -12,7 +12,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.flags import LEAST_FLOAT
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.records import load_result
-from samestep.experiments import compare, comparing, predict, report, run
+from samestep.experiments import advise, compare, comparing, predict, report, run
 from samestep.experiments.arguments import run_command
 from samestep.experiments.asked import MAX_ROWS
 from tests.results import made
@@ -46,6 +46,20 @@ def test_more_rows_than_anybody_reads() -> None:
         compare.main(["--strategies", "torch:single", "--vary", f"seed={some}", "--vary", f"batch_size={some}"])
     with pytest.raises(ConfigError, match="has 50000 rows"):
         compare.main(["--strategies", ",".join(["torch:single"] * 50_000)])
+
+
+@pytest.mark.parametrize("name", ["", "x" * 300, "nothing/there", "/dev/null/x"])
+@pytest.mark.parametrize("flag", ["--file", "--resume", "--against"])
+def test_a_name_that_leads_to_nothing(flag: str, name: str) -> None:
+    """An empty one is a name as well, and not as if the flag were left out."""
+    with pytest.raises(ConfigError):
+        compare.main([flag, name, "--strategies", "torch:nope"])
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "nothing/there", "/dev/null/x"])
+def test_runs_to_calibrate_with_that_are_none(name: str) -> None:
+    with pytest.raises(ConfigError, match="--calibrate"):
+        advise.main(["--calibrate", name])
 
 
 def test_a_directory_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
