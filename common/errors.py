@@ -11,11 +11,24 @@ _LONG_WORD = 300
 _KEPT_END = 150
 
 
+def printable(text: str, kept: str = "") -> str:
+    """Spells out what a terminal would obey instead of showing: escape sequences, carriage returns, reversed directions.
+
+    Args:
+        text: What somebody may have written into a file.
+        kept: Such characters that stay, such as the end of a line.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in kept else repr(each)[1:-1] for each in text)
+
+
 def one_line(message: str) -> str:
     """Makes one line of a message, short enough to be read: a value that it quotes may be of any length, and hold anything."""
     shortened = message if len(message) <= 10_000 else f"{message[:5_000]} ... {message[-5_000:]}"
-    printable = "".join(each if each.isprintable() else repr(each)[1:-1] for each in shortened)
-    words = (word if len(word) <= _LONG_WORD else f"{word[:60]}...{word[-20:]}" for word in printable.split(" "))
+    words = (
+        word if len(word) <= _LONG_WORD else f"{word[:60]}...{word[-20:]}" for word in printable(shortened).split(" ")
+    )
     line = " ".join(words)
     if len(line) <= MOST_CHARACTERS:
         return line

@@ -1,26 +1,30 @@
-"""Files that somebody else wrote: plain ones only, and measured before anything is allocated for what they claim to hold."""
+"""The one door through which files are read that somebody else may have written: plain ones, of bounded size and depth.
+
+Whoever may write a file may put a pipe, a device or 100,000 brackets in its place. A reader that has its own `open` waits for
+ever, or ends in a traceback. A test finds those.
+"""
 
 import contextlib
+import hashlib
 import json
-import math
 import os
+import re
 import stat
-import zipfile
-from collections.abc import Collection, Iterator
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TypeVar
 
-if TYPE_CHECKING:
-    import numpy as np  # only where arrays are made: a prediction does without
-
-MOST_INFLATION = 100
-"""How many times as large as its file an archive may become. Images become five times as large, sparse ones twenty."""
-_SMALL_BYTES = 2**26
-"""An archive that becomes no larger than this may do so from any size."""
-_ENCRYPTED = 1
-"""A bit of a member's flags."""
-_MAX_DIMS = 32
-"""NumPy 1.26's; no array here has more than four."""
+MOST_BYTES = 2**20
+"""Of a file, unless its reader allows more."""
+MOST_DEPTH = 64
+"""Objects and lists within each other; a trace, the deepest of ours, has five."""
+_TOO_DEEP = f"it is deeper than {MOST_DEPTH} levels"
+_CHUNK_BYTES = 2**20
+_PART = r"""(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
+_DEEP_KEY = re.compile(rf"(?:\.[ \t]*{_PART}[ \t]*){{{MOST_DEPTH}}}")
+"""A TOML key of so many parts. Of one with 100,000, tomllib (Python 3.11) hashes every beginning, which takes minutes."""
+Value = TypeVar("Value")
 
 
 class Unreadable(Exception):
@@ -49,93 +53,140 @@ def open_plain(path: Path | str) -> Iterator[IO[bytes]]:
         os.close(descriptor)
         raise Unreadable("it is not a plain file")
     with os.fdopen(descriptor, "rb") as file:
-        yield file
+        try:
+            yield file
+        except OSError as error:  # a disk that fails
+            raise Unreadable(error.strerror or "it cannot be read") from None
 
 
-def read_json(path: Path, most_bytes: int = 2**20) -> object:
+def read_bytes(path: Path | str, most_bytes: int = MOST_BYTES) -> bytes:
+    """Reads a file whole.
+
+    Args:
+        path: The file.
+        most_bytes: A larger one is refused.
+
+    Raises:
+        Unreadable: It cannot be read, or is larger.
+    """
+    too_large = Unreadable(f"it has more than {most_bytes} bytes")
+    with open_plain(path) as file:
+        if os.fstat(file.fileno()).st_size > most_bytes:
+            raise too_large
+        content = bytearray()
+        while chunk := file.read(_CHUNK_BYTES):  # it may grow meanwhile
+            content += chunk
+            if len(content) > most_bytes:
+                raise too_large
+        return bytes(content)
+
+
+def read_text(path: Path | str, most_bytes: int = MOST_BYTES, encoding: str = "utf-8") -> str:
+    """Reads a text file.
+
+    Args:
+        path: The file.
+        most_bytes: A larger one is refused.
+        encoding: Of its characters.
+
+    Raises:
+        Unreadable: It cannot be read, is larger, or holds other bytes.
+    """
+    try:
+        return read_bytes(path, most_bytes).decode(encoding)
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"it is not {encoding}: byte {error.start}") from None
+
+
+def read_end(path: Path | str, start: int = 0, most_bytes: int = MOST_BYTES) -> str:
+    """Reads the end of a log, whatever its bytes are.
+
+    Args:
+        path: The file.
+        start: Where to start, in bytes.
+        most_bytes: How much of the end is read.
+
+    Raises:
+        Unreadable: It cannot be read.
+    """
+    with open_plain(path) as file:
+        file.seek(max(start, os.fstat(file.fileno()).st_size - most_bytes))
+        return file.read(most_bytes).decode(errors="replace")
+
+
+def read_sha256(path: Path | str) -> str:
+    """Computes the SHA-256 digest of a file of any size.
+
+    Raises:
+        Unreadable: It cannot be read.
+    """
+    with open_plain(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_json(path: Path | str, most_bytes: int = MOST_BYTES) -> object:
     """Reads a JSON file.
 
     Args:
         path: The file.
-        most_bytes: A larger one is refused unread.
+        most_bytes: A larger one is refused.
 
     Raises:
         Unreadable: It cannot be read, or holds something else.
     """
-    with open_plain(path) as file:
-        if os.fstat(file.fileno()).st_size > most_bytes:
-            raise Unreadable(f"it has more than {most_bytes} bytes")
-        try:
-            return json.load(file)
-        except (ValueError, RecursionError, OSError) as error:
-            raise Unreadable(f"it is not JSON ({type(error).__name__})") from None
+    return parse_json(read_bytes(path, most_bytes))
 
 
-def read_arrays(path: Path | str, names: Collection[str] = ()) -> "dict[str, np.ndarray]":
-    """Reads the arrays of a `.npz` file.
+def read_json_lines(path: Path | str, most_bytes: int = MOST_BYTES) -> list[object]:
+    """Reads a file that has a JSON value on each line.
 
     Args:
         path: The file.
-        names: The arrays to read, as far as they are there; all, unless given.
+        most_bytes: A larger one is refused.
 
     Raises:
-        Unreadable: The file is damaged, or claims to hold more than it does or than this machine could.
+        Unreadable: It cannot be read, or holds something else.
     """
-    with open_plain(path) as file:
-        try:
-            return load_arrays(file, names, os.fstat(file.fileno()).st_size)
-        except Unreadable:
-            raise
-        # zipfile, zlib, ast and NumPy raise a dozen kinds on bytes that are made to annoy them, MemoryError among them.
-        except Exception as error:
-            raise Unreadable(f"it is damaged ({type(error).__name__})") from None
+    return [parse_json(line) for line in read_bytes(path, most_bytes).splitlines()]
 
 
-def load_arrays(file: IO[bytes], names: Collection[str], size: int) -> "dict[str, np.ndarray]":
-    """Does the work of `read_arrays`, on a file that is open; a damaged one may raise anything.
+def parse_json(text: str | bytes) -> object:
+    """Parses JSON that somebody else wrote.
+
+    Raises:
+        Unreadable: It is something else, or deeper than ours.
+    """
+    try:
+        return _shallow(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"it is not JSON ({type(error).__name__})") from None
+
+
+def read_toml(path: Path | str, most_bytes: int = MOST_BYTES) -> dict[str, object]:
+    """Reads a TOML file.
 
     Args:
-        file: The archive.
-        names: As for `read_arrays`.
-        size: The bytes of the file.
+        path: The file.
+        most_bytes: A larger one is refused.
+
+    Raises:
+        Unreadable: It cannot be read, or holds something else; the message names line and column.
     """
-    with zipfile.ZipFile(file) as archive:
-        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-        wanted = {name: info for name, info in members.items() if not names or name in names}
-        inflated = sum(info.file_size for info in wanted.values())
-        if inflated > max(_SMALL_BYTES, MOST_INFLATION * size):
-            raise Unreadable(f"it inflates to more than {MOST_INFLATION} times its size")
-        elements = {name: _measure(archive, name, info) for name, info in wanted.items()}
-        if (needed := 8 * sum(elements.values())) > memory_bytes():
-            raise Unreadable(f"it takes {needed / 2**30:.3g} GiB, and this machine has {memory_bytes() / 2**30:.3g}")
-        return {name: _load(archive, info) for name, info in wanted.items()}
+    text = read_text(path, most_bytes)
+    if _DEEP_KEY.search(text):
+        raise Unreadable(_TOO_DEEP)
+    try:
+        return _shallow(tomllib.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"it is not TOML: {error}") from None
 
 
-def _measure(archive: zipfile.ZipFile, name: str, info: zipfile.ZipInfo) -> int:
-    """The number of elements that a member's header claims, if the member is as large as they are."""
-    if info.flag_bits & _ENCRYPTED or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise Unreadable(f"{name} is encrypted or compressed in a way that numpy.savez does not use")
-    from numpy.lib import format as npy
-
-    # Version 3 is for structured arrays only, and nothing here is one.
-    headers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-    with archive.open(info) as member:
-        version = npy.read_magic(member)
-        if version not in headers:
-            raise Unreadable(f"{name} is no array")
-        shape, _, dtype = headers[version](member)
-        if dtype.hasobject or dtype.names is not None:
-            raise Unreadable(f"{name} holds objects, not numbers")
-        count = math.prod(shape)
-        if len(shape) > _MAX_DIMS or any(size < 0 for size in shape):
-            raise Unreadable(f"{name} has a shape that no array has")
-        if (held := info.file_size - member.tell()) != count * dtype.itemsize:
-            raise Unreadable(f"{name} claims {count * dtype.itemsize} bytes and holds {held}")
-        return count
-
-
-def _load(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> "np.ndarray":
-    from numpy.lib import format as npy
-
-    with archive.open(info) as member:
-        return npy.read_array(member, allow_pickle=False)
+def _shallow(value: Value) -> Value:
+    """The value, unless what handles it after us could run out of stack."""
+    level: list[object] = [value]
+    for _ in range(MOST_DEPTH):
+        inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
+        level = [each for values in inner for each in values if isinstance(each, dict | list)]
+        if not level:
+            return value
+    raise Unreadable(_TOO_DEEP)

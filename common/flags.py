@@ -80,6 +80,8 @@ def _check_field(owner: type, name: str, value: object, prefix: str = "--") -> N
         raise unknown(name.replace("_", " "), str(value), map(str, about["choices"]))
     if name in _PATHS and (value == "" or "\0" in str(value)):
         raise ConfigError(f"{spelled} is {'no path' if value else 'empty'}; name a path.")
+    if isinstance(value, float) and 0 < abs(value) < LEAST_FLOAT:
+        raise ConfigError(f"{spelled} is {value!r}, which is 0 in float32; give at least {LEAST_FLOAT:.3g}.")
     if isinstance(value, int | float) and not _is_within(value, about):
         limits = [text.format(about[n]) for n, text in _LIMITS.items() if abs(about[n]) < math.inf]
         limits += [f", at most {about['most']}"] if about["most"] < value < math.inf else []
@@ -95,6 +97,8 @@ def _is_within(value: float, bounds: Mapping[str, float]) -> bool:
     return bounds["least"] <= value <= bounds["most"] and bounds["above"] < value < math.inf
 
 
+LEAST_FLOAT = 2.0**-126
+"""The smallest number that float32 holds with all its digits; on many processors a smaller one is 0."""
 _LIMITS = {"least": " from {} up", "above": " above {}"}
 _MOST_BITS = 1000
 """Of a whole number in a message: Python refuses to spell one of 15,000 bits."""

@@ -181,6 +181,8 @@ class StrategyInfo:
         available: Raises Unavailable for what this machine lacks for the run beside installed packages.
         textbook: Its places in the textbooks' ranking of its family, if there is one.
         package: A package that it needs beside its framework; the extra that installs it has the same name.
+        danger_of_open_ports: Who can connect to its processes where there is no private network, and what they can do
+            then that is more than to spoil a run, as a clause; `{ports}` stands for the ports that are known.
     """
 
     name: str
@@ -209,6 +211,7 @@ class StrategyInfo:
     available: Callable[[Run], None] = lambda run: None
     textbook: Textbook | None = None
     package: str = ""
+    danger_of_open_ports: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -222,7 +225,6 @@ class FrameworkInfo:
         rows: Its strategies.
         preload: The modules that a fork server imports before it forks.
         preload_for_models: The modules that it imports before it first forks a worker with a user's model.
-        danger_of_open_ports: What a stranger who connects to its servers can do, if they listen on every address.
         available: Raises Unavailable for what this machine lacks for a run under any of its strategies.
     """
 
@@ -232,5 +234,4 @@ class FrameworkInfo:
     rows: tuple[StrategyInfo, ...]
     preload: tuple[str, ...]
     preload_for_models: tuple[str, ...] = ()
-    danger_of_open_ports: str = ""
     available: Callable[[Run], None] = lambda run: None

@@ -18,7 +18,6 @@ from samestep.common.runtime.parent.verdict import raise_if_missed
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.experiments import comparing, comparison_file, stored
 from samestep.experiments.arguments import complete_cell, read_request, split_cells
-from samestep.experiments.asked import describe, merge
 from samestep.experiments.comparison import Comparison
 from samestep.experiments.earlier import load_earlier
 from samestep.experiments.forecast import Forecast, forecast
@@ -107,8 +106,8 @@ def compare(
             raise ConfigError(f"resume={str(resume)!r} goes on with what is there; leave out file and out.")
         comparison = comparing.resume(Path(resume), given, quiet=not progress)
     else:
-        read = {} if file is None else comparison_file.read_file(Path(file))
-        comparison = comparing.compare(describe(merge(read, given)), out, quiet=not progress)
+        asked = comparing.ask(None if file is None else Path(file), given, quiet=not progress)
+        comparison = comparing.compare(asked, out, quiet=not progress)
     if comparison.interrupt:
         raise comparison.interrupt
     return comparison.conclude(allowed, earlier)
@@ -139,7 +138,7 @@ def load(path: str | os.PathLike[str]) -> RunResult | Comparison:
         ConfigError: It holds neither, or is damaged.
     """
     directory = Path(path)
-    return stored.load(directory) if (directory / comparison_file.NAME).exists() else load_result(directory)
+    return stored.load(directory) if os.path.exists(directory / comparison_file.NAME) else load_result(directory)
 
 
 def _cells(name: str, cells: Sequence[str]) -> list[str]:

@@ -12,7 +12,7 @@ from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import Scalar, flags, read_fields, spell_flag, split_spelling
 from samestep.common.request import RunConfig
 from samestep.common.techniques import Techniques
-from samestep.experiments.ending import report_errors
+from samestep.experiments.ending import check_environment, report_errors
 
 CELL_FIELDS = tuple(name for name, field in flags(RunConfig).items() if field.metadata["in_cell"])
 """The fields of a request that a cell may set."""
@@ -136,5 +136,6 @@ def run_command(command: Callable[[Sequence[str]], int], arguments: Sequence[str
     # is not imported yet, and processes that train are told their number of threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with report_errors() as code:
+        check_environment()
         code[0] = command(sys.argv[1:] if arguments is None else arguments)
     sys.exit(code[0])

@@ -17,6 +17,8 @@ SHARED = [
 """The fields of a request that all rows of a comparison share."""
 MAX_REPEATS = 10_000
 """A day has 86,400 seconds, and the shortest run takes some tenths of one."""
+MAX_ROWS = 1000
+"""Of a comparison, and of the values that vary: each is a run, and is checked before the first of them starts."""
 Given = Mapping[str, object]
 """What was given, by the name of its flag: text, or lists and numbers from a file or from Python."""
 
@@ -132,6 +134,8 @@ def _values(name: str, text: str) -> tuple[str, ...]:
     values = tuple(value.strip() for value in text.split(","))
     if not all(values):
         raise ConfigError(f"--vary '{name}={text}' has an empty value; list its values, as in {name}=2,4.")
+    if len(values) > MAX_ROWS:
+        raise ConfigError(f"--vary {name} lists {len(values)} values; list at most {MAX_ROWS}.")
     for value in values:
         if values.count(value) > 1:
             raise ConfigError(f"--vary {name} lists {value} twice; list each value once.")

@@ -5,6 +5,7 @@ the bubble, in which a device waits for another one that computes), one on what 
 """
 
 import dataclasses
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -111,7 +112,7 @@ def _measured(directory: Path) -> Iterable[tuple[Candidate, float]]:
     """The runs of rows that are ranked, with the seconds of a step."""
     from samestep.common.runtime.records import load_result  # here: it needs pydantic
 
-    for path in sorted(directory.rglob(RESULT)):
+    for path in sorted(directory.rglob(RESULT)) if os.path.isdir(directory) else ():  # no error for a long path
         result = load_result(path.parent)
         row, speed = row_of(result.strategy), result.examples_per_second
         if result.framework == "torch" and row is not None and speed is not None:

@@ -3,11 +3,11 @@
 import contextlib
 import dataclasses
 import datetime
-import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from samestep.common.files import Unreadable, read_json
 from samestep.common.runtime.parent.cache import LIMIT_BYTES, Entry, evict, find_entries
 from samestep.experiments.arguments import run_command
 from samestep.experiments.parser import Parser
@@ -129,7 +129,7 @@ def why_kept(run: Path) -> str:
     """Why a run directory is not removed; "" if it is."""
     if _read_config(run).get("keep_state") and (run / "state.npz").exists():
         return "whose state was kept by --keep-state"
-    changed = max(path.stat().st_mtime for path in run.iterdir())
+    changed = max(path.lstat().st_mtime for path in run.iterdir())
     if not (run / "result.json").exists() and time.time() - changed < QUIET_SECONDS:
         return "without a result that changed within the last day and may be running"
     return ""
@@ -137,8 +137,8 @@ def why_kept(run: Path) -> str:
 
 def _read_config(run: Path) -> dict[str, object]:
     try:
-        values = json.loads((run / "config.json").read_text())
-    except (OSError, ValueError):
+        values = read_json(run / "config.json")
+    except Unreadable:
         return {}
     return values if isinstance(values, dict) and {"framework", "strategy", "techniques"} <= set(values) else {}
 
@@ -160,7 +160,8 @@ def _tidy(file: Path) -> None:
     directory = file.parent
     if not any(directory.rglob("config.json")):
         for left in (file, *directory.glob("*/*/error.json")):
-            left.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # a folder of that name
+                left.unlink()
     folders = [path for path in directory.rglob("*") if path.is_dir()]
     for folder in (*sorted(folders, reverse=True), directory):
         with contextlib.suppress(OSError):  # what someone else put there stays

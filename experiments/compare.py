@@ -12,7 +12,7 @@ from samestep.common.flags import flags
 from samestep.common.request import RunConfig
 from samestep.common.techniques import Techniques
 from samestep.experiments.arguments import run_command
-from samestep.experiments.asked import SHARED, ComparisonConfig, describe, merge
+from samestep.experiments.asked import SHARED, ComparisonConfig
 from samestep.experiments.formats import check_format, write
 from samestep.experiments.parser import ALLOW, Parser, add_flags, add_format
 from samestep.experiments.report import report_comparison
@@ -48,13 +48,11 @@ def main(arguments: Sequence[str]) -> int:
     given["vary"] = _axes(given.pop("vary"))
     out = given.pop("out", None)
     from samestep.experiments import comparing  # here, like the next one: --help imports no NumPy
-    from samestep.experiments.comparison_file import read_file
     from samestep.experiments.earlier import load_earlier
 
     earlier = None if against is None else load_earlier(Path(against))
     if directory is None:
-        asked = describe(merge(read_file(Path(file)), given) if file else given)
-        comparison = comparing.compare(asked, out)
+        comparison = comparing.compare(comparing.ask(None if file is None else Path(file), given), out)
     else:
         for flag, value in (("--out", out), ("--file", file)):
             if value is not None:

@@ -21,6 +21,7 @@ from samestep.experiments import comparison_file
 from samestep.experiments.arguments import apply_cell
 from samestep.experiments.asked import ComparisonConfig, Given, describe, merge
 from samestep.experiments.comparison import Comparison
+from samestep.experiments.named_code import check_code
 from samestep.experiments.plan import Plan, is_oracle, make_plan
 from samestep.experiments.rounds import Ready, measure, tell
 from samestep.experiments.stored import Found, compose, find, read_asked, run_directory
@@ -46,10 +47,33 @@ def compare(asked: ComparisonConfig, out: str | None = None, quiet: bool = False
     _refuse_taken(directory, plan)
     with Launcher() as launcher:
         checked = _check(asked.base, plan, launcher, quiet)
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make(directory)
         with _sole_user(directory):
             comparison_file.write_file(directory / comparison_file.NAME, asked)
             return _conduct(asked, plan, checked, {cell: Found() for cell in plan.cells}, directory, launcher, quiet)
+
+
+def ask(file: Path | None, given: Given, quiet: bool = False) -> ComparisonConfig:
+    """Makes a comparison of what a file asks for and of what is given beside.
+
+    Args:
+        file: As `compare.toml`, if there is one.
+        given: What counts more.
+        quiet: Whether to print nothing; otherwise the code that the file names goes to stderr.
+
+    Raises:
+        ConfigError: Something is wrong, or the code has changed since the file was written.
+    """
+    if file is None:
+        return describe(given)
+    stored = comparison_file.read_file(file)
+    _tell_code(file, stored, given, quiet)
+    return describe(merge(stored, given))
+
+
+def _tell_code(file: Path, stored: Given, given: Given, quiet: bool) -> None:
+    for line in check_code(file, stored, given):
+        tell(f"samestep: {line}", quiet)
 
 
 def resume(directory: Path, given: Given, quiet: bool = False) -> Comparison:
@@ -64,6 +88,7 @@ def resume(directory: Path, given: Given, quiet: bool = False) -> Comparison:
         SamestepError: It is not a comparison, or another one; nothing was started.
     """
     stored = read_asked(directory)
+    _tell_code(directory / comparison_file.NAME, stored, {}, quiet)
     asked = describe(merge(stored, given))
     _refuse_another(directory, describe(stored), asked)
     plan = make_plan(asked)
@@ -74,6 +99,14 @@ def resume(directory: Path, given: Given, quiet: bool = False) -> Comparison:
             each.error = None
             _refuse_other_results(directory, cell, each, checked[cell])
         return _conduct(asked, plan, checked, found, directory, launcher, quiet)
+
+
+def _make(directory: Path) -> None:
+    """Makes the directory of a comparison, for its user alone."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--out {directory} cannot be made ({error.strerror}); name another directory.") from None
 
 
 def _conduct(
@@ -188,7 +221,8 @@ def _refuse_other_results(directory: Path, cell: str, found: Found, checked: Rea
         return
     run, launch = checked
     for number, result in found.results.items():
-        wanted = dataclasses.replace(as_config(run, launch), out=result.config.out)
+        places = {"out": result.config.out, "described": result.config.described}  # where it was, then
+        wanted = dataclasses.replace(as_config(run, launch), **places)
         if result.config != wanted:
             raise ConfigError(
                 f"{run_directory(directory, cell, number)} holds another run than {comparison_file.NAME} asks for: "

@@ -6,16 +6,16 @@ import tomllib
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, unknown
-from samestep.common.files import Unreadable, open_plain
+from samestep.common.files import Unreadable, read_toml
 from samestep.common.flags import flags
 from samestep.common.techniques import Techniques
 from samestep.experiments.arguments import split_cells
 from samestep.experiments.asked import SHARED, ComparisonConfig, Given, describe
+from samestep.experiments.named_code import DIGESTS, find_digests
 
 NAME = "compare.toml"
-KEYS = (*flags(ComparisonConfig), *SHARED, *flags(Techniques), "vary")
+KEYS = (*flags(ComparisonConfig), *SHARED, *flags(Techniques), "vary", DIGESTS)
 _LISTS = ("strategies", "require")
-_MOST_BYTES = 2**20
 
 
 def read_file(path: Path) -> Given:
@@ -25,16 +25,11 @@ def read_file(path: Path) -> Given:
         ConfigError: There is none, it is not TOML, or it asks for what no comparison has.
     """
     try:
-        with open_plain(path) as file:
-            if os.fstat(file.fileno()).st_size > _MOST_BYTES:
-                raise Unreadable(f"it has more than {_MOST_BYTES} bytes")
-            values = tomllib.load(file)
+        values = read_toml(path)
     except Unreadable as error:
         raise ConfigError(
             f"{path} cannot be read: {error}; name a file as {NAME} in the directory of a comparison."
         ) from None
-    except (ValueError, RecursionError) as error:  # TOMLDecodeError names line and column
-        raise ConfigError(f"{path} is not TOML: {error}.") from None
     for key in values:
         if key not in KEYS:
             raise unknown(f"key of {path}", key, KEYS)
@@ -61,6 +56,8 @@ def write_file(path: Path, asked: ComparisonConfig) -> None:
     lines += [f"{name} = {_value(name, value)}" for name, value in told.items()]
     if asked.vary:
         lines += ["", "[vary]", *(f"{name} = {_value(name, values)}" for name, values in asked.vary.items())]
+    if digests := find_digests(told):
+        lines += ["", f"[{DIGESTS}]", *(f"{_text(file)} = {_text(digest)}" for file, digest in digests.items())]
     temporary = path.with_name(path.name + f".{os.getpid()}.tmp")
     try:
         temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")

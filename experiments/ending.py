@@ -4,14 +4,17 @@ import contextlib
 import errno
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
 from types import FrameType
 from typing import TextIO
 
-from samestep.common.errors import SamestepError, signal_exit_code
+from samestep.common.errors import ConfigError, SamestepError, printable, signal_exit_code
 
+_WHOLE_NUMBERS = ("SOURCE_DATE_EPOCH",)
+"""What NumPy (2.3) reads as a number while it is imported: numpy.f2py, through SciPy."""
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """End a command in order, as Ctrl-C does: `docker stop`, a scheduler, a terminal that is closed, Ctrl-\\\\."""
 
@@ -42,6 +45,19 @@ def report_errors() -> Iterator[list[int]]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+def check_environment() -> None:
+    """Refuses what a package that we import would end in a traceback on.
+
+    Raises:
+        ConfigError: A variable is not what that package takes.
+    """
+    for name in _WHOLE_NUMBERS:
+        if not re.fullmatch("[0-9]{1,18}", text := os.environ.get(name, "0")):
+            raise ConfigError(
+                f"{name} is '{text}' in the environment; set it to a whole number of seconds, or unset it."
+            )
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -75,18 +91,32 @@ class _Stderr(io.FileIO):
         return memoryview(data).nbytes
 
 
+class _Shown(io.TextIOWrapper):
+    """A stream to a terminal. What is printed comes from files as well, and must not move the cursor or set the title."""
+
+    def write(self, text: str) -> int:
+        return super().write("\n".join(printable(line, "\t") for line in text.split("\n")))
+
+
+def drawing_stream() -> TextIO:
+    """Stderr, for what moves the cursor on purpose: a bar."""
+    if not isinstance(sys.stderr, _Shown):  # another program's, which calls our functions
+        return sys.stderr
+    return _text(io.TextIOWrapper, _Stderr(2, "w", closefd=False), sys.stderr)
+
+
 def _open_streams() -> None:
-    """Makes the standard streams safe to print to: none is closed, and none knows a character that it cannot print."""
+    """Makes the standard streams safe to print to: none is closed, and none has a character that it cannot print or obeys."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # it takes the place of the first that is closed
         pass
     os.close(descriptor)
     if sys.stdout is sys.__stdout__:
-        sys.stdout = _text(_Stdout(1, "w", closefd=False), sys.stdout)
+        sys.stdout = _text(_Shown, _Stdout(1, "w", closefd=False), sys.stdout)
     if sys.stderr is sys.__stderr__:
-        sys.stderr = _text(_Stderr(2, "w", closefd=False), sys.stderr)
+        sys.stderr = _text(_Shown, _Stderr(2, "w", closefd=False), sys.stderr)
 
 
-def _text(raw: io.FileIO, replaced: TextIO | None) -> TextIO:
+def _text(kind: type[io.TextIOWrapper], raw: io.FileIO, replaced: TextIO | None) -> TextIO:
     encoding = replaced.encoding if replaced else "utf-8"
     lines = raw.isatty() or raw.fileno() == 2
-    return io.TextIOWrapper(io.BufferedWriter(raw), encoding, errors="backslashreplace", line_buffering=lines)
+    return kind(io.BufferedWriter(raw), encoding, errors="backslashreplace", line_buffering=lines)

@@ -37,10 +37,13 @@ def main(arguments: Sequence[str]) -> int:
     failed = 0
     for name, directory in find_runs([Path(path) for path in given.runs]).items():
         try:
-            print(write(read_replay(name, directory), target))
+            replay = read_replay(name, directory)
         except ConfigError as error:
             failed += 1
             print(f"not exported: {error}", file=sys.stderr)
+            continue
+        try:
+            print(write(replay, target))
         except OSError as error:
             raise ConfigError(f"-o {target} cannot be written ({error.strerror}); name another folder.") from None
     return 1 if failed else 0

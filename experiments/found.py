@@ -16,6 +16,7 @@ from pathlib import Path
 
 from samestep.common.catalog import catalogue, framework_info, mirror_folder, require, require_row
 from samestep.common.errors import WorkerFailed, unknown
+from samestep.common.files import read_text
 from samestep.common.request import FRAMEWORKS
 from samestep.experiments.arguments import run_command
 from samestep.experiments.parser import Parser
@@ -48,7 +49,7 @@ def defects() -> dict[str, Defect]:
 
 
 def _read(script: Path, framework: str) -> Defect:
-    tree = ast.parse(script.read_text())
+    tree = ast.parse(read_text(script))
     summary, _, advice = (ast.get_docstring(tree) or "").partition("\n\n")
     packages = {framework, *(name.partition(".")[0] for name in _imported(tree))} - sys.stdlib_module_names
     return Defect(script, summary, " ".join(advice.split()), tuple(sorted(packages)))

@@ -4,12 +4,12 @@ import dataclasses
 import importlib.metadata
 import json
 import os
-import tomllib
 from pathlib import Path
 
 from samestep.common.errors import ConfigError
 from samestep.common.evidence.costs.core_time import Cores
 from samestep.common.evidence.costs.machine import Machine, parse_machine
+from samestep.common.files import Unreadable, read_toml
 from samestep.experiments.text import count
 
 _SOURCE = "samestep calibrate"
@@ -99,7 +99,7 @@ def load_here() -> Here | None:
     if not path().exists():
         return None
     try:
-        read = tomllib.loads(path().read_text(encoding="utf-8"))
+        read = read_toml(path())
         if read["title"] != key():
             return None
         found = read.pop("measured")
@@ -111,5 +111,5 @@ def load_here() -> Here | None:
             overhead_seconds={name: (each[0], each[1]) for name, each in found["overhead_seconds"].items()},
         )
         return Here(parse_machine(read, str(path())), cores, key())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+    except (Unreadable, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise ConfigError(f"{path()} is damaged: {error}; run samestep calibrate again.") from None

@@ -24,6 +24,23 @@ class Parser(argparse.ArgumentParser):
         raise ConfigError(f"{message}; {self.prog} --help lists what there is.")
 
 
+class _EitherWay(argparse.BooleanOptionalAction):
+    """`--name` or `--no-name`: both would mean that one of two lines of a script is forgotten."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[object] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """Refuses the second of two that disagree."""
+        wanted = option_string in self.option_strings[:1]
+        if getattr(namespace, self.dest, wanted) is not wanted:
+            raise ConfigError(f"{' and '.join(self.option_strings)} are both given; give one of them.")
+        super().__call__(parser, namespace, values, option_string)
+
+
 def add_flags(
     parser: argparse.ArgumentParser, title: str, owner: type, leave_out: Sequence[str] = ()
 ) -> argparse._ArgumentGroup:
@@ -39,7 +56,7 @@ def add_flags(
     for field in (field for name, field in flags(owner).items() if name not in leave_out):
         name, text = "--" + field.name.replace("_", "-"), str(field.metadata["help"]).replace("%", "%%")
         if field.type in (bool, "bool") or field.type == bool | None:
-            action = argparse.BooleanOptionalAction if field.default is None else "store_true"
+            action = _EitherWay if field.default is None else "store_true"
             group.add_argument(name, action=action, default=argparse.SUPPRESS, help=text)
         else:
             shown = "" if field.default is None else f" (default: {field.default})"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 
 from samestep.common.catalog import catalogue, strategy_info
@@ -10,7 +11,7 @@ from samestep.common.flags import flags, spell_flag, split_spelling
 from samestep.common.request import ORACLE, RunConfig
 from samestep.common.techniques import Techniques
 from samestep.experiments.arguments import CELL_FIELDS, size_names
-from samestep.experiments.asked import ComparisonConfig, every_cell, named_cells, required_cells
+from samestep.experiments.asked import MAX_ROWS, ComparisonConfig, every_cell, named_cells, required_cells
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +50,7 @@ def make_plan(asked: ComparisonConfig) -> Plan:
     """
     strategies, required = named_cells(asked), required_cells(asked)
     for flag, cells in (("--strategies", strategies), ("--require", required)):
+        _check_count(len(cells))
         for cell in cells:
             if cells.count(cell) > 1:
                 raise ConfigError(f"{flag} names {cell} twice; name it once, and measure it more often with --repeats.")
@@ -62,11 +64,17 @@ def make_plan(asked: ComparisonConfig) -> Plan:
     def all_of(cells: Sequence[str]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(itertools.chain.from_iterable(expanded[cell] for cell in cells)))
 
+    _check_count(sum(map(len, expanded.values())))
     plan = Plan(all_of(list(every)), all_of([*strategies, *required]), all_of(required), asked.reference, asked.repeats)
     trained = [cell for cell in plan.cells if not is_oracle(cell)]
     if plan.reference is not None and plan.reference not in trained:
         raise unknown("reference", plan.reference, trained)
     return plan
+
+
+def _check_count(rows: int) -> None:
+    if rows > MAX_ROWS:
+        raise ConfigError(f"the comparison has {rows} rows; name fewer cells or vary less, up to {MAX_ROWS} rows.")
 
 
 def expand(cell: str, vary: Mapping[str, tuple[str, ...]], base: RunConfig) -> list[str]:
@@ -80,6 +88,7 @@ def expand(cell: str, vary: Mapping[str, tuple[str, ...]], base: RunConfig) -> l
         base: What all rows share.
     """
     axes = [[f"+{name}={value}" for value in values] for name, values in vary.items() if _has(cell, name, base)]
+    _check_count(math.prod(map(len, axes)))
     return [cell + "".join(parts) for parts in itertools.product(*axes)]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from samestep.common.runtime.parent.watch import Progress
 from samestep.common.strategy import Run
+from samestep.experiments.ending import drawing_stream
 
 _SECONDS_BETWEEN_LINES = 5.0
 _BAR_WIDTH = 20
@@ -119,7 +120,7 @@ def _bar(timetable: Timetable) -> Iterator[Begin]:
     from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Bar
 
-    console = Console(stderr=True)
+    console = Console(file=drawing_stream())
     layout = (BarColumn(_BAR_WIDTH), TextColumn("{task.description}", markup=False))
     with Bar(*layout, console=console, transient=True) as bar:
         task = bar.add_task("", total=timetable.total)

@@ -1,12 +1,14 @@
 """What a run directory tells a tracker of experiments: its settings, its curves, and what came of it."""
 
 import dataclasses
-import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.errors import ConfigError
+from samestep.common.files import Unreadable
 from samestep.common.flags import Scalar
+from samestep.common.runtime.metrics_file import read_windows
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.experiments.columns import config_cell
 
@@ -70,7 +72,7 @@ def find_runs(paths: Sequence[Path]) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     for path in paths:
-        for file in sorted(path.rglob("result.json")):
+        for file in sorted(path.rglob("result.json")) if os.path.isdir(path) else ():  # no error for a long path
             inside = file.parent.relative_to(path)
             name = str(path.resolve().name / inside)
             while found.get(name, file.parent).resolve() != file.parent.resolve():
@@ -104,7 +106,8 @@ def _settings(result: RunResult) -> dict[str, Scalar]:
     plain = dataclasses.asdict(result.config)
     nested = {**plain.pop("options"), **plain.pop("techniques")}
     kept = {name: value for name, value in (plain | nested).items() if name not in _HIDDEN and value is not None}
-    return {"cell": config_cell(result.config), **kept}
+    every = {"cell": config_cell(result.config), **kept}
+    return {name: _text(value) if isinstance(value, str) else value for name, value in every.items()}
 
 
 def _curve(result: RunResult, directory: Path) -> list[Point]:
@@ -112,25 +115,25 @@ def _curve(result: RunResult, directory: Path) -> list[Point]:
     time = (directory / "result.json").stat().st_mtime
     try:
         file = directory / "metrics.jsonl"
-        windows = [json.loads(line) for line in file.read_text().splitlines()]
+        windows = read_windows(directory)
         points: list[Point] = []
-        time = file.stat().st_mtime - sum(window["seconds"] for window in windows)
+        time = file.stat().st_mtime - sum(window.seconds for window in windows)
         for window in windows:
-            time += window["seconds"]
-            step, count = int(window["step"]), len(window["losses"])
-            each = {"seconds_per_step": window["seconds"] / count}
-            each["examples_per_second"] = result.global_batch_size * count / window["seconds"]
-            points += [Point("loss", step - count + n, loss, time) for n, loss in enumerate(window["losses"])]
+            time += window.seconds
+            step, count = window.step, len(window.losses)
+            each = {"seconds_per_step": window.seconds / count}
+            each["examples_per_second"] = result.global_batch_size * count / window.seconds
+            points += [Point("loss", step - count + n, loss, time) for n, loss in enumerate(window.losses)]
             points += [Point(name, step - 1, value, time) for name, value in each.items()]
         return points
-    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
+    except (Unreadable, OSError, ZeroDivisionError):
         return [Point("loss", result.first_step + n, loss, time) for n, loss in enumerate(result.losses)]
 
 
 def _outcome(result: RunResult) -> dict[str, float]:
     speed, rows = result.examples_per_second, result.processes
     found = {
-        result.metric_name: result.metric_value,
+        _text(result.metric_name): result.metric_value,
         "median_examples_per_second": speed and speed.median,
         "step_seconds_median": result.step_seconds_median,
         "largest_relative_loss_deviation": result.parity.max_relative_loss,
@@ -152,4 +155,9 @@ def _notes(result: RunResult) -> dict[str, str]:
         "workload_digest": result.workload_digest,
         **{f"{package}_version": version for package, version in result.versions.items()},
     }
-    return {name: text for name, text in about.items() if text}
+    return {name: _text(text) for name, text in about.items() if text}
+
+
+def _text(text: str) -> str:
+    """A text as UTF-8 has it: a path may have bytes that are no character, and trackers refuse those."""
+    return text.encode(errors="backslashreplace").decode()

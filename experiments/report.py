@@ -1,5 +1,7 @@
 """Writes a report on runs and comparisons, whatever made their directories: `samestep report RUNS... -o page.html`."""
 
+import errno
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -60,16 +62,24 @@ def save(text: str, path: Path) -> None:
     """
     from samestep.common.runtime.directory import replacing
 
+    content = text.encode(errors="backslashreplace")  # a path may have bytes that are no character
     try:
         if path.is_symlink() or (path.exists() and not path.is_file()):
-            path.write_text(text)
+            with os.fdopen(_open_as_it_is(path), "wb") as file:
+                file.write(content)
             return
         with replacing(path) as temporary:
-            temporary.write_text(text)
+            temporary.write_bytes(content)
     except OSError as error:
-        raise ConfigError(
-            f"-o {path} cannot be written ({error.strerror}); name a file in a directory that is there."
-        ) from None
+        why = "it is a pipe, and nobody reads it" if error.errno == errno.ENXIO else error.strerror
+        raise ConfigError(f"-o {path} cannot be written ({why}); name a file in a directory that is there.") from None
+
+
+def _open_as_it_is(path: Path) -> int:
+    """Opens what is there for writing; a pipe that nobody reads is refused, where `open` would wait for a reader."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CREAT | os.O_NONBLOCK, 0o666)
+    os.set_blocking(descriptor, True)
+    return descriptor
 
 
 def report_comparison(comparison: "Comparison") -> Path:

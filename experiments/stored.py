@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import os
 import urllib.parse
 from collections.abc import Mapping
 from pathlib import Path
@@ -80,7 +81,7 @@ def read_asked(directory: Path) -> Given:
         ConfigError: It holds no comparison, or its file is damaged.
     """
     path = directory / comparison_file.NAME
-    if not path.exists():
+    if not os.path.exists(path):  # no error for a long path
         raise ConfigError(
             f"{directory} is not a comparison: it has no {path.name}; name what `samestep compare` wrote."
         )

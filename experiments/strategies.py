@@ -7,6 +7,7 @@ from pathlib import Path
 
 from samestep.common.catalog import catalogue, mirror_folder, strategy_info
 from samestep.common.errors import ConfigError
+from samestep.common.files import read_text
 from samestep.common.flags import flags, spell_flag
 from samestep.common.request import RunConfig
 from samestep.common.strategy import StrategyInfo
@@ -103,7 +104,7 @@ COLUMNS: tuple[Column[Row], ...] = (
 def _describe(config: RunConfig) -> str:
     framework, row = config.framework, strategy_info(config.framework, config.strategy)
     path = strategy_file(framework, row.name)
-    source = path.read_text()
+    source = read_text(path)
     parts = [f"{framework}:{row.name}: {row.summary}", *(ast.get_docstring(ast.parse(source)) or "").split("\n\n")]
     facts = {
         "goal": row.goal,
@@ -146,7 +147,7 @@ def _difference(framework: str, row: StrategyInfo, source: str) -> str:
     if row.name == "single" or not single.exists():
         return f"{strategy_file(framework, row.name)}:\n\n{source}"
     lines = difflib.unified_diff(
-        single.read_text().splitlines(), source.splitlines(), "single.py", f"{row.name}.py", lineterm="", n=1
+        read_text(single).splitlines(), source.splitlines(), "single.py", f"{row.name}.py", lineterm="", n=1
     )
     return "What makes it differ from single.py:\n\n" + "\n".join(lines)
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from samestep.common.errors import Unavailable
+from samestep.common.errors import ConfigError, Unavailable
 from samestep.experiments.replay import Replay
 
 EXPERIMENT = "samestep"
@@ -21,17 +21,32 @@ def write(replay: Replay, target: str) -> str:
         target: A folder, or the URI of a database or a server, as MLFLOW_TRACKING_URI has it.
 
     Raises:
+        ConfigError: There is no such store, or it refuses the run.
         Unavailable: MLflow is not installed.
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault(
+        "MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1"
+    )  # mlflow 3.17 tries a server for four minutes otherwise
+    os.environ.setdefault(
         "MLFLOW_ALLOW_FILE_STORE", "true"
     )  # mlflow 3.17 refuses folders otherwise, which it still reads
     try:
-        from mlflow.entities import Metric
-        from mlflow.tracking import MlflowClient
+        from mlflow.exceptions import MlflowException
     except ImportError:
         raise Unavailable("mlflow is not installed: pip install 'samestep[mlflow]'") from None
+    try:
+        return _write(replay, target)
+    except (MlflowException, ValueError) as error:  # ValueError: what it makes of some URIs and answers
+        raise ConfigError(
+            f"-o {target}: MLflow says: {error}; name a folder, or the URI of a server that runs."
+        ) from None
+
+
+def _write(replay: Replay, target: str) -> str:
+    from mlflow.entities import Metric
+    from mlflow.tracking import MlflowClient
+
     client = MlflowClient(tracking_uri=target if "://" in target else Path(target).resolve().as_uri())
     known = client.get_experiment_by_name(EXPERIMENT)
     experiment = known.experiment_id if known else client.create_experiment(EXPERIMENT)

@@ -17,7 +17,13 @@ BATCH_OR_SHARD = Answer("flexible", "serial: a step is one worker's, on the whol
 in_one_process = functools.partial(
     StrategyInfo, topology=one_process, backend="memory", axes=("data",), refuses=NO_SWITCH
 )
-over_grpc = functools.partial(StrategyInfo, backend="grpc", axes=("data",), refuses=NO_SWITCH)
+# tf.distribute.Server has no address to listen on, and asks for no password (2.21).
+OPEN_SERVERS = (
+    "whoever can reach this machine can connect to {ports} and run TensorFlow graphs as you, which read and write files"
+)
+over_grpc = functools.partial(
+    StrategyInfo, backend="grpc", axes=("data",), refuses=NO_SWITCH, danger_of_open_ports=OPEN_SERVERS
+)
 REPEATED = "updates that were applied again, at least in part, because their worker had died"
 SERVER_MEASURES = (
     Measure("staleness", "updates", "mean age of the parameters to which a worker's gradients were applied"),
@@ -31,8 +37,6 @@ FRAMEWORK = FrameworkInfo(
     environment={"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "1"},
     preload=("samestep.tf_impl.lean", "samestep.tf_impl.program"),
     preload_for_models=("keras",),
-    # tf.distribute.Server has no address to listen on, and asks for no password (2.21).
-    danger_of_open_ports="run TensorFlow graphs as you, which read and write files",
     rows=(
         in_one_process(
             name="single",

@@ -11,11 +11,14 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from samestep.common.files import read_bytes
 from samestep.common.timeline import Activity
 from samestep.tf_impl.activations import BACKWARD, FORWARD
 from samestep.tf_impl.exchanges import COLLECTIVES, short_name
 from samestep.tf_impl.upstream import Event, function_names, nodes, profiled_events
 
+_MOST_BYTES = 2**31
+"""Of what the profiler recorded of some steps."""
 _MOVES = {"_Send", "_Recv", "_HostSend", "_HostRecv"}
 """Operations that TensorFlow puts in where it cuts a graph by device."""
 
@@ -26,7 +29,7 @@ def record(take: Callable[[], None], devices: Sequence[str], keep: Path | None) 
         with tf.profiler.experimental.Profile(folder, tf.profiler.experimental.ProfilerOptions(python_tracer_level=0)):
             take()
         (found,) = Path(folder).rglob("*.xplane.pb")
-        content = found.read_bytes()
+        content = read_bytes(found, _MOST_BYTES)
     if keep is not None:
         keep.with_name(f"{keep.name}.xplane.pb").write_bytes(content)
     places = {short_name(device): place for place, device in enumerate(devices)}

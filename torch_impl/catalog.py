@@ -14,7 +14,7 @@ from samestep.common.evidence.costs.zero import fsdp, zero1, zero2
 from samestep.common.families import Textbook
 from samestep.common.runtime.topology import one_process, ranks, ranks_and_server
 from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo
-from samestep.torch_impl import needs, options, refusals
+from samestep.torch_impl import dangers, needs, options, refusals
 from samestep.torch_impl.families import ZERO
 from samestep.torch_impl.measures import OVERLAP_MEASURES, PIPELINE_MEASURES
 
@@ -31,8 +31,12 @@ over_ranks = functools.partial(
 )
 layer_parallel = functools.partial(over_ranks, refuses=refusals.SPLIT_LAYERS)
 data_parallel = functools.partial(over_ranks, data_split=SHARD_PER_RANK, model_split=WHOLE_MODEL, axes=("data",))
+pipelined = functools.partial(
+    over_ranks, options=options.PipelineOptions, measures=PIPELINE_MEASURES, danger_of_open_ports=dangers.UNPICKLES
+)
 over_rpc = functools.partial(
     StrategyInfo,
+    danger_of_open_ports=dangers.UNPICKLES_CALLS,
     backend="tensorpipe",
     status="maintenance; upstream calls the RPC package stable and in maintenance mode",
     refuses=refusals.NO_CLIPPING,
@@ -168,7 +172,7 @@ FRAMEWORK = FrameworkInfo(
             measures=(Measure("idle_share", "share of the step", "how long this rank waited for another's tensors"),),
             needs=needs.check_stages,
         ),
-        layer_parallel(
+        pipelined(
             name="pp",
             summary="Stages of layers on the ranks, micro-batches following each other through them.",
             goal="large models over slow links",
@@ -178,9 +182,8 @@ FRAMEWORK = FrameworkInfo(
             cost=pp,
             reference="torch.distributed.pipelining",
             status="alpha; the successor of PiPPy, which was merged into it",
-            options=options.PipelineOptions,
-            measures=PIPELINE_MEASURES,
             needs=needs.check_schedule,
+            refuses=refusals.SPLIT_LAYERS,
         ),
         layer_parallel(
             name="tp",
@@ -230,7 +233,7 @@ FRAMEWORK = FrameworkInfo(
             synchronous=lambda chosen: chosen.is_sync,
             varies=lambda chosen: "" if chosen.is_sync else "gradients are applied in the order in which they arrive",
         ),
-        over_ranks(
+        pipelined(
             name="hybrid",
             summary="A mesh pipe x data (or shard) x tensor: pipelines of stages, each split inside, replicated or sharded.",
             goal="models too large for any single axis",
@@ -241,8 +244,6 @@ FRAMEWORK = FrameworkInfo(
             cost=hybrid,
             reference="torch.distributed.device_mesh, pipelining, tensor.parallel, fsdp.fully_shard",
             status="alpha; each part as in pp, tp and fsdp; DDP inside pipelines fails or is silently wrong (2.13): not used",
-            options=options.PipelineOptions,
-            measures=PIPELINE_MEASURES,
             needs=needs.check_three_dimensions,
         ),
     ),

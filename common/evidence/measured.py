@@ -12,6 +12,7 @@ References:
 
 import csv
 import dataclasses
+import io
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,10 +20,13 @@ from pathlib import Path
 from samestep.common.errors import ConfigError
 from samestep.common.evidence.costs.block_time import Shape
 from samestep.common.evidence.costs.step_time import Layout
+from samestep.common.files import Unreadable, read_text
 
 FOLDER = Path(__file__).parent / "vtrain"
 SERVER_GPUS = 8
 VOCABULARY = 50257
+_MOST_BYTES = 2**24
+"""Of a file of rows: some 200,000 of them."""
 COLUMNS = {
     "gpus": "# GPUs",
     "batch_size": "global batch",
@@ -127,11 +131,10 @@ def read_rows(path: Path) -> list[Measured]:
         ConfigError: It cannot be read, has not the columns, or a value is no positive number.
     """
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            found, lines = reader.fieldnames or (), list(reader)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from None
+        reader = csv.DictReader(io.StringIO(read_text(path, _MOST_BYTES, "utf-8-sig"), newline=""))
+        found, lines = reader.fieldnames or (), list(reader)
+    except (Unreadable, csv.Error) as error:
+        raise ConfigError(f"{path} cannot be read: {error}; name a CSV file of measured iterations.") from None
     wanted = (*COLUMNS.values(), SECONDS)
     if missing := [name for name in wanted if name not in found]:
         raise ConfigError(f"{path} lacks the columns {', '.join(missing)}; a file of rows has {', '.join(wanted)}.")

@@ -6,6 +6,7 @@ Sources are in `evidence/published/README.md`. Nothing is fitted to these figure
 
 import csv
 import dataclasses
+import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from samestep.common.evidence.costs.machine import Machine, load_machine
 from samestep.common.evidence.costs.step_time import Layout, step_time
 from samestep.common.evidence.held_bytes import Held, megatron_bytes, sharded_bytes
 from samestep.common.evidence.validation import Compared
+from samestep.common.files import read_text
 
 _FOLDER = Path(__file__).parent / "published"
 _FLOAT8 = 70.9 / 80.3
@@ -23,7 +25,7 @@ _FIRST_FLASH_ATTENTION = 0.5
 
 
 def _lines(name: str) -> Iterator[Mapping[str, str]]:
-    with (_FOLDER / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+    with io.StringIO(read_text(_FOLDER / f"{name}.csv"), newline="") as file:
         yield from csv.DictReader(file)
 
 

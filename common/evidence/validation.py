@@ -7,12 +7,12 @@ checks leave out all models of its hidden size, or everything that is as large.
 
 import dataclasses
 import functools
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from samestep.common.evidence.costs.machine import Machine, load_machine
 from samestep.common.evidence.costs.step_time import step_time
 from samestep.common.evidence.measured import FOLDER, Measured, read_rows
+from samestep.common.files import read_toml
 
 SERVER, CLUSTER = "a100-80gb-server", "a100-80gb"
 """The machines of the rows on one server, and of the others."""
@@ -155,8 +155,7 @@ def fitted_machine(row: Measured) -> Machine:
 
 @functools.cache
 def _left_out() -> dict[str, dict[bool, Machine]]:
-    with LEFT_OUT.open("rb") as file:
-        return {model: machines_with(constants) for model, constants in tomllib.load(file).items()}
+    return {model: machines_with(constants) for model, constants in read_toml(LEFT_OUT).items()}
 
 
 def unseen_machine(row: Measured) -> Machine:

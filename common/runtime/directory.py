@@ -41,7 +41,7 @@ _WRITTEN = (
     "*.tmp",
 )
 """What samestep writes into a run directory; nothing else is removed from one."""
-_DESCRIPTION = ("model.json", "describe.json", "initial.npz", "data.npz", "matching.json")
+_DESCRIPTION = ("model.json", "describe.json", "initial.npz", "data.npz", "matching.json", "code.json")
 """And into the folder with the description of a user's model."""
 DESCRIBE = "describe.json"
 """What asks for a description of the user's model."""
@@ -111,7 +111,8 @@ def discard_run(directory: Path) -> None:
     """Removes what samestep wrote into a run directory, and the directory unless it holds something else."""
     for folder in (directory / MODEL / "torch", directory / MODEL, directory):
         for file in (file for pattern in (*_WRITTEN, *_DESCRIPTION) for file in folder.glob(pattern)):
-            file.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # a folder of that name
+                file.unlink()
         with contextlib.suppress(OSError):  # what someone else put there stays
             folder.rmdir()
 
@@ -149,12 +150,6 @@ def _fields(owner: type, what: str, values: object) -> dict[str, typing.Any]:  #
         if name not in names:
             raise Unreadable(str(unknown("field", name, names)).removesuffix("."))
     return values
-
-
-def read_losses(directory: Path) -> list[float]:
-    """Reads the losses in `metrics.jsonl`."""
-    lines = (directory / "metrics.jsonl").read_text().splitlines()
-    return [loss for line in lines for loss in json.loads(line)["losses"]]
 
 
 def reserve_error(directory: Path) -> None:
@@ -197,7 +192,10 @@ def write_error(directory: Path, role: str, error: BaseException, first: bool = 
 def read_error(directory: Path) -> tuple[str, SamestepError] | None:
     """The error that a process left in a run directory: its role, and the exception it was; None if none did."""
     try:
-        values = json.loads((directory / "error.json").read_text())
-        return (values["role"], ERRORS[values["type"]](values["message"])) if values["role"] else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        values = read_json(directory / "error.json")
+        role, kind, message = (values[name] for name in ("role", "type", "message"))  # pyrefly: ignore
+        return (
+            (role, ERRORS[kind](message)) if role and all(isinstance(text, str) for text in (role, message)) else None
+        )
+    except (Unreadable, KeyError, TypeError):
         return None  # somebody removed or damaged it

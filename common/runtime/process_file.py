@@ -6,8 +6,10 @@ import os
 import time
 from pathlib import Path
 
-from samestep.common.errors import WorkerFailed
+from samestep.common.errors import ConfigError, WorkerFailed
+from samestep.common.files import Unreadable, parse_json, read_bytes, read_json
 from samestep.common.runtime.directory import write_json
+from samestep.common.runtime.metrics_file import METRICS_BYTES
 from samestep.common.runtime.records import Measured, validate
 
 DONE = "done"
@@ -44,12 +46,17 @@ def read_life(directory: Path, role: str) -> Life:
     path = _path(directory, role)
     for _ in range(_READS):
         try:
-            seen, values = path.stat().st_mtime, json.loads(path.read_text())
+            seen, text = path.stat().st_mtime, read_bytes(path)
+        except (OSError, Unreadable):
+            break
+        try:
+            values = parse_json(text)
+            assert isinstance(values, dict)
             endpoint = str(values.get("endpoint", ""))
             return Life(seen, str(values.get("phase", "")), int(values.get("step", 0)), endpoint)
-        except ValueError:
+        except Unreadable:
             time.sleep(_WRITE_SECONDS)  # it is being written
-        except (OSError, TypeError, AttributeError):
+        except (AssertionError, TypeError, ValueError, OverflowError):
             break
     return Life()
 
@@ -66,8 +73,8 @@ def read_measured(directory: Path, role: str) -> Measured:
     """
     path = _path(directory, role)
     try:
-        return validate(Measured, json.loads(path.read_text()), f"{path} is damaged")
-    except (OSError, ValueError) as error:
+        return validate(Measured, read_json(path, METRICS_BYTES), f"{path} is damaged")
+    except (Unreadable, ConfigError) as error:
         raise WorkerFailed(f"{role} took all its steps, but {path} cannot be read: {error}") from None
 
 

@@ -12,13 +12,13 @@ from samestep.common.flags import Scalar
 from samestep.common.ledger import Compiled, Exchange, Footprint, Ledger, Send, exchanges_of
 from samestep.common.request import RunConfig
 from samestep.common.runtime.conditions import Conditions, Watched
+from samestep.common.runtime.metrics_file import METRICS_BYTES
+from samestep.common.runtime.possible import find_odd_number, why_impossible
 from samestep.common.runtime.upgrades import UPGRADES
 
 if TYPE_CHECKING:
     import pydantic
 
-_MOST_BYTES = 2**30
-"""Of a result. It lists one loss a step: 20 MB for a million steps."""
 SCHEMA_VERSION = max(UPGRADES) + 1
 Value = TypeVar("Value")
 
@@ -230,7 +230,7 @@ def load_result(directory: Path) -> RunResult:
     """
     path = directory / "result.json"
     try:
-        values = read_json(path, _MOST_BYTES)
+        values = read_json(path, METRICS_BYTES)
     except Unreadable as error:
         raise ConfigError(f"{directory} holds no readable result.json: {error}; give a finished run.") from None
     written = values.get("schema_version") if isinstance(values, dict) else None
@@ -241,6 +241,9 @@ def load_result(directory: Path) -> RunResult:
     try:
         for version in range(written, SCHEMA_VERSION):
             UPGRADES[version](values)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
         raise ConfigError(f"{path} is not a result: it lacks {error}.") from None
-    return validate(RunResult, values, f"{path} is not a result")
+    result = validate(RunResult, values, f"{path} is not a result")
+    if why := find_odd_number(values) or why_impossible(result):
+        raise ConfigError(f"{path} is not a result: {why}.")
+    return result

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError, unknown
+from samestep.common.workload import code
 
 if TYPE_CHECKING:
     import numpy as np  # only in annotations: a file that declares a model imports nothing else
@@ -152,13 +153,14 @@ def import_file(path: str, framework: str) -> types.ModuleType:
         ConfigError: It fails; the message has the error and the user's own lines.
     """
     try:
-        _refuse_other_framework(path, framework)
+        content = code.read(path)
+        _refuse_other_framework(path, content, framework)
         sys.path.insert(0, str(Path(path).parent))
         spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-        assert spec is not None and spec.loader is not None
+        assert spec is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
-        spec.loader.exec_module(module)
+        exec(compile(content, path, "exec"), vars(module))  # these bytes, whatever the file holds by now
     except ConfigError:
         raise
     except Exception as error:
@@ -166,9 +168,9 @@ def import_file(path: str, framework: str) -> types.ModuleType:
     return module
 
 
-def _refuse_other_framework(path: str, framework: str) -> None:
+def _refuse_other_framework(path: str, content: bytes, framework: str) -> None:
     """Refuses an import of the other framework at the top of the file: torch and TensorFlow never share a process."""
-    source = Path(path).read_text()
+    source = importlib.util.decode_source(content)
     foreign = {name for other, names in FRAMEWORK_MODULES.items() if other != framework for name in names}
     for node in ast.parse(source, path).body:
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

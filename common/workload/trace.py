@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from samestep.common.arrays import read_arrays
 from samestep.common.errors import ConfigError
-from samestep.common.files import Unreadable, read_arrays, read_json
+from samestep.common.files import Unreadable, read_json
 from samestep.common.workload.optimizers import OptimizerSpec
 
 ASKED, CALLS, ARRAYS = "port.json", "trace.json", "trace.npz"

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
+from samestep.common.files import read_text
 from samestep.experiments.page import (
     anatomies,
     losses,
@@ -107,5 +108,5 @@ def _section(section: Section, content: Element) -> Element:
 def _raw(name: str, file: str) -> Element:
     """A style sheet or a script: our own files, whose text HTML takes as it is."""
     made = element(name)
-    made.text = (HERE / file).read_text()
+    made.text = read_text(HERE / file)
     return made

@@ -5,6 +5,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
+from samestep.common.files import read_text
+
 _HERE = Path(__file__).parent
 
 
@@ -70,8 +72,8 @@ def file_of(root: Element) -> str:
     whole = copy.deepcopy(root)
     whole.set("xmlns", "http://www.w3.org/2000/svg")
     style = Element("style")
-    colors, _, _ = (_HERE / "page.css").read_text().partition("* {")
-    style.text = colors + (_HERE / "drawing.css").read_text()
+    colors, _, _ = read_text(_HERE / "page.css").partition("* {")
+    style.text = colors + read_text(_HERE / "drawing.css")
     whole.insert(2, style)
     whole.insert(3, Element("rect", {"width": "100%", "height": "100%", "style": "fill: var(--paper)"}))
     ElementTree.indent(whole, " ")

@@ -1,15 +1,31 @@
 """Files that somebody else wrote, and what they claim to hold."""
 
+import hashlib
 import os
 import struct
+import warnings
 import zipfile
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from samestep.common.files import MOST_INFLATION, Unreadable, memory_bytes, open_plain, read_arrays, read_json
+from samestep.common.arrays import MOST_INFLATION, read_arrays
+from samestep.common.files import (
+    MOST_DEPTH,
+    Unreadable,
+    memory_bytes,
+    open_plain,
+    read_bytes,
+    read_end,
+    read_json,
+    read_json_lines,
+    read_sha256,
+    read_text,
+    read_toml,
+)
 from tests.children import become_nobody, in_child
 
 HEADER = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n"
@@ -90,9 +106,9 @@ def test_what_inflates_beyond_the_limit_is_refused(path: Path) -> None:
 
 def test_what_no_memory_holds_as_float64_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez(path, there=np.zeros(1000, np.uint8))
-    monkeypatch.setattr("samestep.common.files.memory_bytes", lambda: 7999)
+    monkeypatch.setattr("samestep.common.arrays.memory_bytes", lambda: 7999)
     assert why(path).startswith("it takes 7.45e-06 GiB")
-    monkeypatch.setattr("samestep.common.files.memory_bytes", lambda: 8000)
+    monkeypatch.setattr("samestep.common.arrays.memory_bytes", lambda: 8000)
     assert read_arrays(path)["there"].shape == (1000,)
 
 
@@ -103,13 +119,92 @@ def test_an_encrypted_or_strangely_compressed_archive_is_refused(
     assert "encrypted or compressed in a way" in why(patched(path, local, central, value))
 
 
-def test_only_plain_files_are_read(tmp_path: Path) -> None:
+READERS = (read_arrays, read_bytes, read_text, read_end, read_sha256, read_json, read_json_lines, read_toml)
+
+
+@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
+def test_only_plain_files_are_read(tmp_path: Path, read: Callable[[Path], object]) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "device").symlink_to("/dev/zero")
     for name in ("pipe", "device", "."):
-        for read in (read_arrays, read_json):
-            with pytest.raises(Unreadable, match="not a plain file"):
-                read(tmp_path / name)
+        with pytest.raises(Unreadable, match="not a plain file"):
+            read(tmp_path / name)
+    with pytest.raises(Unreadable, match="there is no such file"):
+        read(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("read", [read_bytes, read_text, read_json, read_json_lines, read_toml])
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path, read: Callable[[Path, int], object]) -> None:
+    (tmp_path / "file").write_text("# 3456789\n")
+    with pytest.raises(Unreadable, match="it has more than 9 bytes"):
+        read(tmp_path / "file", 9)
+    os.truncate(tmp_path / "file", 2**40)
+    with pytest.raises(Unreadable, match="it has more than 1048576 bytes"):
+        read(tmp_path / "file")
+
+
+def test_a_file_whose_size_is_not_told_is_read_up_to_the_limit(tmp_path: Path) -> None:
+    """The kernel's have none; and a file may grow while it is read."""
+    assert read_bytes("/proc/self/cmdline")
+    with pytest.raises(Unreadable, match="it has more than 3 bytes"):
+        read_bytes("/proc/self/cmdline", 3)
+    (tmp_path / "memory").symlink_to("/proc/self/mem")
+    with pytest.raises(Unreadable, match="Input/output error"):
+        read_bytes(tmp_path / "memory")
+
+
+def test_of_a_log_the_end_is_read(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"first\n\xffsecond\n")
+    assert read_end(tmp_path / "log", 6) == "\ufffdsecond\n"
+    assert read_end(tmp_path / "log", most_bytes=7) == "second\n"
+
+
+def test_a_digest_is_of_the_whole_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(bytes(3 * 2**20))
+    assert read_sha256(tmp_path / "file") == hashlib.sha256(bytes(3 * 2**20)).hexdigest()
+
+
+@pytest.mark.parametrize("depth", [MOST_DEPTH + 1, 900, 100_000])
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
+def test_what_is_too_deep_is_told_so(tmp_path: Path, depth: int, opening: str, closing: str) -> None:
+    (tmp_path / "file").write_text(opening * depth + "1" + closing * depth)
+    for read in (read_json, read_json_lines):
+        with pytest.raises(Unreadable, match=r"deeper than|not JSON \(RecursionError\)"):
+            read(tmp_path / "file")
+    (tmp_path / "file").write_text(
+        f"a = {'[' * depth}{']' * depth}\n" if opening == "[" else ".".join("a" * depth) + " = 1"
+    )
+    with pytest.raises(Unreadable, match=r"deeper than|not TOML"):
+        read_toml(tmp_path / "file")
+
+
+@pytest.mark.parametrize("part", ["a", " a ", '"a"', '"\\""', "'a'", "1"])
+@pytest.mark.parametrize("line", ["{} = 1", "[{}]", "[[{}]]", "a = {{ {} = 1 }}"])
+def test_a_key_of_many_parts_is_too_deep(tmp_path: Path, part: str, line: str) -> None:
+    """As soon as it is read: tomllib takes minutes for it."""
+    (tmp_path / "file").write_text(line.format(".".join([part] * 100_000)) + "\n")
+    with pytest.raises(Unreadable, match="deeper than"):
+        read_toml(tmp_path / "file")
+
+
+def test_many_numbers_are_no_deep_key(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text(f"a = [{', '.join(['0.5'] * 1000)}]\n")
+    assert read_toml(tmp_path / "file") == {"a": [0.5] * 1000}
+
+
+def test_what_is_as_deep_as_ours_is_read(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("[" * MOST_DEPTH + "]" * MOST_DEPTH)
+    assert read_json(tmp_path / "file")
+
+
+def test_two_arrays_of_a_name_are_refused(path: Path) -> None:
+    """Which one is meant, nobody knows; zipfile takes the last."""
+    for twin in ("there.npy", "there"):
+        archive(path, HEADER % ("<f8", (0,)))
+        with zipfile.ZipFile(path, "a") as file, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            file.writestr(twin, b"")
+        assert why(path) == "it has two arrays named there"
 
 
 @pytest.mark.parametrize(

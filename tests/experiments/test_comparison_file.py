@@ -89,9 +89,9 @@ def test_the_command_reads_the_file_and_writes_one(
     [
         (b'strategys = ["torch:ddp"]', "unknown key of FILE 'strategys'. Did you mean 'strategies'?"),
         (b'out = "here"', "unknown key of FILE 'out'"),
-        (b"steps = 20\nsteps = = 30", "FILE is not TOML: Invalid value (at line 2, column 9)."),
-        (b"steps = [", "FILE is not TOML: "),
-        (b"\xff", "FILE is not TOML: "),
+        (b"steps = 20\nsteps = = 30", "FILE cannot be read: it is not TOML: Invalid value (at line 2, column 9);"),
+        (b"steps = [", "FILE cannot be read: it is not TOML: "),
+        (b"\xff", "FILE cannot be read: it is not utf-8: byte 0"),
         (b'steps = "many"', "FILE: --steps is 'many'; give a whole number."),
         (b"steps = true", "FILE: --steps is True; give a whole number."),
         (b"steps = 0", "FILE: --steps is 0; give a whole number from 1 up."),

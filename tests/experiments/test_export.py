@@ -93,6 +93,16 @@ def test_tensorboard_reads_what_was_written(runs: Path, tmp_path: Path, monkeypa
 
 
 @mlflow_installed
+@pytest.mark.parametrize("store", ["odd://x", "http://127.0.0.1:1"])
+def test_a_store_that_is_none_is_told_in_one_line(runs: Path, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with pytest.raises(
+        ConfigError, match=f"-o {store}: MLflow says: .*; name a folder, or the URI of a server that runs"
+    ):
+        export.main([str(runs), "--to", "mlflow", "-o", store])
+
+
+@mlflow_installed
 def test_mlflow_reads_what_was_written(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from mlflow.tracking import MlflowClient
 

@@ -262,8 +262,8 @@ def test_a_directory_that_holds_one_is_not_started_anew(kept: Path) -> None:
 
 def test_a_damaged_file_is_named(kept: Path) -> None:
     (kept / "compare.toml").write_text("strategies = [")
-    assert "kept/compare.toml is not TOML" in refused("--resume", "kept")
-    with pytest.raises(ConfigError, match=r"kept/compare.toml is not TOML"):
+    assert "kept/compare.toml cannot be read: it is not TOML" in refused("--resume", "kept")
+    with pytest.raises(ConfigError, match=r"kept/compare.toml cannot be read: it is not TOML"):
         samestep.load("kept")
 
 

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from samestep.common.errors import ConfigError
-from samestep.common.runtime.directory import read_losses
+from samestep.common.runtime.metrics_file import read_losses
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.state_file import read_state
 from samestep.common.timeline import GAP_NS, TRACED_STEPS, Activity, busy, idle

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from samestep.common.program import TrainState
-from samestep.common.runtime.directory import read_losses
+from samestep.common.runtime.metrics_file import read_losses
 from samestep.common.runtime.state_file import read_state
 from samestep.common.strategy import StrategyInfo
 from tests.cells import REGRESSION, SIZED, every_row

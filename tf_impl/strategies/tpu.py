@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from samestep.common.batch import Batch
 from samestep.common.errors import ERRORS, Unavailable, WorkerFailed
+from samestep.common.files import read_json
 from samestep.common.ledger import Compiled
 from samestep.common.program import Hardware
 from samestep.common.strategy import Run
@@ -93,7 +94,7 @@ def compile_step(run: Run[TpuOptions], batch: Batch, directory: Path) -> Compile
     done = subprocess.run(line, env=os.environ | COMPILER_ENVIRONMENT, check=False)
     if done.returncode:
         raise WorkerFailed(f"the TPU compiler ended with exit code {done.returncode}")
-    values = json.loads((directory / "compiled.json").read_text())
+    values = read_json(directory / "compiled.json")
     if "error" in values:
         raise ERRORS[values["error"]](values["message"])
     return pydantic.TypeAdapter(Compiled).validate_python(values)

@@ -25,10 +25,13 @@ from jax.interpreters import mlir
 from jaxlib import xla_client
 
 from samestep.common.errors import ConfigError, SamestepError, Unavailable, WorkerFailed
+from samestep.common.files import read_bytes, read_json
 from samestep.common.ledger import Compiled
 from samestep.tf_impl.tpu.hlo import collectives
 from samestep.tf_impl.tpu.topology import Topology
 
+_MOST_BYTES = 2**30
+"""Of the step as StableHLO."""
 _PR_SET_PDEATHSIG = 1
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _TOO_LARGE = re.compile(r"required for [\w ]+ \(([\d.]+)([KMGT]?)\) exceeds available HBM \(([\d.]+)([KMGT]?)\)")
@@ -169,9 +172,11 @@ def main(directory: str, parent: str) -> None:
     if os.getppid() != int(parent):
         return
     run = Path(directory)
-    request = Request(**json.loads((run / "step.json").read_text()))
+    asked = read_json(run / "step.json")
+    assert isinstance(asked, dict)
+    request = Request(**asked)
     try:
-        values = dataclasses.asdict(compile_stablehlo(request, (run / "step.stablehlo").read_bytes()))
+        values = dataclasses.asdict(compile_stablehlo(request, read_bytes(run / "step.stablehlo", _MOST_BYTES)))
     except SamestepError as error:
         values = {"error": type(error).__name__, "message": str(error)}
     (run / "compiled.json").write_text(json.dumps(values))

@@ -7,11 +7,11 @@ reached, and the seconds of what is no arithmetic) is that of `REFERENCE` where 
 
 import dataclasses
 import functools
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, unknown
+from samestep.common.files import Unreadable, read_toml
 
 REFERENCE = "a100-80gb"
 """The machine that was measured in most detail."""
@@ -123,13 +123,9 @@ def load_machine(name: str) -> Machine:
     if path is None:
         raise unknown("machine", name, machines())
     try:
-        read = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be read: {error.strerror}; give a file, or one of {', '.join(machines())}."
-        ) from None
-    except ValueError as error:
-        raise ConfigError(f"{path} is no machine file: {error}") from None
+        read = read_toml(path)
+    except Unreadable as error:
+        raise ConfigError(f"{path} cannot be read: {error}; give a file, or one of {', '.join(machines())}.") from None
     return parse_machine(read, str(path))
 
 

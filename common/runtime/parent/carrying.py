@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pydantic
 
+from samestep.common.arrays import read_arrays
 from samestep.common.errors import ConfigError
 from samestep.common.files import read_json
 from samestep.common.request import RunConfig
@@ -56,8 +57,8 @@ def carry(folder: Path, torch: Path, config: RunConfig, server: Servers) -> None
 
 
 def _initial(folder: Path, kind: str) -> dict[str, np.ndarray]:
-    with np.load(folder / INITIAL) as arrays:
-        return {name.removeprefix(f"{kind}/"): arrays[name] for name in arrays.files if name.startswith(f"{kind}/")}
+    arrays = read_arrays(folder / INITIAL)
+    return {name.removeprefix(f"{kind}/"): value for name, value in arrays.items() if name.startswith(f"{kind}/")}
 
 
 def _decide(folder: Path, config: RunConfig, server: Servers) -> Matching:

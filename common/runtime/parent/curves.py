@@ -18,14 +18,16 @@ from pathlib import Path
 
 import numpy as np
 
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, SamestepError
+from samestep.common.files import Unreadable, read_bytes, read_sha256
 from samestep.common.program import TrainState
 from samestep.common.request import Launch
 from samestep.common.run import as_config
 from samestep.common.runtime.directory import write_json
+from samestep.common.runtime.metrics_file import take_windows
 from samestep.common.runtime.parent.cache import evict, hold
 from samestep.common.runtime.records import Measured
-from samestep.common.runtime.state_file import read_state, write_state
+from samestep.common.runtime.state_file import STATE, read_state, write_state
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import cache_directory, make_cache_directory
 
@@ -108,10 +110,13 @@ def curve_folder(run: Run, launch: Launch, dataset_sha256: str) -> Path:
         launch: For the state that it continues.
         dataset_sha256: Of the data.
     """
-    started = b"" if launch.start_from is None else (Path(launch.start_from) / "state.npz").read_bytes()
+    try:
+        started = "" if launch.start_from is None else read_sha256(Path(launch.start_from) / STATE)
+    except Unreadable as error:
+        raise ConfigError(f"--start-from {launch.start_from}: its {STATE} cannot be read any more: {error}.") from None
     described = {name: value for name, value in run.described().items() if name != "steps"}
     # NumPy's version, since its generators draw the weights and the order of the examples.
-    numbers = [described, dataset_sha256, hashlib.sha256(started).hexdigest(), _source_digest(), np.__version__]
+    numbers = [described, dataset_sha256, started, _source_digest(), np.__version__]
     key = hashlib.sha256(json.dumps(numbers, sort_keys=True).encode()).hexdigest()[:24]
     return curves_directory() / key
 
@@ -124,7 +129,7 @@ def curves_directory() -> Path:
 def _source_digest() -> str:
     common = Path(__file__).parents[2]
     sources = [common / "batch.py", *sorted(common.glob("workload/**/*.py")), *sorted(common.glob("reference/**/*.py"))]
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+    return hashlib.sha256(b"".join(read_bytes(path) for path in sources)).hexdigest()
 
 
 def _find(folder: Path, first: int, last: int, beyond: bool) -> Curve | None:
@@ -136,14 +141,14 @@ def _find(folder: Path, first: int, last: int, beyond: bool) -> Curve | None:
         last: The step to end before.
         beyond: Whether one that goes beyond the last step will do.
     """
-    kept = {int(path.name.removesuffix(CUT)): path for path in folder.glob("[0-9]*")}
+    kept = {int(n): path for path in folder.glob("[0-9]*") if (n := path.name.removesuffix(CUT)).isdecimal()}
     usable = [step for step in kept if beyond or step <= last]
     for step in sorted(usable, key=lambda step: (step < last, abs(step - last))):
         try:
             curve = read_curve(kept[step])
             if first + len(curve.losses) == curve.state.step == step:
                 return curve
-        except (ConfigError, OSError, ValueError, KeyError):
+        except (SamestepError, OSError):
             pass  # damaged, or just removed by another process
         shutil.rmtree(kept[step], ignore_errors=True)
     return None
@@ -154,11 +159,11 @@ def read_curve(directory: Path) -> Curve:
 
     Raises:
         ConfigError: The directory holds no state.
-        OSError: It holds no losses.
+        WorkerFailed: It holds no losses.
     """
-    windows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
-    losses = tuple(loss for window in windows for loss in window["losses"])
-    return Curve(losses, sum(window["seconds"] for window in windows), read_state(directory))
+    windows = take_windows(directory)
+    losses = tuple(loss for window in windows for loss in window.losses)
+    return Curve(losses, sum(window.seconds for window in windows), read_state(directory))
 
 
 def keep_curve(curve: Curve, run: Run, launch: Launch, folder: Path) -> None:
@@ -185,7 +190,7 @@ def keep_curve(curve: Curve, run: Run, launch: Launch, folder: Path) -> None:
                 write_state(whole, curve.state)
                 os.replace(whole, path)
         for shorter in folder.glob(f"*{CUT}"):
-            if int(shorter.name.removesuffix(CUT)) < step:
+            if (n := shorter.name.removesuffix(CUT)).isdecimal() and int(n) < step:
                 shutil.rmtree(shorter, ignore_errors=True)
     hold(folder)
     evict(folder.parent)

@@ -9,6 +9,7 @@ from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import DESCRIBE, read_error, write_json
 from samestep.common.runtime.parent.fork_client import ForkClient
+from samestep.common.runtime.parent.obituary import read_log
 from samestep.common.workload.declared import absolute_source
 
 _POLL_SECONDS = 0.5
@@ -82,7 +83,7 @@ def run_tasks(tasks: Mapping[Path, str], config: RunConfig, server: Servers) -> 
         code = _end(clients[tasks[directory]], worker, config.timeout_seconds)
         if code:
             _, left = read_error(directory) or ("", None)
-            words = (directory / LOG).read_text(errors="replace").strip().splitlines()[-1:]
+            words = read_log(directory / LOG).strip().splitlines()[-1:]
             raise left or WorkerFailed(
                 f"the process that builds {config.model} ended with code {code}: {''.join(words)}"
             )

@@ -14,7 +14,8 @@ from samestep.common.evidence.port.case import Case, Verdict
 from samestep.common.program import TrainState
 from samestep.common.request import Launch, RunConfig
 from samestep.common.run import as_config
-from samestep.common.runtime.directory import open_run, read_losses, write_error
+from samestep.common.runtime.directory import open_run, write_error
+from samestep.common.runtime.metrics_file import read_losses
 from samestep.common.runtime.parent import verdict
 from samestep.common.runtime.parent.curves import Curve, read_curve
 from samestep.common.runtime.parent.descriptions import Descriptions
@@ -141,7 +142,9 @@ class Launcher:
             choose = self._server if launch.model is None else self._server_for_models
             server = choose(run.framework, run.threads)
             alone = not any(spec.environment for spec in specs)
-            meeting = Meeting() if alone else meet(server, run.framework, len(specs), launch.bandwidth)
+            meeting = (
+                Meeting() if alone else meet(server, run.strategy.danger_of_open_ports, len(specs), launch.bandwidth)
+            )
             shared = {LAUNCHED_AT: str(launched_at or time.time()), **meeting.environment, **(environment or {})}
             independent = not run.strategy.synchronous(run.options)
             watch = Watch(directory, run.framework, launch.timeout_seconds, server, {}, progress, independent)

@@ -7,7 +7,6 @@ import socket
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from samestep.common.catalog import framework_info
 from samestep.common.errors import Unavailable
 from samestep.common.request import read_bandwidth
 from samestep.common.runtime.links import DEVICE, MAX_LINKED, address
@@ -60,27 +59,27 @@ class Meeting:
     environment: Mapping[str, str] = dataclasses.field(default_factory=lambda: bypass_proxies([HOST]))
 
 
-def meet(server: ForkClient, framework: str, count: int, bandwidth: str | None) -> Meeting:
+def meet(server: ForkClient, danger: str, count: int, bandwidth: str | None) -> Meeting:
     """Decides where the processes of a run find each other.
 
     Args:
         server: Will start them.
-        framework: A key of FRAMEWORKS.
+        danger: As for `isolate`.
         count: How many there are.
         bandwidth: Of the link that each gets, as in 200mbit; None: they share a loopback.
 
     Raises:
         Unavailable: There is no such network here.
     """
-    return isolate(server, framework, count) if bandwidth is None else link(server, count, read_bandwidth(bandwidth))
+    return isolate(server, danger, count) if bandwidth is None else link(server, count, read_bandwidth(bandwidth))
 
 
-def isolate(server: ForkClient, framework: str, count: int) -> Meeting:
+def isolate(server: ForkClient, danger: str, count: int) -> Meeting:
     """Makes a private network for a run. Where the machine allows none, prints who can connect to the run's ports.
 
     Args:
         server: Will start the run's processes.
-        framework: A key of FRAMEWORKS.
+        danger: What others can do to the run then, as in `StrategyInfo.danger_of_open_ports`; "" prints nothing.
         count: How many processes the run has.
 
     Raises:
@@ -90,12 +89,10 @@ def isolate(server: ForkClient, framework: str, count: int) -> Meeting:
     if not reason:
         return Meeting([(HOST, FIRST_PRIVATE_PORT + place) for place in range(count)], True)
     ports = free_ports(count)
-    danger = framework_info(framework).danger_of_open_ports
     if danger:
-        numbers = ", ".join(map(str, ports))
+        named = danger.format(ports=f"TCP port{'s' if len(ports) > 1 else ''} {', '.join(map(str, ports))}")
         print(
-            f"samestep: no private network here ({reason}): until this run ends, whoever can reach this machine can "
-            f"connect to TCP port{'s' if len(ports) > 1 else ''} {numbers} and {danger}; see docs/security.md",
+            f"samestep: no private network here ({reason}): until this run ends, {named}; see docs/security.md",
             file=sys.stderr,
         )
     return Meeting([(HOST, port) for port in ports])

@@ -4,6 +4,7 @@ import re
 import signal
 from pathlib import Path
 
+from samestep.common.files import Unreadable, read_end
 from samestep.common.runtime.process_file import read_life
 from samestep.common.runtime.stack_dumps import CRASH, Frame, crash_frame
 
@@ -24,8 +25,8 @@ def read_log(log: Path, start: int = 0) -> str:
         start: In bytes.
     """
     try:
-        return log.read_bytes()[start:].decode(errors="replace")
-    except OSError:
+        return read_end(log, start)
+    except Unreadable:
         return ""
 
 

@@ -1,7 +1,6 @@
 """Watching a run: its progress, its deadlines, its failures; and stopping it so that nothing is left."""
 
 import dataclasses
-import json
 import signal
 import sys
 import time
@@ -10,7 +9,9 @@ from pathlib import Path
 
 from samestep.common.catalog import framework_info
 from samestep.common.errors import ERRORS, WorkerFailed
+from samestep.common.files import Unreadable, open_plain, parse_json
 from samestep.common.runtime.directory import read_error
+from samestep.common.runtime.metrics_file import METRICS_BYTES
 from samestep.common.runtime.parent.fork_client import ForkClient
 from samestep.common.runtime.parent.obituary import last_lines, obituary, read_log
 from samestep.common.runtime.parent.pulses import Pulse, Pulses
@@ -132,16 +133,16 @@ class Watch:
     def _tail(self) -> None:
         path = self.directory / "metrics.jsonl"
         try:
-            with path.open() as file:
+            if not path.exists():
+                return  # not there yet, or no longer
+            with open_plain(path) as file:
                 file.seek(self._read)
-                while (line := file.readline()).endswith("\n"):
+                while (line := file.readline(METRICS_BYTES)).endswith(b"\n"):
                     self._read = file.tell()
-                    values = json.loads(line)
+                    values = parse_json(line)
                     if self.progress is not None:
-                        self.progress(values["step"], values["losses"], values["seconds"])
-        except FileNotFoundError:
-            return  # not there yet, or no longer
-        except (ValueError, KeyError, TypeError):
+                        self.progress(values["step"], values["losses"], values["seconds"])  # pyrefly: ignore
+        except (Unreadable, ValueError, KeyError, TypeError):
             raise WorkerFailed(f"{path} is damaged; the run was at step {self._pulses.step}") from None
 
     def _failure(self) -> BaseException:

@@ -10,8 +10,8 @@ import pydantic
 from samestep.common.errors import ConfigError
 from samestep.common.files import read_json
 from samestep.common.request import FRAMEWORKS
-from samestep.common.runtime.directory import DESCRIBE
-from samestep.common.workload import trace
+from samestep.common.runtime.directory import DESCRIBE, write_json
+from samestep.common.workload import code, trace
 from samestep.common.workload.data.as_given import flattened, read_as_given
 from samestep.common.workload.data.dataset import ARRAYS, Split
 from samestep.common.workload.declared import import_file, own_lines
@@ -66,6 +66,7 @@ def describe(directory: Path) -> None:
     split = read_data(directory, data, framework)
     mirror = importlib.import_module(f"{FRAMEWORKS[framework]}.describe")
     mirror.describe(directory, source, split, asked["seed"])
+    write_json(directory / code.CODE, code.ran())
 
 
 def read_data(directory: Path, data: str, framework: str) -> Split:

@@ -10,6 +10,7 @@ References:
 """
 
 import ctypes
+import errno
 import fcntl
 import os
 import socket
@@ -23,6 +24,7 @@ from samestep.common.runtime.worker import links
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 0x1
+_USED_UP = "namespaces are used up or forbidden: sysctl user.max_net_namespaces"
 _CAPABILITY_VERSION_3 = 0x20080522
 _libc = ctypes.CDLL(None, use_errno=True)
 _REQUEST = struct.Struct("iq")
@@ -109,11 +111,16 @@ def _answer_requests(answering: socket.socket) -> NoReturn:
                     descriptors += links.connect(linked, bits_per_second, _enter_new_network)
                 socket.send_fds(answering, [b"made"], descriptors)
             except OSError as error:
-                answering.send((error.strerror or str(error)).encode())
+                answering.send(_reason(error).encode())
             for descriptor in descriptors:
                 os.close(descriptor)
     finally:
         os._exit(0)
+
+
+def _reason(error: OSError) -> str:
+    """Why there is no namespace. The kernel says that no space is left on a device where it means namespaces."""
+    return _USED_UP if error.errno == errno.ENOSPC else error.strerror or str(error)
 
 
 def _leave_network(namespaces: list[str]) -> list[str]:

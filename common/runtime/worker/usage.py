@@ -15,10 +15,13 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from samestep.common.files import Unreadable, parse_json
 from samestep.common.runtime.links import DEVICE
 from samestep.common.runtime.process_file import ProcessFile, read_life
 from samestep.common.runtime.worker.wire import tcp_bytes
 
+_MOST_CHARACTERS = 4096
+"""Of an answer: four numbers."""
 ANSWER_SECONDS = 1.0
 """A suspended process (SIGSTOP) never answers."""
 
@@ -89,8 +92,8 @@ def ask(directory: Path, role: str) -> Counters | None:
             asking.settimeout(ANSWER_SECONDS)
             asking.connect(_address(endpoint))
             with asking.makefile() as answer:
-                return Counters(*json.load(answer))
-    except (OSError, ValueError, TypeError):
+                return Counters(*parse_json(answer.read(_MOST_CHARACTERS)))  # pyrefly: ignore
+    except (OSError, ValueError, TypeError, Unreadable):
         return None
 
 

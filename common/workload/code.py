@@ -1,0 +1,61 @@
+"""Files of code that a file may name, such as the user's model: which bytes of them a process may run.
+
+A run directory says which files hold its model, and with which digests it was described: `code.json`. A worker runs those
+bytes and no others. It runs no code where the directory was written by hand.
+"""
+
+import hashlib
+from pathlib import Path
+
+from samestep.common.errors import ConfigError
+from samestep.common.files import Unreadable, read_bytes, read_json
+
+CODE = "code.json"
+"""In the description of a model: file -> the digest with which it was described."""
+_allowed: dict[str, str] | None = None
+"""What the present process may run, by path; None before a run directory has been read."""
+_ran: dict[str, str] = {}
+"""What it ran."""
+
+
+def read(path: str) -> bytes:
+    """Reads a file of code that is about to be run.
+
+    Raises:
+        ConfigError: It cannot be read, or is not what the run directory was prepared with.
+    """
+    try:
+        content = read_bytes(path)
+    except Unreadable as error:
+        raise ConfigError(f"{path} cannot be run: {error}; name a Python file.") from None
+    _ran[path] = digest = hashlib.sha256(content).hexdigest()
+    if _allowed is not None and _allowed.get(path) != digest:
+        raise ConfigError(
+            f"{path} is not the file that this run was prepared with; repeat the command that prepared it."
+        )
+    return content
+
+
+def ran() -> dict[str, str]:
+    """The files that the present process has run, with their digests."""
+    return dict(_ran)
+
+
+def allow_only(described: str) -> None:
+    """Lets the present process run what a description was made with, and nothing else.
+
+    Args:
+        described: The folder of the description.
+
+    Raises:
+        ConfigError: It does not say what that was.
+    """
+    global _allowed
+    path = Path(described) / CODE
+    try:
+        found = read_json(path)
+        if not isinstance(found, dict) or not all(isinstance(digest, str) for digest in found.values()):
+            raise Unreadable("it has other values than digests")
+    except Unreadable as error:
+        raise ConfigError(f"{path} cannot be read: {error}; prepare the run again.") from None
+    _allowed = found

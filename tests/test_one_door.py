@@ -1,0 +1,120 @@
+"""Files are read through one door, `common/files.py`: nothing else in the product opens one for reading."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("common", "torch_impl", "tf_impl", "experiments")
+DOOR = "common/files.py"
+READS = {"read_text", "read_bytes", "fromfile", "loadtxt", "genfromtxt", "memmap", "file_digest"}
+"""Methods and functions of modules that open a file themselves, whatever they are called on."""
+OPENS = {"open", "fdopen"}
+LOADS = {
+    "json.load",
+    "tomllib.load",
+    "pickle.load",
+    "np.load",
+    "numpy.load",
+    "torch.load",
+    "fileinput.input",
+    "linecache.getline",
+}
+ALLOWED = {
+    "common/arrays.py: archive.open": "a member of an archive that came through the door",
+    "common/workload/data/flights.py: archive.open": "likewise",
+    "common/workload/data/images.py: np.loadtxt": "bytes that came through the door",
+    "common/runtime/worker/fork_server.py: os.fdopen": "the pipe to the launcher",
+    "common/runtime/worker/loop.py: windows.open": "no file: a window of steps begins",
+    "common/runtime/worker/loop.py: traffic.open": "no file: bytes are counted from here on",
+    "common/runtime/parent/fork_client.py: Path(f'/proc/{self.pids[number]}/stat').read_text": "the kernel's",
+    "common/runtime/parent/memory.py: (self._cgroup / name).read_text": "the kernel's",
+    "common/runtime/parent/memory.py: Path('/proc/self/cgroup').read_text": "the kernel's",
+    "common/runtime/parent/memory.py: os.open": "the kernel's log, without waiting",
+    "common/runtime/parent/provenance.py: Path('/proc/cpuinfo').read_text": "the kernel's",
+    "common/runtime/worker/disturbances.py: accounts.read_text": "the kernel's",
+    "common/runtime/worker/private_network.py: os.open": "the kernel's: a namespace, to enter it",
+    "common/runtime/worker/links.py: os.open": "likewise",
+    "common/runtime/worker/fork_server.py: os.open": "/dev/null, and a log to write",
+    "common/runtime/worker/worker.py: os.open": "config.json, to lock a byte of it",
+    "common/runtime/parent/cache.py: os.open": "a lock",
+    "common/runtime/process_file.py: os.open": "written in place",
+    "common/runtime/directory.py: os.open": "error.json, written in place; read by the door",
+    "common/runtime/directory.py: os.fdopen": "likewise",
+    "experiments/comparing.py: os.open": "a directory, to lock it",
+    "experiments/ending.py: os.open": "/dev/null",
+    "experiments/report.py: os.open": "the report, written into a pipe or a device",
+    "experiments/report.py: os.fdopen": "likewise",
+    "experiments/readme.py: page.read_text": "a developer's tool: it writes tables into the docs of this repository",
+    "experiments/readme.py: README.read_text": "likewise",
+    "experiments/page_pictures.py: tarfile.open": "a developer's tool: runs that are kept in this repository",
+    "experiments/page_pictures.py: (HERE / 'page.css').read_text": "likewise",
+}
+"""File and call -> why it may."""
+
+
+def reads(file: str, text: str) -> list[str]:
+    """The calls in a file that open files, but for those that write."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        name = called.rpartition(".")[2]
+        modes = [
+            *node.args[0 if isinstance(node.func, ast.Attribute) else 1 :],
+            *(k.value for k in node.keywords if k.arg == "mode"),
+        ]
+        writes = any(
+            isinstance(m, ast.Constant) and isinstance(m.value, str) and m.value[:1] in set("wax") for m in modes[:1]
+        )
+        if (
+            (name in READS and called != name)
+            or called in LOADS
+            or (name in OPENS and not (writes and not called.startswith("os.")))
+        ):
+            found.append(f"{file}: {called}")
+    return found
+
+
+FILES = {str(path.relative_to(ROOT)): path.read_text() for name in FOLDERS for path in (ROOT / name).rglob("*.py")}
+FILES |= {str(path.relative_to(ROOT)): path.read_text() for path in (ROOT / "samestep").glob("*.py")}
+
+
+def test_nothing_else_opens_a_file_for_reading() -> None:
+    found = {
+        call for file, text in FILES.items() if file != DOOR and "/defects/" not in file for call in reads(file, text)
+    }
+    assert found - ALLOWED.keys() == set(), "read it through common/files.py, or say here why it may not be"
+    assert ALLOWED.keys() - found == set(), "these are gone"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "path.read_text()",
+        "Path(a, b).read_bytes()",
+        "open(path)",
+        "open(path, 'rb')",
+        "path.open()",
+        "path.open('r')",
+        "path.open(mode='rb')",
+        "os.open(path, os.O_RDONLY)",
+        "os.fdopen(descriptor)",
+        "io.open(path)",
+        "gzip.open(path)",
+        "np.load(path)",
+        "json.load(file)",
+        "np.loadtxt(path)",
+    ],
+)
+def test_a_call_that_reads_is_found(line: str) -> None:
+    assert reads("file.py", line) != []
+
+
+@pytest.mark.parametrize(
+    "line", ["path.open('wb')", "open(path, 'w')", "path.open('a', buffering=1)", "path.write_text(a)"]
+)
+def test_a_call_that_writes_is_left_to_those_who_write(line: str) -> None:
+    assert reads("file.py", line) == []
