@@ -108,7 +108,7 @@ def _strike(
         "seconds": round(seconds, 3),
         "is_right": is_right,
         "orphans": len(left),
-        "said": _shorten("\n".join(said[-1:]), out),
+        "said": _shorten("\n".join(said[-1:]), out) + ("" if is_right else f" (exit code {process.returncode})"),
         "excuse": excuse,
         "timeout_seconds": config.timeout_seconds,
     }

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from types import FrameType
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 from samestep.common.errors import ConfigError, SamestepError, printable, signal_exit_code
 from samestep.common.runtime.parent import started
@@ -19,6 +19,7 @@ _WHOLE_NUMBERS = ("SOURCE_DATE_EPOCH",)
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """End a command in order: Ctrl-C, `docker stop`, a scheduler, a terminal that is closed, Ctrl-\\\\."""
 
+_UNTOUCHED = (signal.SIG_DFL, signal.default_int_handler)
 _AGAIN, _AGAIN_SECONDS = signal.SIGALRM, 0.01
 """The timer's signal; and the time after which Python is back from where it ignores exceptions."""
 
@@ -26,15 +27,12 @@ _AGAIN, _AGAIN_SECONDS = signal.SIGALRM, 0.01
 @contextlib.contextmanager
 def report_errors() -> Iterator[list[int]]:
     """Makes one line and an exit code of whatever ends a command; yields the list that holds the code."""
-    code, is_interrupted, before = [0], False, started.everything()
+    code, before = [0], started.everything()
     _open_streams()
     handlers = {number: signal.getsignal(number) for number in (*SIGNALS, _AGAIN)}
     ignored, sys.unraisablehook = sys.unraisablehook, _come_again
     for number in SIGNALS:
-        if handlers[number] in (
-            signal.SIG_DFL,
-            signal.default_int_handler,
-        ):  # else somebody wants it ignored, as nohup does
+        if handlers[number] in _UNTOUCHED:  # else somebody wants it ignored, as nohup does
             signal.signal(number, _interrupt)
     try:
         yield code
@@ -43,22 +41,27 @@ def report_errors() -> Iterator[list[int]]:
         print(f"samestep: {error}", file=sys.stderr)
         code[0] = error.exit_code
     except KeyboardInterrupt as interrupt:
-        is_interrupted = True
         how = f"ended by {interrupt}" if interrupt.args else "interrupted"
         print(f"samestep: {how}; {_what_is_left(before) or 'nothing is left running.'}", file=sys.stderr)
-        code[0] = signal_exit_code(interrupt)
-        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # Python's own teardown forgets the handlers
+        _leave(signal_exit_code(interrupt))
     except _Unprintable as error:
         if error.errno != errno.EPIPE:  # `| head` has read all it wants
             print(f"samestep: what was found cannot be printed: {error.strerror}", file=sys.stderr)
         code[0] = 1
     finally:
-        if not is_interrupted:
-            if left := _what_is_left(before):
-                print(f"samestep: {left}", file=sys.stderr)
-            sys.unraisablehook = ignored
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
+        if left := _what_is_left(before):
+            print(f"samestep: {left}", file=sys.stderr)
+        sys.unraisablehook = ignored
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _leave(code: int) -> NoReturn:
+    """Ends this process at once: Python's teardown forgets the handlers of signals, and may crash in a half-made import."""
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _what_is_left(before: Sequence[started.Started]) -> str:

@@ -15,9 +15,8 @@ def main(arguments: Sequence[str]) -> NoReturn:
     if list(arguments) in (["-h"], ["--help"]):
         print("usage: samestep worker DIR\n\n" + (__doc__ or ""))
         sys.exit(0)
-    for number in SIGNALS:  # a worker waits inside its framework, where Python runs no handler
-        if number != signal.SIGINT:
-            signal.signal(number, signal.SIG_DFL)
+    for number in {*SIGNALS} - {signal.SIGINT}:  # a worker waits inside its framework, where Python runs no handler
+        signal.signal(number, signal.SIG_DFL)
     from samestep.common.runtime.parent.alone import finish_alone  # here: --help imports no NumPy
     from samestep.common.runtime.worker import worker
 
