@@ -112,7 +112,7 @@ def check_engine(run: Run[DeepSpeedOptions]) -> None:
     """
     _check_flat(run)
     frozen = [name for name, param in run.workload.model.params().items() if param.frozen]
-    if frozen and run.options.zero_stage == 3:
+    if frozen and run.options.cuts_parameters:
         raise ConfigError(
             f"{run.name} with --zero-stage 3 cannot gather the frozen parameters of {run.workload.name} ({frozen[0]}, ...) for "
             "its state; give --zero-stage 1 or 2, or choose torch:fsdp."

@@ -33,6 +33,11 @@ class DeepSpeedOptions:
         1, "1 shards the optimizer state, 2 also the gradients, 3 also the parameters", choices=(1, 2, 3)
     )
 
+    @property
+    def cuts_parameters(self) -> bool:
+        """Whether each parameter is cut, those that are not trained as well."""
+        return self.zero_stage == 3
+
 
 @dataclasses.dataclass(frozen=True)
 class PipelineOptions:

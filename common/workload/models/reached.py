@@ -35,11 +35,11 @@ def first_trained(model: ModelSpec) -> int:
 
 
 def use_of(model: ModelSpec, path: str) -> Use:
-    """How a step uses a module; nothing of a user's model is known but what its description says.
+    """How a step uses a module: as the description of a user's model says, and each of ours once for each position.
 
     Args:
         model: The spec.
-        path: The path of the module; of ours, only whether it is the first layer, which takes data, is not known here.
+        path: The path of the module.
     """
     return model.described.uses.get(path, Use()) if isinstance(model, OwnSpec) else Use((num_positions(model),))
 
