@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from samestep.common.evidence.costs.activations import pipeline_activation_bytes
-from samestep.common.evidence.costs.pipeline import boundary_sends, counts, passes_of, tied_sends
+from samestep.common.evidence.costs.pipeline import boundary_sends, count_tensors, passes_of, tied_sends
 from samestep.common.evidence.costs.sizes import agreement, holder, reached, sent_bytes, shard_elements
 from samestep.common.evidence.costs.tensor import sums
 from samestep.common.ledger import PHASES, Footprint, Ledger, Send, in_order
@@ -54,8 +54,8 @@ def hybrid(run: Run, backend: str) -> Ledger:
     mesh, stages = run.mesh, _stages(run)
     pipes, replicas, parts = mesh.axis("pipe"), mesh.axis("data") * mesh.axis("shard"), mesh.axis("tensor")
     sizes = [_handed_on(run, stage.segments[-1]) for stage in stages]
-    number = counts(stage.segments for stage in stages)
-    messages = boundary_sends(sizes, number, [stage.pipe for stage in stages], replicas * parts)
+    counts = count_tensors(stage.segments for stage in stages)
+    messages = boundary_sends(sizes, counts, [stage.pipe for stage in stages], replicas * parts)
     halves = list(
         tied_sends(run, [s.segments for s in stages], [s.pipe for s in stages], replicas * parts, _parts(run))
     )

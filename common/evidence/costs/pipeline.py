@@ -90,7 +90,7 @@ def _pipelined(run: Run, schedule: str, microbatches: int, backend: str) -> Ledg
     stages = group_segments(run.workload.model.segments(), len(ranks))
     rows = run.batch_size // run.accumulation_steps // microbatches
     sizes = [rows * math.prod(segments[-1].outputs) * run.item_bytes for segments in stages]
-    messages = boundary_sends(sizes, counts(stages), ranks)
+    messages = boundary_sends(sizes, count_tensors(stages), ranks)
     sends = [
         messages[each]
         for each in passes_of(0, schedule, pipe, microbatches) * run.accumulation_steps
@@ -165,7 +165,7 @@ def passes_of(rank: int, schedule: str, ranks: int, microbatches: int) -> list[t
     return [(phase, own[index]) for phase, index in PASSES[schedule](rank, ranks, microbatches)]
 
 
-def counts(stages: Iterable[Sequence[Segment]]) -> list[int]:
+def count_tensors(stages: Iterable[Sequence[Segment]]) -> list[int]:
     """The number of tensors that each stage hands on, with a message for each."""
     return [len(segments[-1].several) or 1 for segments in stages]
 
