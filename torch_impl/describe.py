@@ -134,7 +134,7 @@ def _optimizer(model: Model, module: nn.Module, source: str) -> OwnOptimizer | N
     elif len(rates) > 1:
         refused = f"has an optimizer with the rates {rates}; give all parameters one"
     names = {id(weight.parameter): name for name, weight in weights.named_weights(module).items()}
-    groups = tuple(tuple(names[id(each)] for each in group["params"]) for group in made.param_groups)
+    groups = tuple(tuple(names[id(p)] for p in group["params"] if id(p) in names) for group in made.param_groups)
     return OwnOptimizer(learning_rate=rates[0], kept=tuple(tensors), groups=groups, refused=refused)
 
 

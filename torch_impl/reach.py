@@ -49,6 +49,8 @@ class Reach:
 class _Looks(TorchDispatchMode):
     """Sees whether the shape of a result, or what Python goes on with, depends on numbers."""
 
+    supports_higher_order_operators = True  # such as a conditional, which has no marks
+
     def __init__(self) -> None:
         super().__init__()
         self.found = False
@@ -57,7 +59,7 @@ class _Looks(TorchDispatchMode):
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Sees every operator that torch dispatches."""
-        if _LOOKS & set(func.tags):
+        if _LOOKS & set(getattr(func, "tags", _LOOKS)):
             # An index has the mark for masks alone; whole numbers take out as many rows whatever they are.
             self.found |= func is not torch.ops.aten.index.Tensor or any(
                 i is not None and i.dtype in _MASKS for i in args[1]
@@ -110,7 +112,7 @@ def find_reach(module: nn.Module, inputs: Inputs, is_random: bool, source: str) 
 
 def _sparse(module: nn.Module, parameter: nn.Parameter, name: str) -> str:
     """Why a parameter with a sparse gradient is refused, and what to write."""
-    why = "gets a sparse gradient, which no row but torch:single could sum and no state could keep"
+    why = "gets a sparse gradient, which strategies do not exchange"
     for path, each in module.named_modules():
         if isinstance(each, nn.Embedding | nn.EmbeddingBag) and each.weight is parameter and each.sparse:
             return f"the {type(each).__name__} `{path}` {why}; write sparse=False."

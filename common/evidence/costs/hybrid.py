@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from samestep.common.evidence.costs.activations import pipeline_activation_bytes
-from samestep.common.evidence.costs.pipeline import boundary_sends, carried, counts, passes_of, tied_sends
+from samestep.common.evidence.costs.pipeline import boundary_sends, carried, count_tensors, passes_of, tied_sends
 from samestep.common.evidence.costs.shards import shard_elements, sharded_holders
 from samestep.common.evidence.costs.sizes import agreement, reached, sent_bytes
 from samestep.common.evidence.costs.tensor import sums
@@ -61,7 +61,8 @@ def hybrid(run: Run, backend: str) -> Ledger:
     pipes, replicas, parts = mesh.axis("pipe"), mesh.axis("data") * mesh.axis("shard"), mesh.axis("tensor")
     sizes = [_handed_on(run, stage.segments[-1]) for stage in stages]
     cut = [stage.segments for stage in stages]
-    messages = boundary_sends(sizes, counts(cut), [stage.pipe for stage in stages], replicas * parts, carried(run, cut))
+    carries, pipes_of = carried(run, cut), [stage.pipe for stage in stages]
+    messages = boundary_sends(sizes, count_tensors(cut), pipes_of, replicas * parts, carries)
     halves = list(
         tied_sends(run, [s.segments for s in stages], [s.pipe for s in stages], replicas * parts, _parts(run))
     )

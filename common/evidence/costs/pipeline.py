@@ -91,7 +91,7 @@ def _pipelined(run: Run, schedule: str, microbatches: int, backend: str) -> Ledg
     stages = group_segments(run.workload.model.segments(), len(ranks))
     rows = run.batch_size // run.accumulation_steps // microbatches
     sizes = [rows * math.prod(segments[-1].outputs) * run.item_bytes for segments in stages]
-    messages = boundary_sends(sizes, counts(stages), ranks, carried=carried(run, stages))
+    messages = boundary_sends(sizes, count_tensors(stages), ranks, carried=carried(run, stages))
     sends = [
         messages[each]
         for each in passes_of(0, schedule, pipe, microbatches) * run.accumulation_steps
@@ -178,7 +178,7 @@ def carried(run: Run, stages: Stages) -> list[bool]:
     return [carry_gradients(model, segments) for segments in every]
 
 
-def counts(stages: Iterable[Sequence[Segment]]) -> list[int]:
+def count_tensors(stages: Iterable[Sequence[Segment]]) -> list[int]:
     """The number of tensors that each stage hands on, with a message for each."""
     return [len(segments[-1].several) or 1 for segments in stages]
 

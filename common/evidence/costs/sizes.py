@@ -195,11 +195,8 @@ def with_agreement(run: Run, sends: Iterable[Send]) -> list[Send]:
     """
     every = list(sends)
     update = next((number for number, send in enumerate(every) if send.phase == "update"), len(every))
-    on = (
-        []
-        if run.mesh.axis("tensor") > 1
-        else reached(run, len(trained(run.workload.model.params())), run.mesh.only_axis, run.num_devices)
-    )
+    ranks = run.num_devices // run.mesh.axis("tensor")  # along which every rank sees the whole batch
+    on = reached(run, len(trained(run.workload.model.params())), run.mesh.only_axis, ranks)
     return [*every[:update], *on, *agreement(run), *every[update:]]
 
 
