@@ -189,7 +189,7 @@ class RunResult:
     uncounted: tuple[str, ...] = ()
     conditions: Conditions = dataclasses.field(default_factory=Conditions)
     step_times: dict[int, int] = dataclasses.field(default_factory=dict)
-    state_sha256: str = ""
+    state_sha256: str = ""  # of every bit of the final state; "" where nobody asked for that state
 
     @property
     def arithmetic(self) -> str:
