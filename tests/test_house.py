@@ -78,6 +78,7 @@ def test_neutral_code_hardly_names_any() -> None:
                 "common/written.py",
                 "common/runtime/parent/scratch.py",  # into a folder of this moment, for its user alone
                 "common/runtime/parent/carrying.py",
+                "common/runtime/parent/updates.py",
                 "common/runtime/worker/private_network.py",  # below /proc
                 "torch_impl/profiling.py",  # likewise, and copied from there
                 "experiments/report.py",  # what the user names with -o

@@ -31,9 +31,7 @@ over_ranks = functools.partial(
 )
 layer_parallel = functools.partial(over_ranks, refuses=refusals.SPLIT_LAYERS)
 data_parallel = functools.partial(over_ranks, data_split=SHARD_PER_RANK, model_split=WHOLE_MODEL, axes=("data",))
-pipelined = functools.partial(
-    over_ranks, options=options.PipelineOptions, measures=PIPELINE_MEASURES, danger_of_open_ports=dangers.UNPICKLES
-)
+pipelined = functools.partial(over_ranks, options=options.PipelineOptions, measures=PIPELINE_MEASURES)
 over_rpc = functools.partial(
     StrategyInfo,
     danger_of_open_ports=dangers.UNPICKLES_CALLS,
@@ -185,6 +183,7 @@ FRAMEWORK = FrameworkInfo(
             status="alpha; the successor of PiPPy, which was merged into it",
             needs=needs.check_schedule,
             refuses=refusals.SPLIT_LAYERS,
+            danger_of_open_ports=dangers.UNPICKLES,
         ),
         layer_parallel(
             name="tp",
@@ -246,6 +245,7 @@ FRAMEWORK = FrameworkInfo(
             reference="torch.distributed.device_mesh, pipelining, tensor.parallel, fsdp.fully_shard",
             status="alpha; each part as in pp, tp and fsdp; DDP inside pipelines fails or is silently wrong (2.13): not used",
             needs=needs.check_three_dimensions,
+            danger_of_open_ports=dangers.UNPICKLES,
         ),
     ),
 )

@@ -13,6 +13,7 @@ from samestep.common.files import Unreadable, read_json
 from samestep.common.flags import check_fields
 from samestep.common.request import RunConfig
 from samestep.common.runtime.metrics_file import METRICS, read_windows
+from samestep.common.runtime.possible import find_huge_number, why_impossible
 
 if TYPE_CHECKING:
     from samestep.common.runtime.records import RunResult
@@ -63,7 +64,8 @@ def check_result(path: Path, values: object, result: "RunResult") -> None:
     Raises:
         ConfigError: It does; the message says where.
     """
-    for wrong in (*_damages(values, result, ""), *_contradictions(result)):
+    odd = filter(None, (find_huge_number(values), why_impossible(result)))
+    for wrong in (*_damages(values, result, ""), *_contradictions(result), *odd):
         raise ConfigError(f"{path} is not a result: {wrong}.")
 
 

@@ -14,7 +14,6 @@ from samestep.common.request import RunConfig
 from samestep.common.runtime.conditions import Conditions, Watched
 from samestep.common.runtime.integrity import check_losses, check_request, check_result
 from samestep.common.runtime.metrics_file import METRICS_BYTES
-from samestep.common.runtime.possible import find_huge_number, why_impossible
 from samestep.common.runtime.upgrades import UPGRADES
 
 if TYPE_CHECKING:
@@ -246,7 +245,5 @@ def load_result(directory: Path) -> RunResult:
         raise ConfigError(f"{path} is not a result: it lacks {error}.") from None
     result = validate(RunResult, values, f"{path} is not a result")
     check_result(path, values, result)
-    if why := find_huge_number(values) or why_impossible(result):
-        raise ConfigError(f"{path} is not a result: {why}.")
     check_losses(directory, result.first_step, result.losses)
     return result

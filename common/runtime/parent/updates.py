@@ -8,7 +8,6 @@ taken anew, a few times, from first weights that are moved in their last bit: wh
 
 import dataclasses
 import shutil
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,7 @@ from samestep.common.evidence.roundoff import MOVE_NOISE, SPREAD, UNIT_ROUNDOFF
 from samestep.common.program import Arrays, TrainState
 from samestep.common.runtime.parent.reference import reference_of
 from samestep.common.runtime.parent.rounding import GoOn
+from samestep.common.runtime.parent.scratch import Scratch
 from samestep.common.strategy import Run
 from samestep.common.workload.models.own import INITIAL, OwnSpec
 
@@ -143,7 +143,7 @@ def _take_from(alone: Run, start: TrainState, go_on: GoOn) -> TrainState:
         return go_on(alone, start).state
     model = alone.workload.model
     assert isinstance(model, OwnSpec)
-    with tempfile.TemporaryDirectory(prefix="samestep-") as scratch:
+    with Scratch() as scratch:
         folder = Path(scratch, "model")
         shutil.copytree(model.path, folder)
         arrays = {f"params/{name}": value for name, value in start.params.items()}
