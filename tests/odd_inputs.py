@@ -31,7 +31,7 @@ from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import write_json
 from samestep.common.techniques import Techniques
 from samestep.common.workload.data.dataset import ARRAYS
-from tests.results import REAL, made
+from tests.results import REAL, leave, made
 
 SECONDS = 20.0
 """For each: the machine may be busy with something else."""
@@ -172,15 +172,10 @@ def ruin(path: Path, draw: random.Random) -> str:
 
 def a_run(folder: Path, cell: str = "torch:ddp", failed: bool = False) -> Path:
     """A run directory with every file that a command reads."""
-    folder.mkdir(parents=True)
-    result = made(cell)
-    write_json(folder / "config.json", result.config)
+    leave(folder, made(cell))
     if failed:
+        (folder / "result.json").unlink()
         write_json(folder / "error.json", {"type": "WorkerFailed", "role": "rank-0", "message": "rank-0 ended"})
-    else:
-        write_json(folder / "result.json", result)
-    line = {"step": 2, "seconds": 0.5, "losses": [1.5, 1.25]}
-    (folder / "metrics.jsonl").write_text(json.dumps(line) + "\n" + json.dumps({**line, "step": 4}) + "\n")
     events = [
         {"ph": "M", "pid": 0, "tid": tid, "name": name, "args": {"name": text}}
         for tid, name, text in (

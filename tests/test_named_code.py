@@ -14,7 +14,7 @@ from samestep.common.catalog import catalogue
 from samestep.common.errors import ConfigError
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
-from samestep.common.runtime.directory import write_json
+from samestep.common.runtime.directory import ANSWERED, write_json
 from samestep.common.runtime.parent import describing
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.prepare import prepare
@@ -203,12 +203,13 @@ def test_a_description_is_made_in_no_private_network(tmp_path: Path) -> None:
 
         def start_worker(self, directory: Path, log: Path, environment: dict[str, str], place: int | None) -> int:
             places.append(place)
+            (directory / ANSWERED).touch()
             return 1
 
         def poll(self, seconds: float) -> list[dict[str, int]]:
             return [{"ended": 1, "code": 0}]
 
-    describing.run_tasks({tmp_path: "torch"}, RunConfig(), lambda framework, threads: Server())
+    describing.run_tasks({tmp_path: "torch"}, RunConfig(), lambda framework, threads, seconds: Server())
     assert places == [None]
 
 

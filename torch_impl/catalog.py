@@ -13,10 +13,9 @@ from samestep.common.evidence.costs.tensor import tp
 from samestep.common.evidence.costs.zero import fsdp, zero1, zero2
 from samestep.common.families import Textbook
 from samestep.common.runtime.topology import one_process, ranks, ranks_and_server
-from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo
-from samestep.torch_impl import dangers, needs, options, refusals
+from samestep.common.strategy import Answer, FrameworkInfo, StrategyInfo
+from samestep.torch_impl import dangers, measures, needs, options, refusals
 from samestep.torch_impl.families import ZERO
-from samestep.torch_impl.measures import OVERLAP_MEASURES, PIPELINE_MEASURES
 
 GPUS = "several GPUs on one or more machines; CPU cores over gloo"
 SHARD_PER_RANK = Answer("yes", "one contiguous shard of the global batch per rank")
@@ -31,7 +30,7 @@ over_ranks = functools.partial(
 )
 layer_parallel = functools.partial(over_ranks, refuses=refusals.SPLIT_LAYERS)
 data_parallel = functools.partial(over_ranks, data_split=SHARD_PER_RANK, model_split=WHOLE_MODEL, axes=("data",))
-pipelined = functools.partial(over_ranks, options=options.PipelineOptions, measures=PIPELINE_MEASURES)
+pipelined = functools.partial(layer_parallel, options=options.PipelineOptions, measures=measures.PIPELINE)
 over_rpc = functools.partial(
     StrategyInfo,
     danger_of_open_ports=dangers.UNPICKLES_CALLS,
@@ -74,7 +73,7 @@ FRAMEWORK = FrameworkInfo(
             status="stable",
             twin="tf:multi_worker_mirrored",
             options=options.C10dOptions,
-            measures=OVERLAP_MEASURES,
+            measures=measures.OVERLAP,
         ),
         in_one_process(
             name="dp",
@@ -91,9 +90,7 @@ FRAMEWORK = FrameworkInfo(
             emulation="threads; nn.DataParallel needs two GPUs",
             refuses=refusals.NEW_REPLICAS,
             needs=needs.check_replicas,
-            measures=(
-                Measure("master_share", "share of the step", "how long the master works while its replicas wait"),
-            ),
+            measures=measures.MASTER,
         ),
         data_parallel(
             name="ddp",
@@ -106,7 +103,7 @@ FRAMEWORK = FrameworkInfo(
             twin="tf:mirrored",
             options=options.DdpOptions,
             needs=needs.check_buckets,
-            measures=OVERLAP_MEASURES,
+            measures=measures.OVERLAP,
         ),
         data_parallel(
             name="zero1",
@@ -117,7 +114,7 @@ FRAMEWORK = FrameworkInfo(
             cost=zero1,
             textbook=Textbook(ZERO, speed=1, memory=1, sent=2),
             reference="torch.distributed.optim.ZeroRedundancyOptimizer",
-            measures=OVERLAP_MEASURES,
+            measures=measures.OVERLAP,
             status="experimental; upstream calls it subject to change and develops fully_shard",
         ),
         data_parallel(
@@ -168,7 +165,7 @@ FRAMEWORK = FrameworkInfo(
             cost=mp,
             reference="torch.distributed.send, torch.distributed.recv",
             status="no API; a textbook pattern, for which upstream points to torch.distributed.pipelining",
-            measures=(Measure("idle_share", "share of the step", "how long this rank waited for another's tensors"),),
+            measures=measures.WAITING,
             needs=needs.check_stages,
         ),
         pipelined(
@@ -182,7 +179,6 @@ FRAMEWORK = FrameworkInfo(
             reference="torch.distributed.pipelining",
             status="alpha; the successor of PiPPy, which was merged into it",
             needs=needs.check_schedule,
-            refuses=refusals.SPLIT_LAYERS,
             danger_of_open_ports=dangers.UNPICKLES,
         ),
         layer_parallel(
@@ -229,7 +225,7 @@ FRAMEWORK = FrameworkInfo(
             twin="tf:parameter_server",
             needs=needs.check_workers,
             options=options.ServerOptions,
-            measures=(Measure("staleness", "updates", "mean age of the parameters to which gradients were applied"),),
+            measures=measures.SERVER,
             synchronous=lambda chosen: chosen.is_sync,
             varies=lambda chosen: "" if chosen.is_sync else "gradients are applied in the order in which they arrive",
         ),
@@ -245,6 +241,7 @@ FRAMEWORK = FrameworkInfo(
             reference="torch.distributed.device_mesh, pipelining, tensor.parallel, fsdp.fully_shard",
             status="alpha; each part as in pp, tp and fsdp; DDP inside pipelines fails or is silently wrong (2.13): not used",
             needs=needs.check_three_dimensions,
+            refuses=refusals.NO_SWITCH,
             danger_of_open_ports=dangers.UNPICKLES,
         ),
     ),

@@ -1,12 +1,15 @@
-"""The quantities that several rows measure. Imports no framework."""
+"""The quantities that rows measure. Imports no framework."""
 
 from samestep.common.strategy import Measure
 
-OVERLAP_MEASURES = (
+OVERLAP = (
     Measure("communication_seconds", "s per step", "how long gradients were in flight"),
     Measure("overlap_seconds", "s per step", "how much of that time overlapped the backward pass"),
 )
-PIPELINE_MEASURES = (
+PIPELINE = (
     Measure("busy_seconds", "s per step", "median time in which this rank computed forward and backward"),
     Measure("idle_seconds", "s per step", "the rest of its step: waiting for others, sending, and overhead"),
 )
+MASTER = (Measure("master_share", "share of the step", "how long the master works while its replicas wait"),)
+WAITING = (Measure("idle_share", "share of the step", "how long this rank waited for another's tensors"),)
+SERVER = (Measure("staleness", "updates", "mean age of the parameters to which gradients were applied"),)
