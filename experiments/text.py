@@ -188,9 +188,11 @@ def count(number: int, noun: str) -> str:
 
     Args:
         number: How many.
-        noun: One of them; its plural takes an s.
+        noun: One of them, whose plural is regular.
     """
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {re.sub('(?<=[^aeiou])y$', 'ie', noun)}s"
 
 
 def size(count: float | None) -> str:

@@ -46,7 +46,7 @@ def _headline(loaded: Loaded) -> str:
     titled = [(f"{group.title}: " if loaded.groups[1:] else "", headline(group.comparison)) for group in loaded.groups]
     found = [f"{title}{said}" for title, said in titled if said]
     more = f" {len(found) - _SHOWN} more are not green." if found[_SHOWN:] else ""
-    unread = f" {_directories(len(loaded.problems))} could not be read." if loaded.problems else ""
+    unread = f" {count(len(loaded.problems), 'directory')} could not be read." if loaded.problems else ""
     if found:
         return " ".join(found[:_SHOWN]) + more + unread
     judged, rows = sum(entry.row.is_judged for entry in loaded.entries), count(len(loaded.entries), "row")
@@ -54,10 +54,6 @@ def _headline(loaded: Loaded) -> str:
         return f"No row was judged, so nothing is said of their steps.{unread}"
     whole = "Every judged row took the same step" if judged > 1 else "The judged row took the same step"
     return f"{whole} as its reference ({judged} of {rows} judged).{unread}"
-
-
-def _directories(number: int) -> str:
-    return count(number, "directory").replace("directorys", "directories")
 
 
 def _tally(loaded: Loaded) -> Element:
@@ -70,7 +66,7 @@ def _tally(loaded: Loaded) -> Element:
 
 def _problems(loaded: Loaded) -> Element:
     lines = [element("li", element("code", str(each.place)), f" {each.message}") for each in loaded.problems]
-    title = f"{_directories(len(lines))} could not be read:"
+    title = f"{count(len(lines), 'directory')} could not be read:"
     return element("div", element("p", title), element("ul", *lines), class_="callout", role="note")
 
 

@@ -7,6 +7,7 @@ from samestep.experiments.text import (
     Column,
     cells,
     common_unit,
+    count,
     fit,
     github,
     in_unit,
@@ -113,3 +114,17 @@ def test_a_column_of_bytes_has_one_unit_and_four_digits(counts: list[int], unit:
 @pytest.mark.parametrize("count", [9.9994, 9.9996, 99.994, 99.996, 999.94, 999.96, 9_999.4])
 def test_a_byte_count_is_rounded_before_its_digits_are_counted(count: float) -> None:
     assert len(in_unit(count * 1024, "KiB")) == 5
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "text"),
+    [
+        (1, "row", "1 row"),
+        (0, "row", "0 rows"),
+        (2, "directory", "2 directories"),
+        (1, "directory", "1 directory"),
+        (3, "day", "3 days"),
+    ],
+)
+def test_a_number_of_things_has_its_plural(number: int, noun: str, text: str) -> None:
+    assert count(number, noun) == text
