@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         WorkerFailed,
     )
     from samestep.common.runtime.records import RunResult
-    from samestep.common.workload.declared import Model
+    from samestep.common.workload.declaration import Model
     from samestep.experiments.api import compare, load, predict, run
     from samestep.experiments.comparison import Comparison
     from samestep.experiments.forecast import Forecast
@@ -35,7 +35,7 @@ _HOMES = {
         "WorkerFailed",
     ),
     "samestep.common.runtime.records": ("RunResult",),
-    "samestep.common.workload.declared": ("Model",),
+    "samestep.common.workload.declaration": ("Model",),
     "samestep.experiments.api": ("compare", "load", "predict", "run"),
     "samestep.experiments.comparison": ("Comparison",),
     "samestep.experiments.forecast": ("Forecast",),

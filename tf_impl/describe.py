@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from samestep.common.errors import ConfigError
 from samestep.common.workload.data.dataset import Split
-from samestep.common.workload.declared import Model, call_user, load_model
+from samestep.common.workload.declaration import Model
+from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.models.describing import EXAMPLES, Found, LossOfEach, write_found
 from samestep.common.workload.models.findings import OwnOptimizer
 from samestep.common.workload.models.probing import find_habits

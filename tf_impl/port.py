@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from samestep.common.batch import batches
 from samestep.common.workload.data.dataset import Split
-from samestep.common.workload.declared import Model, call_user, load_model
+from samestep.common.workload.declaration import Model
+from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.models.describing import EXAMPLES, OWN_LOSS
 from samestep.common.workload.trace import Asked, Call, Trace, read_weights, write_trace
 from samestep.tf_impl import tracing

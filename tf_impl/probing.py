@@ -11,7 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from samestep.common.workload.data.dataset import Split
-from samestep.common.workload.declared import Model, call_user
+from samestep.common.workload.declaration import Model
+from samestep.common.workload.declared import call_user
 from samestep.common.workload.models.probing import EXAMPLES, FORWARD_PASS, HALVES, Halves, How, Rows, Taken
 from samestep.tf_impl.models.draws import DRAWS
 from samestep.tf_impl.models.inputs import Inputs, as_inputs

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import keras
 import tensorflow as tf
 
-from samestep.common.workload.declared import Model
+from samestep.common.workload.declaration import Model
 from samestep.common.workload.models.findings import TwoBytes
 from samestep.tf_impl.models.inputs import Inputs
 from samestep.tf_impl.models.own import OwnModel

@@ -12,7 +12,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.workload.data.dataset import Split
-from samestep.common.workload.declared import IDS, Model, call_user, load_model
+from samestep.common.workload.declaration import Model
+from samestep.common.workload.declared import IDS, call_user, load_model
 from samestep.common.workload.models.describing import EXAMPLES, Found, LossOfEach, write_found
 from samestep.common.workload.models.dtypes import is_real
 from samestep.common.workload.models.findings import OwnOptimizer

@@ -12,7 +12,8 @@ from torch import nn
 from samestep.common.batch import batches
 from samestep.common.errors import ConfigError
 from samestep.common.workload.data.dataset import Split
-from samestep.common.workload.declared import Model, call_user, load_model
+from samestep.common.workload.declaration import Model
+from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.models.describing import OWN_LOSS
 from samestep.common.workload.optimizers import OWN, OptimizerSpec
 from samestep.common.workload.trace import NUDGE, Asked, Call, Trace, read_weights, write_trace

@@ -11,7 +11,8 @@ from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from samestep.common.workload.data.dataset import Split
-from samestep.common.workload.declared import Model, call_user
+from samestep.common.workload.declaration import Model
+from samestep.common.workload.declared import call_user
 from samestep.common.workload.models.probing import EXAMPLES, FORWARD_PASS, HALVES, Halves, How, Rows, Taken
 from samestep.torch_impl import weights
 from samestep.torch_impl.models.draws import DRAWS

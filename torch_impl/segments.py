@@ -5,7 +5,8 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from samestep.common.errors import ConfigError, unknown
-from samestep.common.workload.declared import Model, call_user
+from samestep.common.workload.declaration import Model
+from samestep.common.workload.declared import call_user
 from samestep.common.workload.models.spec import Segment
 from samestep.torch_impl import weights
 from samestep.torch_impl.models.inputs import Inputs

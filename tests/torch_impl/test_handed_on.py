@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from samestep.common.errors import ConfigError
-from samestep.common.workload.declared import Model
+from samestep.common.workload.declaration import Model
 from samestep.common.workload.models.spec import Segment
 from samestep.torch_impl.models.segmented import remove
 from samestep.torch_impl.segments import describe_segments

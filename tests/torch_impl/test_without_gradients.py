@@ -14,7 +14,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.directory import read_error, write_error
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.state_file import read_state
-from samestep.common.workload.declared import Model
+from samestep.common.workload.declaration import Model
 from samestep.common.workload.optimizers import OWN, OptimizerSpec
 from samestep.experiments.arguments import apply_cell
 from samestep.torch_impl.models.own import build_declared

@@ -10,7 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from samestep.common.errors import ConfigError
-from samestep.common.workload.declared import IDS, Model, call_user, load_model
+from samestep.common.workload.declaration import Model
+from samestep.common.workload.declared import IDS, call_user, load_model
 from samestep.common.workload.models.describing import dropped_losses
 from samestep.common.workload.models.dtypes import check_numbers, check_outputs, refuse_two_bytes
 from samestep.common.workload.models.layer import Layer

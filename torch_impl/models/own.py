@@ -9,7 +9,8 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from samestep.common.errors import ConfigError
-from samestep.common.workload.declared import Model, call_user, load_model
+from samestep.common.workload.declaration import Model
+from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.models.describing import dropped_losses
 from samestep.common.workload.models.dtypes import check_numbers, check_outputs
 from samestep.common.workload.models.own import OwnSpec

@@ -8,7 +8,8 @@ import numpy as np
 from samestep.common.evidence.metrics import METRICS
 from samestep.common.request import FRAMEWORKS
 from samestep.common.strategy import Run
-from samestep.common.workload.declared import LOSS_METRIC, call_metric, load_model
+from samestep.common.workload.declaration import LOSS_METRIC
+from samestep.common.workload.declared import call_metric, load_model
 from samestep.common.workload.models.own import OwnSpec
 
 Measure = Callable[[np.ndarray, np.ndarray], float]

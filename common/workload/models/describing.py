@@ -8,15 +8,8 @@ import numpy as np
 
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.workload.data.dataset import Split
-from samestep.common.workload.declared import (
-    FRAMEWORK_MODULES,
-    LOSS_METRIC,
-    LOSSES,
-    METRICS,
-    NAMED_METRICS,
-    Model,
-    call_metric,
-)
+from samestep.common.workload.declaration import LOSS_METRIC, LOSSES, METRICS, NAMED_METRICS, Model
+from samestep.common.workload.declared import FRAMEWORK_MODULES, call_metric
 from samestep.common.workload.models.dtypes import check_outputs
 from samestep.common.workload.models.findings import OwnOptimizer, TwoBytes, Use
 from samestep.common.workload.models.habits import Habits

@@ -11,8 +11,8 @@ from samestep.common.evidence.metrics import METRICS
 from samestep.common.runtime.worker.loop import in_dtype
 from samestep.common.workload.data.as_given import read_as_given
 from samestep.common.workload.data.several import each
-from samestep.common.workload.declared import METRICS as SUITING
-from samestep.common.workload.declared import NAMED_METRICS
+from samestep.common.workload.declaration import METRICS as SUITING
+from samestep.common.workload.declaration import NAMED_METRICS
 
 
 def arrays() -> dict[str, np.ndarray]:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from samestep.common.errors import ConfigError
-from samestep.common.workload.declared import Model, absolute_source, call_user, load_model
+from samestep.common.workload.declaration import Model
+from samestep.common.workload.declared import absolute_source, call_user, load_model
 
 
 @pytest.fixture

@@ -1,0 +1,84 @@
+"""`samestep.Model`: what a user's file declares of a model of their own. The standard library only."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from samestep.common.errors import ConfigError
+
+if TYPE_CHECKING:
+    import numpy as np  # only in annotations: a file that declares a model imports nothing else
+
+Builder = Callable[[], object]
+"""Makes a model of one framework, with its initial weights."""
+LOSSES = ("cross_entropy", "binary_cross_entropy", "mean_squared_error")
+METRICS = {"cross_entropy": "accuracy", "binary_cross_entropy": "auc", "mean_squared_error": "root_mean_squared_error"}
+"""Loss -> the metric that is meant where none is named."""
+LOSS_METRIC = "loss"
+"""With a loss of one's own, that is measured on the held-out examples as well, where no metric is named."""
+NAMED_METRICS = (*METRICS.values(), "bits_per_token")
+Metric = Callable[["np.ndarray", "np.ndarray"], float]
+"""(outputs, targets) of all held-out examples -> one number."""
+BY_NAME = ("segments", "tensor_plan", "optimizer", "names")
+"""What a declaration has by the name of a framework, of a layer or of a parameter."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Model:
+    """A model of the user's own: how to build it in one framework or in both, and how it is judged.
+
+    Attributes:
+        torch: Builds a `torch.nn.Module` whose forward pass takes the inputs and returns the outputs, or something that
+            has them as `logits`.
+        tf: Builds a Keras model, or a `tf.Module` that can be called.
+        loss: "cross_entropy", "binary_cross_entropy" or "mean_squared_error"; or framework -> a function of (outputs,
+            targets) that returns the loss of each target.
+        metric: "accuracy", "auc", "root_mean_squared_error" or "bits_per_token"; or a function of NumPy arrays (outputs,
+            targets) of all held-out examples that returns one number. By default the one that suits the loss; with a
+            loss of one's own, that.
+        blocks: Paths of the modules that FSDP gathers together; by default the members of lists of like modules.
+        segments: Framework -> a function of the built model that returns its forward pass as functions by name, in
+            order. A name is the path of the module whose parameters the function uses. By default the children of a
+            sequential model.
+        tensor_plan: For torch: path of a linear layer -> "column" or "row"; a path may have `*` for one part of it.
+        optimizer: Framework -> what makes its optimizer: for torch of the parameters, for TensorFlow of nothing. Ours,
+            unless given.
+        names: Torch's layer or parameter -> TensorFlow's, where samestep cannot match them.
+    """
+
+    torch: Builder | None = None
+    tf: Builder | None = None
+    loss: str | Mapping[str, Callable[..., object]] = "cross_entropy"
+    metric: str | Metric = ""
+    blocks: Sequence[str] | None = None
+    segments: Mapping[str, Callable[..., Mapping[str, Callable[..., object]]]] | None = None
+    tensor_plan: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    optimizer: Mapping[str, Callable[..., object]] | None = None
+    names: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuses what is not of its kind where it is written, since a traceback of ours would come much later.
+
+        Raises:
+            ConfigError: An argument is of another kind.
+        """
+        for name in ("torch", "tf"):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise _odd(name, getattr(self, name), "the function that builds the model")
+        if not isinstance(self.loss, str | Mapping):
+            raise _odd("loss", self.loss, "a name, or a function for each framework, as in {'torch': function}")
+        if not (isinstance(self.metric, str) or callable(self.metric)):
+            raise _odd("metric", self.metric, "a name, or a function of outputs and targets")
+        for name in BY_NAME:
+            if (given := getattr(self, name)) is not None and not isinstance(given, Mapping):
+                raise _odd(name, given, "names and what belongs to them, as in {'torch': ...}")
+        if isinstance(self.blocks, str) or not isinstance(self.blocks or (), Sequence):
+            raise _odd("blocks", self.blocks, "a list of paths of modules")
+
+    def builder(self, framework: str) -> Builder | None:
+        """How the model is built in a framework; None if the file does not say."""
+        return {"torch": self.torch, "tf": self.tf}[framework]
+
+
+def _odd(name: str, given: object, wanted: str) -> ConfigError:
+    return ConfigError(f"samestep.Model({name}=...) is {type(given).__name__}; give {wanted}.")
