@@ -79,10 +79,10 @@ def _contradictions(result: "RunResult") -> Iterator[str]:
     for name in _REPEATED:
         if (own := getattr(result, name)) != (asked := getattr(config, name)):
             yield f"its {name} is {_short(own)}, and that of its request {_short(asked)}"
-    if not result.processes:
-        yield "it has no devices"
     if result.compiled is not None:
         return
+    if not result.processes:
+        yield "it has no devices"
     if taken != result.steps - result.first_step or not taken or result.parity.steps > taken:
         yield f"it has {taken} losses of steps {result.first_step} to {result.steps}, and {result.parity.steps} judged"
     if (config.steps, config.batch_size) != (result.steps, result.global_batch_size):

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from samestep.common.request import DTYPES, MAX_PREDICTED_DEVICES, MAX_STEPS
+from samestep.common.request import MAX_PREDICTED_DEVICES
 
 if TYPE_CHECKING:
     from samestep.common.runtime.records import RunResult
@@ -15,12 +15,9 @@ MOST_REAL = 1e100
 _COMPLETE = ("mesh", "steps", "batch_size", "optimizer", "learning_rate")
 """What a request has once it was parsed."""
 _RULES: Mapping[str, Callable[["RunResult"], object]] = {
-    "dtype is none that a run has": lambda r: r.dtype in DTYPES,
     "it predicts no device": lambda r: r.predicted.footprints,
     "config is not complete": lambda r: None not in [getattr(r.config, name) for name in _COMPLETE],
     "machine has no processor": lambda r: "cpu" in r.machine,
-    "it trained no step": lambda r: r.losses or r.compiled,
-    "first_step is none that a run has": lambda r: 0 <= r.first_step <= MAX_STEPS,
     "examples_per_second is not positive": lambda r: r.examples_per_second is None or r.examples_per_second.median > 0,
     "it predicts more devices than there are": lambda r: 0 < _devices(r) <= MAX_PREDICTED_DEVICES,
     "parity has a deviation below 0": lambda r: (r.parity.max_relative_loss or 0) >= 0,

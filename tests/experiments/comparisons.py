@@ -17,7 +17,7 @@ from samestep.common.strategy import Run
 from samestep.experiments.asked import describe
 from samestep.experiments.comparison_file import NAME, write_file
 from samestep.experiments.plan import is_oracle
-from samestep.experiments.stored import run_directory
+from samestep.experiments.stored import make_place, run_directory
 from tests.results import leave
 
 TRAINED = load_result(Path(__file__).parents[1] / "data" / "version_1" / "ddp")
@@ -92,3 +92,10 @@ def make_up(
     monkeypatch.setattr(Launcher, "run", end)
     monkeypatch.setattr(Launcher, "warm", lambda *_: None)
     return started
+
+
+def placed(directory: Path, cell: str, number: int) -> Path:
+    """Makes the folder that a cell's rounds are in; returns where one is run."""
+    run = run_directory(directory, cell, number)
+    make_place(run, directory)
+    return run

@@ -21,7 +21,7 @@ from samestep.common.writing import create, open_directory, replacing
 from samestep.common.written import LIST, seal
 from samestep.experiments import clean, kept
 from samestep.experiments.comparison_file import NAME
-from samestep.experiments.stored import make_place
+from tests.experiments.comparisons import placed
 
 LONG_AGO = time.time() - 2 * kept.QUIET_SECONDS
 
@@ -133,10 +133,10 @@ def test_nothing_is_left_of_a_comparison_without_runs(here: Path, capsys: pytest
         open_directory(directory)
         put(directory / NAME, 10)
         for cell, number in (("numpy:oracle", 1), ("torch:ddp", 1), ("torch:ddp", 2)):
-            a_run(make_place(directory, cell, number))
-        open_directory(missing := make_place(directory, "tf:tpu", 1))
+            a_run(placed(directory, cell, number))
+        open_directory(missing := placed(directory, "tf:tpu", 1))
         write_error(missing, "parent", Unavailable("there is none"))
-    a_run(make_place(partly, "torch:pp", 1), state=True, keep_state=True)
+    a_run(placed(partly, "torch:pp", 1), state=True, keep_state=True)
     told(capsys, "--runs")
     assert not whole.exists()
     assert [path.name for path in sorted(partly.iterdir())] == [NAME, "tf-tpu", "torch-pp", LIST]
@@ -198,8 +198,8 @@ def test_a_run_whose_process_is_there_stays_however_quiet_it_is(here: Path, caps
 def test_a_comparison_that_is_named_goes_with_all_its_runs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     open_directory(here / "night")
     put(here / "night" / NAME, 10)
-    a_run(make_place(here / "night", "torch:pp", 1), state=True, keep_state=True)
-    a_run(make_place(here / "night", "torch:ddp", 1), result=False)
+    a_run(placed(here / "night", "torch:pp", 1), state=True, keep_state=True)
+    a_run(placed(here / "night", "torch:ddp", 1), result=False)
     (here / "night" / "report.html").write_text("read me")
     told(capsys, "night")
     assert [path.name for path in (here / "night").rglob("*")] == ["report.html"]

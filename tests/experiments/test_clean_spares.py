@@ -21,7 +21,7 @@ from samestep.common.writing import make_folder, open_directory, replacing
 from samestep.common.written import LIST
 from samestep.experiments import clean
 from samestep.experiments.comparison_file import NAME
-from samestep.experiments.stored import make_place
+from tests.experiments.comparisons import placed
 
 KEY = "0123456789abcdef01234567"
 OLD = '{"framework": "torch", "strategy": "ddp", "techniques": {}}'
@@ -75,7 +75,7 @@ def what_we_make() -> None:
         a_run(Path(path))
     open_directory(night := Path("runs/night"))
     put(night / NAME)
-    a_run(make_place(night, "torch:ddp", 1))
+    a_run(placed(night, "torch:ddp", 1))
     cache = Path("cache/samestep")
     for folder in (cache / "oracle" / KEY, cache / "oracle" / KEY / "20.cut", cache / "data", cache / "machines"):
         open_directory(folder)

@@ -64,9 +64,9 @@ def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     take = rounds._take
 
-    def struck(launcher: Launcher, run: Run, *rest: object) -> float:
-        with FAULTS.on(run.name == STRUCK):
-            return take(launcher, run, *rest)
+    def struck(launcher: Launcher, comparison: Path, ready: rounds.Ready, *rest: object) -> float:
+        with FAULTS.on(ready[0].name == STRUCK):
+            return take(launcher, comparison, ready, *rest)
 
     def execute(launcher: Launcher, directory: Path, run: Run, launch: Launch, *rest: object) -> None:
         with FAULTS.on(False):  # processes of their own
@@ -151,8 +151,8 @@ def test_a_failed_row_is_not_overwritten_by_a_page_that_has_no_room(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The page comes last: what it cannot hold has been measured, so the request was not wrong."""
-    (tmp_path / "out" / "report.html").mkdir(parents=True)
-    with pytest.raises(samestep.WorkerFailed, match=r"-o out/report.html cannot be written"):
+    monkeypatch.setattr(Launcher, "warm", lambda *_: (tmp_path / "out" / "report.html").mkdir())
+    with pytest.raises(samestep.WorkerFailed, match=r"out/report.html is not a plain file that samestep wrote"):
         compare.main(["--strategies", SPARED, "--batch-size", "48", "--steps", "12", "--out", "out", "--report"])
     assert "| tf:mirrored" in capsys.readouterr().out
 

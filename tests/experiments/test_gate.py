@@ -10,7 +10,7 @@ import pytest
 import samestep
 from samestep.common.errors import ConfigError, Diverged, ParityFailed, Unavailable, WorkerFailed
 from samestep.common.evidence.parity import not_judged
-from samestep.experiments import compare
+from samestep.experiments import compare, ending
 from samestep.experiments.arguments import run_command
 from samestep.experiments.comparison import Comparison
 from samestep.experiments.row import Row
@@ -28,6 +28,7 @@ def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(ending, "_leave", sys.exit)  # which would be the end of these tests
 
     def gate(line: str, outcomes: dict[str, Outcome] | None = None) -> tuple[int, str, str]:
         make_up(monkeypatch, outcomes or {})

@@ -65,7 +65,8 @@ def test_the_terminal_marks_it_and_one_line_says_how_far() -> None:
     assert ")!" in tables.report(results[1]) and "more than 5%" in tables.report(results[1])
 
 
-def test_every_format_has_it() -> None:
+def test_every_format_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     comparison = Comparison(rows(off("torch:ddp"), off("torch:fsdp", sent=2.0)))
     document = comparison.document("")
     found = json.loads(write(document, "json"))["rows"]

@@ -100,16 +100,16 @@ def test_a_report_into_a_pipe_that_nobody_reads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"processes": []}, "it lists no process"),
-        ({"losses": []}, "it trained no step"),
-        ({"dtype": "float8"}, "dtype is none that a run has"),
+        ({"processes": []}, "it has no devices"),
+        ({"losses": []}, "it has 0 losses of steps 0 to 30"),
+        ({"dtype": "float8"}, "its dtype is 'float8'"),
         ({"machine": {}}, "machine has no processor"),
-        ({"config": {}}, "config is not complete"),
+        ({"config": {}}, "its strategy is 'ddp', and that of its request 'single'"),
         ({"predicted": {}}, "it predicts no device"),
-        ({"first_step": 2**62}, "first_step is none that a run has"),
-        ({"seed": 10**400}, "seed is larger than 2\\^63"),
-        ({"losses": [1.0, float("nan")]}, "losses is nan, and no measured number is"),
-        ({"startup_seconds": float("inf")}, "startup_seconds is inf"),
+        ({"first_step": 2**62}, "it has 30 losses of steps 4611686018427387904 to 30"),
+        ({"seed": 10**400}, "its seed is 1000"),
+        ({"losses": [1.0, float("nan")]}, "its losses.1 is nan"),
+        ({"startup_seconds": float("inf")}, "its startup_seconds is inf"),
     ],
 )
 def test_a_result_that_no_run_has(tmp_path: Path, fields: dict[str, object], said: str) -> None:

@@ -174,6 +174,7 @@ def test_a_run_that_was_cut_off_is_measured_anew_at_its_place(monkeypatch: pytes
     (half / "result.json").unlink()
     open_run(half, result.config)
     for name in ("metrics.jsonl", "state.npz"):
+        (half / name).unlink(missing_ok=True)
         os.close(create(half / name))
     (half / "mine.txt").write_text("not ours")
     started = make_up(monkeypatch, {})

@@ -12,9 +12,10 @@ from samestep.common.evidence.comparison import LEAST_ROUNDS
 from samestep.common.evidence.percentiles import count_seconds
 from samestep.common.runtime.records import RunResult
 from samestep.experiments import speeds, tables
-from samestep.experiments.comparison import FAILED, Comparison, Row
+from samestep.experiments.comparison import Comparison
 from samestep.experiments.formats import write
 from samestep.experiments.ranking import ranking
+from samestep.experiments.row import FAILED, Row
 from samestep.experiments.speeds import judge_rows
 from tests.results import EVERY_CELL, made
 

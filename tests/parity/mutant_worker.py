@@ -98,8 +98,8 @@ def tf_mean_twice() -> None:
 
     from samestep.tf_impl.program import TrainingProgram
 
-    def exchange(self: TrainingProgram, strategy: tf.distribute.Strategy, gradients: tuple) -> list:
-        pairs = list(zip(gradients, self.params.values(), strict=True))
+    def exchange(self: TrainingProgram, strategy: tf.distribute.Strategy, gradients: dict) -> list:
+        pairs = [(gradient, self.trained[name]) for name, gradient in gradients.items()]
         return strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.MEAN, pairs)
 
     TrainingProgram.exchange = exchange
@@ -108,7 +108,7 @@ def tf_mean_twice() -> None:
 def tf_unsent_gradients() -> None:
     from samestep.tf_impl.program import TrainingProgram
 
-    TrainingProgram.exchange = lambda self, strategy, gradients: list(gradients)
+    TrainingProgram.exchange = lambda self, strategy, gradients: list(gradients.values())
 
 
 def tf_float32_hyper_parameters() -> None:

@@ -101,7 +101,7 @@ def test_the_chief_prepares_for_each_workers_answers_in_its_own_thread(
     with Launcher() as launcher:
         launcher.run(parse(asked), launch_of(asked))
         (server,) = launcher._servers.values()
-        main_thread = server._process.pid  # the log keeps the number that a main thread had before the fork
+        main_thread = server._processes.pid("server")  # the log keeps the number that a main thread had before the fork
     told = re.findall(
         r" (\d+) \S+ CFLR::Instantiate: __wrapped__Identity\S* on /job:worker\S*/task:(\d)",
         (tmp_path / "run" / "chief-0.log").read_text(),

@@ -55,5 +55,7 @@ def test_an_unknown_rate_or_machine_lists_the_choices() -> None:
         parse_machine(tables() | {"peak_flop_per_second": {"value": 1e12, "source": "a guess"}}, "mine.toml")
     with pytest.raises(ConfigError, match="a100-80gb"):
         load_machine("a100")
-    with pytest.raises(ConfigError, match=r"nowhere\.toml cannot be read: No such file .* or one of a100-80gb"):
+    with pytest.raises(
+        ConfigError, match=r"nowhere\.toml cannot be read: there is no such file; give a file, or one of a100-80gb"
+    ):
         load_machine("nowhere.toml")
