@@ -32,7 +32,7 @@ ALLOWED = {
     "common/runtime/worker/offspring.py: path.read_text": "the kernel's",
     "common/runtime/parent/scratch.py: Path(f'/proc/{pid}/stat').read_text": "the kernel's",
     "common/runtime/parent/scratch.py: Path('/proc/sys/kernel/random/boot_id').read_text": "the kernel's",
-    "common/runtime/parent/scratch.py: os.open": "who owns a folder of temporary files: follows no link, plain and small",
+    "common/runtime/parent/scratch.py: os.open": "whose a folder is: follows no link, plain and small",
     "common/runtime/parent/scratch.py: os.fdopen": "likewise",
     "common/runtime/parent/scratch.py: json.load": "likewise",
     "common/written.py: os.open": "a directory's own list: follows no link, plain and ours",

@@ -16,7 +16,8 @@ from samestep.common.runtime.parent.scratch import OWNER, PREFIX, Scratch, sweep
 from tests.children import NOBODY
 
 ROOT = Path(__file__).parents[3]
-MADE = "from samestep.common.runtime.parent.scratch import Scratch; made = Scratch(); print(made.name, flush=True); input()"
+HOME = "samestep.common.runtime.parent.scratch"
+MADE = f"from {HOME} import Scratch; made = Scratch(); print(made.name, flush=True); input()"
 
 
 @pytest.fixture(autouse=True)
