@@ -41,5 +41,5 @@ lint: setup
 
 # The pictures that docs/ shows, from runs on this machine.
 docs-pictures: setup
-	$(BIN)/python -m experiments.docs_pictures
-	$(BIN)/python -m experiments.page_pictures
+	$(BIN)/python -m experiments.documenting.docs_pictures
+	$(BIN)/python -m experiments.documenting.page_pictures

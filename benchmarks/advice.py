@@ -10,14 +10,14 @@ import statistics
 import sys
 
 import samestep
-from samestep.common.evidence.comparison import FASTER, SLOWER, compare_speeds
+from samestep.common.judging.comparison import FASTER, SLOWER, compare_speeds
 from samestep.common.run import parse
-from samestep.experiments.arguments import read_request
+from samestep.experiments.advising.here import Here
+from samestep.experiments.advising.local_times import seconds_here
 from samestep.experiments.calibrate import calibrate
-from samestep.experiments.here import Here
-from samestep.experiments.local_times import seconds_here
-from samestep.experiments.speeds import examples_per_second
-from samestep.experiments.text import github
+from samestep.experiments.cli.arguments import read_request
+from samestep.experiments.comparing.speeds import examples_per_second
+from samestep.experiments.printing.text import github
 
 WORKLOADS = ("digits-mlp", "mnist-cnn", "prose-gpt", "flights-ranker")
 CELLS = ("ddp", "zero1", "zero2", "fsdp", "tp", "pp+schedule=1f1b+microbatches=2")

@@ -15,9 +15,9 @@ from samestep.common.strategy import Run
 from samestep.common.workload.declared import load_model
 from samestep.common.workload.models.own import OwnSpec
 from samestep.torch_impl.devices import own_shard
-from samestep.torch_impl.options import PipelineOptions
 from samestep.torch_impl.pipeline.stages import build_stages
 from samestep.torch_impl.program import build_fresh_model
+from samestep.torch_impl.rows.options import PipelineOptions
 from samestep.torch_impl.strategies.fsdp import find_blocks
 
 Step = Callable[[Batch], object]

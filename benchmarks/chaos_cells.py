@@ -11,7 +11,7 @@ from samestep.common.catalog import catalogue, strategy_info
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.strategy import ProcessSpec
-from samestep.experiments.arguments import apply_cell
+from samestep.experiments.cli.arguments import apply_cell
 
 STORE = Path(__file__).parents[1] / "build" / "faults"
 TIMEOUT_SECONDS, IMPORTING_SECONDS = 6.0, 20.0

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.chaos_cells import IMPORTING_SECONDS, SLACK_SECONDS, TIMEOUT_SECONDS, Cell, Outcome
-from samestep.experiments.text import github
+from samestep.experiments.printing.text import github
 
 PAGE = Path(__file__).parents[1] / "docs" / "faults.md"
 PART = "## From outside, at any moment"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.chaos_cells import SLACK_SECONDS
 from benchmarks.chaos_page import PAGE, PART, SHOWN
-from samestep.experiments.text import github
+from samestep.experiments.printing.text import github
 
 if TYPE_CHECKING:
     from benchmarks.chaos_strikes import Struck

@@ -23,13 +23,13 @@ from pathlib import Path
 
 import numpy as np
 
-from samestep.common.evidence.metrics import direction_of
+from samestep.common.judging.metrics import direction_of
 from samestep.common.request import RunConfig, launch_of, read_bandwidth
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
 from samestep.common.techniques import COMPRESSIONS
-from samestep.experiments.arguments import apply_cell
+from samestep.experiments.cli.arguments import apply_cell
 
 WORKLOADS = ("digits-mlp", "mnist-cnn", "prose-gpt")
 METHODS = (*COMPRESSIONS, "powersgd+compress_rank=16", "powersgd+compress_rank=16+compress_warmup_steps=20")

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.catalog import strategy_info
-from samestep.common.evidence.statistics import median_interval
+from samestep.common.judging.statistics import median_interval
 from samestep.common.request import RunConfig
-from samestep.experiments.arguments import apply_cell
+from samestep.experiments.cli.arguments import apply_cell
 
 HERE = Path(__file__).parents[1]
 CELLS = ["torch:single", "torch:ddp", "tf:single"]

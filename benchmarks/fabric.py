@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 
 from samestep.common.request import read_bandwidth
-from samestep.common.runtime.parent.fork_client import ForkClient
-from samestep.common.runtime.parent.network import link
+from samestep.common.runtime.parent.processes.fork_client import ForkClient
+from samestep.common.runtime.parent.processes.network import link
 
 MESSAGE_BYTES = 4 * 2**20
 BANDWIDTHS, COUNTS = ("200mbit", "800mbit"), (2, 4)

@@ -1,8 +1,8 @@
 """Fits the constants of a machine file to measured iterations: `python -m benchmarks.fit_machine` prints and writes them.
 
-Seven constants, each with one effect, are fitted to the 973 rows of `evidence/vtrain` at once: the sum of soft-L1 losses of the
-logarithms of predicted over measured, in which rows on many nodes count thirty times, since there are few. Then they are fitted
-again and again without the rows of one model, of one hidden size, and of everything larger than some. These fits go into
+Seven constants, each with one effect, are fitted to the 973 rows of `common/seconds/vtrain` at once: the sum of soft-L1 losses of
+the logarithms of predicted over measured, in which rows on many nodes count thirty times, since there are few. Then they are
+fitted again and again without the rows of one model, of one hidden size, and of everything larger than some. These fits go into
 `left-out.toml`, with which `samestep predict --validate vtrain` predicts rows that nothing was fitted to. Others only say how
 well all rows are predicted, each without those that have its number of GPUs, its size along an axis, or its batch.
 """
@@ -14,9 +14,9 @@ from pathlib import Path
 
 from scipy.optimize import least_squares
 
-from samestep.common.evidence.costs.machine import machines
-from samestep.common.evidence.measured import Measured
-from samestep.common.evidence.validation import (
+from samestep.common.seconds.machine import machines
+from samestep.common.seconds.measured import Measured
+from samestep.common.seconds.validation import (
     CLUSTER,
     LEFT_OUT,
     SERVER,

@@ -22,13 +22,13 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import as_config, parse
 from samestep.common.runtime.directory import open_run
 from samestep.common.runtime.metrics_file import read_losses
+from samestep.common.runtime.parent.judging.verdict import initial_state
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.runtime.parent.verdict import initial_state
 from samestep.common.runtime.state_file import read_state
 from samestep.common.runtime.topology import UNEVALUATED
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import load
-from samestep.experiments.arguments import apply_cell
+from samestep.experiments.cli.arguments import apply_cell
 
 WORKER = "benchmarks.steps_worker"
 GPT = "prose-gpt+layers=1+heads=2+width=16+context=8"

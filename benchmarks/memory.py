@@ -28,12 +28,12 @@ from pathlib import Path
 
 from samestep.common.catalog import catalogue, strategy_info
 from samestep.common.errors import SamestepError
-from samestep.common.evidence.statistics import mean_interval
+from samestep.common.judging.statistics import mean_interval
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.experiments.arguments import apply_cell
-from samestep.experiments.text import github
+from samestep.experiments.cli.arguments import apply_cell
+from samestep.experiments.printing.text import github
 
 WORKLOAD = "digits-mlp+width=32"
 LOSS_BYTES, MOST_BYTES = 8, 100

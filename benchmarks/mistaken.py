@@ -9,9 +9,9 @@ import numpy as np
 
 from samestep.common.batch import Batch, batches
 from samestep.common.errors import ConfigError
-from samestep.common.evidence.parity import Parity, judge, judge_statistics, relative_distance
-from samestep.common.evidence.roundoff import statistics_noise
 from samestep.common.flags import split_spelling
+from samestep.common.judging.parity import Parity, judge, judge_statistics, relative_distance
+from samestep.common.judging.roundoff import statistics_noise
 from samestep.common.program import Arrays, TrainState
 from samestep.common.reference.diagnosis import diagnose
 from samestep.common.reference.distance import Step, distance, program_at, take
@@ -22,7 +22,7 @@ from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import load
-from samestep.experiments.arguments import apply_cell
+from samestep.experiments.cli.arguments import apply_cell
 
 MARGIN = 100
 """A mistake matters where its step is so many times as far from the right one as rounding explains."""

@@ -24,7 +24,7 @@ from concurrent.futures import ProcessPoolExecutor
 from benchmarks.healthy import Answer, ask_all, requests
 from benchmarks.mistaken import MISTAKES, Outcome, cells, make
 from samestep.common.errors import unknown
-from samestep.experiments.text import github
+from samestep.experiments.printing.text import github
 
 HEALTHY = 1000
 OF_FLOAT64 = "float64"

@@ -26,7 +26,7 @@ from samestep.common.reference.program import TrainingProgram
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.workload.data.dataset import load
-from samestep.experiments.text import github
+from samestep.experiments.printing.text import github
 
 STEPS = 20
 

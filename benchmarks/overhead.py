@@ -21,11 +21,11 @@ from pathlib import Path
 
 from samestep.common.batch import batches
 from samestep.common.catalog import strategy_info
-from samestep.common.evidence.statistics import median_interval
+from samestep.common.judging.statistics import median_interval
 from samestep.common.request import FRAMEWORKS, RunConfig
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.runtime.parent.network import HOST, free_ports
+from samestep.common.runtime.parent.processes.network import HOST, free_ports
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.topology import fill_in, own_index
 from samestep.common.runtime.worker import loop
@@ -33,7 +33,7 @@ from samestep.common.runtime.worker.loop import in_dtype, train
 from samestep.common.runtime.worker.traffic import Traffic
 from samestep.common.runtime.worker.worker import pin
 from samestep.common.strategy import Run
-from samestep.experiments.arguments import apply_cell
+from samestep.experiments.cli.arguments import apply_cell
 
 OWN = "net.py"
 """Stands for the user's own model beside the names of workloads."""

@@ -13,12 +13,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from samestep.common.evidence.metrics import direction_of
+from samestep.common.judging.metrics import direction_of
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.arguments import apply_cell
+from samestep.experiments.cli.arguments import apply_cell
 
 CELLS = ("torch:ddp", "torch:fsdp", "tf:mirrored")
 WORKLOADS = ("digits-mlp", "mnist-cnn", "flights-ranker", "prose-gpt")

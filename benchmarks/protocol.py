@@ -27,13 +27,13 @@ from pathlib import Path
 
 from samestep.common.catalog import catalogue, strategy_info
 from samestep.common.errors import SamestepError
-from samestep.common.evidence.comparison import FASTER, LEAST_ROUNDS, NOT_SEPARATED, Difference, compare_speeds
-from samestep.common.evidence.statistics import prediction_interval
+from samestep.common.judging.comparison import FASTER, LEAST_ROUNDS, NOT_SEPARATED, Difference, compare_speeds
+from samestep.common.judging.statistics import prediction_interval
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.experiments.arguments import apply_cell
-from samestep.experiments.text import github
+from samestep.experiments.cli.arguments import apply_cell
+from samestep.experiments.printing.text import github
 
 WORKLOAD, STEPS = "digits-mlp", 101
 REPEATED, ITSELF = "repeated", "itself"

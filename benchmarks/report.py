@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from samestep.common.catalog import catalogue
-from samestep.common.evidence.parity import Parity
+from samestep.common.judging.parity import Parity
 from samestep.common.ledger import exchanges_of
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import as_config, parse

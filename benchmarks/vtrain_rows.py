@@ -1,4 +1,4 @@
-"""How alike the one-node rows of `evidence/vtrain` are: `python -m benchmarks.vtrain_rows`.
+"""How alike the one-node rows of `common/seconds/vtrain` are: `python -m benchmarks.vtrain_rows`.
 
 Rows without a pipeline are fitted by n (L a + b) + c: n micro-batches of L layers at `a` seconds and a head at `b`, which depend
 on hidden size, tensor parallelism and micro-batch, and a `c` of model, tensor and data parallelism for the exchange and update.
@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from samestep.common.evidence.measured import Measured
-from samestep.common.evidence.validation import carried_rows
+from samestep.common.seconds.measured import Measured
+from samestep.common.seconds.validation import carried_rows
 
 
 def residuals(rows: Sequence[Measured]) -> tuple[int, float, float]:

@@ -1,1 +1,1 @@
-"""What every framework shares: the workload, the evidence, the runtime. Imports no framework."""
+"""What every framework shares: the workload, how runs are judged, the runtime. Imports no framework."""

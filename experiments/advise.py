@@ -8,22 +8,22 @@ from pathlib import Path
 
 from samestep.common.catalog import require
 from samestep.common.errors import ConfigError
-from samestep.common.evidence.costs.machine import Machine, load_machine
-from samestep.common.evidence.costs.step_time import StepTime
 from samestep.common.flags import check_fields, flag, flags, read_fields
 from samestep.common.mesh import Mesh
 from samestep.common.request import RunConfig
 from samestep.common.run import parse_prediction
+from samestep.common.seconds.machine import Machine, load_machine
+from samestep.common.seconds.step_time import StepTime
 from samestep.common.techniques import TWO_BYTES
 from samestep.common.workload.published import PUBLISHED
-from samestep.experiments.advice import advise
-from samestep.experiments.advice_text import document
-from samestep.experiments.arguments import run_command
-from samestep.experiments.calibration import calibrated
-from samestep.experiments.formats import FORMATS, check_format, write
-from samestep.experiments.layouts import Candidate
-from samestep.experiments.parser import Parser, add_flags
-from samestep.experiments.step_times import Timer, seconds_of
+from samestep.experiments.advising.advice import advise
+from samestep.experiments.advising.advice_text import document
+from samestep.experiments.advising.calibration import calibrated
+from samestep.experiments.advising.layouts import Candidate
+from samestep.experiments.advising.step_times import Timer, seconds_of
+from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.parser import Parser, add_flags
+from samestep.experiments.printing.formats import FORMATS, check_format, write
 
 HERE = "here"
 """This machine, among the names of machines."""
@@ -104,9 +104,9 @@ def _this_machine() -> tuple[Timer, Machine]:
         Unavailable: torch is not installed, which measures and is measured.
     """
     require("torch")
+    from samestep.experiments.advising.here import load_here, store
+    from samestep.experiments.advising.local_times import seconds_here
     from samestep.experiments.calibrate import calibrate
-    from samestep.experiments.here import load_here, store
-    from samestep.experiments.local_times import seconds_here
 
     if (here := load_here()) is None:
         print("Measuring this machine first, in about a minute; samestep calibrate does so again.", file=sys.stderr)

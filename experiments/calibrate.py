@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar
 from samestep.common.catalog import require
 from samestep.common.errors import WorkerFailed
 from samestep.common.flags import Scalar
-from samestep.common.runtime.parent.scratch import Scratch
-from samestep.experiments.arguments import read_request, run_command
-from samestep.experiments.formats import Case, Document, check_format, write
-from samestep.experiments.parser import Parser, add_format
-from samestep.experiments.text import fill, github, screen_width, short
+from samestep.common.runtime.parent.processes.scratch import Scratch
+from samestep.experiments.cli.arguments import read_request, run_command
+from samestep.experiments.cli.parser import Parser, add_format
+from samestep.experiments.printing.formats import Case, Document, check_format, write
+from samestep.experiments.printing.text import fill, github, screen_width, short
 
 if TYPE_CHECKING:
     from samestep.common.runtime.parent.launcher import Launcher
-    from samestep.experiments.here import Here  # --help needs no NumPy
+    from samestep.experiments.advising.here import Here  # --help needs no NumPy
 
 RANKS = 2
 LAYERS = (2, 8)
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     require("torch")
     start = time.monotonic()
     here = calibrate()
-    from samestep.experiments.here import store
+    from samestep.experiments.advising.here import store
 
     print(write(_document(here, str(store(here)), time.monotonic() - start), form))
     return 0
@@ -73,10 +73,10 @@ def calibrate() -> "Here":
     Raises:
         WorkerFailed: A process that measures died, or the machine is too busy for figures that are possible.
     """
-    from samestep.common.evidence.costs.core_time import Cores
-    from samestep.common.files import memory_bytes
-    from samestep.experiments.here import make_here
-    from samestep.experiments.physical import odd_figure
+    from samestep.common.files.reading import memory_bytes
+    from samestep.common.seconds.core_time import Cores
+    from samestep.experiments.advising.here import make_here
+    from samestep.experiments.advising.physical import odd_figure
 
     def measure() -> tuple[Cores, float]:
         found = _measure_rates()
@@ -146,8 +146,8 @@ def _measure_rates() -> _Rates:
 def _measure_overhead(here: "Here") -> Mapping[str, tuple[float, float]]:
     """Trains tiny models under each row; what arithmetic and bytes do not explain is overhead, of a step and of a pass."""
     from samestep.common.runtime.parent.launcher import Launcher
-    from samestep.experiments.layouts import ALONE, ONE, SPLIT, WHOLE
-    from samestep.experiments.physical import odd_figure
+    from samestep.experiments.advising.layouts import ALONE, ONE, SPLIT, WHOLE
+    from samestep.experiments.advising.physical import odd_figure
 
     found = {}
     with Launcher() as launcher:
@@ -166,7 +166,7 @@ def _overhead(launcher: "Launcher", row: str, here: "Here") -> tuple[float, floa
     """The overhead of a row: of a step, and of each layer and micro-batch; of two sizes, since two are not known."""
     from samestep.common.request import launch_of
     from samestep.common.run import parse
-    from samestep.experiments.local_times import passes, seconds_here
+    from samestep.experiments.advising.local_times import passes, seconds_here
 
     points = []
     for layers in LAYERS:

@@ -8,12 +8,12 @@ import datetime
 from collections.abc import Sequence
 from pathlib import Path
 
-from samestep.common.runtime.parent.cache import Entry
+from samestep.common.runtime.parent.judging.cache import Entry
 from samestep.experiments import kept
-from samestep.experiments.arguments import run_command
+from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.parser import Parser
 from samestep.experiments.kept import Store
-from samestep.experiments.parser import Parser
-from samestep.experiments.text import github, size
+from samestep.experiments.printing.text import github, size
 
 
 def main(arguments: Sequence[str]) -> int:

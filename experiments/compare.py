@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError, WorkerFailed
-from samestep.common.evidence.confounds import check_allowed
 from samestep.common.flags import flags
+from samestep.common.judging.confounds import check_allowed
 from samestep.common.request import RunConfig
 from samestep.common.techniques import Techniques
-from samestep.experiments.arguments import run_command
-from samestep.experiments.asked import SHARED, ComparisonConfig, check_bit_equal
-from samestep.experiments.formats import check_format, write
-from samestep.experiments.parser import ALLOW, Parser, add_flags, add_format
+from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.parser import ALLOW, Parser, add_flags, add_format
+from samestep.experiments.comparing.asked import SHARED, ComparisonConfig, check_bit_equal
+from samestep.experiments.printing.formats import check_format, write
 from samestep.experiments.report import report_comparison
 
 if TYPE_CHECKING:
-    from samestep.experiments.comparison import Comparison
+    from samestep.experiments.comparing.comparison import Comparison
 
 _DESCRIPTION = """Train one workload under many strategies and print one table, with the oracle as its first row. Exit code, the
 first that applies: 130 after Ctrl-C; 143, 129 or 131 after SIGTERM, SIGHUP or SIGQUIT; 4 if a row is not the same step, or not
@@ -56,8 +56,8 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError("--mesh is of one row; write it into its cell, as in torch:hybrid+mesh=pipe=2,tensor=2.")
     given["vary"] = _axes(given.pop("vary"))
     out = given.pop("out", None)
-    from samestep.experiments import comparing  # here, like the next one: --help imports no NumPy
-    from samestep.experiments.earlier import load_earlier
+    from samestep.experiments.comparing import compare as comparing  # here, like the next one: --help imports no NumPy
+    from samestep.experiments.comparing.earlier import load_earlier
 
     earlier = None if against is None else load_earlier(Path(against))
     if directory is None:

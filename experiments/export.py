@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, unknown
-from samestep.experiments.arguments import run_command
-from samestep.experiments.parser import Parser
+from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.parser import Parser
 
 TRACKERS = {"tensorboard": "tensorboard", "mlflow": "mlruns"}
 """Tracker -> the folder that it looks into by itself."""
@@ -30,9 +30,9 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     if given.to not in TRACKERS:
         raise unknown("tracker", given.to, TRACKERS)
-    from samestep.experiments.replay import find_runs, read_replay  # here: --help imports no NumPy
+    from samestep.experiments.exporting.replay import find_runs, read_replay  # here: --help imports no NumPy
 
-    write = importlib.import_module(f"samestep.experiments.to_{given.to}").write
+    write = importlib.import_module(f"samestep.experiments.exporting.to_{given.to}").write
     target = given.output or TRACKERS[given.to]
     failed = 0
     for name, directory in find_runs([Path(path) for path in given.runs]).items():

@@ -1,6 +1,6 @@
 """What samestep keeps on this disk: run directories, comparisons, the oracle's curves, decoded data and calibrations.
 
-Only what samestep wrote is found and removed, by the lists in `common/written.py`; no link is followed.
+Only what samestep wrote is found and removed, by the lists in `common/files/written.py`; no link is followed.
 """
 
 import contextlib
@@ -14,12 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from samestep.common.errors import ConfigError
-from samestep.common.files import Unreadable, read_json
-from samestep.common.removing import discard, discard_all, find_written, walk
+from samestep.common.files.reading import Unreadable, read_json
+from samestep.common.files.removing import discard, discard_all, find_written, walk
+from samestep.common.files.written import read
 from samestep.common.runtime.directory import COMPARISON, read_error
-from samestep.common.runtime.parent.cache import LIMIT_BYTES, Entry, evict, find_cached, find_entries
-from samestep.common.written import read
-from samestep.experiments.text import size
+from samestep.common.runtime.parent.judging.cache import LIMIT_BYTES, Entry, evict, find_cached, find_entries
+from samestep.experiments.printing.text import size
 
 KINDS = {
     "oracle": "curves of the oracle",
@@ -60,9 +60,9 @@ class Store:
 
 def stores() -> list[Store]:
     """Everything that is kept, by kind."""
-    from samestep.common.runtime.parent.curves import curves_directory  # here: --help imports no NumPy
+    from samestep.common.runtime.parent.judging.curves import curves_directory  # here: --help imports no NumPy
     from samestep.common.workload.data.dataset import cache_directory
-    from samestep.experiments.here import path
+    from samestep.experiments.advising.here import path
 
     curves, data, machine = curves_directory(), cache_directory() / "data", path()
     limit = f"at most {size(LIMIT_BYTES)}; what is needed is computed again"

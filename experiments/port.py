@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from samestep.common.errors import ConfigError, ParityFailed
 from samestep.common.flags import flag, read_fields
 from samestep.common.request import MAX_FACTOR, MAX_SECONDS, MAX_SEED, MAX_STEPS, OPTIMIZERS, RunConfig
-from samestep.experiments.arguments import run_command
-from samestep.experiments.formats import check_format, write
-from samestep.experiments.parser import Parser, add_flags, add_format
+from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.parser import Parser, add_flags, add_format
+from samestep.experiments.printing.formats import check_format, write
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     if config.model is None:
         raise ConfigError("samestep port needs --model FILE.py, with a torch model and a tf model in it.")
     from samestep.common.runtime.parent.launcher import Launcher  # here: --help imports no NumPy
-    from samestep.experiments.port_report import port_document
+    from samestep.experiments.printing.port_report import port_document
 
     print("Importing torch and tensorflow, building both models ...", file=sys.stderr, flush=True)
     with Launcher() as launcher:

@@ -9,11 +9,11 @@ from samestep.common.flags import Scalar, flag, flags, read_fields, spell_flag
 from samestep.common.request import RunConfig
 from samestep.common.techniques import Techniques
 from samestep.common.workload.published import PUBLISHED
-from samestep.experiments.arguments import read_request, run_command
-from samestep.experiments.command_line import named_cell, parse_beside
-from samestep.experiments.formats import FORMATS, Document, write
-from samestep.experiments.parser import Parser
-from samestep.experiments.prediction import Assumptions
+from samestep.experiments.advising.prediction import Assumptions
+from samestep.experiments.cli.arguments import read_request, run_command
+from samestep.experiments.cli.command_line import named_cell, parse_beside
+from samestep.experiments.cli.parser import Parser
+from samestep.experiments.printing.formats import FORMATS, Document, write
 
 PREDICTED = ("workload", "model", "mesh", "batch_size", "optimizer", "dtype", "batch_norm", "data")
 """The fields of a request that decide what is predicted; `Assumptions` has the rest."""
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     if command.validate is not None or command.rows is not None:
         print(write(_validation(cell, command, given), form))
         return 0
-    from samestep.experiments.forecast import forecast  # here: --help does without
+    from samestep.experiments.advising.forecast import forecast  # here: --help does without
 
     print(write(forecast(cell, *read(cell, given)).document(), form))
     return 0
@@ -75,7 +75,7 @@ def _validation(cell: str | None, command: _Command, given: Mapping[str, Scalar]
         raise ConfigError(f"--validate predicts what others measured; leave out {strangers[0]}.")
     if command.validate is None or (command.rows is not None and command.validate != "vtrain"):
         raise ConfigError(f"--rows {command.rows} needs --validate vtrain.")
-    from samestep.experiments.validate import VALIDATIONS, document  # here: --help does without
+    from samestep.experiments.advising.validate import VALIDATIONS, document  # here: --help does without
 
     return document(VALIDATIONS[command.validate](Path(command.rows) if command.rows else None))
 

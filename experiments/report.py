@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError, unknown
-from samestep.common.evidence.confounds import check_allowed
-from samestep.experiments.arguments import run_command
-from samestep.experiments.parser import ALLOW, Parser
+from samestep.common.judging.confounds import check_allowed
+from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.parser import ALLOW, Parser
 
 if TYPE_CHECKING:
-    from samestep.experiments.comparison import Comparison
+    from samestep.experiments.comparing.comparison import Comparison
 
 FORMATS = ("html", "github", "csv", "json")
 _DESCRIPTION = """Write a report on runs and comparisons. The page is one file that needs no network: verdicts, a table to sort
@@ -61,7 +61,7 @@ def save(text: str, path: Path) -> None:
     Raises:
         ConfigError: It cannot be written.
     """
-    from samestep.common.writing import replacing
+    from samestep.common.files.writing import replacing
 
     content = text.encode(errors="backslashreplace")  # a path may have bytes that are no character
     try:
@@ -89,7 +89,7 @@ def report_comparison(comparison: "Comparison") -> Path:
     Raises:
         ConfigError: It cannot be written.
     """
-    from samestep.common.writing import replacing
+    from samestep.common.files.writing import replacing
     from samestep.experiments.page.loading import loaded_comparison
     from samestep.experiments.page.page import page
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from samestep.common.request import Launch, launch_of
 from samestep.common.strategy import ProcessSpec, Run
-from samestep.experiments.arguments import run_command
-from samestep.experiments.command_line import parse_run
-from samestep.experiments.switched import switched
-from samestep.experiments.text import fill, screen_width
-from samestep.experiments.trace import TRACE, load_trace
+from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.command_line import parse_run
+from samestep.experiments.printing.switched import switched
+from samestep.experiments.printing.text import fill, screen_width
+from samestep.experiments.printing.trace import TRACE, load_trace
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -25,12 +25,12 @@ def main(arguments: Sequence[str]) -> int:
     config = parse_run(arguments, "samestep run")
     from samestep.common.run import parse  # here, like the next ones: --help imports no NumPy
     from samestep.common.runtime.parent.check import check_launch
+    from samestep.common.runtime.parent.judging.verdict import raise_if_missed
     from samestep.common.runtime.parent.launcher import Launcher
     from samestep.common.runtime.parent.prepare import prepare
-    from samestep.common.runtime.parent.verdict import raise_if_missed
-    from samestep.experiments.ledger import ledger_of_run
-    from samestep.experiments.progress import show_progress
-    from samestep.experiments.tables import report
+    from samestep.experiments.printing.ledger import ledger_of_run
+    from samestep.experiments.printing.progress import show_progress
+    from samestep.experiments.printing.tables import report
 
     with Launcher() as launcher:
         config = launcher.describe(config)

@@ -7,17 +7,26 @@ from pathlib import Path
 
 from samestep.common.catalog import catalogue, mirror_folder, strategy_info
 from samestep.common.errors import ConfigError
-from samestep.common.files import read_text
+from samestep.common.files.reading import read_text
 from samestep.common.flags import flags, spell_flag
 from samestep.common.request import RunConfig
 from samestep.common.strategy import StrategyInfo
 from samestep.common.techniques import Techniques
-from samestep.experiments.arguments import apply_cell, complete_cell, run_command
-from samestep.experiments.formats import check_format, write
-from samestep.experiments.listing import lacks, listing
-from samestep.experiments.parser import Parser, add_format
-from samestep.experiments.picture import write_picture
-from samestep.experiments.text import Column, bullets, cells, explain_emulation, fill, fit, github, screen_width
+from samestep.experiments.cli.arguments import apply_cell, complete_cell, run_command
+from samestep.experiments.cli.parser import Parser, add_format
+from samestep.experiments.printing.formats import check_format, write
+from samestep.experiments.printing.listing import lacks, listing
+from samestep.experiments.printing.picture import write_picture
+from samestep.experiments.printing.text import (
+    Column,
+    bullets,
+    cells,
+    explain_emulation,
+    fill,
+    fit,
+    github,
+    screen_width,
+)
 
 AVAILABLE = "available"
 Row = tuple[str, StrategyInfo]

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from samestep.experiments.arguments import run_command
-from samestep.experiments.ending import SIGNALS
+from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.ending import SIGNALS
 
 
 def main(arguments: Sequence[str]) -> NoReturn:

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from samestep.api import compare, load, predict, run
     from samestep.common.errors import (
         ConfigError,
         Diverged,
@@ -19,11 +20,10 @@ if TYPE_CHECKING:
     )
     from samestep.common.runtime.records import RunResult
     from samestep.common.workload.declaration import Model
-    from samestep.experiments.api import compare, load, predict, run
-    from samestep.experiments.comparison import Comparison
-    from samestep.experiments.forecast import Forecast
-    from samestep.experiments.prediction import Prediction
-    from samestep.experiments.row import Row
+    from samestep.experiments.advising.forecast import Forecast
+    from samestep.experiments.advising.prediction import Prediction
+    from samestep.experiments.comparing.comparison import Comparison
+    from samestep.experiments.comparing.row import Row
 
 _HOMES = {
     "samestep.common.errors": (
@@ -36,11 +36,11 @@ _HOMES = {
     ),
     "samestep.common.runtime.records": ("RunResult",),
     "samestep.common.workload.declaration": ("Model",),
-    "samestep.experiments.api": ("compare", "load", "predict", "run"),
-    "samestep.experiments.comparison": ("Comparison",),
-    "samestep.experiments.forecast": ("Forecast",),
-    "samestep.experiments.prediction": ("Prediction",),
-    "samestep.experiments.row": ("Row",),
+    "samestep.api": ("compare", "load", "predict", "run"),
+    "samestep.experiments.comparing.comparison": ("Comparison",),
+    "samestep.experiments.advising.forecast": ("Forecast",),
+    "samestep.experiments.advising.prediction": ("Prediction",),
+    "samestep.experiments.comparing.row": ("Row",),
 }
 """Module -> what this package offers of it, imported when it is first used."""
 

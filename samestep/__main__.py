@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from samestep.common.errors import unknown
-from samestep.experiments.arguments import run_command
+from samestep.experiments.cli.arguments import run_command
 
 COMMANDS = {
     "run": "train one workload under one strategy",

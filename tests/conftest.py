@@ -20,7 +20,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.arguments import apply_cell
+from samestep.experiments.cli.arguments import apply_cell
 from tests.one_batch_worker import ONE_BATCH
 
 RunCell = Callable[..., RunResult]

@@ -10,7 +10,7 @@ from samestep.common.flags import flags
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.records import RunResult, Throughput, load_result
-from samestep.experiments.arguments import apply_cell
+from samestep.experiments.cli.arguments import apply_cell
 
 REAL = Path(__file__).parent / "data" / "version_2" / "ddp"
 EVERY_CELL = [f"{framework}:{row.name}" for framework, row in catalogue()]

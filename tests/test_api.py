@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 import samestep
+from samestep import api
 from samestep.common.catalog import catalogue
 from samestep.common.flags import flags
 from samestep.common.request import RunConfig
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.techniques import Techniques
-from samestep.experiments import api, rounds
+from samestep.experiments.advising.prediction import Assumptions
+from samestep.experiments.comparing import rounds
 from samestep.experiments.predict import PREDICTED
-from samestep.experiments.prediction import Assumptions
 from samestep.settings import CompareSettings, PredictSettings, RunSettings
 from tests.experiments.comparisons import MISSED, UNJUDGED, make_up
 from tests.processes import descendants

@@ -50,7 +50,7 @@ def test_neutral_code_hardly_names_any() -> None:
     [
         (
             r"Mesh\.parse\(",
-            {"common/run.py", "experiments/advise.py", "experiments/scaling.py"},
+            {"common/run.py", "experiments/advise.py", "experiments/comparing/scaling.py"},
         ),  # once, by whoever reads text
         (r"batch_size or 0|\.steps or 0", set()),
         (r"\.options(\[|\.get\()", set()),  # typed
@@ -60,8 +60,8 @@ def test_neutral_code_hardly_names_any() -> None:
             r"dict\[str, Any\]",
             {
                 "torch_impl/strategies/deepspeed.py",
-                "torch_impl/exchanges.py",
-                "torch_impl/deepspeed_engine.py",
+                "torch_impl/observing/exchanges.py",
+                "torch_impl/deepspeed/engine.py",
                 "torch_impl/replicas.py",
             },
         ),
@@ -74,22 +74,25 @@ def test_neutral_code_hardly_names_any() -> None:
         (
             r"\.write_(text|bytes)\(|\.open\(\"[wax]|savez\w*\([^)]*/|copytree|O_CREAT|export_chrome_trace",
             {
-                "common/writing.py",  # which follows no link
-                "common/written.py",
-                "common/runtime/parent/scratch.py",  # into a folder of this moment, for its user alone
-                "common/runtime/parent/carrying.py",
-                "common/runtime/parent/updates.py",
+                "common/files/writing.py",  # which follows no link
+                "common/files/written.py",
+                "common/runtime/parent/processes/scratch.py",  # into a folder of this moment, for its user alone
+                "common/runtime/parent/models/carrying.py",
+                "common/runtime/parent/judging/updates.py",
                 "common/runtime/worker/private_network.py",  # below /proc
                 "torch_impl/profiling.py",  # likewise, and copied from there
                 "experiments/report.py",  # what the user names with -o
-                "experiments/picture.py",
-                "experiments/docs_pictures.py",
-                "experiments/page_pictures.py",
-                "experiments/readme.py",
-                "experiments/to_tensorboard.py",
+                "experiments/printing/picture.py",
+                "experiments/documenting/docs_pictures.py",
+                "experiments/documenting/page_pictures.py",
+                "experiments/documenting/readme.py",
+                "experiments/exporting/to_tensorboard.py",
             },
         ),
-        (r"rmtree|os\.remove\(", {"common/runtime/parent/scratch.py", "common/runtime/parent/carrying.py"}),
+        (
+            r"rmtree|os\.remove\(",
+            {"common/runtime/parent/processes/scratch.py", "common/runtime/parent/models/carrying.py"},
+        ),
     ],
 )
 def test_what_is_gone_stays_gone(pattern: str, allowed: set[str]) -> None:

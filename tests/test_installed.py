@@ -60,7 +60,7 @@ def test_a_wheel_has_one_name(wheel: Path) -> None:
         assert "samestep/torch_impl/strategies/ddp.py" in archive.namelist()
         assert {"samestep/py.typed", "samestep/experiments/page/page.css"} <= set(archive.namelist())
         carried = ("machines/a100-80gb.toml", "vtrain/LICENSE", "vtrain/single_node.csv", "published/megatron.csv")
-        assert {f"samestep/common/evidence/{name}" for name in carried} <= set(archive.namelist())
+        assert {f"samestep/common/seconds/{name}" for name in carried} <= set(archive.namelist())
     assert {top for top in tops if not top.endswith(".dist-info")} == {"samestep"}
 
 

@@ -15,16 +15,19 @@ from samestep.common.errors import ConfigError
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.directory import ANSWERED, write_json
-from samestep.common.runtime.parent import describing
 from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.parent.models import describing
 from samestep.common.runtime.parent.prepare import prepare
 from samestep.common.runtime.worker import private_network, worker
 from samestep.common.workload import code
 from samestep.common.workload.declared import import_file
-from samestep.experiments import clean, comparing, comparison_file, ending, export, report
-from samestep.experiments.asked import describe
-from samestep.experiments.earlier import load_earlier
-from samestep.experiments.named_code import check_code
+from samestep.experiments import clean, export, report
+from samestep.experiments.cli import ending
+from samestep.experiments.comparing import compare as comparing
+from samestep.experiments.comparing import comparison_file
+from samestep.experiments.comparing.asked import describe
+from samestep.experiments.comparing.earlier import load_earlier
+from samestep.experiments.comparing.named_code import check_code
 from tests.children import in_child
 from tests.odd_inputs import a_run
 

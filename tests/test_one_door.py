@@ -1,4 +1,4 @@
-"""Files are read through one door, `common/files.py`: nothing else in the product opens one for reading."""
+"""Files are read through one door, `common/files/reading.py`: nothing else in the product opens one for reading."""
 
 import ast
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("common", "torch_impl", "tf_impl", "experiments")
-DOOR = "common/files.py"
+DOOR = "common/files/reading.py"
 READS = {"read_text", "read_bytes", "fromfile", "loadtxt", "genfromtxt", "memmap", "file_digest"}
 """Methods and functions of modules that open a file themselves, whatever they are called on."""
 OPENS = {"open", "fdopen"}
@@ -22,7 +22,7 @@ LOADS = {
     "linecache.getline",
 }
 ALLOWED = {
-    "common/arrays.py: archive.open": "a member of an archive that came through the door",
+    "common/files/arrays.py: archive.open": "a member of an archive that came through the door",
     "common/workload/data/flights.py: archive.open": "likewise",
     "common/workload/data/images.py: np.loadtxt": "bytes that came through the door",
     "common/runtime/worker/fork_server.py: os.fdopen": "the pipe to the launcher",
@@ -30,20 +30,20 @@ ALLOWED = {
     "common/runtime/worker/loop.py: traffic.open": "no file: bytes are counted from here on",
     "common/runtime/processes.py: Path(f'/proc/{pid}/stat').read_text": "the kernel's",
     "common/runtime/worker/offspring.py: path.read_text": "the kernel's",
-    "common/runtime/parent/scratch.py: Path(f'/proc/{pid}/stat').read_text": "the kernel's",
-    "common/runtime/parent/scratch.py: Path('/proc/sys/kernel/random/boot_id').read_text": "the kernel's",
-    "common/runtime/parent/scratch.py: os.open": "whose a folder is: follows no link, plain and small",
-    "common/runtime/parent/scratch.py: os.fdopen": "likewise",
-    "common/runtime/parent/scratch.py: json.load": "likewise",
-    "common/written.py: os.open": "a directory's own list: follows no link, plain and ours",
-    "common/written.py: os.fdopen": "likewise",
-    "common/writing.py: os.open": "made or written in place",
-    "common/writing.py: os.fdopen": "likewise",
+    "common/runtime/parent/processes/scratch.py: Path(f'/proc/{pid}/stat').read_text": "the kernel's",
+    "common/runtime/parent/processes/scratch.py: Path('/proc/sys/kernel/random/boot_id').read_text": "the kernel's",
+    "common/runtime/parent/processes/scratch.py: os.open": "whose a folder is: follows no link, plain and small",
+    "common/runtime/parent/processes/scratch.py: os.fdopen": "likewise",
+    "common/runtime/parent/processes/scratch.py: json.load": "likewise",
+    "common/files/written.py: os.open": "a directory's own list: follows no link, plain and ours",
+    "common/files/written.py: os.fdopen": "likewise",
+    "common/files/writing.py: os.open": "made or written in place",
+    "common/files/writing.py: os.fdopen": "likewise",
     "experiments/kept.py: os.open": "config.json, to see whether a process holds its lock",
     "common/runtime/worker/loop.py: os.fdopen": "metrics.jsonl, to write it",
-    "common/runtime/parent/memory.py: (self._cgroup / name).read_text": "the kernel's",
-    "common/runtime/parent/memory.py: Path('/proc/self/cgroup').read_text": "the kernel's",
-    "common/runtime/parent/memory.py: os.open": "the kernel's log, without waiting",
+    "common/runtime/parent/processes/memory.py: (self._cgroup / name).read_text": "the kernel's",
+    "common/runtime/parent/processes/memory.py: Path('/proc/self/cgroup').read_text": "the kernel's",
+    "common/runtime/parent/processes/memory.py: os.open": "the kernel's log, without waiting",
     "common/runtime/parent/provenance.py: Path('/proc/cpuinfo').read_text": "the kernel's",
     "common/runtime/worker/disturbances.py: accounts.read_text": "the kernel's",
     "common/runtime/worker/private_network.py: os.open": "the kernel's: a namespace, to enter it",
@@ -51,14 +51,14 @@ ALLOWED = {
     "common/runtime/worker/fork_server.py: os.open": "/dev/null, and a log to write",
     "common/runtime/worker/worker.py: os.open": "config.json, to lock a byte of it",
     "common/runtime/directory.py: os.fdopen": "error.json, written in place; read by the door",
-    "experiments/comparing.py: os.open": "a directory, to lock it",
-    "experiments/ending.py: os.open": "/dev/null",
+    "experiments/comparing/compare.py: os.open": "a directory, to lock it",
+    "experiments/cli/ending.py: os.open": "/dev/null",
     "experiments/report.py: os.open": "the report, written into a pipe or a device",
     "experiments/report.py: os.fdopen": "likewise",
-    "experiments/readme.py: page.read_text": "a developer's tool: it writes tables into the docs of this repository",
-    "experiments/readme.py: README.read_text": "likewise",
-    "experiments/page_pictures.py: tarfile.open": "a developer's tool: runs that are kept in this repository",
-    "experiments/page_pictures.py: (HERE / 'page.css').read_text": "likewise",
+    "experiments/documenting/readme.py: page.read_text": "a developer's tool: it writes tables into the docs of this repository",
+    "experiments/documenting/readme.py: README.read_text": "likewise",
+    "experiments/documenting/page_pictures.py: tarfile.open": "a developer's tool: runs that are kept in this repository",
+    "experiments/documenting/page_pictures.py: (HERE / 'page.css').read_text": "likewise",
 }
 """File and call -> why it may."""
 
@@ -95,7 +95,7 @@ def test_nothing_else_opens_a_file_for_reading() -> None:
     found = {
         call for file, text in FILES.items() if file != DOOR and "/defects/" not in file for call in reads(file, text)
     }
-    assert found - ALLOWED.keys() == set(), "read it through common/files.py, or say here why it may not be"
+    assert found - ALLOWED.keys() == set(), "read it through common/files/reading.py, or say here why it may not be"
     assert ALLOWED.keys() - found == set(), "these are gone"
 
 

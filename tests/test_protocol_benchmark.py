@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import protocol
 from benchmarks.protocol import ITSELF, REPEATED, Key, intervals, measure, plan, read, verdicts
-from tests.common.evidence.made_up_speeds import Noise, draw
+from tests.common.judging.made_up_speeds import Noise, draw
 
 CELLS = ["torch:single", "torch:ddp"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import samestep
-from samestep.experiments import readme
+from samestep.experiments.documenting import readme
 from tests.experiments.comparisons import keep
 from tests.results import EVERY_CELL, made
 
@@ -74,7 +74,9 @@ def test_a_target_is_there(target: str) -> None:
     ("page", "name", "content"), readme.generated(), ids=lambda value: getattr(value, "name", None)
 )
 def test_what_is_generated_is_current(page: Path, name: str, content: str) -> None:
-    assert readme.replaced(page.read_text(), name, content) == page.read_text(), "run: python -m experiments.readme"
+    assert readme.replaced(page.read_text(), name, content) == page.read_text(), (
+        "run: python -m experiments.documenting.readme"
+    )
 
 
 TWO_GPUS = """

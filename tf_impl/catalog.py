@@ -2,14 +2,14 @@
 
 import functools
 
-from samestep.common.evidence.costs.data_parallel import replicated
-from samestep.common.evidence.costs.dtensor import dtensor, tpu
-from samestep.common.evidence.costs.one_process import central_storage, mirrored
-from samestep.common.evidence.costs.parameter_server import parameter_server
+from samestep.common.costs.data_parallel import replicated
+from samestep.common.costs.dtensor import dtensor, tpu
+from samestep.common.costs.one_process import central_storage, mirrored
+from samestep.common.costs.parameter_server import parameter_server
 from samestep.common.runtime.topology import chief_workers_and_servers, clients, one_process, workers
 from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo
-from samestep.tf_impl import needs, options
-from samestep.tf_impl.refusals import ALONE, IN_PARTS, NO_SWITCH, REMOTE
+from samestep.tf_impl.rows import needs, options
+from samestep.tf_impl.rows.refusals import ALONE, IN_PARTS, NO_SWITCH, REMOTE
 
 ALONG_TENSOR = Answer("flexible", "along the axis tensor: tables by rows, linear layers by column, then by row")
 SHARD_PER_REPLICA = Answer("yes", "one contiguous shard of the global batch per replica")

@@ -15,11 +15,11 @@ from samestep.common.workload.models.describing import EXAMPLES, Found, LossOfEa
 from samestep.common.workload.models.findings import OwnOptimizer
 from samestep.common.workload.models.probing import find_habits
 from samestep.common.workload.models.spec import Segment
+from samestep.tf_impl.describing.probing import Probe
+from samestep.tf_impl.describing.roundings import describe_two_bytes
 from samestep.tf_impl.models.draws import DRAWS
 from samestep.tf_impl.models.inputs import as_inputs
 from samestep.tf_impl.models.own import OwnModel
-from samestep.tf_impl.probing import Probe
-from samestep.tf_impl.roundings import describe_two_bytes
 
 
 def describe(folder: Path, source: str, split: Split, seed: int) -> None:

@@ -10,13 +10,13 @@ import numpy as np
 import tensorflow as tf
 
 from samestep.common.batch import batches
+from samestep.common.porting.trace import Asked, Call, Trace, read_weights, write_trace
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.models.describing import EXAMPLES, OWN_LOSS
-from samestep.common.workload.trace import Asked, Call, Trace, read_weights, write_trace
 from samestep.tf_impl import tracing
-from samestep.tf_impl.configured import HyperParameters, dropouts, hyper_parameters, own_hyper_parameters
+from samestep.tf_impl.describing.configured import HyperParameters, dropouts, hyper_parameters, own_hyper_parameters
 from samestep.tf_impl.models.draws import DRAWS
 from samestep.tf_impl.models.inputs import Inputs, as_inputs
 from samestep.tf_impl.models.losses import LOSSES, Loss

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from samestep.common.files import read_bytes
+from samestep.common.files.reading import read_bytes
+from samestep.common.files.writing import replacing
 from samestep.common.timeline import Activity
-from samestep.common.writing import replacing
-from samestep.tf_impl.activations import BACKWARD, FORWARD
-from samestep.tf_impl.collectives import COLLECTIVES
-from samestep.tf_impl.exchanges import short_name
+from samestep.tf_impl.observing.activations import BACKWARD, FORWARD
+from samestep.tf_impl.observing.collectives import COLLECTIVES
+from samestep.tf_impl.observing.exchanges import short_name
 from samestep.tf_impl.upstream import Event, function_names, nodes, profiled_events
 
 _MOST_BYTES = 2**31

@@ -12,10 +12,10 @@ from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.tf_impl import weights
-from samestep.tf_impl.activations import kept_bytes
-from samestep.tf_impl.exchanges import Copy, copies, sends_of, short_name
 from samestep.tf_impl.models import predictor
 from samestep.tf_impl.models.inputs import Inputs, as_inputs, gather
+from samestep.tf_impl.observing.activations import kept_bytes
+from samestep.tf_impl.observing.exchanges import Copy, copies, sends_of, short_name
 from samestep.tf_impl.optimizers import coefficients
 from samestep.tf_impl.step import accumulate, bind_update, mean_loss, micro_batches, transform, with_added
 from samestep.tf_impl.techniques.compress import build_compressor, exchange_read

@@ -14,10 +14,10 @@ from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 from samestep.common.workload.models.spec import ignores_targets
 from samestep.common.workload.optimizers import OptimizerSpec
-from samestep.tf_impl.activations import BACKWARD, FORWARD
 from samestep.tf_impl.models import OwnModel, summed_loss
 from samestep.tf_impl.models.inputs import Inputs
 from samestep.tf_impl.models.losses import Loss, weighted_cross_entropy
+from samestep.tf_impl.observing.activations import BACKWARD, FORWARD
 from samestep.tf_impl.optimizers import UPDATES
 
 Gradient = tf.Tensor | tf.IndexedSlices

@@ -3,19 +3,19 @@
 import functools
 import os
 
-from samestep.common.evidence.costs.data_parallel import c10d, ddp, replicated
-from samestep.common.evidence.costs.deepspeed import deepspeed
-from samestep.common.evidence.costs.hybrid import hybrid
-from samestep.common.evidence.costs.one_process import dp
-from samestep.common.evidence.costs.parameter_server import rpc_parameter_server
-from samestep.common.evidence.costs.pipeline import mp, pp, rpc
-from samestep.common.evidence.costs.tensor import tp
-from samestep.common.evidence.costs.zero import fsdp, zero1, zero2
+from samestep.common.costs.data_parallel import c10d, ddp, replicated
+from samestep.common.costs.deepspeed import deepspeed
+from samestep.common.costs.hybrid import hybrid
+from samestep.common.costs.one_process import dp
+from samestep.common.costs.parameter_server import rpc_parameter_server
+from samestep.common.costs.pipeline import mp, pp, rpc
+from samestep.common.costs.tensor import tp
+from samestep.common.costs.zero import fsdp, zero1, zero2
 from samestep.common.families import Textbook
 from samestep.common.runtime.topology import one_process, ranks, ranks_and_server
 from samestep.common.strategy import Answer, FrameworkInfo, StrategyInfo
-from samestep.torch_impl import dangers, measures, needs, options, refusals
-from samestep.torch_impl.families import ZERO
+from samestep.torch_impl.rows import dangers, measures, needs, options, refusals
+from samestep.torch_impl.rows.families import ZERO
 
 GPUS = "several GPUs on one or more machines; CPU cores over gloo"
 SHARD_PER_RANK = Answer("yes", "one contiguous shard of the global batch per rank")

@@ -21,16 +21,16 @@ from samestep.common.workload.models.probing import FORWARD_PASS, find_habits
 from samestep.common.workload.models.spec import Segment, layer
 from samestep.common.workload.optimizers import OWN, OptimizerSpec
 from samestep.torch_impl import weights
+from samestep.torch_impl.describing.probing import Probe
+from samestep.torch_impl.describing.reach import always_called, find_reach
+from samestep.torch_impl.describing.roundings import describe_two_bytes
+from samestep.torch_impl.describing.segments import describe_segments
+from samestep.torch_impl.describing.uses import describe_uses
 from samestep.torch_impl.models.draws import DRAWS
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.own import build_declared, dtypes_of
 from samestep.torch_impl.optimizers import own
-from samestep.torch_impl.probing import Probe
-from samestep.torch_impl.reach import always_called, find_reach
-from samestep.torch_impl.roundings import describe_two_bytes
-from samestep.torch_impl.segments import describe_segments
 from samestep.torch_impl.tracing import describe_layers
-from samestep.torch_impl.uses import describe_uses
 
 PLANS = ("column", "row")
 

@@ -11,14 +11,14 @@ from torch import nn
 
 from samestep.common.batch import batches
 from samestep.common.errors import ConfigError
+from samestep.common.porting.trace import NUDGE, Asked, Call, Trace, read_weights, write_trace
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.models.describing import OWN_LOSS
 from samestep.common.workload.optimizers import OWN, OptimizerSpec
-from samestep.common.workload.trace import NUDGE, Asked, Call, Trace, read_weights, write_trace
 from samestep.torch_impl import tracing, weights
-from samestep.torch_impl.configured import dropouts, hyper_parameters
+from samestep.torch_impl.describing.configured import dropouts, hyper_parameters
 from samestep.torch_impl.models.draws import DRAWS
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.losses import LOSSES, Loss

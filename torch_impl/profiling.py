@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from samestep.common.files.writing import copy_file
 from samestep.common.timeline import PHASE_OF_LETTER, Activity
-from samestep.common.writing import copy_file
-from samestep.torch_impl.collectives import COLLECTIVES, is_transfer
+from samestep.torch_impl.observing.collectives import COLLECTIVES, is_transfer
 from samestep.torch_impl.upstream import all_threads, kineto_events
 
 _PASS = re.compile(r"samestep:(?P<stage>\d+)(?P<letter>[FBIW])(?P<microbatch>\d+)$")

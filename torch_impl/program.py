@@ -16,14 +16,14 @@ from samestep.common.strategy import Run
 from samestep.common.workload.initial import initial_buffers, initial_weights
 from samestep.common.workload.models.own import OwnSpec, running_of
 from samestep.torch_impl import devices, weights
-from samestep.torch_impl.activations import follow_activations
-from samestep.torch_impl.exchanges import RECORDER, Observer
 from samestep.torch_impl.local_state import HeldState, build_local_state
 from samestep.torch_impl.micro_batch import MICRO_BATCH
 from samestep.torch_impl.models import build_model, summed_loss
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.own import switch_functions, switch_layers
 from samestep.torch_impl.models.synchronized import synchronize
+from samestep.torch_impl.observing.activations import follow_activations
+from samestep.torch_impl.observing.exchanges import RECORDER, Observer
 from samestep.torch_impl.optimizers import build_optimizer, set_rate
 from samestep.torch_impl.sharded import full_tensor
 from samestep.torch_impl.step import Loss, accumulate, target_share, transform

@@ -17,9 +17,9 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from samestep.torch_impl.exchanges import RECORDER
 from samestep.torch_impl.micro_batch import MICRO_BATCH
 from samestep.torch_impl.models.inputs import Inputs
+from samestep.torch_impl.observing.exchanges import RECORDER
 
 _PACKED = ("broadcast_parameters", "reduce_gradients")
 """The exchanges that take one message per replica, as nn.DataParallel coalesces them."""

@@ -1,6 +1,6 @@
 """The oracle's row."""
 
-from samestep.common.evidence.costs.data_parallel import oracle
+from samestep.common.costs.data_parallel import oracle
 from samestep.common.runtime.topology import one_process
 from samestep.common.strategy import Answer, FrameworkInfo, StrategyInfo
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from samestep.common.batch import Batch, batches
 from samestep.common.batch_norm import num_replicas
-from samestep.common.evidence.parity import deviation, spell_apart
-from samestep.common.evidence.roundoff import noise_of
+from samestep.common.judging.parity import deviation, spell_apart
+from samestep.common.judging.roundoff import noise_of
 from samestep.common.program import Arrays, TrainState
 from samestep.common.reference.distance import Step, distance, loss_apart, program_at, statistics_apart, take
 from samestep.common.reference.known import KNOWN

@@ -7,8 +7,8 @@ import numpy as np
 
 from samestep.common.batch import Batch
 from samestep.common.batch_norm import share_left
-from samestep.common.evidence.parity import LEAST_LOSS, LOSS_BOUND
-from samestep.common.evidence.roundoff import UNIT_ROUNDOFF, gradient_error, noise_of, residual_noise
+from samestep.common.judging.parity import LEAST_LOSS, LOSS_BOUND
+from samestep.common.judging.roundoff import UNIT_ROUNDOFF, gradient_error, noise_of, residual_noise
 from samestep.common.program import Arrays, TrainState
 from samestep.common.reference.compression import residuals_of
 from samestep.common.reference.program import TrainingProgram

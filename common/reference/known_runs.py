@@ -1,6 +1,6 @@
 """Known mistakes of a whole run, of normalisation, compression and mixed precision, each with a cell in which it matters."""
 
-from samestep.common.evidence.roundoff import MASTERS_IN_TWO_BYTES
+from samestep.common.judging.roundoff import MASTERS_IN_TWO_BYTES
 from samestep.common.reference import silent_compression as compression
 from samestep.common.reference import silent_precision as precision
 from samestep.common.reference import silent_runs as runs

@@ -22,11 +22,11 @@ import typing
 from pathlib import Path
 
 from samestep.common.errors import ERRORS, ConfigError, SamestepError, unknown
-from samestep.common.files import Unreadable, read_json
+from samestep.common.files.reading import Unreadable, read_json
+from samestep.common.files.writing import copy_file, make_folder, open_directory, reopen, replacing
+from samestep.common.files.written import seal
 from samestep.common.request import RunConfig
 from samestep.common.techniques import Techniques
-from samestep.common.writing import copy_file, make_folder, open_directory, reopen, replacing
-from samestep.common.written import seal
 
 _ERROR_BYTES = 2048
 _OF_RUNS = ("config.json", "result.json", "error.json")

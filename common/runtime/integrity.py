@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from samestep.common.catalog import read_options, strategy_info
 from samestep.common.errors import ERRORS, ConfigError, unknown
-from samestep.common.files import Unreadable, read_json
+from samestep.common.files.reading import Unreadable, read_json
 from samestep.common.flags import check_fields
 from samestep.common.request import RunConfig
 from samestep.common.runtime.metrics_file import METRICS, read_windows

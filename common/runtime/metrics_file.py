@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 
 from samestep.common.errors import ConfigError
-from samestep.common.files import Unreadable, read_json_lines
+from samestep.common.files.reading import Unreadable, read_json_lines
 
 METRICS = "metrics.jsonl"
 METRICS_BYTES = 2**30

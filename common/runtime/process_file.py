@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, WorkerFailed
-from samestep.common.files import Unreadable, parse_json, read_bytes, read_json
+from samestep.common.files.reading import Unreadable, parse_json, read_bytes, read_json
+from samestep.common.files.writing import reopen
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.metrics_file import METRICS_BYTES
 from samestep.common.runtime.records import Measured, validate
-from samestep.common.writing import reopen
 
 DONE = "done"
 """The phase of a process that has written what it measured."""

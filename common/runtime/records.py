@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from samestep.common.errors import ConfigError
-from samestep.common.evidence.parity import Parity
-from samestep.common.files import Unreadable, read_json
+from samestep.common.files.reading import Unreadable, read_json
 from samestep.common.flags import Scalar
+from samestep.common.judging.parity import Parity
 from samestep.common.ledger import Compiled, Exchange, Footprint, Ledger, Send, exchanges_of
 from samestep.common.request import RunConfig
 from samestep.common.runtime.conditions import Conditions, Watched
@@ -78,7 +78,7 @@ class Measured(Usage):
         window_steps: The steps of each window; the first window is the first step alone, or with a warm-up of
             compression all steps up to the first that is compressed.
         window_seconds: Their seconds.
-        step_times: How many steps after the first one took how long, as `evidence.percentiles` counts them; nothing where
+        step_times: How many steps after the first one took how long, as `judging.percentiles` counts them; nothing where
             the call that takes a step does not wait for it.
         losses: One per step.
         metric_value: On the held-out examples; None elsewhere than on rank 0.

@@ -9,12 +9,12 @@ from typing import IO
 
 import numpy as np
 
-from samestep.common.arrays import load_arrays, read_arrays
 from samestep.common.errors import ConfigError
-from samestep.common.files import Unreadable
+from samestep.common.files.arrays import load_arrays, read_arrays
+from samestep.common.files.reading import Unreadable
+from samestep.common.files.writing import replacing
 from samestep.common.program import SKIPPED, Arrays, TrainState
 from samestep.common.request import MAX_STEPS
-from samestep.common.writing import replacing
 
 STATE = "state.npz"
 

@@ -8,7 +8,7 @@ import hashlib
 from pathlib import Path
 
 from samestep.common.errors import ConfigError
-from samestep.common.files import Unreadable, read_bytes, read_json
+from samestep.common.files.reading import Unreadable, read_bytes, read_json
 
 CODE = "code.json"
 """In the description of a model: file -> the digest with which it was described."""

@@ -19,7 +19,7 @@ class Workload:
         name: As the user spelled it.
         model: The model's spec.
         data: The data set's spec.
-        metric: A name in `evidence.metrics`, or what a user's own is called.
+        metric: A name in `judging.metrics`, or what a user's own is called.
         learning_rates: Optimizer name -> default rate; the default optimizer first.
         batch_size: Default GLOBAL batch size.
         steps: Default number of steps.

@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element
 
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.run import parse
-from samestep.experiments.page.anatomy import anatomy
+from samestep.experiments.page.drawings.anatomy import anatomy
 from samestep.experiments.page.loaded import MOST_DRAWN, Entry, Loaded, most_telling
 from samestep.experiments.page.markup import element, more, prose
 

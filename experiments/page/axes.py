@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from samestep.experiments.text import UNITS, common_unit, short
+from samestep.experiments.printing.text import UNITS, common_unit, short
 
 _MOST_TICKS = 6
 _MOST_RATIO = 8.0

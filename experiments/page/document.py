@@ -1,8 +1,8 @@
 """A report in any format: the page, or what the comparisons themselves would print, one after the other."""
 
-from samestep.experiments.formats import Document, write
 from samestep.experiments.page.loaded import Loaded
 from samestep.experiments.page.page import page
+from samestep.experiments.printing.formats import Document, write
 
 
 def document(loaded: Loaded, form: str) -> str:
@@ -10,7 +10,7 @@ def document(loaded: Loaded, form: str) -> str:
 
     Args:
         loaded: What it is about.
-        form: "html", or a format of `experiments.formats`.
+        form: "html", or a format of `experiments.printing.formats`.
     """
     return page(loaded) if form == "html" else write(_document(loaded), form)
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.catalog import strategy_info
-from samestep.common.evidence.comparison import Difference
+from samestep.common.judging.comparison import Difference
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import title
-from samestep.experiments.comparison import Comparison
-from samestep.experiments.row import Row
-from samestep.experiments.speeds import Speed
+from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.row import Row
+from samestep.experiments.comparing.speeds import Speed
 
 MOST_DRAWN = 24
 """Rows that a section of large drawings shows: more than there are strategies."""

@@ -11,12 +11,12 @@ from samestep.common.runtime.directory import read_config, read_error
 from samestep.common.runtime.integrity import check_asked, check_error
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.common.workload.table import title
-from samestep.experiments import comparison_file, stored
-from samestep.experiments.columns import config_cell
-from samestep.experiments.comparison import Comparison
+from samestep.experiments.comparing import comparison_file, stored
+from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.row import FAILED, Row
 from samestep.experiments.page.loaded import Group, Loaded, Problem, make_group
-from samestep.experiments.row import FAILED, Row
-from samestep.experiments.trace import load_trace
+from samestep.experiments.printing.columns import config_cell
+from samestep.experiments.printing.trace import load_trace
 
 _RUN = ("result.json", "error.json", "config.json")
 """Any of these makes a run directory."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element
 
-from samestep.common.evidence.parity import bound_of
+from samestep.common.judging.parity import bound_of
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.page.axes import Axis, linear, logarithmic
 from samestep.experiments.page.curves import Place, curve, panel, thin

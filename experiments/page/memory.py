@@ -11,7 +11,7 @@ from samestep.experiments.page.axes import Axis, in_bytes
 from samestep.experiments.page.loaded import Facet, Loaded
 from samestep.experiments.page.markup import Child, element
 from samestep.experiments.page.plots import Line, figure, for_facets, key, lines, mark, meaning
-from samestep.experiments.text import size
+from samestep.experiments.printing.text import size
 
 CLASSES: Mapping[str, tuple[str, Callable[[Footprint], int | None]]] = {
     "params": ("parameters", lambda row: row.params_bytes),

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
-from samestep.common.files import read_text
+from samestep.common.files.reading import read_text
 from samestep.experiments.page import (
     anatomies,
     losses,
@@ -21,7 +21,7 @@ from samestep.experiments.page import (
 )
 from samestep.experiments.page.loaded import Loaded
 from samestep.experiments.page.markup import element, html
-from samestep.experiments.text import count
+from samestep.experiments.printing.text import count
 
 _NAMED = 3
 """Comparisons, in the title."""

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from xml.etree.ElementTree import Element
 
 from samestep.common.catalog import catalogue
-from samestep.common.evidence.parity import bound_of
+from samestep.common.judging.parity import bound_of
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.page.loaded import Entry, Loaded
 from samestep.experiments.page.markup import Child, element, scrolling
 from samestep.experiments.page.plots import figure, meaning
-from samestep.experiments.text import count
+from samestep.experiments.printing.text import count
 
 _ORDERS = 5
 """A deviation so many orders of magnitude below the bound is as pale as one can be."""

@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.page.loaded import Entry, Loaded
 from samestep.experiments.page.markup import Child, code, element, more, scrolling, table
-from samestep.experiments.text import size
+from samestep.experiments.printing.text import size
 
 _DIGITS = 12
 """Of a digest, to tell it from others."""

@@ -7,12 +7,12 @@ from xml.etree.ElementTree import Element
 from samestep.common.flags import Scalar
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import title
-from samestep.experiments.columns import devices
-from samestep.experiments.misses import BYTES, mark
 from samestep.experiments.page.loaded import Entry, Loaded
 from samestep.experiments.page.markup import Child, breakable, element, scrolling
 from samestep.experiments.page.verdicts import status
-from samestep.experiments.text import count, short, size
+from samestep.experiments.printing.columns import devices
+from samestep.experiments.printing.misses import BYTES, mark
+from samestep.experiments.printing.text import count, short, size
 
 Value = Callable[[Entry], Scalar]
 

@@ -4,15 +4,15 @@ import math
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element
 
+from samestep.experiments.comparing.scaling import Point, Scaling
+from samestep.experiments.comparing.speeds import spell_ratio
 from samestep.experiments.page.axes import Axis
 from samestep.experiments.page.curves import curve, dot, panel, whisker
 from samestep.experiments.page.loaded import Group, Loaded
 from samestep.experiments.page.markup import Child, element, scrolling, table
 from samestep.experiments.page.plots import FRAMEWORKS, figure, key, meaning
-from samestep.experiments.scaling import Point, Scaling
-from samestep.experiments.scaling_report import COLUMNS, explain_fit, title_of
-from samestep.experiments.speeds import spell_ratio
-from samestep.experiments.text import joined
+from samestep.experiments.printing.scaling_report import COLUMNS, explain_fit, title_of
+from samestep.experiments.printing.text import joined
 
 _ASIDE = 9
 """Pixels from the marks of one row to those of the next, which would hide one another."""

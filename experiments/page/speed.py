@@ -2,15 +2,15 @@
 
 from xml.etree.ElementTree import Element
 
-from samestep.common.evidence.comparison import NOT_SEPARATED
+from samestep.common.judging.comparison import NOT_SEPARATED
 from samestep.common.runtime.records import RunResult
+from samestep.experiments.comparing.speeds import Speed
 from samestep.experiments.page.axes import Axis, fitting, spell_tick
 from samestep.experiments.page.loaded import Entry, Facet, Loaded
 from samestep.experiments.page.markup import Child, element
 from samestep.experiments.page.plots import FRAMEWORKS, Line, figure, for_facets, key, lines, mark, meaning
-from samestep.experiments.speed_columns import Timed, range_of, spell_range
-from samestep.experiments.speeds import Speed
-from samestep.experiments.text import short
+from samestep.experiments.printing.speed_columns import Timed, range_of, spell_range
+from samestep.experiments.printing.text import short
 
 _MEANING = (
     "The dot is the median. A bar is the 95 % prediction interval: where the median of a later comparison with as "

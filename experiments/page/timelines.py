@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
 from samestep.common.errors import ConfigError
+from samestep.experiments.page.drawings.timeline import timeline
 from samestep.experiments.page.loaded import MOST_DRAWN, Entry, Loaded, most_telling
 from samestep.experiments.page.markup import Child, element, more, prose
-from samestep.experiments.page.timeline import timeline
-from samestep.experiments.trace import load_trace
+from samestep.experiments.printing.trace import load_trace
 
 _HOW = (
     "The fastest of the steps that were traced after everything that counts. A bar is what a device computed, a thin line "

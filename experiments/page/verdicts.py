@@ -5,20 +5,20 @@ from collections import Counter
 from collections.abc import Iterable
 from xml.etree.ElementTree import Element
 
-from samestep.experiments import tables
-from samestep.experiments.against_report import write_report
-from samestep.experiments.columns import explain_emulations
-from samestep.experiments.comparison import Comparison
-from samestep.experiments.compiled import compiled
-from samestep.experiments.gate import headline
-from samestep.experiments.lint import explain_confounds, find_stops
-from samestep.experiments.misses import explain_misses
+from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.gate import headline
+from samestep.experiments.comparing.lint import explain_confounds, find_stops
+from samestep.experiments.comparing.ranking import ranking
+from samestep.experiments.comparing.row import FAILED, MISSED, NOT_JUDGED, SAME, Row, explain_rows
+from samestep.experiments.comparing.speeds import unseparated
 from samestep.experiments.page.loaded import Group, Loaded
 from samestep.experiments.page.markup import Child, element, more, prose
-from samestep.experiments.ranking import ranking
-from samestep.experiments.row import FAILED, MISSED, NOT_JUDGED, SAME, Row, explain_rows
-from samestep.experiments.speeds import unseparated
-from samestep.experiments.text import count
+from samestep.experiments.printing import tables
+from samestep.experiments.printing.against_report import write_report
+from samestep.experiments.printing.columns import explain_emulations
+from samestep.experiments.printing.compiled import compiled
+from samestep.experiments.printing.misses import explain_misses
+from samestep.experiments.printing.text import count
 
 SYMBOLS = {SAME: "✓", MISSED: "✗", FAILED: "✗", NOT_JUDGED: "–"}
 """Of a status, so that colour is never the only sign of it."""

@@ -2,15 +2,15 @@
 
 from xml.etree.ElementTree import Element
 
+from samestep.common.costs.textbook import formulas
 from samestep.common.errors import SamestepError
-from samestep.common.evidence.textbook import formulas
 from samestep.common.run import parse
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.page.axes import Axis, in_bytes
 from samestep.experiments.page.loaded import Entry, Facet, Loaded
 from samestep.experiments.page.markup import Child, element
 from samestep.experiments.page.plots import Line, figure, for_facets, key, lines, mark, meaning
-from samestep.experiments.text import size
+from samestep.experiments.printing.text import size
 
 _MEANING = (
     "Bytes of all processes, counted by the kernel. The lower bound is the textbooks' formula for the strategy, without padding, "

@@ -18,7 +18,7 @@ from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
-from samestep.experiments.arguments import apply_cell
+from samestep.experiments.cli.arguments import apply_cell
 from tests.lent import LentLauncher
 
 MLP = "digits-mlp+width=8"

@@ -32,7 +32,7 @@ from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 from samestep.common.workload.data.dataset import ARRAYS
 from samestep.common.workload.initial import init
-from samestep.experiments.command_line import parse_run
+from samestep.experiments.cli.command_line import parse_run
 from tests.processes import descendants
 
 ROOT = str(Path(__file__).parents[2])

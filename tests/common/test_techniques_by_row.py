@@ -11,7 +11,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.strategy import StrategyInfo
 from samestep.common.techniques import Techniques
-from samestep.experiments.arguments import apply_cell
+from samestep.experiments.cli.arguments import apply_cell
 from tests.cells import every_row
 
 GIVEN = {

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from samestep.common.errors import WorkerFailed
+from samestep.common.files.removing import discard
+from samestep.common.files.writing import copy_file, create, make_folder, open_directory, reopen, replacing
+from samestep.common.files.written import LIST, Entry, begin, note, opened, present, read, seal
 from samestep.common.program import TrainState
-from samestep.common.removing import discard
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import open_run, reserve_error, write_error, write_json
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.state_file import write_state
-from samestep.common.writing import copy_file, create, make_folder, open_directory, reopen, replacing
-from samestep.common.written import LIST, Entry, begin, note, opened, present, read, seal
 
 SAID = "is not a plain file that samestep wrote, and was left as it is; move it away, or name another directory."
 STATE = TrainState(0, {}, {}, {})

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from samestep.common.evidence.parity import Parity, not_judged
+from samestep.common.judging.parity import Parity, not_judged
 from samestep.common.request import Launch
 from samestep.common.run import as_config
 from samestep.common.runtime.directory import open_run, write_error
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.common.strategy import Run
-from samestep.experiments.asked import describe
-from samestep.experiments.comparison_file import NAME, write_file
-from samestep.experiments.plan import is_oracle
-from samestep.experiments.stored import make_place, run_directory
+from samestep.experiments.comparing.asked import describe
+from samestep.experiments.comparing.comparison_file import NAME, write_file
+from samestep.experiments.comparing.plan import is_oracle
+from samestep.experiments.comparing.stored import make_place, run_directory
 from tests.results import leave
 
 TRAINED = load_result(Path(__file__).parents[1] / "data" / "version_1" / "ddp")

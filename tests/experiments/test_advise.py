@@ -13,34 +13,35 @@ from pathlib import Path
 import pytest
 
 from samestep.common.catalog import strategy_info
+from samestep.common.costs.hybrid import hybrid_footprints
+from samestep.common.costs.saved_activations.activations import pipeline_activation_bytes
+from samestep.common.costs.sizes import MESSAGES
 from samestep.common.errors import ConfigError, Unavailable
-from samestep.common.evidence.costs.activations import pipeline_activation_bytes
-from samestep.common.evidence.costs.core_time import Cores, Taken
-from samestep.common.evidence.costs.hybrid import hybrid_footprints
-from samestep.common.evidence.costs.machine import Machine, load_machine
-from samestep.common.evidence.costs.sizes import MESSAGES
-from samestep.common.evidence.validation import carried_rows
 from samestep.common.flags import Scalar
 from samestep.common.mesh import Mesh
 from samestep.common.request import RunConfig
 from samestep.common.run import parse_prediction
+from samestep.common.seconds.core_time import Cores, Taken
+from samestep.common.seconds.machine import Machine, load_machine
+from samestep.common.seconds.validation import carried_rows
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.mlp import MlpSpec
 from samestep.common.workload.models.spec import layer, num_params
 from samestep.experiments import advise as command
-from samestep.experiments import candidates, layouts, predict
-from samestep.experiments.advice import SLOWER, Advice, Change, advise
-from samestep.experiments.advice_reasons import changed, next_step, trust, why
-from samestep.experiments.advice_text import document, report
-from samestep.experiments.arguments import read_request, split_cells
-from samestep.experiments.candidates import MOST_MICROBATCHES, search
-from samestep.experiments.here import Here, load_here, make_here, path, store
-from samestep.experiments.layouts import SPLIT, WHOLE
-from samestep.experiments.local_times import seconds_here
-from samestep.experiments.prediction import Assumptions, needed_bytes, predict_row
-from samestep.experiments.step_times import seconds_of
+from samestep.experiments import predict
+from samestep.experiments.advising import candidates, layouts
+from samestep.experiments.advising.advice import SLOWER, Advice, Change, advise
+from samestep.experiments.advising.advice_reasons import changed, next_step, trust, why
+from samestep.experiments.advising.advice_text import document, report
+from samestep.experiments.advising.candidates import MOST_MICROBATCHES, search
+from samestep.experiments.advising.here import Here, load_here, make_here, path, store
+from samestep.experiments.advising.layouts import SPLIT, WHOLE
+from samestep.experiments.advising.local_times import seconds_here
+from samestep.experiments.advising.prediction import Assumptions, needed_bytes, predict_row
+from samestep.experiments.advising.step_times import seconds_of
+from samestep.experiments.cli.arguments import read_request, split_cells
 
 ROOT = Path(__file__).parents[2]
 SMALL = "synthetic-gpt+layers=6+width=64+heads=4+context=32+vocabulary=64"
@@ -218,7 +219,7 @@ def test_the_file_of_this_machine_is_read_as_it_was_written(here: Here) -> None:
 
 
 def test_figures_of_another_processor_are_not_read(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("samestep.experiments.here.key", lambda: "another processor")
+    monkeypatch.setattr("samestep.experiments.advising.here.key", lambda: "another processor")
     assert load_here() is None
 
 
@@ -344,7 +345,7 @@ def test_this_machine_is_told_what_to_measure(here: Here) -> None:
 
 
 def test_json_has_every_layout(advice: Advice) -> None:
-    from samestep.experiments.formats import write
+    from samestep.experiments.printing.formats import write
 
     record = json.loads(write(document(advice), "json"))
     assert len(record["layouts"]) == len(advice.ranked)

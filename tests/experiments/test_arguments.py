@@ -11,9 +11,9 @@ from samestep.common.run import arguments, as_config, parse
 from samestep.common.runtime.records import RunResult
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
-from samestep.experiments.arguments import apply_cell, split_cells
-from samestep.experiments.columns import cell
-from samestep.experiments.command_line import parse_run
+from samestep.experiments.cli.arguments import apply_cell, split_cells
+from samestep.experiments.cli.command_line import parse_run
+from samestep.experiments.printing.columns import cell
 from tests.cells import SIZED, every_row
 from tests.conftest import RunCell
 from tests.experiments.comparisons import PASSED, result_of

@@ -26,7 +26,7 @@ from samestep.common.strategy import FrameworkInfo
 from samestep.common.workload.data.dataset import load
 from samestep.common.workload.initial import init
 from samestep.experiments import compare, run, strategies
-from samestep.experiments.arguments import run_command
+from samestep.experiments.cli.arguments import run_command
 from tests.processes import descendants
 
 Refused = Callable[..., str]

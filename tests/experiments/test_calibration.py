@@ -10,21 +10,22 @@ from pathlib import Path
 
 import pytest
 
+from samestep.common.costs.sizes import MESSAGES
 from samestep.common.errors import ConfigError, WorkerFailed
-from samestep.common.evidence.costs.core_time import Cores
-from samestep.common.evidence.costs.machine import Machine, load_machine
-from samestep.common.evidence.costs.sizes import MESSAGES
-from samestep.common.evidence.costs.step_time import StepTime
 from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.seconds.core_time import Cores
+from samestep.common.seconds.machine import Machine, load_machine
+from samestep.common.seconds.step_time import StepTime
 from samestep.experiments import advise as command
-from samestep.experiments import calibrate, calibration
-from samestep.experiments.calibration import Calibration, calibrated
-from samestep.experiments.candidates import search
-from samestep.experiments.here import load_here, make_here, path
-from samestep.experiments.here import store as stored
-from samestep.experiments.layouts import Candidate
-from samestep.experiments.physical import odd_figure
-from samestep.experiments.step_times import seconds_of
+from samestep.experiments import calibrate
+from samestep.experiments.advising import calibration
+from samestep.experiments.advising.calibration import Calibration, calibrated
+from samestep.experiments.advising.candidates import search
+from samestep.experiments.advising.here import load_here, make_here, path
+from samestep.experiments.advising.here import store as stored
+from samestep.experiments.advising.layouts import Candidate
+from samestep.experiments.advising.physical import odd_figure
+from samestep.experiments.advising.step_times import seconds_of
 from tests.experiments.test_advise import base, small_machine
 
 ROOT = Path(__file__).parents[2]

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from samestep.common.errors import ConfigError, Unavailable
+from samestep.common.files.writing import create, open_directory, replacing
+from samestep.common.files.written import LIST, seal
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.directory import open_run, write_error, write_json
-from samestep.common.runtime.parent.cache import hold
-from samestep.common.runtime.parent.curves import Curve, curve_folder, keep_curve
-from samestep.common.runtime.parent.verdict import initial_state
+from samestep.common.runtime.parent.judging.cache import hold
+from samestep.common.runtime.parent.judging.curves import Curve, curve_folder, keep_curve
+from samestep.common.runtime.parent.judging.verdict import initial_state
 from samestep.common.runtime.worker.worker import claim_role
-from samestep.common.writing import create, open_directory, replacing
-from samestep.common.written import LIST, seal
 from samestep.experiments import clean, kept
-from samestep.experiments.comparison_file import NAME
+from samestep.experiments.comparing.comparison_file import NAME
 from tests.experiments.comparisons import placed
 
 LONG_AGO = time.time() - 2 * kept.QUIET_SECONDS

@@ -15,12 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from samestep.common.errors import SamestepError
+from samestep.common.files.writing import make_folder, open_directory, replacing
+from samestep.common.files.written import LIST
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import MODEL, open_run, write_json
-from samestep.common.writing import make_folder, open_directory, replacing
-from samestep.common.written import LIST
 from samestep.experiments import clean
-from samestep.experiments.comparison_file import NAME
+from samestep.experiments.comparing.comparison_file import NAME
 from tests.experiments.comparisons import placed
 
 KEY = "0123456789abcdef01234567"

@@ -7,9 +7,9 @@ import pytest
 
 from samestep.common.errors import ConfigError
 from samestep.experiments import compare
-from samestep.experiments.asked import describe, merge
-from samestep.experiments.comparison_file import NAME, read_file, write_file
-from samestep.experiments.plan import make_plan
+from samestep.experiments.comparing.asked import describe, merge
+from samestep.experiments.comparing.comparison_file import NAME, read_file, write_file
+from samestep.experiments.comparing.plan import make_plan
 from tests.experiments.comparisons import make_up
 
 ODD = 'my "data"\\in \x7f é \U0001f600\t.npz'

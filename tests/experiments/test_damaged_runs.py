@@ -14,7 +14,7 @@ import samestep
 from samestep.common.errors import ConfigError
 from samestep.common.runtime.records import RunResult
 from samestep.experiments import export, report
-from samestep.experiments.earlier import load_earlier
+from samestep.experiments.comparing.earlier import load_earlier
 from tests.experiments.comparisons import keep
 from tests.results import leave, made
 
@@ -193,7 +193,7 @@ def test_what_is_damaged_is_told_by_every_command(
     assert ("compared", "torch:pp", "same step") in statuses
     with pytest.raises(ConfigError, match="there is nothing to report: damaged: "):
         report.main(["damaged"])
-    monkeypatch.setattr("samestep.experiments.to_tensorboard.write", lambda replay, folder: replay.name)
+    monkeypatch.setattr("samestep.experiments.exporting.to_tensorboard.write", lambda replay, folder: replay.name)
     assert export.main(["whole", "damaged", "--to", "tensorboard"]) == 1
     told = capsys.readouterr()
     assert told.out == "whole\n"

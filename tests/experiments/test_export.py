@@ -11,7 +11,8 @@ import pytest
 
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.runtime.records import load_result
-from samestep.experiments import export, replay, to_tensorboard
+from samestep.experiments import export
+from samestep.experiments.exporting import replay, to_tensorboard
 from tests.results import REAL
 
 LOSSES = load_result(REAL).losses

@@ -15,9 +15,9 @@ import pytest
 from samestep.common.catalog import catalogue
 from samestep.common.runtime.records import RunResult, validate
 from samestep.experiments import compare, strategies
-from samestep.experiments.comparison import Comparison
-from samestep.experiments.formats import Case, Document, write
-from samestep.experiments.row import Row
+from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.row import Row
+from samestep.experiments.printing.formats import Case, Document, write
 from tests.experiments.comparisons import MISSED, TRAINED, UNJUDGED, make_up
 
 DIED = "rank-1 died:\n\x1b[31mboom\x1b[0m \x00 <&> \ud800"

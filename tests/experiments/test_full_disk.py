@@ -11,15 +11,17 @@ import pytest
 
 import samestep
 from samestep.common.errors import ConfigError
-from samestep.common.evidence.parity import not_judged
+from samestep.common.judging.parity import not_judged
 from samestep.common.request import Launch
-from samestep.common.runtime.parent import verdict
+from samestep.common.runtime.parent.judging import verdict
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.strategy import Run
-from samestep.experiments import compare, comparing, rounds
-from samestep.experiments.asked import describe
-from samestep.experiments.comparison import Comparison
-from samestep.experiments.row import NOT_RUN
+from samestep.experiments import compare
+from samestep.experiments.comparing import compare as comparing
+from samestep.experiments.comparing import rounds
+from samestep.experiments.comparing.asked import describe
+from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.row import NOT_RUN
 from tests.experiments.comparisons import PASSED, TRAINED, result_of
 from tests.results import leave
 

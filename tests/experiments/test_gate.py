@@ -9,11 +9,12 @@ import pytest
 
 import samestep
 from samestep.common.errors import ConfigError, Diverged, ParityFailed, Unavailable, WorkerFailed
-from samestep.common.evidence.parity import not_judged
-from samestep.experiments import compare, ending
-from samestep.experiments.arguments import run_command
-from samestep.experiments.comparison import Comparison
-from samestep.experiments.row import Row
+from samestep.common.judging.parity import not_judged
+from samestep.experiments import compare
+from samestep.experiments.cli import ending
+from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.row import Row
 from tests.experiments.comparisons import MISSED, TRAINED, UNJUDGED, Outcome, make_up
 
 Gate = Callable[..., tuple[int, str, str]]

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from samestep.common.evidence.confounds import CONFOUNDS, find_confounds
+from samestep.common.judging.confounds import CONFOUNDS, find_confounds
 from samestep.common.runtime.conditions import Conditions
 from samestep.common.runtime.records import DeviceRow, RunResult
 from samestep.common.techniques import Techniques
-from samestep.experiments.comparison import Comparison
-from samestep.experiments.lint import circumstances, explain_confounds
-from samestep.experiments.row import Row
+from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.lint import circumstances, explain_confounds
+from samestep.experiments.comparing.row import Row
 from tests.results import made
 
 CONDITIONS = Conditions(num_parameters=6_922, order_sha256="11" * 32, others_share=0.02, stolen_share=0.0)

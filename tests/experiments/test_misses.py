@@ -8,14 +8,14 @@ import json
 import pytest
 
 from samestep.common.runtime.records import RunResult
-from samestep.experiments import tables
-from samestep.experiments.comparison import Comparison
-from samestep.experiments.formats import write
-from samestep.experiments.misses import explain_misses, misses
+from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.row import Row
 from samestep.experiments.page.loaded import Entry, Group
 from samestep.experiments.page.rows import COLUMNS
 from samestep.experiments.page.verdicts import _group
-from samestep.experiments.row import Row
+from samestep.experiments.printing import tables
+from samestep.experiments.printing.formats import write
+from samestep.experiments.printing.misses import explain_misses, misses
 from tests.results import made
 
 

@@ -12,9 +12,10 @@ from samestep.common.errors import ConfigError
 from samestep.common.flags import LEAST_FLOAT
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.records import load_result
-from samestep.experiments import advise, compare, comparing, predict, report, run
-from samestep.experiments.arguments import run_command
-from samestep.experiments.asked import MAX_ROWS
+from samestep.experiments import advise, compare, predict, report, run
+from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.comparing import compare as comparing
+from samestep.experiments.comparing.asked import MAX_ROWS
 from tests.results import made
 
 

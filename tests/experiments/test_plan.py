@@ -11,9 +11,9 @@ from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.techniques import Techniques
 from samestep.common.workload.table import WORKLOADS, size_names
-from samestep.experiments.arguments import CELL_FIELDS, apply_cell
-from samestep.experiments.asked import describe
-from samestep.experiments.plan import ORACLE, make_plan
+from samestep.experiments.cli.arguments import CELL_FIELDS, apply_cell
+from samestep.experiments.comparing.asked import describe
+from samestep.experiments.comparing.plan import ORACLE, make_plan
 
 PP = "torch:pp+schedule=1f1b"
 

@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 
 from samestep.common.errors import ConfigError
-from samestep.common.evidence.conclusion import conclude_missed
-from samestep.common.evidence.port.case import CONSTANTS, DIFFERENT, SAME, Verdict
-from samestep.common.evidence.port.verdict import judge_port
+from samestep.common.judging.conclusion import conclude_missed
+from samestep.common.porting.case import CONSTANTS, DIFFERENT, SAME, Verdict
+from samestep.common.porting.verdict import judge_port
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
-from samestep.common.runtime.parent import porting
-from samestep.common.runtime.parent.carrying import carry
-from samestep.common.runtime.parent.describing import run_tasks
 from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.parent.models import porting
+from samestep.common.runtime.parent.models.carrying import carry
+from samestep.common.runtime.parent.models.describing import run_tasks
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.arguments import apply_cell
-from samestep.experiments.formats import write
+from samestep.experiments.cli.arguments import apply_cell
 from samestep.experiments.port import main
-from samestep.experiments.port_report import port_document
+from samestep.experiments.printing.formats import write
+from samestep.experiments.printing.port_report import port_document
 from tests.conftest import RunCell
 from tests.one_batch_worker import WALK
 from tests.own import ports

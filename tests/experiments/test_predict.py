@@ -17,8 +17,8 @@ from samestep.common.catalog import catalogue
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.experiments import predict
-from samestep.experiments.prediction import parse_memory, where_it_fits
-from samestep.experiments.text import size
+from samestep.experiments.advising.prediction import parse_memory, where_it_fits
+from samestep.experiments.printing.text import size
 from tests.cells import SIZED
 
 ROOT = Path(__file__).parents[2]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from samestep.experiments import progress
-from samestep.experiments.progress import Timetable, spell_seconds
+from samestep.experiments.printing import progress
+from samestep.experiments.printing.progress import Timetable, spell_seconds
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from samestep.common.catalog import catalogue
 from samestep.common.runtime.records import DeviceRow, RunResult, Throughput
-from samestep.experiments.ranking import QUANTITIES, ranking
+from samestep.experiments.comparing.ranking import QUANTITIES, ranking
 from tests.conftest import RunCell
 from tests.results import made
 

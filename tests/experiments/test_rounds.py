@@ -14,14 +14,16 @@ import pytest
 
 import samestep
 from samestep.common.errors import ConfigError, Unavailable, WorkerFailed
+from samestep.common.files.writing import create
 from samestep.common.runtime.directory import open_run, write_json
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import load_result
-from samestep.common.writing import create
-from samestep.experiments import compare, comparing, rounds
-from samestep.experiments.asked import describe
-from samestep.experiments.comparison import Comparison
-from samestep.experiments.stored import load, run_directory
+from samestep.experiments import compare
+from samestep.experiments.comparing import compare as comparing
+from samestep.experiments.comparing import rounds
+from samestep.experiments.comparing.asked import describe
+from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.stored import load, run_directory
 from tests.experiments.comparisons import MISSED, PASSED, keep, make_up
 from tests.results import leave, made
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from samestep.experiments import readme
-from samestep.experiments.rule_cases import Case, start_with_ddp, tensor_in_a_node
-from samestep.experiments.rules import NEARLY_ALL, TOLERATED, Rule, judge
+from samestep.experiments.documenting import readme
+from samestep.experiments.documenting.rule_cases import Case, start_with_ddp, tensor_in_a_node
+from samestep.experiments.documenting.rules import NEARLY_ALL, TOLERATED, Rule, judge
 
 GOOD, BAD = TOLERATED, 2 * TOLERATED
 
@@ -48,6 +48,6 @@ def test_a_case_has_layouts_on_both_sides() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_page_is_what_the_command_writes() -> None:
-    """If this fails, `python -m experiments.readme` writes the page anew; read what it says in words once more."""
+    """If this fails, `python -m experiments.documenting.readme` writes the page anew; read what it says in words once more."""
     for page, name, content in readme.judged():
         assert readme.replaced(page.read_text(), name, content) == page.read_text()

@@ -8,12 +8,12 @@ import pytest
 from samestep.common.errors import ConfigError
 from samestep.common.runtime.conditions import Conditions
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.asked import describe
-from samestep.experiments.comparison import Comparison
-from samestep.experiments.plan import make_plan
-from samestep.experiments.row import Row
-from samestep.experiments.scaling import Scaling, find_scaling
-from samestep.experiments.scaling_report import write_scaling
+from samestep.experiments.comparing.asked import describe
+from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.plan import make_plan
+from samestep.experiments.comparing.row import Row
+from samestep.experiments.comparing.scaling import Scaling, find_scaling
+from samestep.experiments.printing.scaling_report import write_scaling
 from tests.results import made
 
 RATES = {1: 1000.0, 2: 1800.0, 4: 3000.0}

@@ -8,15 +8,16 @@ import json
 import numpy as np
 import pytest
 
-from samestep.common.evidence.comparison import LEAST_ROUNDS
-from samestep.common.evidence.percentiles import count_seconds
+from samestep.common.judging.comparison import LEAST_ROUNDS
+from samestep.common.judging.percentiles import count_seconds
 from samestep.common.runtime.records import RunResult
-from samestep.experiments import speeds, tables
-from samestep.experiments.comparison import Comparison
-from samestep.experiments.formats import write
-from samestep.experiments.ranking import ranking
-from samestep.experiments.row import FAILED, Row
-from samestep.experiments.speeds import judge_rows
+from samestep.experiments.comparing import speeds
+from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.ranking import ranking
+from samestep.experiments.comparing.row import FAILED, Row
+from samestep.experiments.comparing.speeds import judge_rows
+from samestep.experiments.printing import tables
+from samestep.experiments.printing.formats import write
 from tests.results import EVERY_CELL, made
 
 FACTORS = {"torch:single": 1.4, "torch:ddp": 1.0, "torch:fsdp": 0.7, "torch:zero1": 1.001}

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from samestep.common.runtime.records import RunResult, Throughput
-from samestep.experiments import compare, tables
-from samestep.experiments.columns import cell, devices
-from samestep.experiments.speed_columns import rate
+from samestep.experiments import compare
+from samestep.experiments.printing import tables
+from samestep.experiments.printing.columns import cell, devices
+from samestep.experiments.printing.speed_columns import rate
 from tests.results import EVERY_CELL, deviating, made
 
 LONG = ["torch:deepspeed+zero_stage=3+accumulation_steps=4+clip_norm=0.5", "torch:pp+schedule=interleaved_zero_bubble"]

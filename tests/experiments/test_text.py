@@ -2,7 +2,7 @@
 
 import pytest
 
-from samestep.experiments.text import (
+from samestep.experiments.printing.text import (
     PIPED_WIDTH,
     Column,
     cells,

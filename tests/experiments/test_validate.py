@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from samestep.common.errors import ConfigError
-from samestep.common.evidence.measured import FOLDER
+from samestep.common.seconds.measured import FOLDER
 from samestep.experiments import predict
-from samestep.experiments.validate import VALIDATIONS, document, text
+from samestep.experiments.advising.validate import VALIDATIONS, document, text
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

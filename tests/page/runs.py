@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.errors import Unavailable, WorkerFailed
-from samestep.common.evidence.parity import deviation
+from samestep.common.judging.parity import deviation
 from samestep.common.runtime.directory import open_run, write_error, write_json
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.stored import run_directory
+from samestep.experiments.comparing.stored import run_directory
 from tests.experiments.comparisons import keep
 from tests.results import leave, made
 

@@ -17,15 +17,16 @@ from samestep.common.mesh import Mesh
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import DeviceRow, RunResult
-from samestep.experiments import docs_pictures, strategies
+from samestep.experiments import strategies
+from samestep.experiments.documenting import docs_pictures
 from samestep.experiments.page import anatomies
-from samestep.experiments.page.anatomy import Scale, anatomy
-from samestep.experiments.page.held import drawn_from
+from samestep.experiments.page.drawings.anatomy import Scale, anatomy
+from samestep.experiments.page.drawings.held import drawn_from
+from samestep.experiments.page.drawings.svg import file_of
+from samestep.experiments.page.drawings.transfers import Transfer
+from samestep.experiments.page.drawings.transfers import transfers as joined_transfers
 from samestep.experiments.page.loaded import MOST_DRAWN, most_telling
-from samestep.experiments.page.svg import file_of
-from samestep.experiments.page.transfers import Transfer
-from samestep.experiments.page.transfers import transfers as joined_transfers
-from samestep.experiments.picture import observe, small_request
+from samestep.experiments.printing.picture import observe, small_request
 from tests.results import made
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from samestep.common.errors import Unavailable, WorkerFailed
-from samestep.common.evidence.conclusion import conclude_missed, explain_missed
+from samestep.common.judging.conclusion import conclude_missed, explain_missed
 from samestep.experiments import compare, report
-from samestep.experiments.arguments import run_command
-from samestep.experiments.comparison import Comparison
+from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.row import Row
 from samestep.experiments.page.loaded import Loaded, make_group
 from samestep.experiments.page.page import page
-from samestep.experiments.row import Row
 from tests.experiments.comparisons import MISSED, TRAINED, UNJUDGED, Outcome, make_up
 from tests.page import runs
 from tests.results import leave, made

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from samestep.experiments.comparison import Comparison
+from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.row import Row
 from samestep.experiments.page.loaded import Loaded, make_group
 from samestep.experiments.page.page import page as write_page
-from samestep.experiments.row import Row
 from tests.page.runs import trained
 
 if TYPE_CHECKING:

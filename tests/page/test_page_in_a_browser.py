@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from samestep.common.evidence.parity import LOSS_BOUND
-from samestep.experiments.comparison import Comparison
+from samestep.common.judging.parity import LOSS_BOUND
+from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.row import Row
 from samestep.experiments.page.loaded import Loaded, make_group
 from samestep.experiments.page.loading import load
 from samestep.experiments.page.memory import CLASSES, UNKNOWN, held
 from samestep.experiments.page.page import SECTIONS
 from samestep.experiments.page.page import page as write_page
 from samestep.experiments.page.wire import least_bytes
-from samestep.experiments.row import Row
 from tests.page.runs import trained
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ import pytest
 
 from samestep.common.ledger import Compiled
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.comparison import Comparison
+from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.row import Row
 from samestep.experiments.page.curves import MOST_POINTS, thin
 from samestep.experiments.page.loaded import Loaded, make_group
 from samestep.experiments.page.page import page
-from samestep.experiments.row import Row
 from tests.page.runs import trained
 from tests.results import made
 

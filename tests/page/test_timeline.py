@@ -18,13 +18,13 @@ from samestep.common.runtime.metrics_file import read_losses
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.state_file import read_state
 from samestep.common.timeline import GAP_NS, TRACED_STEPS, Activity, busy, idle
-from samestep.experiments import docs_pictures
+from samestep.experiments.documenting import docs_pictures
 from samestep.experiments.page import timelines
-from samestep.experiments.page.svg import file_of
-from samestep.experiments.page.timeline import drawn_from, passes, timeline
-from samestep.experiments.picture import SMALL
+from samestep.experiments.page.drawings.svg import file_of
+from samestep.experiments.page.drawings.timeline import drawn_from, passes, timeline
+from samestep.experiments.printing.picture import SMALL
+from samestep.experiments.printing.trace import TRACE, Trace, faults, load_trace
 from samestep.experiments.run import recorded
-from samestep.experiments.trace import TRACE, Trace, faults, load_trace
 from tests.cells import SIZED
 from tests.conftest import RunCell
 from tests.page.traces import event, lane, save, written

@@ -9,13 +9,13 @@ import os
 from pathlib import Path
 
 from samestep.common.catalog import strategy_info
-from samestep.common.evidence.parity import bound_of
+from samestep.common.judging.parity import bound_of
 from samestep.common.request import FRAMEWORKS, OPTIMIZERS, RunConfig
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.pipeline import SCHEDULES
-from samestep.experiments.arguments import apply_cell
-from samestep.experiments.columns import config_cell
-from samestep.experiments.text import github
+from samestep.experiments.cli.arguments import apply_cell
+from samestep.experiments.printing.columns import config_cell
+from samestep.experiments.printing.text import github
 from tests.cells import SIZED, every_row
 
 ROOT = Path(__file__).parents[2]

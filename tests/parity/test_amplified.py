@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from samestep.common.evidence.parity import Parity
+from samestep.common.judging.parity import Parity
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.experiments.columns import same_step
-from samestep.experiments.row import SAME, Row
+from samestep.experiments.comparing.row import SAME, Row
+from samestep.experiments.printing.columns import same_step
 from tests.conftest import RunCell
 from tests.lent import LentLauncher
 

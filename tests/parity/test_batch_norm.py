@@ -9,7 +9,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.runtime.state_file import read_state, write_state
-from samestep.experiments.arguments import apply_cell
+from samestep.experiments.cli.arguments import apply_cell
 from tests.cells import SIZED, slow
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted

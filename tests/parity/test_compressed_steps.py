@@ -7,7 +7,7 @@ import pytest
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.techniques import COMPRESSIONS
-from samestep.experiments.arguments import apply_cell
+from samestep.experiments.cli.arguments import apply_cell
 from tests.cells import SIZED
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted

@@ -2,7 +2,7 @@
 
 import pytest
 
-from samestep.common.evidence.metrics import METRICS
+from samestep.common.judging.metrics import METRICS
 from samestep.common.workload.table import WORKLOADS
 from tests.conftest import RunCell
 

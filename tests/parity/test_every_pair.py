@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from samestep.common.evidence.parity import LOSS_BOUND, WEIGHT_BOUND
+from samestep.common.judging.parity import LOSS_BOUND, WEIGHT_BOUND
 from samestep.common.runtime.state_file import read_state
 from tests.conftest import RunCell
 

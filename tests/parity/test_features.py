@@ -13,8 +13,8 @@ from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.strategy import StrategyInfo
 from samestep.common.workload.table import WORKLOADS
-from samestep.experiments.arguments import apply_cell
-from samestep.experiments.tables import caption
+from samestep.experiments.cli.arguments import apply_cell
+from samestep.experiments.printing.tables import caption
 from tests.cells import SIZED, every_row
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted

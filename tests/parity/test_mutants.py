@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from samestep.common.batch import Batch, batches
-from samestep.common.evidence.parity import judge
+from samestep.common.judging.parity import judge
 from samestep.common.program import TrainState
 from samestep.common.reference.diagnosis import diagnose
 from samestep.common.reference.mutants import MUTANTS, Context, Mutant

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from samestep.common.evidence.parity import LOSS_BOUND
+from samestep.common.judging.parity import LOSS_BOUND
 from tests.conftest import RunCell
 
 OWN = Path(__file__).parents[1] / "own"

@@ -9,12 +9,12 @@ import pytest
 
 from samestep.common.batch_norm import DIVISION, error_growth
 from samestep.common.errors import ConfigError
-from samestep.common.evidence.roundoff import NOISE, UNIT_ROUNDOFF, gradient_error, noise_of, statistics_noise
+from samestep.common.judging.roundoff import NOISE, UNIT_ROUNDOFF, gradient_error, noise_of, statistics_noise
 from samestep.common.request import BATCH_NORMS, OPTIMIZERS, RunConfig
 from samestep.common.run import parse
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
-from samestep.experiments.arguments import apply_cell
+from samestep.experiments.cli.arguments import apply_cell
 from tests.cells import SIZED, every_row
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted

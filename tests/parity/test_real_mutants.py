@@ -11,7 +11,7 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.experiments import run
-from samestep.experiments.arguments import run_command
+from samestep.experiments.cli.arguments import run_command
 from tests.cells import SIZED
 from tests.lent import LentLauncher
 

@@ -9,7 +9,7 @@ from samestep.common.reference.known import KNOWN
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.experiments.arguments import apply_cell
+from samestep.experiments.cli.arguments import apply_cell
 from tests.lent import LentLauncher
 
 GPT = "prose-gpt+layers=1+heads=2+width=16+context=8"

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from samestep.common.errors import ConfigError
-from samestep.common.evidence.roundoff import UNIT_ROUNDOFF
+from samestep.common.judging.roundoff import UNIT_ROUNDOFF
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
-from samestep.common.runtime.parent.fork_client import ForkClient
 from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.state_file import read_state
-from samestep.experiments.arguments import apply_cell
+from samestep.experiments.cli.arguments import apply_cell
 from tests.cells import slow
 from tests.conftest import RunCell
 from tests.ledgers import sends_what_was_predicted

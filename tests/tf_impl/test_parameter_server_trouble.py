@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from samestep.common.errors import WorkerFailed
-from samestep.common.runtime.parent import network
-from samestep.common.runtime.parent.fork_client import ForkClient
+from samestep.common.runtime.parent.processes import network
+from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.records import RunResult
 from samestep.common.runtime.state_file import read_state
 from samestep.common.workload.initial import init
 from samestep.common.workload.table import resolve
-from samestep.experiments import tables
+from samestep.experiments.printing import tables
 from tests.cells import SIZED, slow
 from tests.tf_impl.conftest import RunTroubled
 

@@ -13,7 +13,7 @@ ALL = """
     from tensorflow.core.framework import op_def_pb2
     from tensorflow.python.client import pywrap_tf_session
     from samestep.common.errors import Unavailable
-    from samestep.tf_impl.collectives import COLLECTIVES, MOVE_NOTHING, collective_of
+    from samestep.tf_impl.observing.collectives import COLLECTIVES, MOVE_NOTHING, collective_of
 
     registered = op_def_pb2.OpList.FromString(pywrap_tf_session.TF_GetBuffer(pywrap_tf_session.TF_GetAllOpList())).op
     words = re.compile("collective|nccl|cross_?replica|all_?(reduce|gather|scatter|to_?all)|reduce_?scatter", re.I)
@@ -40,7 +40,7 @@ ALL = """
 GRAPHS = """
     import tensorflow as tf
     from samestep.common.errors import Unavailable
-    from samestep.tf_impl.exchanges import sends_of, whole_bytes
+    from samestep.tf_impl.observing.exchanges import sends_of, whole_bytes
 
     keys = {"group_size": 2, "group_key": 1, "instance_key": 1}
     raw = tf.raw_ops

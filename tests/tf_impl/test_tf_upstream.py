@@ -13,7 +13,7 @@ SCRIPT = """
     import tensorflow as tf
     from samestep.tf_impl import upstream
     from samestep.tf_impl.devices import logical_cpus
-    from samestep.tf_impl.exchanges import sends_of
+    from samestep.tf_impl.observing.exchanges import sends_of
     from samestep.tf_impl.program import num_compilations
 
     devices = logical_cpus(2)

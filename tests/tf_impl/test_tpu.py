@@ -11,10 +11,10 @@ from samestep.common.errors import ConfigError, Unavailable, WorkerFailed
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.check import check_launch
-from samestep.common.runtime.parent.network import free_ports
+from samestep.common.runtime.parent.processes.network import free_ports
 from samestep.common.techniques import Techniques
-from samestep.experiments import tables
-from samestep.experiments.columns import cell
+from samestep.experiments.printing import tables
+from samestep.experiments.printing.columns import cell
 from samestep.tf_impl.tpu import probe as tpu_probe
 from tests.cells import SIZED
 from tests.conftest import RunCell

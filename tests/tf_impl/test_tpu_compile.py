@@ -20,8 +20,9 @@ from samestep.common.run import parse
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.table import resolve
-from samestep.experiments import run, tables
-from samestep.experiments.compiled import compiled
+from samestep.experiments import run
+from samestep.experiments.printing import tables
+from samestep.experiments.printing.compiled import compiled
 from samestep.tf_impl.tpu.hlo import collectives
 from samestep.tf_impl.tpu.topology import COMPILER_ENVIRONMENT, GENERATIONS, Topology, require_compiler
 from tests.cells import SIZED

@@ -13,7 +13,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.table import resolve
-from samestep.experiments.arguments import apply_cell
+from samestep.experiments.cli.arguments import apply_cell
 from tests.torch_impl.limited_worker import MORE_BYTES
 
 pytestmark = pytest.mark.torch

@@ -11,7 +11,7 @@ from torch import nn
 
 from samestep.common.errors import Unavailable
 from samestep.common.ledger import Send
-from samestep.torch_impl.collectives import (
+from samestep.torch_impl.observing.collectives import (
     COLLECTIVES,
     MOVE_NOTHING,
     NAMESPACES,
@@ -19,7 +19,7 @@ from samestep.torch_impl.collectives import (
     is_transfer,
     may_exchange,
 )
-from samestep.torch_impl.exchanges import RECORDER, Observer
+from samestep.torch_impl.observing.exchanges import RECORDER, Observer
 
 pytestmark = pytest.mark.torch
 

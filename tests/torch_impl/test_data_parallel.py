@@ -9,8 +9,8 @@ from samestep.common.runtime.parent.provenance import command
 from samestep.common.techniques import Techniques
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.table import resolve
-from samestep.experiments.arguments import apply_cell
-from samestep.experiments.command_line import parse_run
+from samestep.experiments.cli.arguments import apply_cell
+from samestep.experiments.cli.command_line import parse_run
 from tests.cells import SIZED, slow
 from tests.conftest import RunCell
 from tests.torch_impl.ledgers import by_name, bytes_of, obeys_its_law, sent_bytes

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from samestep.common.catalog import framework_info
+from samestep.common.costs.deepspeed import deepspeed
 from samestep.common.errors import ConfigError
-from samestep.common.evidence.costs.deepspeed import deepspeed
-from samestep.common.evidence.parity import LOSS_BOUND
+from samestep.common.judging.parity import LOSS_BOUND
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.runtime.state_file import read_state
 from samestep.common.techniques import Techniques
 from samestep.common.workload.models.spec import num_params
-from samestep.experiments.arguments import apply_cell
-from samestep.experiments.command_line import parse_run
+from samestep.experiments.cli.arguments import apply_cell
+from samestep.experiments.cli.command_line import parse_run
 from tests.cells import SIZED
 from tests.conftest import RunCell
 from tests.torch_impl.ledgers import bytes_of, obeys_its_law
@@ -133,7 +133,7 @@ WITHOUT = """
     real = util.find_spec
     util.find_spec = lambda name, *rest: None if name == "deepspeed" else real(name, *rest)
     from samestep.experiments import compare, run, strategies
-    from samestep.experiments.arguments import run_command
+    from samestep.experiments.cli.arguments import run_command
 """
 INSTALL = "deepspeed is not installed: pip install 'samestep[deepspeed]'"
 

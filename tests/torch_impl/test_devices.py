@@ -14,7 +14,7 @@ from samestep.common.ledger import Exchange, exchanges_of
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.torch_impl import devices
-from samestep.torch_impl.exchanges import RECORDER
+from samestep.torch_impl.observing.exchanges import RECORDER
 from samestep.torch_impl.replicas import CountedDataParallel
 
 pytestmark = pytest.mark.torch

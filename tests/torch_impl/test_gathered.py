@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from samestep.torch_impl.exchanges import Gathered
+from samestep.torch_impl.observing.exchanges import Gathered
 
 pytestmark = pytest.mark.torch
 

@@ -10,8 +10,8 @@ from torch import nn
 from samestep.common.errors import ConfigError
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.models.spec import Segment
+from samestep.torch_impl.describing.segments import describe_segments
 from samestep.torch_impl.models.segmented import remove
-from samestep.torch_impl.segments import describe_segments
 from tests.cells import slow
 from tests.conftest import RunCell
 from tests.own import odd_zoo

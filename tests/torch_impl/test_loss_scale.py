@@ -13,7 +13,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
 from samestep.common.runtime.state_file import read_state
-from samestep.experiments.arguments import apply_cell
+from samestep.experiments.cli.arguments import apply_cell
 from tests.cells import SIZED, every_row, slow
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted

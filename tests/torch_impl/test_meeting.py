@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from samestep.common.errors import WorkerFailed
-from samestep.common.evidence.confounds import find_confounds
+from samestep.common.judging.confounds import find_confounds
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
 from samestep.common.techniques import Techniques
-from samestep.experiments.lint import circumstances
+from samestep.experiments.comparing.lint import circumstances
 from tests.lent import LentLauncher
 from tests.processes import descendants
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from samestep.common.evidence.costs.pipeline import passes_of
+from samestep.common.costs.pipeline import passes_of
 from samestep.common.runtime.records import RunResult
 from samestep.common.techniques import Techniques
 from samestep.common.workload.pipeline import SCHEDULES

@@ -11,7 +11,7 @@ from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.models.habits import Habits
 from samestep.common.workload.models.own import read_description
-from samestep.experiments.arguments import apply_cell
+from samestep.experiments.cli.arguments import apply_cell
 from tests.cells import slow
 from tests.lent import LentLauncher
 from tests.own.asked import ZOO

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 import samestep
-from samestep.common.evidence.conclusion import conclude_missed
-from samestep.common.evidence.roundoff import UNIT_ROUNDOFF
+from samestep.common.judging.conclusion import conclude_missed
+from samestep.common.judging.roundoff import UNIT_ROUNDOFF
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
 from samestep.common.runtime.state_file import read_state
-from samestep.experiments import tables
-from samestep.experiments.arguments import apply_cell
+from samestep.experiments.cli.arguments import apply_cell
+from samestep.experiments.printing import tables
 from tests.cells import slow
 from tests.conftest import RunCell
 from tests.lent import LentLauncher

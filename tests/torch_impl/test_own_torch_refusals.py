@@ -12,7 +12,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.experiments.arguments import apply_cell
+from samestep.experiments.cli.arguments import apply_cell
 from tests.conftest import RunCell
 from tests.own.asked import ZOO, own
 

@@ -9,8 +9,8 @@ import pytest
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.experiments.arguments import apply_cell
-from samestep.experiments.columns import same_step
+from samestep.experiments.cli.arguments import apply_cell
+from samestep.experiments.printing.columns import same_step
 from tests.conftest import RunCell
 from tests.lent import LentLauncher
 from tests.own.asked import ZOO

@@ -16,10 +16,10 @@ from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.state_file import read_state
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.optimizers import OWN, OptimizerSpec
-from samestep.experiments.arguments import apply_cell
+from samestep.experiments.cli.arguments import apply_cell
+from samestep.torch_impl.describing.reach import always_called, find_reach
 from samestep.torch_impl.models.own import build_declared
 from samestep.torch_impl.optimizers import build_optimizer, leave
-from samestep.torch_impl.reach import always_called, find_reach
 from tests.cells import slow
 from tests.conftest import RunCell
 from tests.own import odd_zoo

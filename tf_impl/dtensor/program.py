@@ -18,7 +18,7 @@ from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.tf_impl import weights
 from samestep.tf_impl.dtensor.layouts import Layouts
-from samestep.tf_impl.exchanges import ExpandedFunctions
+from samestep.tf_impl.observing.exchanges import ExpandedFunctions
 from samestep.tf_impl.optimizers import coefficients
 from samestep.tf_impl.step import accumulate, bind_update, mean_loss, transform
 

@@ -18,13 +18,13 @@ from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.tf_impl import weights
-from samestep.tf_impl.exchanges import whole_bytes
 from samestep.tf_impl.models import predictor
 from samestep.tf_impl.models.inputs import Inputs, as_inputs, gather
+from samestep.tf_impl.observing.exchanges import whole_bytes
 from samestep.tf_impl.optimizers import coefficients
-from samestep.tf_impl.options import ParameterServerOptions
 from samestep.tf_impl.parameter_server.parts import assign, flat, lookup, parts_of
 from samestep.tf_impl.parameter_server.updates import Updates
+from samestep.tf_impl.rows.options import ParameterServerOptions
 from samestep.tf_impl.step import Gradient, accumulate, bind_update, mean_loss, micro_batches, transform, with_added
 
 MAX_IN_FLIGHT = 8

@@ -17,7 +17,7 @@ from samestep.common.workload.split import even_split_table
 from samestep.tf_impl.devices import kind, use_devices
 from samestep.tf_impl.dtensor.layouts import Layouts
 from samestep.tf_impl.dtensor.program import DTensorProgram
-from samestep.tf_impl.options import DTensorOptions
+from samestep.tf_impl.rows.options import DTensorOptions
 
 
 def build(run: Run[DTensorOptions]) -> DTensorProgram:

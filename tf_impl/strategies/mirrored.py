@@ -14,8 +14,8 @@ from samestep.common.program import Hardware
 from samestep.common.strategy import Run
 from samestep.tf_impl import upstream
 from samestep.tf_impl.devices import is_cpu, kind, use_devices
-from samestep.tf_impl.options import MirroredOptions
 from samestep.tf_impl.program import Parts, TrainingProgram
+from samestep.tf_impl.rows.options import MirroredOptions
 
 
 def build(run: Run[MirroredOptions]) -> TrainingProgram:

@@ -10,8 +10,8 @@ import os
 import tensorflow as tf
 
 from samestep.common.strategy import Run
-from samestep.tf_impl.options import ParameterServerOptions
 from samestep.tf_impl.parameter_server.program import ParameterServerProgram
+from samestep.tf_impl.rows.options import ParameterServerOptions
 
 SERVING = ("worker", "ps")
 INTER_OP_THREADS = 2

@@ -18,16 +18,16 @@ import tensorflow as tf
 
 from samestep.common.batch import Batch
 from samestep.common.errors import ERRORS, Unavailable, WorkerFailed
-from samestep.common.files import read_json
+from samestep.common.files.reading import read_json
+from samestep.common.files.writing import replacing
 from samestep.common.ledger import Compiled
 from samestep.common.program import Hardware
 from samestep.common.runtime.directory import write_json
 from samestep.common.strategy import Run
 from samestep.common.workload.split import even_split_table
-from samestep.common.writing import replacing
 from samestep.tf_impl.devices import kind, use_cpu
-from samestep.tf_impl.options import TpuOptions
 from samestep.tf_impl.program import Parts, TrainingProgram
+from samestep.tf_impl.rows.options import TpuOptions
 from samestep.tf_impl.tpu.lowering import Step, lower
 from samestep.tf_impl.tpu.probe import probe
 from samestep.tf_impl.tpu.topology import COMPILER_ENVIRONMENT

@@ -24,7 +24,7 @@ from jax.interpreters import mlir
 from jaxlib import xla_client
 
 from samestep.common.errors import ConfigError, SamestepError, Unavailable, WorkerFailed
-from samestep.common.files import read_bytes, read_json
+from samestep.common.files.reading import read_bytes, read_json
 from samestep.common.ledger import Compiled
 from samestep.common.runtime.directory import write_json
 from samestep.tf_impl.tpu.hlo import collectives

@@ -14,10 +14,10 @@ from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.torch_impl import devices, weights
-from samestep.torch_impl.activations import follow_activations
-from samestep.torch_impl.exchanges import RECORDER, Observer
 from samestep.torch_impl.local_state import merge
 from samestep.torch_impl.models.inputs import as_inputs
+from samestep.torch_impl.observing.activations import follow_activations
+from samestep.torch_impl.observing.exchanges import RECORDER, Observer
 from samestep.torch_impl.parameter_server import server
 from samestep.torch_impl.parameter_server.modes import PullEverything, PullRows
 from samestep.torch_impl.rpc.group import leave_rpc, worker_name

@@ -18,11 +18,11 @@ from samestep.torch_impl.micro_batch import MICRO_BATCH
 from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.models.segmented import Handed, tensors_of
 from samestep.torch_impl.optimizers import build_optimizer
-from samestep.torch_impl.options import PipelineOptions
 from samestep.torch_impl.pipeline.stages import Stage, build_stages
 from samestep.torch_impl.pipeline.tied import TiedCopies
 from samestep.torch_impl.pipeline.timeline import Timeline
 from samestep.torch_impl.program import Parts
+from samestep.torch_impl.rows.options import PipelineOptions
 from samestep.torch_impl.sharded import full_tensor
 from samestep.torch_impl.step import mean_loss, norm_over_ranks
 

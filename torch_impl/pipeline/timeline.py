@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from samestep.torch_impl.exchanges import entering
+from samestep.torch_impl.observing.exchanges import entering
 from samestep.torch_impl.profiling import named_pass
 from samestep.torch_impl.step import KEPT_STEPS
 

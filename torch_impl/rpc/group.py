@@ -16,8 +16,8 @@ from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.torch_impl import devices, weights
-from samestep.torch_impl.exchanges import RECORDER
 from samestep.torch_impl.local_state import build_local_state
+from samestep.torch_impl.observing.exchanges import RECORDER
 from samestep.torch_impl.optimizers import build_optimizer, set_rate
 from samestep.torch_impl.pipeline.stages import Stage
 

@@ -9,9 +9,9 @@ from torch.distributed import rpc
 
 from samestep.common.program import TrainState
 from samestep.torch_impl.devices import dist_world_size
-from samestep.torch_impl.exchanges import RECORDER
 from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.models.segmented import Handed, tensors_of
+from samestep.torch_impl.observing.exchanges import RECORDER
 from samestep.torch_impl.pipeline.stages import Stage
 from samestep.torch_impl.rpc.group import Served, own_rank
 from samestep.torch_impl.step import Loss

@@ -17,9 +17,9 @@ from torch import nn
 from samestep.common.strategy import Run
 from samestep.common.workload.models.reached import may_skip
 from samestep.torch_impl.devices import join_group, own_shard, synchronize, use_device
-from samestep.torch_impl.options import C10dOptions
 from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
 from samestep.torch_impl.reached import agree
+from samestep.torch_impl.rows.options import C10dOptions
 from samestep.torch_impl.step import KEPT_STEPS
 
 

@@ -12,10 +12,10 @@ from samestep.common.strategy import Run
 from samestep.common.workload.models.reached import may_skip
 from samestep.torch_impl.devices import join_group, own_shard, use_device
 from samestep.torch_impl.local_state import build_local_state
+from samestep.torch_impl.observing.overlap import DdpExchange
 from samestep.torch_impl.optimizers import build_optimizer
-from samestep.torch_impl.options import DdpOptions
-from samestep.torch_impl.overlap import DdpExchange
 from samestep.torch_impl.program import HeldState, Parts, TrainingProgram, build_fresh_model
+from samestep.torch_impl.rows.options import DdpOptions
 from samestep.torch_impl.techniques.compress import CompressedState, build_compressor, exchange_bucket
 
 MEBIBYTE = 1 << 20

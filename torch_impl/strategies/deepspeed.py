@@ -17,11 +17,11 @@ import torch
 
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, num_params
-from samestep.torch_impl.deepspeed_engine import EngineState, EngineUpdate
+from samestep.torch_impl.deepspeed.engine import EngineState, EngineUpdate
 from samestep.torch_impl.devices import join_group, own_shard, use_device
 from samestep.torch_impl.optimizers import build_optimizer, slot_keys
-from samestep.torch_impl.options import DeepSpeedOptions
 from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
+from samestep.torch_impl.rows.options import DeepSpeedOptions
 from samestep.torch_impl.upstream import without_shared_memory_op
 from samestep.torch_impl.weights import named_buffers, named_weights
 

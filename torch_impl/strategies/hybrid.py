@@ -21,12 +21,12 @@ from samestep.common.workload.models.reached import may_skip
 from samestep.common.workload.pipeline import SCHEDULES
 from samestep.torch_impl import sharded, upstream
 from samestep.torch_impl.devices import join_group, use_device
-from samestep.torch_impl.options import PipelineOptions
 from samestep.torch_impl.pipeline.pipe import Pipe, scheduled_parts
 from samestep.torch_impl.pipeline.stages import Stage, build_stages
 from samestep.torch_impl.pipeline.tied import TiedCopies
 from samestep.torch_impl.program import TrainingProgram
 from samestep.torch_impl.reached import ShardedReach
+from samestep.torch_impl.rows.options import PipelineOptions
 from samestep.torch_impl.step import norm_over_ranks
 from samestep.torch_impl.strategies.fsdp import free_after_prediction
 from samestep.torch_impl.techniques.precision import gathering

@@ -14,8 +14,8 @@ from samestep.torch_impl import sharded
 from samestep.torch_impl.devices import join_group, use_device
 from samestep.torch_impl.models import summed_loss
 from samestep.torch_impl.models.transformer import sequence_parallel_plan
-from samestep.torch_impl.options import TensorOptions
 from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
+from samestep.torch_impl.rows.options import TensorOptions
 from samestep.torch_impl.tensor_parallel import FullLogits, split_by_tensor
 
 

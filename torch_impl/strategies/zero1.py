@@ -16,8 +16,8 @@ from samestep.common.strategy import Run
 from samestep.common.workload.models.reached import may_skip
 from samestep.torch_impl.devices import join_group, own_shard, use_device
 from samestep.torch_impl.local_state import LocalState
+from samestep.torch_impl.observing.overlap import DdpExchange
 from samestep.torch_impl.optimizers import build_optimizer, leave, slot_keys
-from samestep.torch_impl.overlap import DdpExchange
 from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
 from samestep.torch_impl.strategies.ddp import wrap
 from samestep.torch_impl.upstream import rank_of_parameter

@@ -16,8 +16,8 @@ from torch.utils.checkpoint import checkpoint
 
 from samestep.common.strategy import Run
 from samestep.common.workload.models.own import OwnSpec
-from samestep.torch_impl.activations import recomputing
 from samestep.torch_impl.models.segmented import Segmented, SegmentFunction
+from samestep.torch_impl.observing.activations import recomputing
 
 
 def recompute(run: Run, model: nn.Module) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from samestep.common.errors import WorkerFailed
 from samestep.common.request import Launch
-from samestep.common.runtime.parent import verdict
+from samestep.common.runtime.parent.judging import verdict
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.process_file import DONE, read_life
 from samestep.common.strategy import Run

@@ -7,10 +7,10 @@ from pathlib import Path
 from samestep.common.catalog import framework_info, require_row
 from samestep.common.compression import check_warm_up
 from samestep.common.errors import ConfigError, Unavailable
-from samestep.common.files import memory_bytes
+from samestep.common.files.reading import memory_bytes
 from samestep.common.request import Launch
 from samestep.common.runtime.directory import refuse_taken
-from samestep.common.runtime.parent.limits import allow_open_files
+from samestep.common.runtime.parent.processes.limits import allow_open_files
 from samestep.common.runtime.parent.provenance import command
 from samestep.common.runtime.records import load_result
 from samestep.common.runtime.start import read_start

@@ -10,28 +10,28 @@ from types import TracebackType
 from typing import Self
 
 from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
-from samestep.common.evidence.port.case import Case, Verdict
+from samestep.common.files.written import seal
+from samestep.common.porting.case import Case, Verdict
 from samestep.common.program import TrainState
 from samestep.common.request import Launch, RunConfig
 from samestep.common.run import as_config
 from samestep.common.runtime.directory import open_run, write_error
 from samestep.common.runtime.metrics_file import read_losses
-from samestep.common.runtime.parent import verdict
-from samestep.common.runtime.parent.curves import Curve, read_curve
-from samestep.common.runtime.parent.descriptions import Descriptions
-from samestep.common.runtime.parent.fork_client import ForkClient
-from samestep.common.runtime.parent.network import Meeting, meet
-from samestep.common.runtime.parent.ported import Ports
-from samestep.common.runtime.parent.porting import port
+from samestep.common.runtime.parent.judging import verdict
+from samestep.common.runtime.parent.judging.curves import Curve, read_curve
+from samestep.common.runtime.parent.judging.ported import Ports
+from samestep.common.runtime.parent.models.descriptions import Descriptions
+from samestep.common.runtime.parent.models.porting import port
 from samestep.common.runtime.parent.prepare import prepare
-from samestep.common.runtime.parent.scratch import Scratch
-from samestep.common.runtime.parent.signals import hold_signals
-from samestep.common.runtime.parent.watch import Progress, Watch
+from samestep.common.runtime.parent.processes.fork_client import ForkClient
+from samestep.common.runtime.parent.processes.network import Meeting, meet
+from samestep.common.runtime.parent.processes.scratch import Scratch
+from samestep.common.runtime.parent.processes.signals import hold_signals
+from samestep.common.runtime.parent.processes.watch import Progress, Watch
 from samestep.common.runtime.records import Measured, RunResult, adapter
 from samestep.common.runtime.state_file import read_state, write_state
 from samestep.common.runtime.topology import LAUNCHED_AT, UNEVALUATED, fill_in
 from samestep.common.strategy import Run
-from samestep.common.written import seal
 
 WORKER = "samestep.common.runtime.worker.worker"
 

@@ -4,8 +4,8 @@ import dataclasses
 import statistics
 from collections.abc import Sequence
 
-from samestep.common.evidence.metrics import direction_of
-from samestep.common.evidence.parity import Parity
+from samestep.common.judging.metrics import direction_of
+from samestep.common.judging.parity import Parity
 from samestep.common.request import Launch
 from samestep.common.run import as_config
 from samestep.common.runtime.conditions import conditions

@@ -6,7 +6,7 @@ import shlex
 import subprocess
 from pathlib import Path
 
-from samestep.common.files import memory_bytes
+from samestep.common.files.reading import memory_bytes
 from samestep.common.flags import Scalar
 from samestep.common.request import RunConfig
 from samestep.common.run import arguments

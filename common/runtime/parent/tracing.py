@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from samestep.common.files import read_json
+from samestep.common.files.reading import read_json
 from samestep.common.ledger import Send
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.records import Measured, validate

@@ -8,15 +8,16 @@ import numpy as np
 import pydantic
 
 from samestep.common.errors import ConfigError
-from samestep.common.files import read_json
+from samestep.common.files.reading import read_json
+from samestep.common.files.writing import replacing
+from samestep.common.porting import trace
 from samestep.common.request import FRAMEWORKS
 from samestep.common.runtime.directory import ANSWERED, DESCRIBE, write_json
-from samestep.common.workload import code, trace
+from samestep.common.workload import code
 from samestep.common.workload.data.as_given import flattened, read_as_given
 from samestep.common.workload.data.dataset import ARRAYS, Split
 from samestep.common.workload.declared import import_file, own_lines
 from samestep.common.workload.models.own import DATA
-from samestep.common.writing import replacing
 
 
 def is_asked(directory: Path) -> bool:

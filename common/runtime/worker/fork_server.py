@@ -19,12 +19,12 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
+from samestep.common.files.writing import reopen
 from samestep.common.runtime.fork_protocol import Answer, Command
 from samestep.common.runtime.imports import import_framework, import_modules
 from samestep.common.runtime.worker.keeper import keep, wake_on
 from samestep.common.runtime.worker.offspring import adopt_orphans, end_children, end_with_parent, reap
 from samestep.common.runtime.worker.private_network import Network, NetworkMaker, enter_network
-from samestep.common.writing import reopen
 
 
 class ForkServer:

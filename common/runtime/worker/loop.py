@@ -13,6 +13,7 @@ import numpy as np
 
 from samestep.common.batch import Batch, batches, digest_order
 from samestep.common.errors import Diverged
+from samestep.common.files.writing import create
 from samestep.common.ledger import Footprint
 from samestep.common.program import Program
 from samestep.common.request import Launch
@@ -29,7 +30,6 @@ from samestep.common.runtime.worker.windows import Windows
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.data.several import apart, together
-from samestep.common.writing import create
 
 TIMED_WINDOWS = 20
 MOST_STEPS, MOST_SECONDS = 1000, 2.0

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from samestep.common.evidence.metrics import METRICS
+from samestep.common.judging.metrics import METRICS
 from samestep.common.request import FRAMEWORKS
 from samestep.common.strategy import Run
 from samestep.common.workload.declaration import LOSS_METRIC

@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 from collections.abc import Sequence
 
-from samestep.common.evidence.percentiles import count_seconds
+from samestep.common.judging.percentiles import count_seconds
 
 
 @dataclasses.dataclass

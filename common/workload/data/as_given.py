@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from samestep.common.arrays import read_arrays
 from samestep.common.errors import ConfigError
-from samestep.common.files import Unreadable, open_plain
+from samestep.common.files.arrays import read_arrays
+from samestep.common.files.reading import Unreadable, open_plain
 from samestep.common.workload.data.dataset import ARRAYS, Split
 from samestep.common.workload.data.several import apart, together
 from samestep.common.workload.data.user_file import NEEDED, as_numbers, check_examples

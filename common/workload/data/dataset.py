@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import platformdirs
 
-from samestep.common.arrays import read_arrays
 from samestep.common.errors import Unavailable, WorkerFailed
-from samestep.common.files import Unreadable, read_bytes
+from samestep.common.files.arrays import read_arrays
+from samestep.common.files.reading import Unreadable, read_bytes
+from samestep.common.files.writing import open_directory, replacing
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import IGNORED
-from samestep.common.writing import open_directory, replacing
 
 if TYPE_CHECKING:
     import numpy as np  # only where arrays are made: a prediction does without

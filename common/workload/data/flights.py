@@ -16,7 +16,7 @@ import zlib
 from typing import ClassVar
 
 from samestep.common.errors import ConfigError
-from samestep.common.files import read_bytes
+from samestep.common.files.reading import read_bytes
 from samestep.common.workload.data.dataset import PACKAGED_BYTES, Split, cached, held_out, load, package_file
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import DataSizes, ModelSpec

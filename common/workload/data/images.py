@@ -10,7 +10,7 @@ import gzip
 import io
 from typing import ClassVar
 
-from samestep.common.files import read_bytes
+from samestep.common.files.reading import read_bytes
 from samestep.common.workload.data.dataset import PACKAGED_BYTES, Split, cached, held_out, load, package_file
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import DataSizes, ModelSpec

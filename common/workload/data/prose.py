@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     import numpy as np  # only where arrays are made: a prediction does without
 
-from samestep.common.files import read_bytes
+from samestep.common.files.reading import read_bytes
 from samestep.common.flags import flag
 from samestep.common.workload.data.dataset import PACKAGED_BYTES, Split, cached, ignore_targets, load, package_file
 from samestep.common.workload.data.spec import DataSpec

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import numpy as np  # only where arrays are made: a prediction does without
 
 from samestep.common.errors import Unavailable
-from samestep.common.files import memory_bytes
+from samestep.common.files.reading import memory_bytes
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import ArraySpec, ModelSpec

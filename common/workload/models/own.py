@@ -12,14 +12,14 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from samestep.common.arrays import read_arrays
 from samestep.common.errors import ConfigError
-from samestep.common.files import Unreadable, read_json, read_sha256
+from samestep.common.files.arrays import read_arrays
+from samestep.common.files.reading import Unreadable, read_json, read_sha256
+from samestep.common.files.writing import replacing
 from samestep.common.workload.models.findings import OwnOptimizer, TwoBytes, Use
 from samestep.common.workload.models.habits import Habits
 from samestep.common.workload.models.layer import Layer
 from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment
-from samestep.common.writing import replacing
 
 if TYPE_CHECKING:
     import numpy as np  # only where arrays are made: a prediction does without
@@ -40,7 +40,7 @@ class Description:
         framework: Where the initial weights were drawn.
         frameworks: For which it has a builder.
         loss: A name, or "own".
-        metric: A name in `evidence.metrics`, that of the user's function, or "loss" for the user's loss.
+        metric: A name in `judging.metrics`, that of the user's function, or "loss" for the user's loss.
         params: As in `ModelSpec.params`.
         segments: As in `ModelSpec.segments`; a single one if the model is not known as a sequence.
         blocks: As in `ModelSpec.blocks`.

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samestep.common.batch import Batch, batches
-from samestep.common.evidence.parity import spell_apart
 from samestep.common.flags import flags, read_fields
+from samestep.common.judging.parity import spell_apart
 from samestep.common.program import Arrays, TrainState
 from samestep.common.reference import diagnosis
 from samestep.common.reference.diagnosis import ReplayedStep, diagnose

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from samestep.common.files.writing import open_directory, replacing
+from samestep.common.files.written import LIST
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
-from samestep.common.runtime.parent import curves
-from samestep.common.runtime.parent.cache import evict, find_entries, hold
-from samestep.common.runtime.parent.verdict import initial_state
-from samestep.common.writing import open_directory, replacing
-from samestep.common.written import LIST
+from samestep.common.runtime.parent.judging import curves
+from samestep.common.runtime.parent.judging.cache import evict, find_entries, hold
+from samestep.common.runtime.parent.judging.verdict import initial_state
 
 Kept = Callable[[str, int, float], Path]
 
@@ -79,7 +79,8 @@ def test_what_is_in_use_stays_whatever_the_limit(kept: Kept, tmp_path: Path) -> 
 
 def test_what_another_process_uses_stays_until_that_ends(kept: Kept, tmp_path: Path) -> None:
     path = kept("a", 100, 1)
-    lines = f"import pathlib; from samestep.common.runtime.parent.cache import hold; print(hold(pathlib.Path({str(path)!r})))"
+    home = "samestep.common.runtime.parent.judging.cache"
+    lines = f"import pathlib; from {home} import hold; print(hold(pathlib.Path({str(path)!r})))"
     with subprocess.Popen(
         [sys.executable, "-c", f"{lines}; import sys; sys.stdout.flush(); input()"],
         stdin=subprocess.PIPE,

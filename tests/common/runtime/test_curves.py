@@ -10,12 +10,21 @@ import numpy as np
 import pytest
 
 from samestep.common.batch import batches
+from samestep.common.files.writing import replacing
+from samestep.common.files.written import LIST
 from samestep.common.program import TrainState
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.request import Launch, RunConfig, launch_of
 from samestep.common.run import parse
-from samestep.common.runtime.parent import curves, verdict
-from samestep.common.runtime.parent.curves import LEAST_STEPS, Curve, curve_folder, keep_curve, reach_curve, read_curve
+from samestep.common.runtime.parent.judging import curves, verdict
+from samestep.common.runtime.parent.judging.curves import (
+    LEAST_STEPS,
+    Curve,
+    curve_folder,
+    keep_curve,
+    reach_curve,
+    read_curve,
+)
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import Measured
 from samestep.common.runtime.state_file import write_state
@@ -24,10 +33,8 @@ from samestep.common.runtime.worker import loop
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 from samestep.common.workload.data.dataset import load
-from samestep.common.writing import replacing
-from samestep.common.written import LIST
-from samestep.experiments.columns import same_step
-from samestep.experiments.tables import report
+from samestep.experiments.printing.columns import same_step
+from samestep.experiments.printing.tables import report
 from tests.cells import SIZED
 from tests.conftest import RunCell
 

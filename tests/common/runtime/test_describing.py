@@ -11,9 +11,9 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.directory import ANSWERED
 from samestep.common.runtime.fork_protocol import Answer
-from samestep.common.runtime.parent.describing import run_tasks
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.runtime.parent.obituary import ending
+from samestep.common.runtime.parent.models.describing import run_tasks
+from samestep.common.runtime.parent.processes.obituary import ending
 from tests.processes import alive
 
 FILE = """

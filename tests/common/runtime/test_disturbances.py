@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from samestep.common.batch import digest_order
-from samestep.common.evidence.confounds import find_confounds
+from samestep.common.judging.confounds import find_confounds
 from samestep.common.run import parse
 from samestep.common.runtime import conditions as recorded
 from samestep.common.runtime.conditions import LEAST_CORE_SECONDS, Watched, conditions
 from samestep.common.runtime.worker.disturbances import CoreSeconds, Disturbances, read_cores
 from samestep.common.workload.models.spec import num_params
-from samestep.experiments.lint import circumstances
+from samestep.experiments.comparing.lint import circumstances
 from tests.conftest import RunCell
 
 ACCOUNTS = """cpu  9 9 9 9 9 9 9 9 9 9

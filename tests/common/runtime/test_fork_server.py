@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from samestep.common.errors import WorkerFailed
-from samestep.common.runtime.parent import started
-from samestep.common.runtime.parent.fork_client import ForkClient
-from samestep.common.runtime.parent.signals import hold_signals
+from samestep.common.runtime.parent.processes import started
+from samestep.common.runtime.parent.processes.fork_client import ForkClient
+from samestep.common.runtime.parent.processes.signals import hold_signals
 from samestep.common.runtime.processes import look
-from samestep.experiments.arguments import run_command
+from samestep.experiments.cli.arguments import run_command
 from tests.common.runtime.offspring_worker import COUNTS, ENDS, IMPORT_SECONDS, KINDS, STARTS
 from tests.processes import alive, all_end, descendants
 
@@ -202,7 +202,7 @@ def test_what_a_worker_started_ends_with_whoever_is_killed(
 LAUNCHER = f"""
 import sys, time
 from pathlib import Path
-from samestep.common.runtime.parent.fork_client import ForkClient
+from samestep.common.runtime.parent.processes.fork_client import ForkClient
 
 directory = Path(sys.argv[1])
 client = ForkClient("numpy", 1, "{WORKER}", str(directory))
@@ -237,8 +237,8 @@ def environment_of(pid: int) -> str:
 
 COMMAND = f"""
 import sys
-from samestep.common.runtime.parent.fork_client import ForkClient
-from samestep.experiments.arguments import run_command
+from samestep.common.runtime.parent.processes.fork_client import ForkClient
+from samestep.experiments.cli.arguments import run_command
 
 def main(arguments):
     client = ForkClient("numpy", 1, "{WORKER}", sys.argv[1])
@@ -269,7 +269,7 @@ def test_signals_during_the_import_end_everything_before_it_is_said(tmp_path: Pa
 def test_an_interrupt_that_python_ignores_comes_again(tmp_path: Path) -> None:
     """As in a callback of the import system, where one in a hundred arrives; here in what ends an object."""
     line = (
-        "import os, signal, time; from samestep.experiments.arguments import run_command\n"
+        "import os, signal, time; from samestep.experiments.cli.arguments import run_command\n"
         "class Ends:\n    def __del__(self):\n        os.kill(os.getpid(), signal.SIGTERM); time.sleep(1)\n"
         "run_command(lambda given: Ends() and None or time.sleep(100), [])"
     )

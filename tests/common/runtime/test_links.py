@@ -7,9 +7,9 @@ import pytest
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.request import RunConfig, launch_of, read_bandwidth
 from samestep.common.run import parse
-from samestep.common.runtime.parent import network
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.experiments.arguments import apply_cell
+from samestep.common.runtime.parent.processes import network
+from samestep.experiments.cli.arguments import apply_cell
 from tests.cells import SIZED
 
 

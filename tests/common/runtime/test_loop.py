@@ -13,7 +13,7 @@ import pytest
 
 from samestep.common.batch import Batch, batches
 from samestep.common.errors import Diverged
-from samestep.common.evidence.percentiles import percentile
+from samestep.common.judging.percentiles import percentile
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
@@ -22,7 +22,7 @@ from samestep.common.runtime.worker import loop
 from samestep.common.runtime.worker.loop import train
 from samestep.common.runtime.worker.traffic import Traffic
 from samestep.common.runtime.worker.windows import Windows
-from samestep.experiments.arguments import apply_cell
+from samestep.experiments.cli.arguments import apply_cell
 from tests.lent import LentLauncher
 
 

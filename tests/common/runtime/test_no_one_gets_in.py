@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from samestep.common.files import Unreadable
+from samestep.common.files.reading import Unreadable
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.directory import open_run
-from samestep.common.runtime.parent.fork_client import ForkClient
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.runtime.parent.network import bypass_proxies
+from samestep.common.runtime.parent.processes.fork_client import ForkClient
+from samestep.common.runtime.parent.processes.network import bypass_proxies
 from samestep.common.runtime.state_file import from_bytes
 from samestep.common.workload.data.dataset import cache_directory, make_cache_directory
 from tests.cells import SIZED

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from samestep.common.errors import ConfigError
-from samestep.common.evidence.parity import Parity, judge
-from samestep.common.evidence.port.case import CONSTANTS, DIFFERENT, SAME
-from samestep.common.evidence.port.verdict import judge_port
+from samestep.common.judging.parity import Parity, judge
+from samestep.common.porting.case import CONSTANTS, DIFFERENT, SAME
+from samestep.common.porting.verdict import judge_port
 from samestep.common.program import TrainState
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
-from samestep.common.runtime.parent import ported
+from samestep.common.runtime.parent.judging import ported
 from samestep.common.strategy import Run
 from samestep.common.workload.models.own import DATA, TWIN, Description, write_description
 from samestep.common.workload.models.spec import ArraySpec, Param, Segment
-from tests.common.evidence.made_up_ports import case, trace, with_measure
+from tests.common.porting.made_up_ports import case, trace, with_measure
 
 WANTED = (1.5, 1.25, 1.0)
 WEIGHTS = {"w": np.ones(1)}

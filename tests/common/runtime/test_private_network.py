@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from samestep.common.runtime.links import address
-from samestep.common.runtime.parent.fork_client import ForkClient
 from samestep.common.runtime.parent.launcher import WORKER
+from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.worker.links import PROGRAMS
 from samestep.common.runtime.worker.private_network import Network, NetworkMaker, enter_network
 from tests.children import become_nobody, in_child

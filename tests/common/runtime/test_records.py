@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from samestep.common.errors import ERRORS, ConfigError, Diverged, WorkerFailed
+from samestep.common.files.written import LIST
 from samestep.common.ledger import exchanges_of
 from samestep.common.program import SKIPPED, TrainState
 from samestep.common.request import RunConfig, launch_of
@@ -32,7 +33,6 @@ from samestep.common.runtime.state_file import read_state, write_state
 from samestep.common.runtime.worker import loop
 from samestep.common.techniques import Techniques
 from samestep.common.workload.initial import init
-from samestep.common.written import LIST
 from tests.cells import SIZED
 from tests.children import in_child
 from tests.conftest import RunCell

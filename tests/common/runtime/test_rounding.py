@@ -9,7 +9,7 @@ from samestep.common.program import TrainState
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
-from samestep.common.runtime.parent import rounding
+from samestep.common.runtime.parent.judging import rounding
 from samestep.common.strategy import Run
 
 ASKED = RunConfig(workload="synthetic-mlp+width=8", optimizer="sgd", dtype="float64", batch_size=16, steps=3)

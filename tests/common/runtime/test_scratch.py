@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.runtime.parent.scratch import OWNER, PREFIX, Scratch, sweep
+from samestep.common.runtime.parent.processes.scratch import OWNER, PREFIX, Scratch, sweep
 from tests.children import NOBODY
 
 ROOT = Path(__file__).parents[3]
-HOME = "samestep.common.runtime.parent.scratch"
+HOME = "samestep.common.runtime.parent.processes.scratch"
 MADE = f"from {HOME} import Scratch; made = Scratch(); print(made.name, flush=True); input()"
 
 

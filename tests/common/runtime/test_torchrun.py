@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from samestep.common.errors import ConfigError
-from samestep.common.runtime.parent.network import HOST, free_ports
+from samestep.common.runtime.parent.processes.network import HOST, free_ports
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.common.runtime.state_file import read_state
 from samestep.common.runtime.topology import own_index, tf_cluster

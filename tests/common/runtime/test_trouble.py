@@ -17,11 +17,11 @@ import pytest
 from samestep.common.errors import ConfigError, Diverged, SamestepError, WorkerFailed
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
-from samestep.common.runtime.parent import verdict
+from samestep.common.runtime.parent.judging import verdict
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.prepare import prepare
 from samestep.experiments import run
-from samestep.experiments.arguments import run_command
+from samestep.experiments.cli.arguments import run_command
 from tests.lent import LentLauncher
 from tests.processes import all_end, descendants
 
@@ -129,7 +129,7 @@ def test_a_loss_that_diverges_is_told_even_if_it_takes_another_process_along(
 def test_a_worker_that_hangs_in_its_first_step(
     befallen: Callable[..., Trouble], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("samestep.common.runtime.parent.watch.FIRST_STEP_FACTOR", 2)
+    monkeypatch.setattr("samestep.common.runtime.parent.processes.watch.FIRST_STEP_FACTOR", 2)
     trouble = befallen("hangs_in_first_step", timeout_seconds=2.5)
     tells(trouble, "rank-0", "made no progress for 5 s", "phase: first step, step 0", "--timeout-seconds")
     assert 5 < trouble.seconds < 40
@@ -147,7 +147,7 @@ def test_a_worker_that_hangs_in_training(befallen: Callable[..., Trouble], devic
 def test_a_framework_that_does_not_let_go_loses_nothing(
     faulty: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("samestep.common.runtime.parent.watch.TEARDOWN_SECONDS", 0.5)
+    monkeypatch.setattr("samestep.common.runtime.parent.processes.watch.TEARDOWN_SECONDS", 0.5)
     asked = RunConfig(workload="digits-mlp+width=32", batch_size=48, steps=8, strategy="ddp", devices=2, parity=False)
     asked = dataclasses.replace(asked, out=str(tmp_path / "run"))
     before = descendants()

@@ -14,10 +14,10 @@ from samestep.common.errors import WorkerFailed
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import open_run, read_error, write_error
 from samestep.common.runtime.fork_protocol import Answer
-from samestep.common.runtime.parent.memory import MemoryKills
-from samestep.common.runtime.parent.obituary import ending, last_lines
-from samestep.common.runtime.parent.pulses import Pulses
-from samestep.common.runtime.parent.watch import Watch
+from samestep.common.runtime.parent.processes.memory import MemoryKills
+from samestep.common.runtime.parent.processes.obituary import ending, last_lines
+from samestep.common.runtime.parent.processes.pulses import Pulses
+from samestep.common.runtime.parent.processes.watch import Watch
 from samestep.common.runtime.process_file import DONE, ProcessFile, read_measured
 from samestep.common.runtime.stack_dumps import DUMP_SIGNAL
 from samestep.common.strategy import ProcessSpec
@@ -72,7 +72,7 @@ class Pretended:
 def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Watch]:
     """Makes a watch over two ranks in training."""
     for name in ("GRACE_SECONDS", "STOP_SECONDS", "KILL_SECONDS", "DUMP_SECONDS"):
-        monkeypatch.setattr(f"samestep.common.runtime.parent.watch.{name}", 0.05)
+        monkeypatch.setattr(f"samestep.common.runtime.parent.processes.watch.{name}", 0.05)
 
     def watched(independent: bool = False, **server: object) -> Watch:
         directory = open_run(tmp_path / "run", RunConfig())

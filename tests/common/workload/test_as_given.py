@@ -7,7 +7,7 @@ import pytest
 
 from samestep.common.batch import batches
 from samestep.common.errors import ConfigError
-from samestep.common.evidence.metrics import METRICS
+from samestep.common.judging.metrics import METRICS
 from samestep.common.runtime.worker.loop import in_dtype
 from samestep.common.workload.data.as_given import read_as_given
 from samestep.common.workload.data.several import each

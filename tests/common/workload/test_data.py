@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from samestep.common.errors import Unavailable
+from samestep.common.files.written import LIST
 from samestep.common.workload.data.dataset import ARRAYS, Split, cache_directory, cached, held_out, package_file
 from samestep.common.workload.data.flights import CARDINALITIES, FlightsSpec
 from samestep.common.workload.data.images import DigitsSpec, Mnist5kSpec
@@ -26,7 +27,6 @@ from samestep.common.workload.models.cnn import CnnSpec
 from samestep.common.workload.models.mlp import MlpSpec
 from samestep.common.workload.models.ranker import RankerSpec
 from samestep.common.workload.models.transformer import TransformerSpec
-from samestep.common.written import LIST
 
 NUM_FLIGHTS = 327_346
 REAL = [

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from samestep.common.errors import ConfigError
-from samestep.common.workload.matching import Matching, match
+from samestep.common.porting.matching.matching import Matching, match
 from samestep.common.workload.models.layer import Held, Layer
 
 LINEAR = (1, 0)

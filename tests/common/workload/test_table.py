@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from samestep.common.errors import ConfigError
-from samestep.common.evidence.metrics import METRICS
+from samestep.common.judging.metrics import METRICS
 from samestep.common.request import OPTIMIZERS, RunConfig
 from samestep.common.run import parse
 from samestep.common.workload.data.flights import FlightsSpec

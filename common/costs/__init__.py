@@ -1,0 +1,1 @@
+"""Bytes and memory by arithmetic, a file per family of strategies."""

@@ -1,0 +1,142 @@
+"""Every device holds the full model: single devices and data parallelism between processes.
+
+With P the parameter bytes and N devices, the gradients' all-reduce sends 2(N-1)/N * P a rank, in one piece, in DDP's
+buckets or around a ring; between the devices of one process it sends nothing.
+
+References:
+    Rajbhandari et al., arXiv 1910.02054, section 7.1; Li et al., arXiv 2006.15704, section 3.2.3 (buckets); Patarasuk and
+    Yuan 2009 (the ring).
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+from samestep.common.costs.compression import exchanged, residuals_bytes
+from samestep.common.costs.saved_activations.activations import activation_bytes
+from samestep.common.costs.sizes import ID_BYTES, KEY_BYTES, holder_of, symmetric, with_agreement
+from samestep.common.costs.statistics import with_statistics
+from samestep.common.ledger import Footprint, Ledger, Send
+from samestep.common.mesh import Mesh
+from samestep.common.strategy import Run
+from samestep.common.workload.models.own import OwnSpec
+from samestep.common.workload.models.reached import num_trained, trained
+from samestep.common.workload.models.spec import Param, batch_norms
+
+DEFAULT_CAPS = (1 << 20, 25 << 20)
+"""DDP's own caps: the first bucket is small to be in flight early."""
+
+
+def replicated(run: Run, backend: str) -> Ledger:
+    """Every device holds everything; gradients are summed over all devices once a step.
+
+    Args:
+        run: What is trained.
+        backend: "memory" (devices of one process), "gloo", "nccl" or "grpc".
+
+    Returns:
+        The footprint of all devices, and a single all-reduce, or with overlap one for each parameter.
+    """
+    params = list(trained(run.workload.model.params()).values())
+    together = [[param] for param in reversed(params)] if run.techniques.overlap else [params]
+    ledger = _summed(run, together if run.num_devices > 1 else [], backend)
+    if backend != "grpc" or run.techniques.compress:  # whose exchanges are ours, under keys that stay
+        return ledger
+    calls = run.num_devices * sum(send.count for send in ledger.sends)
+    return dataclasses.replace(ledger, sent_bytes_per_step=ledger.sent_bytes_per_step + calls * KEY_BYTES)
+
+
+def oracle(run: Run, backend: str) -> Ledger:
+    """One device holds everything and sends nothing, also where the oracle computes what several would exchange.
+
+    Args:
+        run: What is trained.
+        backend: "memory".
+    """
+    alone = dataclasses.replace(run.techniques, compress=None)
+    return replicated(dataclasses.replace(run, mesh=Mesh((("data", 1),)), techniques=alone), backend)
+
+
+def _summed(run: Run, together: Iterable[Sequence[Param]], backend: str) -> Ledger:
+    """Predicts full models whose gradients are summed over all devices, some parameters' together."""
+    sends = (send for params in together for send in exchanged(run, params))
+    return symmetric(run, replicated_footprints(run), with_agreement(run, with_statistics(run, sends)), backend)
+
+
+def replicated_footprints(run: Run) -> tuple[Footprint, ...]:
+    """Predicts the memory of devices that all hold the full model, and a shard of the batch."""
+    params = run.workload.model.params()
+    footprint = holder_of(run, params.values(), count=run.num_devices)
+    kept = residuals_bytes(run, trained(params).values())
+    return (dataclasses.replace(footprint, activations_bytes=activation_bytes(run), residuals_bytes=kept),)
+
+
+def ddp(run: Run, backend: str) -> Ledger:
+    """Predicts one all-reduce per bucket; the option `bucket_bytes` caps each bucket.
+
+    Args:
+        run: What is trained.
+        backend: "gloo" or "nccl".
+
+    Returns:
+        The footprint of all ranks, and the all-reduces.
+    """
+    cap: int | None = run.options.bucket_bytes
+    return bucketed(run, DEFAULT_CAPS if cap is None else (cap,), backend)
+
+
+def bucketed(run: Run, caps: tuple[int, ...], backend: str) -> Ledger:
+    """Predicts DDP's exchanges: its buffers, then one all-reduce per bucket, whose total does not depend on the buckets.
+
+    Args:
+        run: What is trained.
+        caps: A bucket is closed once it holds so many bytes; the last cap is that of all further buckets. Without overlap
+            none is closed.
+        backend: "gloo" or "nccl".
+    """
+    if run.techniques.overlap is False:
+        caps = (num_trained(run.workload.model.params().values()) * run.item_bytes,)
+    closed: list[list[Param]] = []
+    filled: list[Param] = []
+    # DDP fills its buckets in the order in which the backward pass yields the gradients: the last parameter's first.
+    for param in reversed(trained(run.workload.model.params()).values()):
+        filled.append(param)
+        if sum(each.size for each in filled) * run.item_bytes >= caps[min(len(closed), len(caps) - 1)]:
+            closed.append(filled)
+            filled = []
+    ledger = _summed(run, [*closed, filled] if filled else closed, backend)
+    return symmetric(run, ledger.footprints, (*_buffers(run), *ledger.sends), backend)
+
+
+def _buffers(run: Run) -> Iterator[Send]:
+    """Rank 0's buffers, which DDP broadcasts before the first forward pass of a step: one message for each kind of number."""
+    model = run.workload.model
+    if isinstance(model, OwnSpec):
+        whole, sizes = model.described.whole_buffers, {n: math.prod(s) for n, s in model.described.buffers.items()}
+    else:
+        whole, sizes = (
+            (),
+            {name: 2 * channels for name, channels in batch_norms(model).items()},
+        )  # a mean and a variance
+    for item_bytes, is_whole in ((run.item_bytes, False), (ID_BYTES, True)):
+        if size := item_bytes * sum(size for name, size in sizes.items() if (name in whole) == is_whole):
+            yield Send("forward", "broadcast", run.mesh.only_axis, run.num_devices, size)
+
+
+def c10d(run: Run, backend: str) -> Ledger:
+    """Predicts one all-reduce of the flat gradient, or with the option `ring` its 2(N-1) messages, each 1/N of it.
+
+    Args:
+        run: What is trained.
+        backend: "gloo" or "nccl".
+
+    Returns:
+        The footprint of all ranks, and the all-reduce or the sends.
+    """
+    params, devices = list(trained(run.workload.model.params()).values()), run.num_devices
+    ledger = _summed(run, [params], backend)
+    if not run.options.ring:
+        return ledger
+    chunk = -(-num_trained(params) // devices) * run.item_bytes
+    messages = [Send("backward", "send", "data", devices, chunk, to="1")] * (2 * (devices - 1))
+    return symmetric(run, ledger.footprints, with_agreement(run, with_statistics(run, messages)), backend)

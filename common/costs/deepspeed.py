@@ -1,0 +1,166 @@
+"""DeepSpeed's ZeRO: flat parameters in N equal stretches, one a rank: of all of them end to end, in stage 3 of each.
+
+With P the parameter bytes, each rank keeps, beside 1/N of the optimizer state, 1/N of P as masters, which are a second
+copy even in float32. A step sends in all, over all ranks, in multiples of (N-1) P:
+
+    stages 1, 2   2 (all-reduce of the gradients, each rank keeps its stretch) + 1 (all-gather of the parameters)
+    stage 3       2 (all-gather in the forward and again in the backward pass) + 1 (reduce-scatter; over gloo 2)
+
+Stage 2 differs from 1 where a step takes several micro-batches: it reduces the gradients of each, and accumulates
+stretches. All gradients fit one bucket, which holds them until the backward pass ends; it counts as no class of memory.
+
+References:
+    Rajbhandari et al., arXiv 1910.02054; deepspeed/runtime/zero/stage_1_and_2.py and stage3.py of DeepSpeed 0.19.
+"""
+
+import bisect
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping
+
+from samestep.common.costs.saved_activations.activations import activation_bytes
+from samestep.common.costs.sizes import holder, symmetric
+from samestep.common.costs.statistics import sums, with_statistics
+from samestep.common.ledger import Footprint, Ledger, Send
+from samestep.common.strategy import Run
+from samestep.common.workload.models.own import OwnSpec
+from samestep.common.workload.models.reached import trained
+from samestep.common.workload.models.spec import Param, layer, num_params
+
+
+def deepspeed(run: Run, backend: str) -> Ledger:
+    """Predicts flat stretches of what the option `zero_stage` splits.
+
+    Args:
+        run: What is trained.
+        backend: "gloo" or "nccl".
+
+    Returns:
+        The footprints of all ranks, and the collectives of the engine.
+    """
+    footprints, sends = (_each_split if run.options.zero_stage == 3 else _end_to_end)(run)
+    # What the engine's linear function keeps in two bytes while a block is computed again is not written down.
+    is_known = run.techniques.precision is None or run.options.zero_stage < 3 or not run.techniques.recompute
+    activations = activation_bytes(run, as_it_comes=run.options.zero_stage == 3) if is_known else None
+    footprints = tuple(dataclasses.replace(each, activations_bytes=activations) for each in footprints)
+    needed = (send for send in sends if send.operation != "all_gather" or run.num_devices > 1)
+    if run.options.zero_stage < 3 or isinstance(run.workload.model, OwnSpec):
+        needed = with_statistics(run, needed)
+    return symmetric(run, footprints, tuple(needed), backend)
+
+
+def _num_norms(run: Run) -> int:
+    """How often the norm of the gradient is summed: once by the engine, once more to clip by it."""
+    return 2 if run.techniques.need_norm else 1
+
+
+def _end_to_end(run: Run) -> tuple[tuple[Footprint, ...], list[Send]]:
+    """Predicts stages 1 and 2."""
+    devices, item, norms = run.num_devices, run.item_bytes, _num_norms(run)
+    params = run.workload.model.params()
+    sizes = [param.size for param in trained(params).values()]
+    total = sum(sizes)
+    frozen_bytes = (num_params(run.workload.model) - total) * item  # whole on every rank, beside what is flat
+    stretch = -(-total // (2 * devices)) * 2
+    kept = devices * stretch * item + _masters_bytes(run, stretch) + frozen_bytes
+    held = dataclasses.replace(holder(run, stretch), params_bytes=kept, params_peak_bytes=kept)
+    footprints = tuple(
+        dataclasses.replace(held, gradients_bytes=elements * item, count=count)
+        for elements, count in _gradient_elements(sizes, stretch, devices)
+    )
+    reductions = run.accumulation_steps if run.options.zero_stage == 2 else 1
+    summed = [Send("backward", "all_reduce", "data", devices, total * item)] * reductions
+    normed = [Send("update", "all_reduce", "data", devices, item)] * norms
+    return footprints, [*summed, *normed, Send("update", "all_gather", "data", devices, stretch * item)]
+
+
+def _masters_bytes(run: Run, elements: int) -> int:
+    """The second copy of parameters that a rank updates; with weights in two bytes they are optimizer state anyway."""
+    return elements * run.item_bytes if run.weights is None else 0
+
+
+def _gradient_elements(sizes: list[int], stretch: int, devices: int) -> Iterator[tuple[int, int]]:
+    """The gradients of a rank with a stretch: each stays whole where its parameter reaches into it; and the padding.
+
+    Args:
+        sizes: Of the parameters, in order.
+        stretch: The elements of each rank's.
+        devices: The number of ranks.
+
+    Yields:
+        Elements, and how many ranks in a row have so many.
+    """
+    ends = [0, *itertools.accumulate(sizes)]
+    rank = 0
+    while rank < devices:
+        start, end = rank * stretch, (rank + 1) * stretch
+        first = bisect.bisect_right(ends, start)  # the parameter that the stretch starts in, counted from 1
+        last = bisect.bisect_left(ends, end)
+        inside = first == last < len(ends)  # as are the next stretches, up to its end
+        count = min(devices, ends[first] // stretch) - rank if inside else 1
+        yield ends[min(last, len(sizes))] - ends[first - 1] + max(0, end - max(start, ends[-1])), count
+        rank += count
+
+
+def _each_split(run: Run) -> tuple[tuple[Footprint, ...], list[Send]]:
+    """Predicts stage 3."""
+    devices, item, micro, norms = run.num_devices, run.item_bytes, run.accumulation_steps, _num_norms(run)
+    params = run.workload.model.params()
+    held = holder(run, sum(-(-param.size // devices) for param in params.values()))
+    own = held.params_bytes
+    params_bytes = own + _masters_bytes(run, own // item)
+    peak = params_bytes + (_peak_gathered(run, params) * item if devices > 1 else 0)
+    footprint = dataclasses.replace(held, params_bytes=params_bytes, params_peak_bytes=peak, count=devices)
+    once = []
+    for phase, layers in (("forward", (every := _layers(params))), ("backward", every[::-1])):
+        summed = {} if isinstance(run.workload.model, OwnSpec) else sums(run, phase)
+        for names in itertools.chain.from_iterable(layers):
+            size = sum(-(-params[name].size // devices) for name in names) * item
+            once += [Send(phase, "all_gather", "data", devices, size)]
+            once += [summed[path] for path in {layer(names[0])} if path in summed]
+    once += [Send("backward", "reduce_scatter", "data", devices, devices * own)]
+    normed = [Send("update", "all_reduce", "data", devices, item)] * (norms - 1)  # clipping's own comes first
+    normed += [Send("update", "all_reduce", "data", devices, 2 * item)]  # the engine's is of two numbers
+    return (footprint,), [*once * micro, *normed]
+
+
+def _modules(params: Mapping[str, Param]) -> list[list[str]]:
+    """The names of the parameters of each module; the engine gathers module by module, a tied table once more for the head."""
+    modules = [list(names) for _, names in itertools.groupby(params, layer)]
+    return modules + [[name] for name, param in params.items() if param.tied]
+
+
+def _layers(params: Mapping[str, Param]) -> list[list[list[str]]]:
+    """The modules, those of a layer together: a normalisation is inside the layer in front of it."""
+    layers: list[list[list[str]]] = []
+    for names in _modules(params):
+        if layer(names[0]).endswith("/norm") and layers and layer(layers[-1][0][0]) == layer(layer(names[0])):
+            layers[-1].append(names)
+        else:
+            layers.append([names])
+    return layers
+
+
+def _peak_gathered(run: Run, params: Mapping[str, Param]) -> int:
+    """The most elements of gathered modules alive at once in a step.
+
+    A parameter that is alone in its module is gathered in place; several arrive in one buffer and are copied out of it.
+    Autograd keeps what a kernel without a bias was gathered into until its backward pass, for which it is gathered anew; of a
+    convolution in two bytes it keeps a copy.
+    Tables pass no gradient on, so the engine never learns when one is done: all stay until the backward pass ends.
+    """
+    devices, is_copied = run.num_devices, run.techniques.precision is not None
+    padded = {name: -(-param.size // devices) * devices for name, param in params.items()}
+    peak = kept = 0
+    looked_up: set[str] = set()
+    for modules in _layers(params):
+        around = 0
+        for names in modules:
+            size = sum(padded[name] + (params[name].size if len(names) > 1 else 0) for name in names)
+            if params[names[0]].role == "table" and names[0] not in looked_up:
+                looked_up |= {*names}
+            elif len(names) == 1 and not (is_copied and len(params[names[0]].shape) > 2):
+                kept += size
+            around += size
+            peak = max(peak, kept + around)
+    return max(peak, sum(padded[name] for name in looked_up))

@@ -1,0 +1,149 @@
+"""TensorFlow's models split inside their layers: DTensor on a mesh data x tensor, and the cores of a TPU.
+
+dtensor: a mesh data x tensor, with the batch along data. With D x T devices, B/D a device's examples and item the bytes of
+a number, one device's exchanges, all of them all-reduces where the devices are CPUs:
+
+    along tensor   each pair of a layer split by column and one split by row: its output forwards, its input's gradient
+                   backwards, B/D x positions x width each; the split tables and the split logits are made whole
+    along data     all gradients in one, the split tables' whole; and the targets, by which the loss looks up; or, where some
+                   targets do not count, the gradient of what it looked up, as large as the logits of the whole batch
+
+DTensor packs several tensors into one all-reduce of a multiple of 1024 elements, also those of micro-batches, none of which
+waits for another.
+
+tpu: XLA alone decides what moves along the axis tensor, so no exchange is predicted.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+from samestep.common.costs.data_parallel import replicated
+from samestep.common.costs.sizes import ID_BYTES, KEY_BYTES, holder, sent_bytes
+from samestep.common.costs.tensor import tensor_elements
+from samestep.common.ledger import Ledger, Send, in_order
+from samestep.common.mesh import Mesh
+from samestep.common.strategy import Run
+from samestep.common.workload.models.reached import num_positions
+from samestep.common.workload.models.spec import ignores_targets
+from samestep.common.workload.split import even_split_table
+
+_PACKED = 1024
+
+
+def dtensor(run: Run, backend: str) -> Ledger:
+    """Predicts what a step costs on a mesh data x tensor.
+
+    Args:
+        run: What is trained; its option `clients` is the number of processes.
+        backend: "grpc", which only what leaves a process takes.
+
+    Returns:
+        The footprint of all devices, and the all-reduces that a device takes part in.
+    """
+    mesh, model = run.mesh, run.workload.model
+    split = even_split_table(model, mesh.axis("tensor")) if mesh.axis("tensor") > 1 else {}
+    footprint = holder(run, tensor_elements(model, mesh.axis("tensor")), count=mesh.size)
+    gathered = _packed([model.params()[name].size for name in split if model.params()[name].lookups]) * run.item_bytes
+    footprint = dataclasses.replace(footprint, params_peak_bytes=footprint.params_bytes + gathered)
+    forward, backward = _along_tensor(run, split) if mesh.axis("tensor") > 1 else ([], [])
+    gradients, targets = _along_data(run, split) if mesh.axis("data") > 1 else ([], [])
+    # DTensor packs what it sums for the update last; the targets wait for nothing.
+    told = [("data", "backward", targets), ("tensor", "forward", forward), ("tensor", "backward", backward)]
+    told.append(("data", "backward", gradients))
+    sends, sent, clients = [], 0.0, run.options.clients
+    for axis, phase, sizes in told:
+        sums = [Send(phase, "all_reduce", mesh.only_axis, mesh.axis(axis), size) for size in sizes]
+        sent += _leaving(mesh, axis, clients) * sum(sent_bytes(each, "grpc", run.item_bytes) for each in sums)
+        sent += mesh.size * KEY_BYTES * len(sums) * (clients > 1)
+        sends += sums
+    return Ledger((footprint,), in_order(sends), sent)
+
+
+def _packed(sizes: list[int]) -> int:
+    return math.ceil(sum(sizes) / _PACKED) * _PACKED if len(sizes) > 1 else sum(sizes)
+
+
+def _along_tensor(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[int]]:
+    """Predicts the bytes of each all-reduce along tensor, forward and backward."""
+    params = run.workload.model.params()
+    passes = run.accumulation_steps
+    rows = run.batch_size // run.mesh.axis("data") // passes * num_positions(run.workload.model)
+    tables = [params[name].size for name in split if params[name].lookups]
+    forward, backward = [_packed(tables)] if tables else [], []
+    inside = ""
+    for index, (name, param) in enumerate(params.items()):
+        if param.role != "kernel" or name not in split:
+            continue
+        if split[name] == 0:
+            forward.append(_packed([rows * param.shape[1]] * passes))
+            inside = ""
+        elif not inside:
+            inside = name
+            if index:  # what the first layer takes is data, and has no gradient
+                backward.append(_packed([rows * param.shape[0]] * passes))
+    for param in (params[name] for name in split if params[name].tied):  # the head's kernel as well, split by column
+        forward.append(_packed([rows * param.shape[0]] * passes))
+        backward.append(_packed([rows * param.shape[1]] * passes))
+    if inside:  # the last layer is split by column
+        forward.append(_packed([rows * params[inside].shape[1]] * passes))
+    return [size * run.item_bytes for size in forward], [size * run.item_bytes for size in reversed(backward)]
+
+
+def _along_data(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[int]]:
+    """Predicts the bytes of each all-reduce along data, of gradients and of targets."""
+    model, parts = run.workload.model, run.mesh.axis("tensor")
+    passes, gradients, of_products = run.accumulation_steps, [], []
+    # A sum of two bytes is widened and sent in four, but packed apart from others; that of several passes is in four anyway.
+    is_narrow = run.techniques.precision is not None and passes == 1
+    for name, param in model.params().items():
+        if is_narrow and param.role == "kernel":
+            of_products.append(param.size // (parts if name in split else 1))
+            continue
+        is_split_table = name in split and param.lookups > 0  # summed whole, for each micro-batch
+        gradients += [param.size // (parts if name in split and not is_split_table else 1)]
+        gradients += [param.size] * (passes - 1) * is_split_table
+        gradients += [param.size // parts] * passes * (param.tied and is_split_table)  # the head's half
+    looked_up = run.batch_size * math.prod(model.targets().shape) // passes
+    targets = [_packed([looked_up] * passes) * ID_BYTES] if model.loss == "cross_entropy" else []
+    if ignores_targets(model):  # the gradient of a weighted lookup, in place of the targets
+        logits = run.batch_size // passes * math.prod(model.segments()[-1].outputs)
+        targets = [logits * run.item_bytes] * passes
+    packs = [_packed(pack) for pack in (of_products, [*gradients, 1]) if pack]  # and the loss
+    return [pack * run.item_bytes for pack in packs], targets
+
+
+def _leaving(mesh: Mesh, axis: str, clients: int) -> int:
+    """The edges of all rings that join devices of two processes; only over these does anything leave a process.
+
+    Args:
+        mesh: The devices.
+        axis: The axis along which the rings lie.
+        clients: The number of processes.
+    """
+    ring, stride = mesh.axis(axis), 1 if axis == "tensor" else mesh.axis("tensor")
+    per_client = mesh.size // clients
+    period = math.lcm(ring * stride, per_client)  # after which rings and processes begin together again
+    crossing = 0
+    for device in range(period if per_client % (ring * stride) else 0):
+        place = device // stride % ring
+        neighbour = device + ((place + 1) % ring - place) * stride
+        crossing += device // per_client != neighbour // per_client
+    return mesh.size // period * crossing
+
+
+def tpu(run: Run, backend: str) -> Ledger:
+    """Every core holds the model, or along tensor its shard of each parameter that the split table cuts.
+
+    Args:
+        run: What is trained or compiled.
+        backend: The backend, as for `replicated`.
+
+    Returns:
+        The footprint of all cores; exchanges only without the axis tensor.
+    """
+    parts = run.mesh.axis("tensor")
+    footprints = (holder(run, tensor_elements(run.workload.model, parts), count=run.num_devices),)
+    if parts > 1:
+        return Ledger(footprints, (), 0.0)
+    return dataclasses.replace(replicated(run, backend), footprints=footprints)  # XLA decides what it keeps

@@ -1,0 +1,1 @@
+"""What each layer saves for the backward pass, in bytes."""

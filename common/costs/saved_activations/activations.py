@@ -1,0 +1,182 @@
+"""What a step keeps between its forward and its backward pass, from the spec alone: the peak of activations of a device.
+
+What each layer keeps is in `kept_torch.py`, `kept_tf.py` and `kept_mixed.py`; here it is multiplied by the examples that are in
+flight:
+
+    one replica      its shard of the batch; of accumulation steps, which follow each other in torch, one at a time; in
+                     TensorFlow nothing in the graph makes one wait for another, so all of them count
+    tensor           the same, of which what lies inside the pairs of layers is in parts
+    pipe             the rank's own stages, times the micro-batches that the schedule has in flight
+
+Korthikanti et al. count the same 16 D numbers a position and block that torch keeps; beside them two masks of dropout (we have
+none) and, without a fused attention, three tensors of scores, H T each: see `textbook_block_bytes`. Where the sequence is
+split, torch keeps the inputs that it gathered for each pair of layers; Megatron keeps its part and gathers again.
+
+References:
+    Korthikanti et al., arXiv 2205.05198, sections 4.1 and 4.2.
+"""
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from samestep.common.costs.saved_activations import kept_mixed
+from samestep.common.costs.saved_activations.kept import AHEAD, BEHIND, LOSS, Kept
+from samestep.common.costs.saved_activations.kept_lists import (
+    CAST,
+    FRAMEWORKS,
+    keep_again,
+    keep_all,
+    keep_inputs,
+    way_of,
+)
+from samestep.common.strategy import Run
+from samestep.common.workload.in_flight import Counts, Peaks, in_flight
+from samestep.common.workload.models.decoder import DecoderSpec
+from samestep.common.workload.models.spec import ModelSpec, Segment
+from samestep.common.workload.models.transformer import TransformerSpec
+from samestep.common.workload.pipeline import SCHEDULES, group_segments
+
+
+def activation_bytes(
+    run: Run,
+    stages: Sequence[Sequence[Segment]] = (),
+    microbatches: int = 1,
+    peaks: Peaks = (((1, 0),),),
+    splits_sequence: bool = False,
+    as_it_comes: bool = False,
+) -> int | None:
+    """Predicts the most bytes that a device keeps at once; None where nobody wrote down what, or a compiler decides.
+
+    Args:
+        run: What is trained; its mesh says which part of the batch, and of layers, a device has.
+        stages: The segments of each stage that the device holds; one stage of all of them, unless given.
+        microbatches: The number of micro-batches that a pipeline cuts an accumulation step into.
+        peaks: Candidates for the micro-batches of each stage in flight, as `in_flight` has them.
+        splits_sequence: Whether the sequence is split along the axis `tensor`.
+        as_it_comes: Whether linear layers keep what they take as it comes, where others keep casts.
+    """
+    recomputes, way, item_bytes = run.techniques.recompute, way_of(run, as_it_comes), run.product_bytes
+    framework, model, mesh = FRAMEWORKS.get(way), run.workload.model, run.mesh
+    if framework is None or model.name not in framework.kept or run.techniques.compile:
+        return None
+    passes, together = run.accumulation_steps, 1 if framework.in_order else run.accumulation_steps
+    rows = run.batch_size // (mesh.axis("data") * mesh.axis("shard") * passes)
+    parts = mesh.axis("tensor")
+    whole = _each(keep_again if recomputes else keep_all, way, model, item_bytes, parts, splits_sequence)
+    if recomputes and any(name.endswith(AHEAD) for name in whole):
+        return None
+    if recomputes and way == CAST and mesh.axis("pipe") > 1 and not kept_mixed.keeps_wide(model):
+        return None  # a stage takes float32, of which its products keep a copy
+    kept = _each(keep_inputs, way, model, item_bytes, parts, splits_sequence) if recomputes else whole
+
+    def add_up(names: Iterable[str], kept: Mapping[str, _Each] = kept) -> tuple[int, int]:
+        """Adds up a micro-batch, and what is kept of the batch while any of them is in flight."""
+        size = fixed = batch = 0
+        for name in names:
+            if (each := kept.get(name)) is not None:
+                size, fixed, batch = size + each.size, fixed + each.fixed, batch + each.batch
+                fixed += 0 if run.batch_norm == "frozen" else each.statistics
+        return rows // microbatches * size + fixed, rows * batch
+
+    sizes, segments, again = [], model.segments(), 0
+    # The targets stay while any micro-batch in flight needs its part of them.
+    counted = 2 if max(present for counts in peaks for present, _ in counts) == 1 else 1
+    here = {segment for stage in stages for segment in stage}
+    for stage in stages or (segments,):
+        *names, last = [name for segment in stage for name in (segment.name, f"{segment.name}{BEHIND}")]
+        if (place := segments.index(stage[0])) == 0 or segments[place - 1] not in here:
+            names = [f"{stage[0].name}{AHEAD}", *names]
+        behind = [last, *([LOSS] if segments[-1] in stage else [])]
+        sizes.append((*add_up([*names, *behind]), *add_up(names)))
+        reached = 0
+        for segment in stage if recomputes and framework.in_order else ():
+            # While one is whole again, those behind it have been backward; a graph has that within its backward pass.
+            names = [segment.name, f"{segment.name}{BEHIND}"]
+            reached += (own := sum(add_up(names)[:counted]))
+            again = max(again, reached + sum(add_up(names, whole)[:counted]) - own - sum(sizes[-1][:counted]))
+    return together * (again + max(sum(map(_stage_bytes, sizes, counts)) for counts in peaks))
+
+
+class _Each(NamedTuple):
+    """The bytes that a part of a model keeps on a device: of an example, of a micro-batch, and of the batch itself.
+
+    The statistics of a micro-batch are apart, since frozen ones are not kept.
+    """
+
+    size: int
+    fixed: int
+    statistics: int
+    batch: int
+
+
+@functools.lru_cache(maxsize=64)  # every rank of a pipeline asks, and a search asks for thousands of pipelines
+def _each(
+    listed: Callable[[str, ModelSpec, int], Mapping[str, Kept]],
+    framework: str,
+    model: ModelSpec,
+    item_bytes: int,
+    parts: int,
+    splits_sequence: bool,
+) -> Mapping[str, _Each]:
+    kept = listed(framework, model, item_bytes)
+    return {
+        name: _Each(
+            item_bytes * each.elements(parts, splits_sequence) + each.mask_bytes(parts, splits_sequence),
+            each.fixed_bytes + each.copied_bytes // parts,
+            each.statistics_bytes,
+            each.batch_bytes,
+        )
+        for name, each in kept.items()
+    }
+
+
+def _stage_bytes(sizes: tuple[int, int, int, int], counts: Counts) -> int:
+    """Multiplies what a stage keeps of a micro-batch and of the batch: at first, and while its weights are put off."""
+    (size, batch, late_size, late_batch), (present, put_off) = sizes, counts
+    return present * size + put_off * late_size + (batch if present else late_batch if put_off else 0)
+
+
+def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int) -> list[int | None]:
+    """Predicts the most bytes that each rank of a pipeline keeps at once.
+
+    Args:
+        run: What is trained.
+        schedule: A key of `SCHEDULES`.
+        microbatches: The number of micro-batches that go through together.
+
+    Returns:
+        One number for each place along the axis `pipe`.
+    """
+    ranks = run.mesh.axis("pipe")
+    holders = SCHEDULES[schedule].stage_ranks(ranks)
+    held: list[list[Sequence[Segment]]] = [[] for _ in range(ranks)]
+    for stage, holder in zip(group_segments(run.workload.model.segments(), len(holders)), holders, strict=True):
+        held[holder].append(stage)
+    return [
+        activation_bytes(run, stages, microbatches, in_flight(schedule, ranks, rank, microbatches))
+        for rank, stages in enumerate(held)
+    ]
+
+
+def textbook_block_bytes(
+    model: TransformerSpec | DecoderSpec, rows: int, item_bytes: int, parts: int = 1, sequence: bool = False
+) -> float:
+    """The textbook's bytes of one transformer block: s b h (34 + 5 a s / h) at two bytes a number.
+
+    It has dropout, whose masks take one byte an element, and keeps all scores of the attention.
+
+    Args:
+        model: The spec.
+        rows: Examples.
+        item_bytes: The bytes of a number.
+        parts: The size of the axis `tensor`.
+        sequence: Whether the sequence is split along it.
+
+    References:
+        Korthikanti et al., arXiv 2205.05198, equations 1, 2 and 4, with 16 numbers and 2 masks for their 34 bytes.
+    """
+    tokens = rows * model.context * model.width
+    whole, split = 4 * item_bytes + 2, 12 * item_bytes  # 16 numbers, of which 12 are within pairs, and 2 masks
+    scores = model.heads * model.context**2 * rows * (2 * item_bytes + 1)
+    return tokens * whole / (parts if sequence else 1) + (tokens * split + scores) / parts

@@ -1,0 +1,145 @@
+"""What each layer keeps in TensorFlow 2.21, where a tape needs what the gradient of each primitive operation reads.
+
+Beside what torch keeps (`kept_torch.py`), the layers that are written out in primitive operations keep more:
+
+    GELU          x / 2, x / sqrt(2) and 1 + erf, three times its input, where torch keeps the input alone
+    ReLU          its output, which is the same memory as the next layer's input, unless dropout is between them
+    dropout       a byte for each element, which says whether it is kept
+    batch norm        the normalised input, and a reciprocal deviation for each channel, whatever the number of examples
+    layer norm    the centred input, its product with the reciprocal deviation, and that deviation; no mean
+    attention     q, k, v and its output, and the softmax of all scores, H T a position: it is not fused; and the causal mask
+    pooling       nothing: a mean needs a shape only; a maximum its input, and the larger one of each two rows
+    cross-entropy the log-probabilities and the targets, and the weights of targets if some do not count
+    binary        exp(-|x|) and the targets as real numbers, and one byte that says where x >= 0
+    squared error the difference
+
+In two bytes (`wide` = 2) a product keeps the casts of its factors, and everything else is in float32: two units of two bytes. So
+queries, keys and values have an input each, the softmax is kept once more for its product, and the output of a ReLU is not the
+memory of an input. Data are kept as they were cast.
+
+A transformer's block keeps 26 D + H T + 2 numbers a position: norms 2 (2 D + 1), inputs of linear layers D + D + D + 4 D, q,
+k and v 3 D, the GELU 12 D, the softmax H T.
+
+References:
+    tensorflow/python/ops/math_grad.py, nn_grad.py, array_grad.py of TensorFlow 2.21.
+"""
+
+import math
+
+from samestep.common.costs.saved_activations.kept import LOSS, Kept
+from samestep.common.costs.sizes import ID_BYTES, example_bytes
+from samestep.common.workload.models.cnn import CnnSpec
+from samestep.common.workload.models.mlp import MlpSpec
+from samestep.common.workload.models.ranker import RankerSpec
+from samestep.common.workload.models.spec import ModelSpec, batch_norms, layer
+from samestep.common.workload.models.transformer import TransformerSpec
+
+TENSORS = {"gelu": 3, "relu": 0}
+"""The tensors that an activation keeps, beside what the next layer keeps."""
+
+
+def _tensors(model: CnnSpec | MlpSpec | RankerSpec | TransformerSpec, wide: int) -> int:
+    """The tensors that an activation keeps; the output of a ReLU is one of its own where the next layer takes another."""
+    is_apart = wide > 1 or (model.name == "mlp" and model.dropout > 0)
+    return TENSORS[model.activation] or int(is_apart)
+
+
+def mlp(model: MlpSpec, item_bytes: int, wide: int = 1) -> dict[str, Kept]:
+    """Lists each layer's input, the batch's for the first; and what the activation behind each but the last keeps.
+
+    Args:
+        model: The spec.
+        item_bytes: The bytes of a number.
+        wide: How many numbers of so many bytes one takes that is not a factor of a product.
+    """
+    last, tensors, (copy, data) = model.layers - 1, wide * _tensors(model, wide), _data(model, item_bytes, wide)
+    kept = {
+        f"layers/{i}": Kept(
+            (model.width if i else copy) + (tensors * model.width if i < last else 0),
+            batch_bytes=0 if i else data,
+            masks=(model.width if model.dropout and i < last else 0, 0, 0),
+        )
+        for i in range(model.layers)
+    }
+    for path, channels in batch_norms(model).items():
+        kept[layer(path)] = kept[layer(path)].normalized(wide * channels, wide * channels * item_bytes)
+    return kept | {LOSS: _loss(model, wide * model.outputs)}
+
+
+def cnn(model: CnnSpec, item_bytes: int, wide: int = 1) -> dict[str, Kept]:
+    """Lists for each block what convolution, activation and pooling keep; then the two linear layers.
+
+    Args:
+        model: The spec.
+        item_bytes: The bytes of a number.
+        wide: How many numbers of so many bytes one takes that is not a factor of a product.
+    """
+    pixels, channels, (copy, data) = math.prod(model.image[:2]), model.filters, _data(model, item_bytes, wide)
+    is_read = model.activation == "relu" or model.pooling == "max"  # what is pooled
+    halves = wide * (2 * (TENSORS[model.activation] + is_read) + (model.pooling == "max"))  # of a block's tensor
+    kept = {
+        "blocks/0": Kept(copy + halves * pixels * channels // 2, batch_bytes=data),
+        "blocks/1": Kept(pixels // 4 * channels + halves * (pixels // 4) * channels),
+        "hidden": Kept(pixels // 16 * 2 * channels + wide * _tensors(model, wide) * model.hidden),
+        "output": Kept(model.hidden),
+        LOSS: _loss(model, wide * model.outputs),
+    }
+    for (path, count), positions in zip(batch_norms(model).items(), (pixels, pixels // 4), strict=False):
+        kept[layer(path)] = kept[layer(path)].normalized(wide * positions * count, wide * count * item_bytes)
+    return kept
+
+
+def ranker(model: RankerSpec, item_bytes: int, wide: int = 1) -> dict[str, Kept]:
+    """Lists what the three linear layers and the two activations keep, and the loss.
+
+    Args:
+        model: The spec.
+        item_bytes: The bytes of a number.
+        wide: How many numbers of so many bytes one takes that is not a factor of a product.
+    """
+    half, tensors = model.hidden // 2, wide * _tensors(model, wide)
+    return {
+        "tables": Kept(batch_bytes=example_bytes(model.inputs(), item_bytes)),
+        "hidden/0": Kept(len(model.rows()) * model.embedding + tensors * model.hidden),
+        "hidden/1": Kept(model.hidden + tensors * half),
+        "output": Kept(half),
+        LOSS: Kept(2 * wide, batch_bytes=1),
+    }
+
+
+def transformer(model: TransformerSpec, item_bytes: int, wide: int = 1) -> dict[str, Kept]:
+    """Lists what embedding, blocks, head and loss keep.
+
+    Args:
+        model: The spec.
+        item_bytes: The bytes of a number.
+        wide: How many numbers of so many bytes one takes that is not a factor of a product.
+    """
+    tokens, width = model.context, model.width
+    ids, norm, scores = tokens * ID_BYTES, wide * (2 * width + 1), model.heads * tokens
+    a_position = 2 * norm + 10 * width + wide * (_tensors(model, wide) * 4 * width + scores)
+    a_position += 2 * width + scores if wide > 1 else 0  # casts of what is one tensor otherwise
+    mask = tokens * width if model.dropout else 0
+    block = Kept(tokens * a_position, fixed_bytes=tokens**2, masks=(2 * mask, 0, 0))  # a mask of one byte an element
+    return {
+        "embedding": Kept(batch_bytes=ids, masks=(mask, 0, 0)),
+        **{f"blocks/{i}": block for i in range(model.layers)},
+        "head": Kept(tokens * (norm + width)),
+        LOSS: Kept(
+            wide * tokens * model.vocabulary,
+            batch_bytes=ids + (wide * tokens * item_bytes if model.ignored else 0),
+        ),
+    }
+
+
+def _data(model: MlpSpec | CnnSpec, item_bytes: int, wide: int) -> tuple[int, int]:
+    """What is kept of an example's data: the numbers that were cast, or the bytes of the batch."""
+    size = example_bytes(model.inputs(), item_bytes)
+    return (size // item_bytes, 0) if wide > 1 else (0, size)
+
+
+def _loss(model: ModelSpec, outputs: int) -> Kept:
+    return Kept(outputs, batch_bytes=ID_BYTES if model.loss == "cross_entropy" else 0)
+
+
+KEPT = {"mlp": mlp, "cnn": cnn, "ranker": ranker, "transformer": transformer}

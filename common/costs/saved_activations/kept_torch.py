@@ -1,0 +1,160 @@
+"""What each layer keeps in torch 2.13, where autograd saves what an operation's own gradient needs.
+
+Each piece of memory counts once, however many operations keep it, and parameters count elsewhere:
+
+    linear            its input: the gradient of its kernel
+    convolution       its input
+    GELU              its input, not its output, which the next layer keeps as its own input
+    ReLU              its output, which is the same memory as the next layer's input, unless dropout is between them
+    average pooling   its input
+    max pooling       its input, and eight bytes for each maximum, which say where it was
+    dropout           a byte for each element, which says whether it is kept
+    layer norm        its input, and a mean and a reciprocal deviation for each position
+    batch norm        its input, and a mean and a reciprocal deviation for each channel, whatever the number of examples;
+                      where it is frozen its input alone
+    attention         q, k, v, its output, and for each head and position the log of the sum of its softmax; never the scores
+    embedding         the ids
+    cross-entropy     the log-probabilities, the targets, and the sum of the weights of the classes, one number
+    squared error     the outputs and the targets
+
+A transformer's block keeps 16 D + H + 4 numbers a position: norms 2 (D + 2), inputs of linear layers D + D + D + 4 D, q, k
+and v 3 D, input of the GELU 4 D, sums H; the output of the attention is the input of a linear layer.
+
+Along `tensor`, what lies between a layer split by column and the one split by row behind it is in parts.
+
+References:
+    tools/autograd/derivatives.yaml of torch 2.13; Dao et al., arXiv 2205.14135 (the fused attention).
+"""
+
+import math
+
+from samestep.common.costs.saved_activations.kept import AHEAD, BEHIND, LOSS, Kept
+from samestep.common.costs.sizes import ID_BYTES, example_bytes
+from samestep.common.workload.models.cnn import CnnSpec
+from samestep.common.workload.models.decoder import DecoderSpec
+from samestep.common.workload.models.mlp import MlpSpec
+from samestep.common.workload.models.ranker import RankerSpec
+from samestep.common.workload.models.spec import ModelSpec, batch_norms
+from samestep.common.workload.models.transformer import TransformerSpec
+
+
+def mlp(model: MlpSpec, item_bytes: int) -> dict[str, Kept]:
+    """Lists each layer's input, the batch's for the first; and what the activation behind each but the last keeps.
+
+    Args:
+        model: The spec.
+        item_bytes: The bytes of a number.
+    """
+    kept, last, norms = {}, model.layers - 1, batch_norms(model)
+    for i in range(model.layers):
+        entering, leaving = (model.width if i else 0), (model.width if i < last else 0)
+        data = 0 if i else example_bytes(model.inputs(), item_bytes)
+        by_row, read = i % 2 == 1, AHEAD if i and model.activation == "relu" and not model.dropout else ""
+        kept[f"layers/{i}{read}"] = Kept(parts=entering) if by_row else Kept(entering, batch_bytes=data)
+        if channels := norms.get(f"layers/{i}/norm"):
+            kept[f"layers/{i}"] = kept.get(f"layers/{i}", Kept()).normalized(
+                channels, statistics_bytes=2 * channels * item_bytes
+            )
+        masks = leaving if model.dropout else 0
+        whole, parts = Kept(leaving, masks=(masks, 0, 0)), Kept(parts=leaving, masks=(0, masks, 0))
+        kept[f"layers/{i}{BEHIND}"] = whole if by_row else parts
+    return kept | {LOSS: _loss(model, item_bytes, model.outputs)}
+
+
+def cnn(model: CnnSpec, item_bytes: int) -> dict[str, Kept]:
+    """Lists for each block what convolution, activation and pooling keep; then the two linear layers.
+
+    Args:
+        model: The spec.
+        item_bytes: The bytes of a number.
+    """
+    pixels, channels, is_relu = math.prod(model.image[:2]), model.filters, model.activation == "relu"
+    sizes = (pixels * channels, pixels // 4 * 2 * channels)
+    places = [size // 4 * ID_BYTES // item_bytes if model.pooling == "max" else 0 for size in sizes]
+    blocks = [Kept(batch_bytes=example_bytes(model.inputs(), item_bytes)), Kept(pixels // 4 * channels)]
+    if model.norm == "batch":
+        each = zip(blocks, sizes, (channels, 2 * channels), strict=True)
+        blocks = [block.normalized(size, statistics_bytes=2 * count * item_bytes) for block, size, count in each]
+    return {
+        "blocks/0": blocks[0],
+        f"blocks/0{BEHIND}": Kept((1 if is_relu else 2) * sizes[0] + places[0]),
+        "blocks/1": blocks[1],
+        f"blocks/1{BEHIND}": Kept((1 if is_relu else 2) * sizes[1] + places[1]),
+        "hidden": Kept(pixels // 16 * 2 * channels),
+        f"hidden{BEHIND}": Kept(parts=model.hidden),
+        f"output{AHEAD if is_relu else ''}": Kept(parts=model.hidden),
+        LOSS: _loss(model, item_bytes, model.outputs),
+    }
+
+
+def ranker(model: RankerSpec, item_bytes: int) -> dict[str, Kept]:
+    """Lists what the three linear layers and the two activations keep; the loss keeps logits, and targets as real numbers.
+
+    Args:
+        model: The spec.
+        item_bytes: The bytes of a number.
+    """
+    read = AHEAD if model.activation == "relu" else ""
+    return {
+        "tables": Kept(batch_bytes=example_bytes(model.inputs(), item_bytes)),
+        "hidden/0": Kept(len(model.rows()) * model.embedding),
+        f"hidden/0{BEHIND}": Kept(parts=model.hidden),
+        f"hidden/1{read}": Kept(parts=model.hidden),
+        f"hidden/1{BEHIND}": Kept(model.hidden // 2),
+        f"output{read}": Kept(model.hidden // 2),
+        LOSS: Kept(2),
+    }
+
+
+def transformer(model: TransformerSpec, item_bytes: int) -> dict[str, Kept]:
+    """Lists what a block keeps per position: 2 D for what enters its pairs, 2 (D + 2) for norms, 12 D + H inside the pairs.
+
+    Args:
+        model: The spec.
+        item_bytes: The bytes of a number.
+    """
+    tokens, width = model.context, model.width
+    ids = tokens * ID_BYTES
+    inside = (8 if model.activation == "relu" else 12) * width + model.heads
+    mask = tokens * width if model.dropout else 0
+    sequence = tokens * 2 * (width + 2)
+    block = Kept(tokens * 2 * width, parts=tokens * inside, sequence=sequence, masks=(0, 0, 2 * mask))
+    return {
+        "embedding": Kept(
+            batch_bytes=ids, fixed_bytes=ids, masks=(mask, 0, 0)
+        ),  # the positions are looked up by number
+        **{f"blocks/{i}": block for i in range(model.layers)},
+        "head": Kept(tokens * width, sequence=tokens * (width + 2)),
+        LOSS: Kept(parts=tokens * model.vocabulary, batch_bytes=ids, fixed_bytes=item_bytes),
+    }
+
+
+def decoder(model: DecoderSpec, item_bytes: int) -> dict[str, Kept]:
+    """Lists what a published model would keep, from the operations that its paper names; nobody has measured it.
+
+    A gated mlp keeps the input and the output of its gate's activation, what that is multiplied with, and the product. An RMS
+    norm has no mean. Rotated queries and keys take the place of those that were rotated.
+
+    Args:
+        model: The spec.
+        item_bytes: The bytes of a number.
+    """
+    tokens, width, is_gated = model.context, model.width, model.style == "llama"
+    ids, norm = tokens * ID_BYTES, width + (1 if is_gated else 2)
+    keys = width // model.heads * model.key_heads
+    inside = 2 * width + 2 * keys + (4 if is_gated else 2) * model.hidden + model.heads
+    block = Kept(tokens * 2 * width, parts=tokens * inside, sequence=tokens * 2 * norm)
+    return {
+        "embedding": Kept(batch_bytes=ids, fixed_bytes=0 if is_gated else ids),
+        **{f"blocks/{i}": block for i in range(model.layers)},
+        "head": Kept(tokens * width, sequence=tokens * norm),
+        LOSS: Kept(parts=tokens * model.vocabulary, batch_bytes=ids, fixed_bytes=item_bytes),
+    }
+
+
+def _loss(model: ModelSpec, item_bytes: int, outputs: int) -> Kept:
+    targets = example_bytes(model.targets(), item_bytes)
+    return Kept(outputs, batch_bytes=targets, fixed_bytes=item_bytes if model.loss == "cross_entropy" else 0)
+
+
+KEPT = {"mlp": mlp, "cnn": cnn, "ranker": ranker, "transformer": transformer, "decoder": decoder}

@@ -1,0 +1,154 @@
+"""What the textbooks say of a step: formulas of a line, which leave out padding, buckets, framing and uneven stages.
+
+They stand beside what `costs/` predicts for a backend, so that a reader sees where theory and backend differ. Letters are
+those of `docs/predicting.md`: a model of Ψ parameters, each with w bytes of weights, g of gradients and k of optimizer
+state; N devices, of which d, s, t, p along data, shard, tensor and pipe; L blocks that hand on a activations each, over the
+whole batch; m micro-batches, v stages a rank. Of activations: B examples of a device or micro-batch, T tokens each, width D, H
+heads.
+
+References:
+    Rajbhandari et al., arXiv 1910.02054, sections 3, 5 and 7 (ZeRO); Shoeybi et al., arXiv 1909.08053, section 3 (tensor);
+    Narayanan et al., arXiv 2104.04473, sections 2.2 and 3.2 (pipeline, and all together); Korthikanti et al., arXiv
+    2205.05198, section 4 (activations).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import cast
+
+from samestep.common.costs.data_parallel import c10d, ddp, replicated
+from samestep.common.costs.deepspeed import deepspeed
+from samestep.common.costs.hybrid import hybrid
+from samestep.common.costs.one_process import mirrored
+from samestep.common.costs.pipeline import mp, pp
+from samestep.common.costs.saved_activations.activations import textbook_block_bytes
+from samestep.common.costs.sizes import optimizer_item_bytes
+from samestep.common.costs.tensor import tp
+from samestep.common.costs.zero import fsdp, zero1, zero2
+from samestep.common.ledger import Formula
+from samestep.common.strategy import Cost, Run
+from samestep.common.workload.models.decoder import DecoderSpec
+from samestep.common.workload.models.spec import num_params
+from samestep.common.workload.pipeline import SCHEDULES
+
+_ZERO, _MEGATRON = "Rajbhandari et al. 2020", "Narayanan et al. 2021"
+Formulas = Callable[[Run, str], tuple[Formula, ...]]
+"""(run, what carries its exchanges) -> what the textbooks say."""
+
+
+def formulas(run: Run, backend: str) -> tuple[Formula, ...]:
+    """What the textbooks say of a run; nothing of rows that none of them has, nor of what compression sends and keeps.
+
+    Their numbers all have one size, so they say nothing of mixed precision but what a device holds.
+
+    Args:
+        run: What is trained.
+        backend: What carries its exchanges; between the devices of one process nothing is sent.
+    """
+    if run.strategy.cost not in _FORMULAS:
+        return ()
+    state_and_sent = _FORMULAS[run.strategy.cost](run, backend) if run.techniques.compress is None else ()
+    if run.techniques.precision is not None:
+        return tuple(formula for formula in state_and_sent if formula.quantity == "state")
+    return (*state_and_sent, *_activations(run))
+
+
+def _activations(run: Run) -> tuple[Formula, ...]:
+    """What a transformer's blocks keep, on a rank that is first in its pipeline; nothing of other models and schedules."""
+    model, mesh, rows = run.workload.model, run.mesh, run.batch_size // run.accumulation_steps
+    if run.framework == "numpy" or not (model.name == "transformer" or getattr(model, "style", "") == "gpt"):
+        return ()
+    model = cast(DecoderSpec, model)  # by the sizes that count, a transformer of ours is one
+    rows //= mesh.axis("data") * mesh.axis("shard")
+    if mesh.axis("pipe") > 1:  # p micro-batches are in flight, each through 1 / p of the blocks
+        if run.strategy.cost not in (pp, hybrid) or run.options.schedule != "1f1b":
+            return ()
+        rows //= run.options.microbatches
+    kept = model.layers * textbook_block_bytes(model, rows, run.item_bytes, mesh.axis("tensor"))
+    text = "L T D B (4 w + 2 + 12 w / t + (2 w + 1) H T / (D t))"
+    return (Formula("activations", kept, text, "Korthikanti et al. 2022, section 4.2"),)
+
+
+def _zero(stage: int) -> Formulas:
+    """Stage 0 is plain data parallelism, in which every device holds everything."""
+
+    def found(run: Run, backend: str) -> tuple[Formula, ...]:
+        model, shards = num_params(run.workload.model), run.mesh.axis("shard") if stage else 1
+        shards = shards if shards > 1 else run.num_devices
+        weights, gradients, state = run.item_bytes, run.item_bytes, optimizer_item_bytes(run)
+        held, text = [
+            (weights + gradients + state, "(w + g + k) Ψ"),
+            (weights + gradients + state / shards, "(w + g) Ψ + k Ψ / N"),
+            (weights + (gradients + state) / shards, "w Ψ + (g + k) Ψ / N"),
+            ((weights + gradients + state) / shards, "(w + g + k) Ψ / N"),
+        ][stage]
+        factor = 3 if stage == 3 else 2
+        sent = 0 if backend == "memory" else factor * (run.num_devices - 1) * weights * model
+        return (
+            Formula("state", held * model, text, f"{_ZERO}, section {5 if stage else 3}"),
+            Formula("sent", sent, f"{factor} (N - 1) w Ψ", f"{_ZERO}, section 7"),
+        )
+
+    return found
+
+
+def _deepspeed(run: Run, backend: str) -> tuple[Formula, ...]:
+    return _zero(run.options.zero_stage)(run, backend)
+
+
+def _split(microbatches: Callable[[Run], tuple[int, int]]) -> Formulas:
+    """Models split by layers, inside them, or both.
+
+    Args:
+        microbatches: Run -> micro-batches that go through a pipeline together, and stages of a rank.
+    """
+
+    def found(run: Run, backend: str) -> tuple[Formula, ...]:
+        model, mesh = run.workload.model, run.mesh
+        data, shards, tensor, pipe = (mesh.axis(name) for name in ("data", "shard", "tensor", "pipe"))
+        each = 2 * run.item_bytes + optimizer_item_bytes(run)
+        told = [
+            Formula(
+                "state",
+                each * num_params(model) / (shards * tensor * pipe),
+                "(w + g + k) Ψ / (s t p)",
+                f"{_MEGATRON}, section 3",
+            )
+        ]
+        if (handed_on := _handed_on(run)) is not None:
+            sent = 2 * (data - 1) * run.item_bytes * num_params(model)
+            sent += 3 * (shards - 1) * run.item_bytes * num_params(model)
+            sent += 2 * (pipe - 1) * tensor * handed_on + 8 * (tensor - 1) * (len(model.segments()) - 2) * handed_on
+            text = "(2 (d - 1) + 3 (s - 1)) w Ψ + (2 (p - 1) t + 8 (t - 1) L) a w"
+            told.append(Formula("sent", sent, text, f"{_MEGATRON}, section 3.2"))
+        if pipe > 1:
+            count, stages = microbatches(run)
+            share = (pipe - 1) / (stages * count + pipe - 1)
+            told.append(Formula("idle share", share, "(p - 1) / (v m + p - 1)", f"{_MEGATRON}, section 2.2"))
+        return tuple(told)
+
+    return found
+
+
+def _handed_on(run: Run) -> int | None:
+    """The bytes that a block hands on for the whole batch; None where blocks differ, and for models without positions."""
+    *blocks, _ = run.workload.model.segments()
+    outputs = {segment.outputs for segment in blocks}
+    if len(outputs) != 1 or len(shape := outputs.pop()) != 2:
+        return None
+    return run.batch_size * shape[0] * shape[1] * run.item_bytes
+
+
+def _scheduled(run: Run) -> tuple[int, int]:
+    return run.options.microbatches, SCHEDULES[run.options.schedule].stages_per_rank
+
+
+_FORMULAS: Mapping[Cost, Formulas] = {
+    **dict.fromkeys((replicated, c10d, ddp, mirrored), _zero(0)),
+    zero1: _zero(1),
+    zero2: _zero(2),
+    fsdp: _zero(3),
+    deepspeed: _deepspeed,
+    **dict.fromkeys((mp, tp), _split(lambda run: (1, 1))),
+    **dict.fromkeys((pp, hybrid), _split(_scheduled)),
+}
+"""Cost model -> what the textbooks say of its rows."""

@@ -1,0 +1,245 @@
+"""The ZeRO family: optimizer state, gradients and parameters spread over N ranks.
+
+With P the parameter bytes, a step sends, over all ranks:
+
+    zero1   2(N-1) P for DDP's all-reduce of the gradients, and (N-1) P for the broadcast of the parameters
+    zero2   (N-1) P for one all-gather, after which a block stays full from its forward to its backward pass, and as much
+            for the reduce-scatter
+    fsdp    2(N-1) P for two all-gathers, since a block is full only while it computes, and (N-1) P for the reduce-scatter
+
+Over gloo a reduce-scatter sends twice that, since gloo's is an all-reduce.
+
+References:
+    Rajbhandari et al., arXiv 1910.02054; Zhao et al., arXiv 2304.11277 (FSDP).
+"""
+
+import dataclasses
+import heapq
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from samestep.common.costs.data_parallel import DEFAULT_CAPS, bucketed, replicated_footprints
+from samestep.common.costs.saved_activations.activations import activation_bytes
+from samestep.common.costs.shards import shard_elements, sharded_holders
+from samestep.common.costs.sizes import optimizer_item_bytes, symmetric, with_agreement
+from samestep.common.costs.statistics import sums, with_statistics
+from samestep.common.ledger import Footprint, Ledger, Send
+from samestep.common.strategy import Run
+from samestep.common.workload.models.own import OwnSpec
+from samestep.common.workload.models.reached import trained, use_of
+from samestep.common.workload.models.spec import ModelSpec, Param, parameters_of
+from samestep.common.workload.optimizers import OWN
+
+_DUMMY_BYTES = 4
+"""What a rank without parameters broadcasts: one float32 (torch 2.13)."""
+
+
+def zero1(run: Run, backend: str) -> Ledger:
+    """Each rank keeps the optimizer state of some full parameters, updates these, and broadcasts them.
+
+    Args:
+        run: What is trained.
+        backend: "gloo" or "nccl".
+
+    Returns:
+        The footprints of all ranks, and DDP's exchanges with one broadcast per rank.
+    """
+    ledger, devices = bucketed(run, DEFAULT_CAPS, backend), run.num_devices
+    broadcasts = [
+        Send("update", "broadcast", "data", devices, (own * run.item_bytes or _DUMMY_BYTES) * count, count)
+        for own, count in _owned(run)
+    ]
+    return symmetric(run, zero1_footprints(run), (*ledger.sends, *broadcasts), backend)
+
+
+def zero1_footprints(run: Run) -> tuple[Footprint, ...]:
+    """Predicts the memory of ranks that hold everything, but of the optimizer state only that of some parameters."""
+    (each,) = replicated_footprints(run)
+    return tuple(
+        dataclasses.replace(each, optimizer_bytes=own * optimizer_item_bytes(run), count=count)
+        for own, count in _owned(run)
+    )
+
+
+def _owned(run: Run) -> list[tuple[int, int]]:
+    """The elements that a rank updates, and how many ranks in a row update so many.
+
+    Of each group of parameters, the largest one left goes to the first of the ranks that have the least. A frozen one is
+    counted when they are handed out, and updated by nobody.
+    """
+    params = run.workload.model.params()
+    groups: Sequence[Sequence[str]] = (list(params),)
+    if run.optimizer.name == OWN and isinstance(run.workload.model, OwnSpec) and run.workload.model.described.optimizer:
+        groups = run.workload.model.described.optimizer.groups
+    handed = [
+        each for group in groups for each in sorted((params[n] for n in group), key=lambda p: p.size, reverse=True)
+    ]
+    ranks = [(0, rank) for rank in range(min(run.num_devices, len(handed)))]
+    updated = [0] * len(ranks)
+    for param in handed:
+        owned, rank = ranks[0]
+        updated[rank] += 0 if param.frozen else param.size
+        heapq.heapreplace(ranks, (owned + param.size, rank))
+    in_order = [(owned, rank) for rank, owned in enumerate(updated)]
+    groups = [(owned, len(list(equal))) for owned, equal in itertools.groupby(owned for owned, _ in in_order)]
+    return groups + ([(0, run.num_devices - len(ranks))] if run.num_devices > len(ranks) else [])
+
+
+def zero2(run: Run, backend: str) -> Ledger:
+    """Every block is gathered once a micro-batch and kept for its backward pass.
+
+    Args:
+        run: What is trained.
+        backend: "gloo" or "nccl".
+
+    Returns:
+        The footprints of all ranks, and the collectives along both axes.
+    """
+    return _fully_sharded(run, gathers=1, backend=backend)
+
+
+def fsdp(run: Run, backend: str) -> Ledger:
+    """Every block is gathered for its forward pass, freed, and gathered again for its backward pass.
+
+    Args:
+        run: What is trained.
+        backend: "gloo" or "nccl".
+
+    Returns:
+        The footprints of all ranks, and the collectives along both axes.
+    """
+    return _fully_sharded(run, gathers=2, backend=backend)
+
+
+def _fully_sharded(run: Run, gathers: int, backend: str) -> Ledger:
+    """Predicts shards along the axis `shard`, and replicas of them along `data`.
+
+    Args:
+        run: What is trained.
+        gathers: How often a block is gathered per micro-batch; with 2 it is freed in between.
+        backend: "gloo" or "nccl".
+    """
+    sends = list(_collectives(run, gathers))
+    if isinstance(run.workload.model, OwnSpec):  # whose blocks may have several normalisations each
+        sends = with_statistics(run, sends)
+    return symmetric(run, _sharded_footprints(run, gathers), with_agreement(run, sends), backend)
+
+
+def zero2_footprints(run: Run) -> tuple[Footprint, ...]:
+    """Predicts the memory of ranks that gather every block and keep it until its backward pass."""
+    return _sharded_footprints(run, gathers=1)
+
+
+def fsdp_footprints(run: Run) -> tuple[Footprint, ...]:
+    """Predicts the memory of ranks that gather a block only while it computes."""
+    return _sharded_footprints(run, gathers=2)
+
+
+def _padded(run: Run, together: Iterable[Mapping[str, Param]]) -> list[int]:
+    """The numbers of each rank of what goes together: shards are padded to the first's size."""
+    shards = run.mesh.axis("shard")
+    return [_shards(params, shards)[0][0] if params else 0 for params in together]
+
+
+def _blocks(run: Run) -> list[int]:
+    """The numbers that each rank hands over of what is in no block, and of each block."""
+    return _padded(run, gathered_together(run.workload.model))
+
+
+def _sharded_footprints(run: Run, gathers: int) -> tuple[Footprint, ...]:
+    every, shards, blocks = run.workload.model.params(), run.mesh.axis("shard"), _blocks(run)
+    peak = _peak_gathered(
+        [shards * block * run.product_bytes for block in blocks], freed=gathers == 2, buffered=shards > 1
+    )
+    activations = activation_bytes(run)
+    held = [
+        dataclasses.replace(each, params_peak_bytes=each.params_bytes + peak, activations_bytes=activations)
+        for each in sharded_holders(run, *(_shards(params, shards) for params in (every, trained(every))))
+    ]
+    whole = [dataclasses.replace(held[0], count=run.num_devices)] if len(held) == 1 else held * run.mesh.axis("data")
+    return tuple(whole)
+
+
+def gathered_together(model: ModelSpec) -> list[dict[str, Param]]:
+    """Lists the parameters that are in no block, gathered for the whole pass; then those of each block."""
+    blocks = [parameters_of(model, block) for block in model.blocks()]
+    named = {name for block in blocks for name in block}
+    rest = {name: param for name, param in model.params().items() if name not in named}
+    return [rest, *(block for block in blocks if block)]
+
+
+def _shards(params: Mapping[str, Param], shards: int) -> list[tuple[int, int]]:
+    return shard_elements(((param.shape, param.role) for param in params.values()), shards)
+
+
+def _collectives(run: Run, gathers: int) -> Iterator[Send]:
+    """Predicts what a rank takes part in during a step.
+
+    In the backward pass a block that was freed is gathered while the one behind it still computes, so it comes before that
+    one's reduce-scatter.
+
+    Args:
+        run: What is trained.
+        gathers: How often a block is gathered per micro-batch.
+    """
+    shards, replicas = run.mesh.axis("shard"), run.mesh.axis("data")
+    together = gathered_together(run.workload.model)
+    rest, *blocks = _blocks(run)
+    first = [rest] if rest else []
+    *reduced, reduced_last = reversed(_padded(run, map(trained, together)))
+    inside = {phase: _sums_inside(run, phase) for phase in ("forward", "backward")}
+    for micro in range(run.accumulation_steps):
+        for block, summed in zip((*first, *blocks), (*[()] * len(first), *inside["forward"]), strict=True):
+            if shards > 1:
+                yield Send("forward", "all_gather", "shard", shards, block * run.product_bytes)
+            yield from summed
+        again = [*first, *reversed(blocks[_first_regathered(run) :])] if gathers == 2 and shards > 1 else []
+        ahead = [Send("backward", "all_gather", "shard", shards, block * run.product_bytes) for block in again]
+        yield from ahead[: len(first) + 1]
+        ahead = ahead[len(first) + 1 :]
+        for number, block in enumerate([*reduced, *([reduced_last] if rest else [])]):
+            yield from ahead[number : number + 1]
+            yield from inside["backward"][len(blocks) - 1 - number] if number < len(blocks) else ()
+            if micro < run.accumulation_steps - 1 or not block:
+                continue
+            if shards > 1:
+                yield Send("backward", "reduce_scatter", "shard", shards, shards * block * run.item_bytes)
+            if replicas > 1:
+                yield Send("backward", "all_reduce", "data", replicas, block * run.item_bytes)
+    if shards > 1 and run.techniques.need_norm:  # each parameter's norm
+        size = len(trained(run.workload.model.params())) * run.item_bytes
+        yield Send("update", "all_reduce", "shard", shards, size)
+
+
+def _first_regathered(run: Run) -> int:
+    """The first block that is gathered for the backward pass: the last one before gradients end, ahead of its turn."""
+    model = run.workload.model
+    held = [block for block in model.blocks() if parameters_of(model, block)]
+    ends = next((number for number, block in enumerate(held) if use_of(model, block.name).gives_gradient), len(held))
+    return max(0, ends - 1)
+
+
+def _sums_inside(run: Run, phase: str) -> list[list[Send]]:
+    """What the batch normalisation of each block of ours exchanges."""
+    model = run.workload.model
+    own = {} if isinstance(model, OwnSpec) else sums(run, phase)
+    paths = [f"{block.name}/norm" for block in model.blocks() if parameters_of(model, block)]
+    return [[own[path]] if path in own else [] for path in paths]
+
+
+def _peak_gathered(blocks: Sequence[int], freed: bool, buffered: bool) -> int:
+    """The most bytes of gathered parameters alive at once in a step.
+
+    A block arrives in a buffer and is copied out of it. The buffer stays until the next block is copied out (torch
+    2.13), so three blocks are alive at a time, counting copies.
+
+    Args:
+        blocks: The bytes of what is in no block, and of each block, in order.
+        freed: Whether a block is freed after its forward pass.
+        buffered: Whether it arrives from other ranks; a single one copies its parameters all the same.
+    """
+    peak = kept = previous = 0
+    for number, block in enumerate(blocks):
+        peak = max(peak, kept + block + (previous + block if buffered else 0))
+        kept, previous = kept if freed and number else kept + block, block
+    return peak

@@ -1,1 +1,0 @@
-"""WHAT is judged: pure functions of plain values."""

@@ -1,1 +1,0 @@
-"""Two implementations of one model, held against each other layer by layer."""

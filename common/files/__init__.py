@@ -1,0 +1,1 @@
+"""Files: one door to read them, one to write them, and the list of what is ours."""

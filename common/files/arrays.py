@@ -1,0 +1,96 @@
+"""Arrays that somebody else wrote: each is measured before anything is allocated for what its header claims to hold."""
+
+import math
+import os
+import zipfile
+from collections.abc import Collection
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from samestep.common.files.reading import Unreadable, memory_bytes, open_plain
+
+if TYPE_CHECKING:
+    import numpy as np  # only where arrays are made: a prediction does without
+
+MOST_INFLATION = 100
+"""How many times as large as its file an archive may become. Images become five times as large, sparse ones twenty."""
+SMALL_BYTES = 2**26
+"""An archive that becomes no larger than this may do so from any size."""
+_ENCRYPTED = 1
+"""A bit of a member's flags."""
+_MAX_DIMS = 32
+"""NumPy 1.26's; no array here has more than four."""
+
+
+def read_arrays(path: Path | str, names: Collection[str] = ()) -> "dict[str, np.ndarray]":
+    """Reads the arrays of a `.npz` file.
+
+    Args:
+        path: The file.
+        names: The arrays to read, as far as they are there; all, unless given.
+
+    Raises:
+        Unreadable: The file is damaged, or claims to hold more than it does or than this machine could.
+    """
+    with open_plain(path) as file:
+        try:
+            return load_arrays(file, names, os.fstat(file.fileno()).st_size)
+        except Unreadable:
+            raise
+        # zipfile, zlib, ast and NumPy raise a dozen kinds on bytes that are made to annoy them, MemoryError among them.
+        except Exception as error:
+            raise Unreadable(f"it is damaged ({type(error).__name__})") from None
+
+
+def load_arrays(file: IO[bytes], names: Collection[str], size: int) -> "dict[str, np.ndarray]":
+    """Does the work of `read_arrays`, on a file that is open; a damaged one may raise anything.
+
+    Args:
+        file: The archive.
+        names: As for `read_arrays`.
+        size: The bytes of the file.
+    """
+    with zipfile.ZipFile(file) as archive:
+        members: dict[str, zipfile.ZipInfo] = {}
+        for info in archive.infolist():
+            if (name := info.filename.removesuffix(".npy")) in members:
+                raise Unreadable(f"it has two arrays named {name}")
+            members[name] = info
+        wanted = {name: info for name, info in members.items() if not names or name in names}
+        inflated = sum(info.file_size for info in wanted.values())
+        if inflated > max(SMALL_BYTES, MOST_INFLATION * size):
+            raise Unreadable(f"it inflates to more than {MOST_INFLATION} times its size")
+        elements = {name: _measure(archive, name, info) for name, info in wanted.items()}
+        if (needed := 8 * sum(elements.values())) > memory_bytes():
+            raise Unreadable(f"it takes {needed / 2**30:.3g} GiB, and this machine has {memory_bytes() / 2**30:.3g}")
+        return {name: _load(archive, info) for name, info in wanted.items()}
+
+
+def _measure(archive: zipfile.ZipFile, name: str, info: zipfile.ZipInfo) -> int:
+    """The number of elements that a member's header claims, if the member is as large as they are."""
+    if info.flag_bits & _ENCRYPTED or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise Unreadable(f"{name} is encrypted or compressed in a way that numpy.savez does not use")
+    from numpy.lib import format as npy
+
+    # Version 3 is for structured arrays only, and nothing here is one.
+    headers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+    with archive.open(info) as member:
+        version = npy.read_magic(member)
+        if version not in headers:
+            raise Unreadable(f"{name} is no array")
+        shape, _, dtype = headers[version](member)
+        if dtype.hasobject or dtype.names is not None:
+            raise Unreadable(f"{name} holds objects, not numbers")
+        count = math.prod(shape)
+        if len(shape) > _MAX_DIMS or any(size < 0 for size in shape):
+            raise Unreadable(f"{name} has a shape that no array has")
+        if (held := info.file_size - member.tell()) != count * dtype.itemsize:
+            raise Unreadable(f"{name} claims {count * dtype.itemsize} bytes and holds {held}")
+        return count
+
+
+def _load(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> "np.ndarray":
+    from numpy.lib import format as npy
+
+    with archive.open(info) as member:
+        return npy.read_array(member, allow_pickle=False)

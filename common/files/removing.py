@@ -1,0 +1,81 @@
+"""Finds and removes what samestep wrote: by the lists in `written.py` alone, so whatever else is there stays."""
+
+import contextlib
+import os
+import stat
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from samestep.common.files.written import HERE, LIST, opened, parent_of, present
+
+
+def walk(folder: Path, depth: int = 32) -> Iterator[tuple[Path, list[str], int]]:
+    """Walks through a folder: itself, then those in it, each with the names of its files, and open.
+
+    Args:
+        folder: Where to start. What is not there, and links, are left out.
+        depth: How far below it.
+    """
+    with contextlib.suppress(OSError):
+        if not folder.is_dir() or folder.is_symlink():
+            return
+        for name, folders, files, descriptor in os.fwalk(folder):
+            yield Path(name), files, descriptor
+            if len(Path(name).parts) - len(folder.parts) >= depth:
+                folders.clear()
+
+
+def find_written(folder: Path, depth: int = 32) -> Iterator[tuple[Path, dict[str, os.stat_result]]]:
+    """Finds the directories with a list, from a folder on, with what is ours in each.
+
+    Args:
+        folder: Where to look.
+        depth: How far below it.
+    """
+    for path, _, descriptor in walk(folder, depth):
+        if (found := present(descriptor)) is not None:
+            yield path, found
+
+
+def bytes_below(folder: Path) -> int:
+    """The bytes of all files in and below a folder that are ours, without the lists of them."""
+    listed = [each for _, found in find_written(folder) for each in found.items()]
+    return sum(status.st_size for name, status in listed if name != LIST and stat.S_ISREG(status.st_mode))
+
+
+def discard_all(folder: Path) -> None:
+    """Removes what samestep wrote into a directory, and into those below it; see `discard`."""
+    for path, _ in reversed([*find_written(folder)]):
+        discard(path)
+
+
+def discard(directory: Path, keep: Collection[str] = (), is_changed: bool = False) -> None:
+    """Removes what samestep wrote into a directory, and the directory if samestep made it and nothing else is in it.
+
+    Args:
+        directory: One without a list, or that is a link, is left alone.
+        keep: What stays of it.
+        is_changed: As for `present`.
+    """
+    with contextlib.suppress(OSError), opened(directory, follow=False) as root:
+        found = present(root, is_changed)
+        if found is None:
+            return
+        found.pop(LIST, None)
+        made_here, kept = found.pop(HERE, None) is not None, [name for name in keep if name in found]
+        for name in sorted(found.keys() - set(kept), reverse=True):  # what is in a folder goes before it
+            with contextlib.suppress(OSError), parent_of(root, name) as (parent, leaf):
+                (os.rmdir if stat.S_ISDIR(found[name].st_mode) else os.unlink)(leaf, dir_fd=parent)
+        if kept:
+            return
+        os.unlink(LIST, dir_fd=root)
+        if made_here:
+            _remove_empty(directory, root)
+
+
+def _remove_empty(directory: Path, root: int) -> None:
+    """Removes a directory by its name, if that still is its name, unless something is in it."""
+    with opened(directory.absolute().parent) as above:
+        there = os.stat(directory.absolute().name, dir_fd=above, follow_symlinks=False)
+        if os.path.samestat(there, os.fstat(root)):
+            os.rmdir(directory.absolute().name, dir_fd=above)

@@ -1,0 +1,200 @@
+"""Files that samestep writes into directories of its own: plain ones that it made itself, and no link is followed.
+
+Somebody else may be able to write a run's directory, and may have put a link there under a name that we are about to write.
+What we make goes into the directory's list, if it has one (`written.py`).
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, NoReturn
+
+from samestep.common.errors import WorkerFailed
+from samestep.common.files.reading import open_plain
+from samestep.common.files.written import HERE, Entry, begin, note, opened, parent_of, present, read
+
+_NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_IN_PLACE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NOT_PLAIN = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO)
+"""What opening a link, below a link, a folder, or a pipe or socket ends with."""
+
+
+def open_directory(directory: Path) -> None:
+    """Makes a directory, for its user alone, or takes one that is there; from now on what is written into it is listed.
+
+    Args:
+        directory: The directory.
+
+    Raises:
+        OSError: It cannot be made or written.
+    """
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.mkdir(mode=0o700)
+        is_made = True
+    except FileExistsError:
+        is_made = False
+    with opened(directory) as root:
+        begin(root)
+        if is_made:
+            note(root, Entry(HERE, os.fstat(root).st_ino, is_folder=True))
+
+
+def make_folder(path: Path, below: Path) -> None:
+    """Makes a folder in a directory; one that is there is taken, unless it is a link.
+
+    Args:
+        path: The folder.
+        below: The directory.
+
+    Raises:
+        WorkerFailed: Something else has its name.
+    """
+    with _entered(path, below) as (root, parent, leaf):
+        try:
+            os.mkdir(leaf, 0o777, dir_fd=parent)
+        except FileExistsError:
+            if not stat.S_ISDIR(os.stat(leaf, dir_fd=parent, follow_symlinks=False).st_mode):
+                _refuse(path)
+            return
+        inode = os.stat(leaf, dir_fd=parent, follow_symlinks=False).st_ino
+        note(root, Entry(str(path.relative_to(below)), inode, is_folder=True))
+
+
+def create(path: Path, below: Path | None = None) -> int:
+    """Opens a new file to write to. What we wrote there before is removed; what somebody else put there is refused.
+
+    Args:
+        path: The file.
+        below: The directory that it belongs to; its parent, unless given.
+
+    Returns:
+        The descriptor.
+
+    Raises:
+        OSError: It cannot be made.
+        WorkerFailed: Something has its name that is not ours.
+    """
+    with _entered(path, below) as (root, parent, leaf):
+        name = str(path.relative_to(below or path.parent))
+        if _is_taken(path, root, name, parent, leaf):
+            os.unlink(leaf, dir_fd=parent)
+        try:
+            descriptor = os.open(leaf, os.O_RDWR | _NEW, 0o666, dir_fd=parent)
+        except FileExistsError:
+            _refuse(path)
+        note(root, Entry(name, os.fstat(descriptor).st_ino))
+        return descriptor
+
+
+def reopen(path: Path) -> int:
+    """Opens a file to write over it in place, which needs no further room; makes it if it is not there.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The descriptor, open for reading as well.
+
+    Raises:
+        OSError: It cannot be opened.
+        WorkerFailed: It is not a plain file under one name.
+    """
+    with _entered(path, None) as (_, parent, leaf):
+        try:
+            descriptor = os.open(leaf, os.O_RDWR | _IN_PLACE, dir_fd=parent)
+        except FileNotFoundError:
+            descriptor = None
+        if descriptor is not None:
+            status = os.fstat(descriptor)
+            if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+                return descriptor
+            os.close(descriptor)
+            _refuse(path)
+    return create(path)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, below: Path | None = None, is_users: bool = False) -> Iterator[IO[bytes]]:
+    """Yields a file to write, which then takes its place; nothing is left if that fails, as on a full disk.
+
+    Args:
+        path: The file.
+        below: The directory that it belongs to; its parent, unless given.
+        is_users: Whether the user asked for this very file: it may take the place of another, and is not listed.
+
+    Raises:
+        OSError: It cannot be written.
+        WorkerFailed: Something has its name that is not ours.
+    """
+    with _entered(path, below) as (root, parent, leaf):
+        name = str(path.relative_to(below or path.parent))
+        if not is_users:
+            _is_taken(path, root, name, parent, leaf)
+        unfinished = f"{leaf}.{os.urandom(8).hex()}.tmp"
+        descriptor = os.open(unfinished, os.O_RDWR | _NEW, 0o666, dir_fd=parent)
+        try:
+            with os.fdopen(descriptor, "w+b") as file:
+                note(root, Entry(str(Path(name).with_name(unfinished)), os.fstat(descriptor).st_ino))
+                yield file
+            if not is_users:
+                status = os.stat(unfinished, dir_fd=parent, follow_symlinks=False)
+                note(root, Entry(name, status.st_ino, status.st_size))
+            os.replace(unfinished, leaf, src_dir_fd=parent, dst_dir_fd=parent)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(unfinished, dir_fd=parent)
+            raise
+
+
+def copy_file(source: Path, path: Path, below: Path | None = None) -> None:
+    """Copies a plain file.
+
+    Args:
+        source: The file.
+        path: Where to.
+        below: As for `replacing`.
+
+    Raises:
+        Unreadable: The source is not a plain file.
+    """
+    with open_plain(source) as read_from, replacing(path, below) as file:
+        shutil.copyfileobj(read_from, file)
+
+
+@contextlib.contextmanager
+def _entered(path: Path, below: Path | None) -> Iterator[tuple[int, int, str]]:
+    """The open directory of a file, its open folder in that, and its name there."""
+    try:
+        directory = below or path.parent
+        with (
+            opened(directory) as root,
+            parent_of(root, str(path.relative_to(directory))) as (parent, leaf),
+        ):
+            yield root, parent, leaf
+    except OSError as error:
+        if error.errno in _NOT_PLAIN:
+            _refuse(path)
+        raise
+
+
+def _is_taken(path: Path, root: int, name: str, parent: int, leaf: str) -> bool:
+    """Whether there is a file of ours under a name; refuses what is not. Without a list, every plain file is ours."""
+    try:
+        status = os.stat(leaf, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    is_plain = stat.S_ISREG(status.st_mode) and (read(root) is None or name in (present(root) or {}))
+    if not is_plain:
+        _refuse(path)
+    return True
+
+
+def _refuse(path: Path) -> NoReturn:
+    raise WorkerFailed(
+        f"{path} is not a plain file that samestep wrote, and was left as it is; move it away, or name another directory."
+    ) from None

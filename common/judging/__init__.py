@@ -1,0 +1,1 @@
+"""Whether two runs took the same step, and which of two is faster."""

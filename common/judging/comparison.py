@@ -1,0 +1,214 @@
+"""Judges which of two rows is faster: round by round, corrected for the number of rows, and silent where rounds are few."""
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeVar
+
+from samestep.common.judging.statistics import (
+    detectable,
+    holm,
+    mean_interval,
+    p_value,
+    pairs_needed,
+    prediction_interval,
+    welch,
+)
+
+LEVEL = 0.05
+"""The chance that a comparison calls any pair of equal rows different."""
+LEAST_ROUNDS = 5
+"""With fewer there is no verdict: the spread of the rounds is hardly known."""
+Key = TypeVar("Key", bound=Hashable)
+FASTER, SLOWER, NOT_SEPARATED, NO_VERDICT = "faster", "slower", "not separated", ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """The speed of a row, and where its speed lies in a later comparison.
+
+    Attributes:
+        median: Examples per second: the median over the rounds of what each run had.
+        low: The median of a later comparison of as many rounds on this machine lies between this and the next one, in 95 of
+            100 cases. None with a single round.
+        high: See `low`.
+        rounds: How many there are.
+    """
+
+    median: float
+    low: float | None
+    high: float | None
+    rounds: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """The speed of a row as a multiple of that of another one, in the rounds that both have.
+
+    Attributes:
+        ratio: The geometric mean of the rounds' ratios.
+        low: The 95 % confidence interval of the ratio, like the next one; None with a single round.
+        high: See `low`.
+        rounds: How many both have.
+        deviation: The standard deviation of the logarithms of the ratios; None with a single round.
+        verdict: Whether the row is "faster", "slower" or "not separated" from the other one; "" with too few rounds.
+        p_value: Of the verdict, corrected for the number of rows; None without one.
+        detectable: If not separated, the ratio that a later comparison like this one finds with 90 % power, upward or downward.
+        rounds_needed: If not separated, the rounds that find the ratio that was seen with 90 % power; None if it takes more
+            than a thousand.
+    """
+
+    ratio: float
+    low: float | None
+    high: float | None
+    rounds: int
+    deviation: float | None
+    verdict: str = NO_VERDICT
+    p_value: float | None = None
+    detectable: float | None = None
+    rounds_needed: int | None = None
+
+
+Speeds = Sequence[float | None]
+"""Examples per second of one row, a value a round; None in a round in which it has no run."""
+
+
+def predict_speed(speeds: Speeds) -> Prediction | None:
+    """Computes the median speed of a row, and its prediction interval; None if it has no run.
+
+    Speeds are compared as logarithms, since noise multiplies them.
+
+    Raises:
+        ValueError: A speed is not a positive number.
+    """
+    logs = [_log(speed) for speed in speeds if speed is not None]
+    if len(logs) < 2:
+        return Prediction(math.exp(logs[0]), None, None, 1) if logs else None
+    median, low, high = prediction_interval(logs)
+    return Prediction(math.exp(median), math.exp(low), math.exp(high), len(logs))
+
+
+def compare_speeds(pairs: Mapping[Key, tuple[Speeds, Speeds]]) -> dict[Key, Difference]:
+    """Judges the speeds of pairs of rows together.
+
+    A difference is taken within a round, where both runs found the machine in nearly the same state, and tested over the
+    rounds (`statistics.p_value` has the reasons for the test). Holm's correction covers all pairs that are judged.
+
+    Args:
+        pairs: By name, a row and what it is compared with. Only pairs that may be ranked; rounds that one of two rows does
+            not have are left out.
+
+    Returns:
+        By name; pairs that share no round are left out.
+
+    Raises:
+        ValueError: A speed is not a positive number.
+    """
+    ratios = {name: _log_ratios(*pair) for name, pair in pairs.items()}
+    return judge({name: logs for name, logs in ratios.items() if logs})
+
+
+def judge(log_ratios: Mapping[Key, Sequence[float]]) -> dict[Key, Difference]:
+    """Judges several pairs of rows together.
+
+    Args:
+        log_ratios: By pair; the logarithm of the ratio of their speeds in each round that both have, at least one.
+
+    Raises:
+        ValueError: A logarithm is not finite.
+    """
+    found = {name: _difference(logs) for name, logs in log_ratios.items()}
+    judged = {
+        name: logs for name, logs in log_ratios.items() if found[name].rounds >= LEAST_ROUNDS and found[name].deviation
+    }
+    corrected = dict(zip(judged, holm([p_value(logs) for logs in judged.values()]), strict=True))
+    separated = sum(p <= LEVEL for p in corrected.values())
+    level = LEVEL / max(1, len(judged) - separated)
+    """At which the correction tests the first pair that is not separated."""
+    return {
+        name: _with_verdict(difference, corrected[name], level) if name in corrected else difference
+        for name, difference in found.items()
+    }
+
+
+def compare_apart(pairs: Mapping[Key, tuple[Speeds, Speeds]]) -> dict[Key, Difference]:
+    """Judges the speeds of pairs of rows that were not measured in the same rounds, by Welch's test.
+
+    What changed on the machine from one comparison to the other stays in the difference: no interleaved rounds cancel it.
+
+    Args:
+        pairs: By name, a row and what it is compared with.
+
+    Returns:
+        By name; pairs of which one has no speed are left out.
+
+    Raises:
+        ValueError: A speed is not a positive number.
+    """
+    logs = {name: tuple([_log(s) for s in row if s is not None] for row in pair) for name, pair in pairs.items()}
+    found = {name: _apart(*both) for name, both in logs.items() if all(both)}
+    raw = {
+        name: each.p_value for name, each in found.items() if each.p_value is not None and each.rounds >= LEAST_ROUNDS
+    }
+    corrected = dict(zip(raw, holm(list(raw.values())), strict=True))
+    return {
+        name: dataclasses.replace(each, verdict=_verdict(each.ratio, corrected.get(name)), p_value=corrected.get(name))
+        for name, each in found.items()
+    }
+
+
+def _apart(logs: Sequence[float], others: Sequence[float]) -> Difference:
+    """The numbers of a pair that was measured apart, with the p-value of the pair alone."""
+    rounds = min(len(logs), len(others))
+    if rounds < 2:
+        return Difference(math.exp(statistics.fmean(logs) - statistics.fmean(others)), None, None, rounds, None)
+    from scipy.special import stdtr, stdtrit  # here: --help needs no SciPy
+
+    difference, error, degrees = welch(logs, others)
+    if not error:
+        return Difference(math.exp(difference), None, None, rounds, None)
+    half = float(stdtrit(degrees, 1 - LEVEL / 2)) * error
+    p_value = 2 * float(stdtr(degrees, -abs(difference) / error))
+    low, high = math.exp(difference - half), math.exp(difference + half)
+    return Difference(math.exp(difference), low, high, rounds, None, p_value=p_value)
+
+
+def _verdict(ratio: float, corrected: float | None) -> str:
+    if corrected is None:
+        return NO_VERDICT
+    if corrected > LEVEL:
+        return NOT_SEPARATED
+    return FASTER if ratio > 1 else SLOWER
+
+
+def _difference(logs: Sequence[float]) -> Difference:
+    """The numbers of a pair, without a verdict."""
+    if len(logs) == 1:
+        return Difference(math.exp(logs[0]), None, None, 1, None)
+    mean, low, high = mean_interval(logs)
+    return Difference(math.exp(mean), math.exp(low), math.exp(high), len(logs), statistics.stdev(logs))
+
+
+def _with_verdict(difference: Difference, corrected: float, level: float) -> Difference:
+    if corrected <= LEVEL:
+        return dataclasses.replace(difference, verdict=FASTER if difference.ratio > 1 else SLOWER, p_value=corrected)
+    degrees, deviation = difference.rounds - 1, difference.deviation or 0.0
+    return dataclasses.replace(
+        difference,
+        verdict=NOT_SEPARATED,
+        p_value=corrected,
+        detectable=math.exp(detectable(difference.rounds, degrees, level) * deviation),
+        rounds_needed=pairs_needed(math.log(difference.ratio), deviation, degrees, level),
+    )
+
+
+def _log_ratios(row: Speeds, reference: Speeds) -> list[float]:
+    rounds = zip(row, reference, strict=False)
+    return [_log(speed) - _log(other) for speed, other in rounds if speed is not None and other is not None]
+
+
+def _log(speed: float) -> float:
+    if not (speed > 0 and math.isfinite(speed)):
+        raise ValueError(f"a speed is a positive number, not {speed}")
+    return math.log(speed)

@@ -1,0 +1,197 @@
+"""Judges whether two runs took the same step: at every step, not at the end."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+LOSS_BOUND = {"float64": 1e-12, "float32": 1e-5}
+WEIGHT_BOUND = {"float64": 1e-10, "float32": math.inf}
+"""Float32 weights are not bounded: Adam divides rounding noise by itself wherever a gradient is nearly zero."""
+LEAST_LOSS = {"float64": 0.0, "float32": 0.1}
+"""Below this the float32 deviation is absolute: a loss near zero is a difference of numbers near one. So it is for a loss that
+was computed in two bytes, whose own bound `judging/roundoff.py` derives."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Parity:
+    """The verdict on one run.
+
+    Attributes:
+        reference: What it was held against.
+        steps: How many steps were compared, from the first one on: fewer than the run took if the reference ends earlier.
+        max_relative_loss: The largest deviation of the loss at any of them, relative (in float32: to at least 0.1).
+        max_absolute_weight: The largest deviation of any weight after the last step; None if the reference's weights
+            after that step are not known, as where it ends earlier. Either deviation is None if it is not finite.
+        passed: Whether everything that was compared agrees; None if nothing was.
+        reason: Why it did not pass, was not judged, or passed though its curve is off; "" if it passed as it is.
+        first_bad_step: The first step (from 0) whose loss deviates too far; None if none does.
+        deviations: Of the loss at each step that was compared, relative as above, None where not finite. Older results
+            have none.
+        is_amplified: Whether the curve is off by rounding alone: it passed by single steps, or in float64.
+        amplification: By how much a small relative move of the first weights moves the losses of the reference, relative to
+            that move; None where it was not measured.
+        loss_bound: The largest deviation of a loss that was allowed, if it is not that of the dtype.
+    """
+
+    reference: str
+    steps: int
+    max_relative_loss: float | None
+    max_absolute_weight: float | None
+    passed: bool | None
+    reason: str = ""
+    first_bad_step: int | None = None
+    deviations: tuple[float | None, ...] = ()
+    is_amplified: bool = False
+    amplification: float | None = None
+    loss_bound: float | None = None
+
+
+def bound_of(parity: Parity, dtype: str) -> float:
+    """The largest deviation of a loss that a verdict allowed.
+
+    Args:
+        parity: The verdict.
+        dtype: Of the run.
+    """
+    return parity.loss_bound or LOSS_BOUND[dtype]
+
+
+def not_judged(reason: str) -> Parity:
+    """Makes the verdict on a run that was not compared with anything."""
+    return Parity("", 0, None, None, None, reason)
+
+
+def _size(deviation: float) -> float:
+    """Sort key that treats NaN as infinity; plain `max` depends on argument order when NaN is present."""
+    return math.inf if math.isnan(deviation) else deviation
+
+
+def _finite(deviation: float) -> float | None:
+    return deviation if math.isfinite(deviation) else None
+
+
+def spell_apart(one: float, other: float) -> tuple[str, str]:
+    """Spells two numbers with nine digits, or with as many as it takes to see that they differ.
+
+    Args:
+        one: A number.
+        other: The number to tell it from.
+    """
+    digits = next((digits for digits in range(9, 17) if f"{one:.{digits}g}" != f"{other:.{digits}g}"), 17)
+    return f"{one:.{digits}g}", f"{other:.{digits}g}"
+
+
+def _deviations(
+    params: Mapping[str, np.ndarray], reference_params: Mapping[str, np.ndarray] | None
+) -> dict[str, float]:
+    """The largest deviation in every parameter; without a reference, only what is no number deviates."""
+    if reference_params is None:
+        return {name: 0.0 if np.isfinite(value).all() else math.nan for name, value in params.items()}
+    if {n: v.shape for n, v in params.items()} != {n: v.shape for n, v in reference_params.items()}:
+        raise ValueError("the parameters differ in name or shape from the reference's")
+    return {
+        name: float(np.abs(value.astype(np.float64) - reference_params[name]).max(initial=0.0))
+        for name, value in params.items()
+    }
+
+
+def deviation(loss: float, wanted: float, dtype: str) -> float:
+    """The relative deviation of a loss; NaN if it is not finite.
+
+    Args:
+        loss: The loss of one step.
+        wanted: The reference's.
+        dtype: Of the run.
+    """
+    if loss == wanted and math.isfinite(loss):
+        return 0.0
+    return abs(loss - wanted) / max(abs(wanted), LEAST_LOSS[dtype])
+
+
+def judge(
+    reference: str,
+    dtype: str,
+    first_step: int,
+    losses: Sequence[float],
+    reference_losses: Sequence[float],
+    params: Mapping[str, np.ndarray],
+    reference_params: Mapping[str, np.ndarray] | None,
+    noise: float = 0.0,
+    loss_bound: float | None = None,
+) -> Parity:
+    """Holds a run against its reference.
+
+    Args:
+        reference: The reference's name.
+        dtype: Of the run; it sets the bounds.
+        first_step: The number of the first loss.
+        losses: One per step that is compared.
+        reference_losses: As many.
+        params: Weights after the run's last step, by neutral name.
+        reference_params: The same names and shapes; None if the reference does not know them.
+        noise: How far rounding alone may have moved a weight, where that is more than the bound.
+        loss_bound: The largest deviation of a loss; that of the dtype, unless given.
+
+    Raises:
+        ValueError: The two differ in length, names or shapes and cannot be compared.
+    """
+    if len(losses) != len(reference_losses):
+        raise ValueError(f"{len(losses)} losses against {len(reference_losses)} of the reference")
+    deviations = [deviation(loss, wanted, dtype) for loss, wanted in zip(losses, reference_losses, strict=True)]
+    weights = _deviations(params, reference_params)
+    worst_name = max(weights, key=lambda name: _size(weights[name]))
+    worst_weight = weights[worst_name]
+    allowed = loss_bound or LOSS_BOUND[dtype]
+    bad = next((step for step, d in enumerate(deviations) if not d <= allowed), None)
+    reason = ""
+    if bad is not None:
+        seen, wanted = spell_apart(losses[bad], reference_losses[bad])
+        reason = (
+            f"the loss of step {first_step + bad} is {seen} instead of {wanted} "
+            f"(relative deviation {deviations[bad]:.1e}, allowed {allowed:.2g})"
+        )
+    elif not (worst_weight <= (bound := max(WEIGHT_BOUND[dtype], noise)) and math.isfinite(worst_weight)):
+        reason = f"after the last step {worst_name} is off by {worst_weight:.1e} (allowed {bound:.0e})"
+    worst_loss = max(deviations, key=_size, default=0.0)
+    first_bad = None if bad is None else first_step + bad
+    weight = None if reference_params is None else _finite(worst_weight)
+    every = tuple(map(_finite, deviations))
+    return Parity(
+        reference,
+        len(losses),
+        _finite(worst_loss),
+        weight,
+        not reason,
+        reason,
+        first_bad,
+        every,
+        loss_bound=loss_bound,
+    )
+
+
+def relative_distance(seen: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> float:
+    """The distance of some arrays from those that are wanted, relative to the length of all of these.
+
+    Args:
+        seen: By name.
+        wanted: The same names and shapes, or fewer.
+    """
+    away = sum(float(np.square(seen[name].astype(np.float64) - value).sum()) for name, value in wanted.items())
+    length = sum(float(np.square(value).sum()) for value in wanted.values())
+    return math.sqrt(away / length) if length else math.inf if away else 0.0
+
+
+def judge_statistics(parity: Parity, away: float, allowed: float) -> Parity:
+    """Judges the running statistics of a run in float32 or in two bytes, which `judge` leaves out as it does weights.
+
+    Args:
+        parity: The verdict on its losses; one that did not pass stays.
+        away: How far they are from the reference's after the last step, relative to their length.
+        allowed: How far they may be.
+    """
+    if not parity.passed or away <= allowed:
+        return parity
+    reason = f"after the last step the running statistics are off by {away:.1%} of their length (allowed {allowed:.1%})"
+    return dataclasses.replace(parity, passed=False, reason=reason)

@@ -1,0 +1,63 @@
+"""Judges whether two runs of the same request took the same steps: bit by bit, or as far as rounding allows."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from samestep.common.judging.parity import LEAST_LOSS, LOSS_BOUND
+
+EQUAL, ROUNDED, CHANGED = "bit-equal", "equal but for rounding", "changed"
+
+
+@dataclasses.dataclass(frozen=True)
+class Repetition:
+    """How the losses of two runs compare.
+
+    Attributes:
+        verdict: "bit-equal"; "equal but for rounding", which stays within the bounds of parity; or "changed".
+        steps: How many were compared: as many as both runs took.
+        step: The first whose losses differ, beyond the bounds if any does; None if all are equal.
+        now: The later run's loss there.
+        then: The earlier run's.
+        deviation: How far they are apart there, relative to the earlier one (in float32 to at least 0.1).
+        allowed: The bound.
+    """
+
+    verdict: str
+    steps: int
+    step: int | None
+    now: float | None
+    then: float | None
+    deviation: float | None
+    allowed: float
+
+
+def compare_losses(dtype: str, first_step: int, now: Sequence[float], then: Sequence[float]) -> Repetition:
+    """Holds the losses of a run against those of an earlier one that began at the same step.
+
+    Args:
+        dtype: Of both; it sets the bound.
+        first_step: The number of the first loss.
+        now: Of the later run, one per step.
+        then: Of the earlier one.
+    """
+    steps, bound = min(len(now), len(then)), LOSS_BOUND[dtype]
+    pairs = list(zip(now, then, strict=False))
+    differing = [index for index, (later, earlier) in enumerate(pairs) if later != earlier]
+    beyond = [index for index in differing if not _deviation(dtype, *pairs[index]) <= bound]
+    if not differing:
+        return Repetition(EQUAL, steps, None, None, None, None, bound)
+    index = (beyond or differing)[0]
+    deviation = _deviation(dtype, *pairs[index])
+    return Repetition(
+        CHANGED if beyond else ROUNDED,
+        steps,
+        first_step + index,
+        *pairs[index],
+        deviation if math.isfinite(deviation) else None,
+        bound,
+    )
+
+
+def _deviation(dtype: str, now: float, then: float) -> float:
+    return abs(now - then) / max(abs(then), LEAST_LOSS[dtype])

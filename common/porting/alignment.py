@@ -1,0 +1,194 @@
+"""Which call of a torch model is which call of a TensorFlow model, and their arrays in one layout."""
+
+import dataclasses
+import difflib
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from samestep.common.porting.families import OTHER, WITHOUT_PARAMETERS
+from samestep.common.porting.layouts import Both, family, find_axes, like, squeezed, turned
+from samestep.common.porting.matching.matching import Matching
+from samestep.common.porting.trace import Call, Trace
+
+Sides = tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
+"""Arrays by role or name, torch's and TensorFlow's."""
+_IN_PIECES = ("split", "packed")
+"""Changes between one call on one side and three on the other."""
+OUTPUTS = "outputs"
+"""The kind of the last call of an alignment: what the model returns."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Aligned:
+    """A call of each model that compute the same.
+
+    Attributes:
+        torch: Torch's call.
+        tf: TensorFlow's.
+        family: What they are.
+        inputs: What both were given first; None if it cannot be compared.
+        output: What both made.
+        evaluated: The same in evaluation, if known.
+        gradient: Of the loss by the output, if known.
+        params: Of each side, by role, in the neutral layout.
+        buffers: Likewise.
+    """
+
+    torch: Call
+    tf: Call
+    family: str
+    inputs: Both | None
+    output: Both
+    evaluated: Both | None = None
+    gradient: Both | None = None
+    params: Sides = ({}, {})
+    buffers: Sides = ({}, {})
+
+    @property
+    def names(self) -> str:
+        """Both layers, as messages have them."""
+        return f"torch `{self.torch.name}`, tf `{self.tf.name}`"
+
+
+def align(matching: Matching, torch: Trace, tf: Trace, weights: Sides) -> list[Aligned]:
+    """Aligns the calls of two models by the parameters that their layers hold; between these, by family and order.
+
+    Args:
+        matching: Of the parameters.
+        torch: Torch's trace.
+        tf: TensorFlow's.
+        weights: What both started from, parameters and buffers by neutral name.
+
+    Returns:
+        In torch's order; the last one is what the models return.
+    """
+    anchors = _anchors(matching, torch.calls, tf.calls)
+    held = _held(matching, weights)
+    pairs = anchors | dict.fromkeys(_between(sorted(anchors), torch.calls, tf.calls), True)
+    placed = [(i, _aligned(torch.calls[i], tf.calls[j], held, given)) for (i, j), given in pairs.items()]
+    placed += _joined(matching, torch.calls, tf.calls)
+    return [*(layer for _, layer in sorted(placed, key=lambda each: each[0])), _returned(torch, tf)]
+
+
+def _joined(matching: Matching, torch: Sequence[Call], tf: Sequence[Call]) -> Iterator[tuple[int, Aligned]]:
+    """Projections that one side computes as one and the other as three, the three put together; with torch's place."""
+    for pair in matching.pairs:
+        if pair.change not in _IN_PIECES or len(pair.torch[0].shape) < 2:
+            continue
+        sides = [
+            [place for held in side for place in _places(calls).get(re.split("[./][^./]*$", held.native)[0], [])]
+            for side, calls in ((pair.torch, torch), (pair.tf, tf))
+        ]
+        if sorted(map(len, sides)) != [1, 3]:
+            continue  # inside of an attention that is recorded as one, or called more than once
+        one, other = ([calls[place] for place in side] for side, calls in zip(sides, (torch, tf), strict=True))
+        yield max(sides[0]), Aligned(_join(one), _join(other), "linear", None, (_join(one).output, _join(other).output))
+
+
+def _join(calls: Sequence[Call]) -> Call:
+    if len(calls) == 1:
+        return calls[0]
+    name = ", ".join(call.name for call in calls)
+    return dataclasses.replace(calls[-1], name=name, output=np.concatenate([call.output for call in calls], axis=-1))
+
+
+def _anchors(matching: Matching, torch: Sequence[Call], tf: Sequence[Call]) -> dict[tuple[int, int], bool]:
+    """The calls of matched layers, and whether they are given the same: the n-th of one is the n-th of the other.
+
+    Where one call does what several do on the other side, the last of these computes the result.
+    """
+    places = [_places(calls) for calls in (torch, tf)]
+    both = [pair.layers for pair in matching.pairs if pair.change not in _IN_PIECES]
+    names = {(one.call, other.call): None for one, other in both if one.call in places[0] and other.call in places[1]}
+    last_of, last_in = dict(list(names)), {other: one for one, other in names}
+    found = {}
+    for one, other in names:
+        if last_of[one] == other and last_in[other] == one:
+            is_alone = sum(one == ours or other == theirs for ours, theirs in names) == 1
+            found |= dict.fromkeys(zip(places[0][one], places[1][other], strict=False), is_alone)
+    return found
+
+
+def _places(calls: Sequence[Call]) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = {}
+    for number, call in enumerate(calls):
+        places.setdefault(call.name, []).append(number)
+    return places
+
+
+def _between(
+    anchors: Sequence[tuple[int, int]], torch: Sequence[Call], tf: Sequence[Call]
+) -> Iterator[tuple[int, int]]:
+    """The calls between two anchors, aligned by family."""
+    rising = [(-1, -1)]
+    for i, j in anchors:
+        if j > rising[-1][1]:
+            rising.append((i, j))
+    taken = ({i for i, _ in anchors}, {j for _, j in anchors})
+    for (i, j), (end_i, end_j) in itertools.pairwise([*rising, (len(torch), len(tf))]):
+        own = [k for k in range(i + 1, end_i) if k not in taken[0]]
+        other = [k for k in range(j + 1, end_j) if k not in taken[1]]
+        kinds = [family(torch[k]) for k in own], [family(tf[k]) for k in other]
+        blocks = difflib.SequenceMatcher(None, *kinds, autojunk=False).get_matching_blocks()
+        for start, start_other, size in blocks:
+            for k in range(size):
+                if kinds[0][start + k] in WITHOUT_PARAMETERS:
+                    yield own[start + k], other[start_other + k]
+
+
+def _held(matching: Matching, weights: Sides) -> dict[tuple[str, str], tuple[dict[str, np.ndarray], ...]]:
+    """(side, call) -> parameters and buffers by role."""
+    held: dict[tuple[str, str], tuple[dict[str, np.ndarray], ...]] = {}
+    for both in matching.layers:
+        for side, layer, values in zip(("torch", "tf"), both, weights, strict=True):
+            params, buffers = held.setdefault((side, layer.call), ({}, {}))
+            prefix = "" if layer.call == layer.name else f"{re.split('[./]', layer.name)[-1]}/"
+            params |= {prefix + role: values[each.neutral] for role, each in layer.params.items()}
+            buffers |= {role: values[each.neutral] for role, each in layer.buffers.items()}
+    return held
+
+
+def _aligned(
+    one: Call, other: Call, held: Mapping[tuple[str, str], tuple[dict[str, np.ndarray], ...]], is_alone: bool
+) -> Aligned:
+    kind = family(one) if family(one) != OTHER else family(other)
+    axes = find_axes(kind, one, other)
+    nothing: tuple[dict[str, np.ndarray], ...] = ({}, {})
+    sides = [held.get(("torch", one.name), nothing), held.get(("tf", other.name), nothing)]
+    inputs = None
+    same = OTHER in (family(one), family(other)) or family(one) == family(other)
+    if (
+        one.inputs and other.inputs and same and is_alone
+    ):  # attention as one layer gets other inputs than its last projection
+        given = turned(one.inputs[0], axes), other.inputs[0]
+        if given[0].shape != given[1].shape:
+            given = like(one.inputs[0], other.inputs[0]), other.inputs[0]
+        inputs = given if given[0].shape == given[1].shape else None
+    return Aligned(
+        torch=one,
+        tf=other,
+        family=kind,
+        inputs=inputs,
+        output=squeezed(turned(one.output, axes), other.output),
+        evaluated=_both(one.evaluated, other.evaluated, axes),
+        gradient=_both(one.gradient, other.gradient, axes),
+        params=(sides[0][0], sides[1][0]),
+        buffers=(sides[0][1], sides[1][1]),
+    )
+
+
+def _both(one: np.ndarray | None, other: np.ndarray | None, axes: tuple[int, ...]) -> Both | None:
+    if one is None or other is None:
+        return None
+    return squeezed(turned(one, axes), other)
+
+
+def _returned(torch: Trace, tf: Trace) -> Aligned:
+    calls = [
+        Call(name="the outputs", kind=OUTPUTS, settings={}, inputs=(), output=each.outputs, evaluated=each.evaluated)
+        for each in (torch, tf)
+    ]
+    return Aligned(calls[0], calls[1], OUTPUTS, None, (torch.outputs, tf.outputs), (torch.evaluated, tf.evaluated))

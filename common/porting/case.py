@@ -1,0 +1,137 @@
+"""Two implementations that ran from the same weights, and what comparing them found."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from samestep.common.porting.alignment import Aligned, align
+from samestep.common.porting.layouts import Both, apart
+from samestep.common.porting.matching.matching import Matching
+from samestep.common.porting.trace import Trace
+from samestep.common.porting.words import percent
+
+LAYER_BOUND = 1e-12
+"""How far a layer may be from its counterpart in float64, relative to its largest element."""
+CURVE_BOUND = 1e-10
+"""How far the loss of any step of the curve may be, relative."""
+FLOAT32 = 1e-7
+"""What a constant that was rounded to float32 changes: 2^-24 of it, in a few places."""
+GROWTH = 30.0
+"""By how much a deviation may grow from the layer that has the constant to the outputs, and back."""
+SAME, CONSTANTS, DIFFERENT = "same", "constants", "different"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What comparing two implementations found.
+
+    Attributes:
+        kind: "same", "constants" for the same up to constants in float32, or "different".
+        sentence: Can be pasted into an issue.
+        phase: Where the first difference is: forward, dropout, loss, evaluation, backward, buffers, update,
+            curve; "" if none.
+        torch: Torch's layer or parameter that differs first.
+        tf: TensorFlow's.
+        deviation: How far it is off, relative.
+        cause: In words; "" if none that is known explains it.
+        notes: What differs and does no harm.
+    """
+
+    kind: str
+    sentence: str
+    phase: str = ""
+    torch: str = ""
+    tf: str = ""
+    deviation: float = 0.0
+    cause: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Case:
+    """Two implementations, run from the same weights.
+
+    Attributes:
+        matching: Of their parameters.
+        torch: Torch's trace.
+        tf: TensorFlow's.
+        layers: Their calls, aligned.
+        weights: Torch's parameters and buffers, and TensorFlow's, by neutral name.
+    """
+
+    matching: Matching
+    torch: Trace
+    tf: Trace
+    layers: Sequence[Aligned]
+    weights: tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
+
+
+def make_case(
+    matching: Matching, torch: Trace, tf: Trace, weights: tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
+) -> Case:
+    """Aligns two traces.
+
+    Args:
+        matching: Of the parameters.
+        torch: Torch's trace.
+        tf: TensorFlow's.
+        weights: What both started from, by neutral name.
+    """
+    return Case(matching, torch, tf, align(matching, torch, tf, weights), weights)
+
+
+def off(layer: Aligned) -> float:
+    """How far a layer is off: its outputs, or what goes in."""
+    return max(apart(*layer.output), 0.0 if layer.inputs is None else apart(*layer.inputs))
+
+
+def different(phase: str, layer: Aligned, deviation: float, seen: str, cause: str, where: str = "") -> Verdict:
+    """Makes the verdict that a layer is the first difference.
+
+    Args:
+        phase: As in `Verdict`.
+        layer: The layer.
+        deviation: How far it is off, relative.
+        seen: What was seen, in words.
+        cause: In words, or "".
+        where: What is named in place of the layer.
+    """
+    names = where or layer.names
+    return Verdict(
+        kind=DIFFERENT,
+        sentence=f"first difference: {names}: {seen}" + (f": {cause}" if cause else ""),
+        phase=phase,
+        torch=layer.torch.name,
+        tf=layer.tf.name,
+        deviation=deviation,
+        cause=cause,
+    )
+
+
+def differ(what: str, both: Both) -> str:
+    """How far two arrays are apart, in words, and where, if it is not everywhere.
+
+    Args:
+        what: What they are.
+        both: Torch's and TensorFlow's.
+    """
+    one, other = both
+    if one.shape != other.shape:
+        return f"{what} are shaped {list(one.shape)} and {list(other.shape)}"
+    with np.errstate(all="ignore"):
+        ratio = float(np.linalg.norm(one - other) / np.linalg.norm(one))
+    return f"{what} {'differs' if what == 'what goes in' else 'differ'} by {percent(ratio)}{_place(one, other)}"
+
+
+def _place(one: np.ndarray, other: np.ndarray) -> str:
+    """Where two arrays differ, if it is not everywhere."""
+    with np.errstate(all="ignore"):
+        off = ~(np.abs(one - other) <= LAYER_BOUND * np.abs(one).max())
+    if one.ndim == 4 and min(one.shape[1:3]) > 2 and off.any() and not off[:, 1:-1, 1:-1].any():
+        return " along the border"
+    if one.ndim == 3 and off.any() and one.shape[1] > 2:
+        at = np.flatnonzero(off.any(axis=(0, 2)))
+        if len(at) == 1:
+            return f" at position {at[0]}"
+    return ""

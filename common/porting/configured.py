@@ -1,0 +1,127 @@
+"""What two implementations are configured to do: how much they drop in training, and the hyper-parameters of their updates.
+
+Neither needs to show in numbers: dropout is off where they are compared, and Adam's first step does not depend on its decay.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from samestep.common.porting.case import DIFFERENT, Case, Verdict
+from samestep.common.porting.matching.pairing import Pair
+
+Dropout = tuple[str, float]
+"""What is dropped, and how much of it."""
+Hyper = Mapping[str, object]
+_RATE = 1e-6
+"""How far two hyper-parameters may be apart, relative: Keras keeps some in float32."""
+_KINDS = ("sgd", "adam", "rmsprop", "adagrad", "adadelta", "adamax", "nadam", "lion", "adafactor")
+_NAMES = {
+    **{"lr": "learning rate", "learning_rate": "learning rate", "eps": "epsilon", "epsilon": "epsilon"},
+    **{"alpha": "rho", "rho": "rho", "beta_1": "beta_1", "beta_2": "beta_2", "momentum": "momentum"},
+    **{name: name for name in ("nesterov", "dampening", "amsgrad", "centered", "maximize", "lr_decay", "use_ema")},
+    **{name: name for name in ("clipnorm", "clipvalue", "global_clipnorm", "initial_accumulator_value")},
+}
+"""A setting of an optimizer, as torch or Keras calls it -> as a message does. Others do not decide an update."""
+
+
+# --- dropout ----------------------------------------------------------------------------------------------------------
+
+
+def compare_dropouts(case: Case, bound: float) -> Verdict | None:
+    """Finds the first layer that drops another share than its counterpart, or has none.
+
+    Args:
+        case: Both implementations.
+        bound: Not used: rates are equal or they are not.
+    """
+    ours, theirs = ({n: d for n, d in trace.dropouts.items() if d[1]} for trace in (case.torch, case.tf))
+    for layer in case.layers:
+        names = layer.torch.name, layer.tf.name
+        if names[0] in ours and names[1] in theirs and layer.family == "dropout":
+            one, other = ours.pop(names[0]), theirs.pop(names[1])
+            if one != other:
+                return _dropped(names, one, other)
+    return _compare_left(list(ours.items()), list(theirs.items()))
+
+
+def _compare_left(ours: list[tuple[str, Dropout]], theirs: list[tuple[str, Dropout]]) -> Verdict | None:
+    """Compares what was not aligned: a layer of attention may drop itself what a layer of its own drops on the other side."""
+    for name, dropout in list(ours):
+        if (found := next((each for each in theirs if each[1] == dropout), None)) is not None:
+            ours.remove((name, dropout))
+            theirs.remove(found)
+    if not ours and not theirs:
+        return None
+    (one_name, one), (other_name, other) = (each[0] if each else ("", None) for each in (ours, theirs))
+    return _dropped((one_name, other_name), one, other)
+
+
+def _dropped(names: tuple[str, str], one: Dropout | None, other: Dropout | None) -> Verdict:
+    said = ["nothing there" if dropout is None else f"{dropout[1]:g} of the {dropout[0]}" for dropout in (one, other)]
+    is_kept = one and other and one[0] == other[0] and math.isclose(one[1] + other[1], 1)
+    kept = ", which is what torch keeps" if is_kept else ""
+    where = ", ".join(f"{side} `{name}`" for side, name in zip(("torch", "tf"), names, strict=True) if name)
+    cause = f"torch drops {said[0]}, TensorFlow {said[1]}{kept}"
+    return Verdict(
+        kind=DIFFERENT,
+        sentence=f"first difference: {where}: dropout is off in all that was compared, and differs: {cause}",
+        phase="dropout",
+        torch=names[0],
+        tf=names[1],
+        cause=cause,
+    )
+
+
+# --- hyper-parameters -------------------------------------------------------------------------------------------------
+
+
+def compare_optimizers(case: Case) -> dict[int, str]:
+    """The hyper-parameters in which two optimizers differ, in words, by the id of each pair of parameters they differ for."""
+    found: dict[int, list[str]] = {}
+    pairs = [pair for pair in case.matching.pairs if not pair.is_buffer]
+    for pair in pairs:
+        one, other = case.torch.optimizer.get(pair.torch[0].neutral), case.tf.optimizer.get(pair.tf[0].neutral)
+        if one and other and (said := _differing(one, other)):
+            found[id(pair)] = said
+    on = " on biases" if _are_biases([pair for pair in pairs if id(pair) in found]) and len(found) < len(pairs) else ""
+    return {key: "; ".join(each.replace(":", f"{on}:", 1) for each in said) for key, said in found.items()}
+
+
+def _are_biases(pairs: Sequence[Pair]) -> bool:
+    return {pair.torch[0].neutral.rpartition("/")[2] for pair in pairs} == {"bias"}
+
+
+def _differing(one: Hyper, other: Hyper) -> list[str]:
+    kinds = [str(each["kind"]) for each in (one, other)]
+    known = [kind.lower().removesuffix("w") for kind in kinds]
+    if not set(known) <= {*_KINDS}:
+        return []
+    if known[0] != known[1]:
+        return [f"the optimizer: {kinds[0]} in torch, {kinds[1]} in TensorFlow"]
+    ours, theirs = _neutral(one), _neutral(other)
+    differing = [name for name in dict.fromkeys([*ours, *theirs]) if not _are_same(ours.get(name), theirs.get(name))]
+    both = ((name, ours.get(name), theirs.get(name)) for name in differing)
+    return [f"{name}: {_spell(one, other)} in torch, {_spell(other, one)} in TensorFlow" for name, one, other in both]
+
+
+def _neutral(given: Hyper) -> dict[str, object]:
+    """Hyper-parameters as messages call them; what is switched off is left out."""
+    betas = given.get("betas")
+    own = dict(given) | (dict(zip(("beta_1", "beta_2"), betas, strict=False)) if isinstance(betas, list) else {})
+    found = {_NAMES[name]: value for name, value in own.items() if name in _NAMES}
+    if decay := own.get("weight_decay"):
+        found["weight decay" if own.get("is_decoupled") else "weight decay in the gradient"] = decay
+    return {name: value for name, value in found.items() if value}
+
+
+def _are_same(one: object, other: object) -> bool:
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return math.isclose(one, other, rel_tol=_RATE) or (math.isnan(one) and math.isnan(other))
+    return one == other
+
+
+def _spell(value: object, other: object) -> str:
+    """A hyper-parameter as people say it, beside that of the other side."""
+    if True in (value, other) and not isinstance(value, float):
+        return "on" if value else "off"
+    return "none" if value is None else f"{value:.6g}" if isinstance(value, int | float) else str(value)

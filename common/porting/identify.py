@@ -1,0 +1,74 @@
+"""A cause is found by identification: which of many known ways to compute a layer gives the numbers that were seen?
+
+Each side is identified alone, from its own inputs. The settings in which the two differ are the cause.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import numpy as np
+
+from samestep.common.porting.alignment import Aligned
+from samestep.common.porting.layouts import apart
+
+Settings = Mapping[str, object]
+Candidate = tuple[Settings, Callable[[], np.ndarray]]
+"""The settings of one way to compute a layer, and what comes out."""
+Way = Callable[[np.ndarray, Mapping[str, np.ndarray], Aligned], Iterator[Candidate]]
+"""(inputs, parameters, the layer) -> ways to compute it, the likeliest first."""
+EXAMPLES = 2
+"""Of a batch, that are looked at: a large model's arrays are computed in hundreds of ways."""
+SAME = 1e-7
+"""How far a candidate may be from what was seen: a framework may hold a constant in float32."""
+
+
+def identify(seen: np.ndarray, candidates: Iterable[Candidate]) -> Settings | None:
+    """The settings of the nearest candidate that gives what was seen; None if none does.
+
+    Args:
+        seen: The output.
+        candidates: The likeliest first; the first exact one is taken.
+    """
+    best, nearest = None, SAME
+    for settings, make in candidates:
+        try:
+            distance = apart(make(), seen)
+        except (ValueError, IndexError, FloatingPointError):
+            continue  # shapes that this way cannot take
+        if distance < nearest:
+            best, nearest = settings, distance
+        if nearest < 1e-12:
+            break
+    return best
+
+
+def identify_both(layer: Aligned, ways: Way) -> tuple[Settings, Settings] | None:
+    """The settings of both sides of a layer, if both can be identified and they differ.
+
+    Args:
+        layer: Whose outputs differ although its inputs do not.
+        ways: Makes the candidates.
+    """
+    if layer.inputs is None:
+        return None
+    if layer.family != "normalisation":  # which may take the statistics of the whole batch
+        inputs, output = ((one[:EXAMPLES], other[:EXAMPLES]) for one, other in (layer.inputs, layer.output))
+        layer = dataclasses.replace(layer, inputs=inputs, output=output)
+    params = {**layer.params[1], **layer.params[0]}
+    found = [
+        identify(output, ways(inputs, params, layer))
+        for inputs, output in zip(layer.inputs or (), layer.output, strict=True)
+    ]
+    return differing(*found)
+
+
+def differing(one: Settings | None, other: Settings | None) -> tuple[Settings, Settings] | None:
+    """Both settings, if both sides were identified and they differ.
+
+    Args:
+        one: Torch's.
+        other: TensorFlow's.
+    """
+    if one is None or other is None or one == other:
+        return None
+    return one, other

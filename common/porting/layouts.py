@@ -1,0 +1,83 @@
+"""The arrays of both frameworks in one layout, TensorFlow's, and how far they are apart."""
+
+import numpy as np
+
+from samestep.common.porting.families import SPATIAL, family_of
+from samestep.common.porting.trace import Call
+
+Both = tuple[np.ndarray, np.ndarray]
+"""Torch's array in TensorFlow's layout, and TensorFlow's."""
+
+
+def family(call: Call) -> str:
+    """What a call is, whatever its framework calls it; a function that a layer applies at its end is an activation."""
+    return "activation" if call.settings.get("is_activation") else family_of(call.kind)
+
+
+def find_axes(family: str, one: Call, other: Call) -> tuple[int, ...]:
+    """How the axes of torch's results are permuted to TensorFlow's.
+
+    Args:
+        family: What the calls are.
+        one: Torch's.
+        other: TensorFlow's.
+    """
+    dims = one.output.ndim
+    first = tuple(range(dims))
+    last = (0, *range(2, dims), 1) if dims > 2 else first
+    if family in SPATIAL and dims > 2:
+        return first if other.settings.get("data_format") == "channels_first" else last
+    choices = [first, last, *([(1, 0, *first[2:])] if dims > 2 else [])]
+    fitting = [axes for axes in choices if one.output.transpose(axes).shape == other.output.shape]
+    return min(fitting or [first], key=lambda axes: apart(one.output.transpose(axes), other.output))
+
+
+def turned(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """Permutes an array's axes, if it has as many.
+
+    Args:
+        array: The array.
+        axes: The permutation.
+    """
+    return array.transpose(axes) if array.ndim == len(axes) else array
+
+
+def like(array: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Torch's array in the layout that makes it most like TensorFlow's.
+
+    Args:
+        array: Torch's.
+        other: TensorFlow's.
+    """
+    dims = array.ndim
+    choices = [array] if dims < 3 else [array, np.moveaxis(array, 1, -1), array.swapaxes(0, 1)]
+    fitting = [each for each in choices if each.shape == other.shape]
+    return min(fitting, key=lambda each: apart(each, other), default=array)
+
+
+def apart(one: np.ndarray, other: np.ndarray) -> float:
+    """The largest deviation of two arrays, relative to their largest element; infinite where shapes or numbers are off.
+
+    Args:
+        one: An array.
+        other: Another one.
+    """
+    if one.shape != other.shape:
+        return np.inf
+    if not one.size or np.array_equal(one, other):
+        return 0.0
+    scale = max(np.abs(one).max(), np.abs(other).max())
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = float(np.abs(one.astype(np.float64) - other).max() / scale)
+    return found if np.isfinite(found) else np.inf
+
+
+def squeezed(one: np.ndarray, other: np.ndarray) -> Both:
+    """Gives torch's array TensorFlow's shape where they differ by ones alone: torch keeps the dims that it pools away.
+
+    Args:
+        one: Torch's.
+        other: TensorFlow's.
+    """
+    is_same = one.shape != other.shape and one.squeeze().shape == other.squeeze().shape
+    return (one.reshape(other.shape) if is_same else one), other

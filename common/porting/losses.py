@@ -1,0 +1,72 @@
+"""Why the losses of equal outputs differ: how they are averaged, or what only a Keras model adds."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from samestep.common.porting.words import relative
+
+_FITS = 1e-4
+"""How well a ratio has to be a whole number, relative."""
+_EXPLAINED = 1e-3
+"""What a cause may leave of a deviation that it explains."""
+
+
+def explain_loss(one: float, other: float, outputs: np.ndarray, added: Mapping[str, float], bound: float) -> str:
+    """Why the loss of equal outputs differs, if it is by what is added to it, or by how it is averaged.
+
+    Args:
+        one: Torch's loss.
+        other: TensorFlow's.
+        outputs: Of the model.
+        added: What the Keras model adds, by what it is called; torch has no such thing.
+        bound: How far two losses may be apart, relative.
+    """
+    said = []
+    if is_nearer_without(one, other, added):
+        found = [name for name, value in added.items() if relative(other, other - value)]
+        said.append(f"{' and '.join(found)} {'is' if len(found) == 1 else 'are'} in the loss of Keras only")
+        other -= sum(added.values())
+    if relative(one, other) > bound:
+        cause = _averaged(one, other, outputs)
+        said += [f"without that, {cause}" if said and cause else cause] if cause else []
+    return "; ".join(said)
+
+
+def is_nearer_without(one: float, other: float, added: Mapping[str, float]) -> bool:
+    """Whether TensorFlow's loss is nearer to torch's without what the Keras model adds to it.
+
+    Args:
+        one: Torch's loss.
+        other: TensorFlow's.
+        added: What the Keras model adds.
+    """
+    return bool(added) and abs(one - (other - sum(added.values()))) < abs(one - other)
+
+
+def is_explained(one: float, other: float, added: Mapping[str, float]) -> bool:
+    """Whether what the Keras model adds is nearly all of the difference, however small that is.
+
+    Args:
+        one: Torch's loss.
+        other: TensorFlow's.
+        added: What the Keras model adds.
+    """
+    return abs(one - (other - sum(added.values()))) < _EXPLAINED * abs(one - other)
+
+
+def _averaged(one: float, other: float, outputs: np.ndarray) -> str:
+    if not (one and other and np.isfinite([one, other]).all()):
+        return ""
+    for axes, what in (
+        ((1,), "over all targets of an example"),
+        ((0,), "over the batch"),
+        ((0, 1), "over all targets"),
+    ):
+        count = int(np.prod([outputs.shape[axis] for axis in axes if axis < outputs.ndim]))
+        for ratio, small, large in ((other / one, "torch", "TensorFlow"), (one / other, "TensorFlow", "torch")):
+            if count > 1 and abs(ratio / count - 1) < _FITS:
+                if axes == (1,):
+                    return f"{small} takes the mean over all targets, {large} over the batch: {count} times as much"
+                return f"{small} takes the mean {what}, {large} the sum: {count} times as much"
+    return f"TensorFlow's is {other / one:.6g} times torch's"

@@ -1,0 +1,1 @@
+"""Finds which layers of two models belong together."""

@@ -1,0 +1,235 @@
+"""Which parameter of a torch model is which of a TensorFlow model: matched by shape, name and order of execution."""
+
+import dataclasses
+import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from samestep.common.errors import ConfigError, unknown
+from samestep.common.porting.matching.likeness import likeness
+from samestep.common.porting.matching.pairing import Pair, fit
+from samestep.common.workload.models.layer import Held, Layer
+
+_WHOLE, _PARTIAL = 2.0, 1.5
+"""What a pair adds to an alignment: with all parameters on both sides, or with some on one side only."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Matching:
+    """The parameters of two implementations of one model, matched.
+
+    Attributes:
+        pairs: In torch's order of execution.
+        only_torch: Parameters of matched layers that TensorFlow's layer lacks, with the two layers.
+        only_tf: Likewise, of TensorFlow's.
+    """
+
+    pairs: tuple[Pair, ...]
+    only_torch: tuple[tuple[Held, Layer, Layer], ...] = ()
+    only_tf: tuple[tuple[Held, Layer, Layer], ...] = ()
+
+    def to_tf(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Makes TensorFlow's arrays by neutral name, as far as torch's are given."""
+        return {
+            name: array
+            for pair in self.pairs
+            if all(held.neutral in values for held in pair.torch)
+            for name, array in pair.to_tf(values).items()
+        }
+
+    @property
+    def layers(self) -> tuple[tuple[Layer, Layer], ...]:
+        """The layers that were matched, each pair once."""
+        return tuple({(one.name, other.name): (one, other) for one, other in (p.layers for p in self.pairs)}.values())
+
+    def flipped(self, pair: Pair) -> "Matching":
+        """The same with one square kernel read the other way."""
+        other = dataclasses.replace(pair, change="flipped" if pair.change == "native" else "native")
+        return dataclasses.replace(self, pairs=tuple(other if each is pair else each for each in self.pairs))
+
+
+def match(torch: Sequence[Layer], tf: Sequence[Layer], names: Mapping[str, str] | None = None) -> Matching:
+    """Matches the layers of two implementations, and with them their parameters.
+
+    Args:
+        torch: Torch's layers in the order of execution.
+        tf: TensorFlow's.
+        names: What the user says: torch's layer or parameter -> TensorFlow's.
+
+    Raises:
+        ConfigError: A parameter is left over, or a name is none; the message lists both sides.
+    """
+    pairs, torch_left, tf_left = _take_named([*torch], [*tf], names or {})
+    for step in (_packed, _by_name, _by_order, _by_shape):
+        found, torch_left, tf_left = step(torch_left, tf_left)
+        pairs += found
+    if torch_left or tf_left:
+        raise ConfigError(_unmatched(torch_left, tf_left))
+    place = {layer.name: number for number, layer in enumerate(torch)}
+    pairs.sort(key=lambda pair: place.get(pair.layers[0].name, len(place)))
+    return Matching(tuple(pairs), _lacking(pairs, 0), _lacking(pairs, 1))
+
+
+def _unmatched(torch: Iterable[Layer], tf: Iterable[Layer]) -> str:
+    sides = []
+    for framework, layers in (("torch", torch), ("tf", tf)):
+        left = [f"{held.native} {list(held.shape)}" for layer in layers for held in layer.params.values()]
+        sides.append(f"{framework} has {', '.join(left) or 'none'}")
+    return (
+        f"parameters are left without a counterpart: {'; '.join(sides)}; say which is which with "
+        f"`names={{'torch name': 'tf name'}}` in your samestep.Model."
+    )
+
+
+def _lacking(pairs: Sequence[Pair], side: int) -> tuple[tuple[Held, Layer, Layer], ...]:
+    taken = {held.neutral for pair in pairs for held in (pair.torch, pair.tf)[side]}
+    layers = {pair.layers[side].name: pair.layers for pair in pairs}
+    lacking = [(held, *both) for both in layers.values() for held in both[side].params.values()]
+    return tuple(each for each in lacking if each[0].neutral not in taken)
+
+
+Step = tuple[list[Pair], list[Layer], list[Layer]]
+"""What was matched, and the layers that are left on each side."""
+
+
+def _take_named(torch: list[Layer], tf: list[Layer], names: Mapping[str, str]) -> Step:
+    """Takes what the user named: layers, or single parameters."""
+    pairs: list[Pair] = []
+    for one, other in names.items():
+        first, second = _find(torch, one, "torch"), _find(tf, other, "tf")
+        found = fit(first, second)
+        if found is None:
+            shapes = [[list(held.shape) for held in layer.params.values()] for layer in (first, second)]
+            raise ConfigError(f"names has '{one}': '{other}', but {shapes[0]} does not become {shapes[1]}.")
+        pairs += found
+        torch, tf = (
+            [each for layer in layers if (each := _without(layer, taken)) is not None]
+            for layers, taken in ((torch, first), (tf, second))
+        )
+    return pairs, torch, tf
+
+
+def _find(layers: Sequence[Layer], name: str, framework: str) -> Layer:
+    """A layer by its name, or one made of a single parameter."""
+    choices: dict[str, Layer] = {}
+    for layer in layers:
+        choices[layer.name] = layer
+        for role, held in layer.params.items():
+            only = dataclasses.replace(layer, params={role: held}, buffers={})
+            choices |= {held.native: only, held.neutral: only}
+    if name not in choices:
+        raise unknown(f"parameter of {framework}", name, choices, "It stands in names of your samestep.Model.")
+    return choices[name]
+
+
+def _without(layer: Layer, taken: Layer) -> Layer | None:
+    gone = {held.neutral for held in taken.params.values()}
+    params = {role: held for role, held in layer.params.items() if held.neutral not in gone}
+    return dataclasses.replace(layer, params=params) if params else None
+
+
+def _packed(torch: list[Layer], tf: list[Layer]) -> Step:
+    """Takes projections that one side holds in one kernel and the other in three in a row: query, key and value."""
+    pairs: list[Pair] = []
+    for sides, change in (((torch, tf), "split"), ((tf, torch), "packed")):
+        one, other = sides
+        for whole in list(one):
+            kernel = whole.params.get("kernel")
+            if kernel is None or len(kernel.shape) != 2 or any(_kernel_shape(e) == _kernel_shape(whole) for e in other):
+                continue
+            for parts in zip(other, other[1:], other[2:], strict=False):
+                if _are_parts(whole, parts):
+                    for role, held in whole.params.items():
+                        three = tuple(part.params[role] for part in parts)
+                        both = (whole, parts[0]) if change == "split" else (parts[0], whole)
+                        ours, theirs = ((held,), three) if change == "split" else (three, (held,))
+                        pairs.append(Pair(both, ours, theirs, change))
+                    one.remove(whole)
+                    for part in parts:
+                        other.remove(part)
+                    break
+    return pairs, torch, tf
+
+
+def _kernel_shape(layer: Layer) -> tuple[int, ...]:
+    return layer.params["kernel"].neutral_shape if "kernel" in layer.params else ()
+
+
+def _are_parts(whole: Layer, parts: Sequence[Layer]) -> bool:
+    inputs = _kernel_shape(whole)[0]
+    wanted = {role: held.neutral_shape for role, held in whole.params.items()}
+    return all(
+        part.params.keys() == wanted.keys()
+        and len(_kernel_shape(part)) > 1
+        and _kernel_shape(part)[0] == inputs
+        and all(3 * np.prod(held.shape) == np.prod(wanted[role]) for role, held in part.params.items())
+        for part in parts
+    )
+
+
+def _by_name(torch: list[Layer], tf: list[Layer]) -> Step:
+    """Takes layers whose names are more alike than any other's, where the names are somebody's choice."""
+    alike = {
+        (i, j): score
+        for (i, one), (j, other) in itertools.product(enumerate(torch), enumerate(tf))
+        if (score := likeness(one, other)) and fit(one, other)
+    }
+    rows: dict[int, list[float]] = {}
+    columns: dict[int, list[float]] = {}
+    for (i, j), score in alike.items():
+        rows.setdefault(i, []).append(score)
+        columns.setdefault(j, []).append(score)
+    best = {
+        (i, j)
+        for (i, j), score in alike.items()
+        if sorted(rows[i])[-2:].count(score) == 1 == sorted(columns[j])[-2:].count(score)
+        and score == max(rows[i]) == max(columns[j])
+    }
+    return _take(torch, tf, best)
+
+
+def _take(torch: list[Layer], tf: list[Layer], chosen: Collection[tuple[int, int]]) -> Step:
+    """Takes the layers at some places."""
+    pairs = [pair for i, j in sorted(chosen) for pair in fit(torch[i], tf[j]) or ()]
+    left = [layer for i, layer in enumerate(torch) if all(i != taken for taken, _ in chosen)]
+    return pairs, left, [layer for j, layer in enumerate(tf) if all(j != taken for _, taken in chosen)]
+
+
+def _by_order(torch: list[Layer], tf: list[Layer]) -> Step:
+    """Aligns what is left in the order of execution, with as many pairs as there can be."""
+    scores = [[_score(one, other) for other in tf] for one in torch]
+    best = np.zeros((len(torch) + 1, len(tf) + 1))
+    for i, j in itertools.product(range(len(torch)), range(len(tf))):
+        kept = best[i, j] + scores[i][j] if scores[i][j] else 0.0
+        best[i + 1, j + 1] = max(best[i, j + 1], best[i + 1, j], kept)
+    chosen, i, j = [], len(torch), len(tf)
+    while i and j:
+        if scores[i - 1][j - 1] and best[i, j] == best[i - 1, j - 1] + scores[i - 1][j - 1]:
+            i, j = i - 1, j - 1
+            chosen.append((i, j))
+        elif best[i, j] == best[i - 1, j]:
+            i -= 1
+        else:
+            j -= 1
+    return _take(torch, tf, chosen)
+
+
+def _score(one: Layer, other: Layer) -> float:
+    found = fit(one, other)
+    if found is None:
+        return 0.0
+    taken = sum(len(pair.torch) + len(pair.tf) for pair in found if not pair.is_buffer)
+    whole = taken == len(one.params) + len(other.params) and bool(one.buffers) == bool(other.buffers)
+    return (_WHOLE if whole else _PARTIAL) + 0.1 * likeness(one, other)
+
+
+def _by_shape(torch: list[Layer], tf: list[Layer]) -> Step:
+    """Takes layers that fit one layer of the other side and no other."""
+    fits = {(i, j) for (i, a), (j, b) in itertools.product(enumerate(torch), enumerate(tf)) if fit(a, b)}
+    sole = {
+        (i, j)
+        for i, j in fits
+        if sum(i == other for other, _ in fits) == 1 and sum(j == other for _, other in fits) == 1
+    }
+    return _take(torch, tf, sole)

@@ -1,0 +1,144 @@
+"""Whether a layer of torch can be a layer of TensorFlow, and then which of their parameters are the same, changed how."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from samestep.common.porting.changes import CHANGES
+from samestep.common.workload.models.layer import WEIGHT_ROLES, Held, Layer
+
+KNOWN = ("Linear", "NonDynamicallyQuantizableLinear", "Dense", "EinsumDense")
+"""Classes whose kernels have a layout that everybody knows."""
+_REVERSED_SPACE = ("ConvTranspose2d", "ConvTranspose3d", "Conv3d")
+_BIASES = {(True, 2): "stacked", (True, 1): "summed gates", (False, 1): "summed"}
+"""(whether it is a GRU, dims of TensorFlow's bias) -> how torch's two biases become it."""
+_RECURRENT_KINDS = ("RNN", "LSTM", "GRU", "MultiheadAttention")
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """Parameters of torch, and those of TensorFlow that are made of them.
+
+    Attributes:
+        layers: The layer of torch and that of TensorFlow.
+        torch: Torch's parameters.
+        tf: TensorFlow's.
+        change: A key of `CHANGES`.
+        is_buffer: Whether it is a buffer.
+    """
+
+    layers: tuple[Layer, Layer]
+    torch: tuple[Held, ...]
+    tf: tuple[Held, ...]
+    change: str
+    is_buffer: bool = False
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether the kernel fits both ways, and the classes of the layers do not say which."""
+        shape = self.tf[0].shape
+        square = len(shape) == 2 and shape[0] == shape[1] and self.change in ("same", "native", "flipped")
+        is_kernel = not {"table", "scale"} & set(self.layers[0].params) & set(self.layers[1].params)
+        return square and is_kernel and not all(_is_laid_out(layer) for layer in self.layers)
+
+    @property
+    def permutation(self) -> str:
+        """How torch's array becomes TensorFlow's, in words."""
+        change, axes = CHANGES[self.change], self.torch[0].permutation
+        if self.change != "same":
+            said = change.words.format(count=len(self.tf))
+            is_turned = self.change in ("reshaped", "split", "packed", "gates") and axes == (1, 0)
+            return f"transposed, {said}" if is_turned else said
+        return "" if axes == tuple(range(len(axes))) else "transposed" if axes == (1, 0) else str(axes)
+
+    def to_tf(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Makes TensorFlow's arrays by neutral name.
+
+        Args:
+            values: Torch's, by neutral name, in the neutral layout.
+        """
+        made = CHANGES[self.change].make([values[held.neutral] for held in self.torch], [h.shape for h in self.tf])
+        return {held.neutral: array for held, array in zip(self.tf, made, strict=True)}
+
+
+def fit(one: Layer, other: Layer) -> list[Pair] | None:
+    """Pairs the parameters of two layers, or returns None if they cannot be the same layer.
+
+    Args:
+        one: Torch's.
+        other: TensorFlow's.
+    """
+    if "recurrent" in one.params and "recurrent" in other.params:
+        return list(_recurrent(one, other)) if _gates(one) == _gates(other) else None
+    ours, theirs = _weights(one), _weights(other)
+    if len(ours) == len(theirs) == 1 and {"value"} & {*ours, *theirs}:
+        ours, theirs = {"value": next(iter(ours.values()))}, {"value": next(iter(theirs.values()))}
+    if ours.keys() != theirs.keys():
+        return None
+    pairs = []
+    for role, held in (ours | {"bias": one.params.get("bias")}).items():
+        target = theirs.get(role, other.params.get(role))
+        if held is None or target is None:
+            continue
+        if (change := _change(one, other, role, held, target)) is None:
+            return None
+        pairs.append(Pair((one, other), (held,), (target,), change))
+    for role in one.buffers.keys() & other.buffers.keys():
+        pairs.append(Pair((one, other), (one.buffers[role],), (other.buffers[role],), "same", is_buffer=True))
+    return pairs or None
+
+
+def _weights(layer: Layer) -> dict[str, Held]:
+    weights = {role: held for role, held in layer.params.items() if role in WEIGHT_ROLES}
+    return weights or layer.params
+
+
+def _gates(layer: Layer) -> tuple[tuple[int, ...], ...]:
+    return tuple(layer.params[role].neutral_shape for role in ("kernel", "recurrent"))
+
+
+def _change(one: Layer, other: Layer, role: str, held: Held, target: Held) -> str | None:
+    """How one parameter becomes the other; None if it cannot."""
+    shape, native = held.neutral_shape, tuple(reversed(held.neutral_shape))
+    is_kernel = len(shape) > 1 and role in ("value", "kernel")
+    if is_kernel and not _is_laid_out(one) and target.shape == native:
+        return "native"
+    if len(shape) > 2 and one.kind in _REVERSED_SPACE and target.shape == _reversed_space(shape):
+        return "space"
+    if target.shape == shape:
+        return "flipped" if is_kernel and not _is_laid_out(one) else "same"
+    if is_kernel and not _is_laid_out(other) and target.shape == native:
+        return "native"
+    is_split = one.kind in KNOWN or other.kind in KNOWN or "Depthwise" in other.kind or role == "bias"
+    if is_split and np.prod(target.shape) == np.prod(shape) and _keeps_an_end(shape, target.shape):
+        return "reshaped"
+    return None
+
+
+def _is_laid_out(layer: Layer) -> bool:
+    return layer.kind in KNOWN or layer.kind.startswith(("Conv", "Depthwise")) or layer.kind in _RECURRENT_KINDS
+
+
+def _reversed_space(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (*reversed(shape[:-2]), *shape[-2:])
+
+
+def _keeps_an_end(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    """Whether a reshape splits or joins axes at one end only, as heads do, and as depthwise filters."""
+    return len(shape) == 1 or shape[0] == target[0] or shape[-1] == target[-1]
+
+
+def _recurrent(one: Layer, other: Layer) -> Iterator[Pair]:
+    """Pairs the parameters of an LSTM, a GRU or a plain recurrent layer."""
+    is_gru = one.kind == "GRU" and "GRU" in other.kind
+    for role in ("kernel", "recurrent"):
+        yield Pair((one, other), (one.params[role],), (other.params[role],), "gates" if is_gru else "same")
+    biases = tuple(one.params[role] for role in ("bias", "second_bias") if role in one.params)
+    if not biases or "bias" not in other.params:
+        return
+    target = other.params["bias"]
+    if len(biases) == 2:
+        yield Pair((one, other), biases, (target,), _BIASES[is_gru, len(target.shape)])
+    else:
+        yield Pair((one, other), biases, (target,), "gates" if is_gru else "same")

@@ -1,0 +1,115 @@
+"""How the running statistics of normalisations move in one step."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from samestep.common.porting.alignment import Aligned
+from samestep.common.porting.matching.matching import Matching
+
+Arrays = Mapping[str, np.ndarray]
+_FITS = 1e-6
+"""How far a move may be from a share of the way, relative to the way."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Move:
+    """How one step moved a running statistic to that of the batch.
+
+    Attributes:
+        share: By which share of the way.
+        fits: Whether that is all it did.
+        is_biased: Whether the statistic of the batch was the biased variance.
+    """
+
+    share: float
+    fits: bool
+    is_biased: bool
+
+
+def _moved(layer: Aligned, buffers: tuple[Arrays, Arrays], matching: Matching) -> dict[str, tuple[_Move, _Move]]:
+    """Role of a buffer -> how each side moved it; those that only one side has are left out."""
+    if layer.inputs is None or not layer.buffers[0]:
+        return {}
+    found: dict[str, list[_Move]] = {}
+    for side, (x, old) in enumerate(zip(layer.inputs, layer.buffers, strict=True)):
+        axes = tuple(range(x.ndim - 1))
+        count = x[..., 0].size
+        if count < 2:
+            return {}  # one number has no variance
+        variance = x.var(axes)
+        for role, seen in (
+            ("running_mean", [x.mean(axes)]),
+            ("running_var", [variance * count / (count - 1), variance]),
+        ):
+            name = _buffer_name(matching, layer, role, side)
+            if role in old and name in buffers[side]:
+                moves = [_move(old[role], buffers[side][name], each) for each in seen]
+                best = next((number for number, move in enumerate(moves) if move.fits), 0)
+                found.setdefault(role, []).append(dataclasses.replace(moves[best], is_biased=best > 0))
+    return {role: (moves[0], moves[1]) for role, moves in found.items() if len(moves) == 2}
+
+
+def _move(old: np.ndarray, new: np.ndarray, seen: np.ndarray) -> _Move:
+    step, way = new - old, seen - old
+    share = float((step @ way) / (way @ way)) if way.any() else 0.0
+    return _Move(share, bool(np.abs(step - share * way).max() <= _FITS * np.abs(way).max(initial=1.0)), False)
+
+
+def _buffer_name(matching: Matching, layer: Aligned, role: str, side: int) -> str:
+    name = (layer.torch, layer.tf)[side].name
+    return next(
+        (
+            b.neutral
+            for both in matching.layers
+            if both[side].call == name
+            for r, b in both[side].buffers.items()
+            if r == role
+        ),
+        "",
+    )
+
+
+def explain_buffers(layer: Aligned, torch: Arrays, tf: Arrays, matching: Matching) -> str:
+    """Why the running statistics of a normalisation move differently; "" if they do not.
+
+    Args:
+        layer: The normalisation.
+        torch: Buffers after one step by neutral name.
+        tf: Likewise.
+        matching: Of the parameters.
+    """
+    for role, (one, other) in _moved(layer, (torch, tf), matching).items():
+        if one.fits != other.fits:
+            name = role.replace("running_var", "running variance").replace("_", " ")
+            return f"the {name} does not move to that of the batch in {'TensorFlow' if one.fits else 'torch'}"
+        # A layer that is called twice moves its mean twice: that fits no share, but it is the same on both sides.
+        if (one.fits or role == "running_mean") and abs(one.share - other.share) > _FITS:
+            return (
+                f"torch moves them by {one.share:.3g} (momentum={one.share:.3g}), TensorFlow by {other.share:.3g} "
+                f"(momentum={1 - other.share:.3g}); torch's momentum is one minus Keras'"
+            )
+    return ""
+
+
+def notes(layers: Sequence[Aligned], torch: Arrays, tf: Arrays, matching: Matching) -> tuple[str, ...]:
+    """What differs between the frameworks in every port and does not change what is trained.
+
+    Args:
+        layers: The calls of both.
+        torch: Buffers after one step by neutral name.
+        tf: Likewise.
+        matching: Of the parameters.
+    """
+    biased = []
+    for layer in layers:
+        moves = _moved(layer, (torch, tf), matching).get("running_var")
+        if moves is not None and moves[1].is_biased and not moves[0].is_biased:
+            biased.append(layer.tf.name)
+    if not biased:
+        return ()
+    return (
+        f"torch keeps the unbiased running variance, n / (n - 1) times as large as Keras' ({', '.join(biased)}): evaluation "
+        "differs by that as training goes on",
+    )

@@ -1,0 +1,130 @@
+"""The known ways to compute layers with dims of space: convolutions, pooling, and what flattens them."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from samestep.common.porting import formulas
+from samestep.common.porting.alignment import Aligned
+from samestep.common.porting.identify import Candidate
+
+Params = Mapping[str, np.ndarray]
+
+
+def _numbers(value: object, count: int) -> tuple[int, ...]:
+    """A setting for each dim of space; a single number is meant for all."""
+    if isinstance(value, int):
+        return (value,) * count
+    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (1,) * count
+
+
+def _either(layer: Aligned, names: Sequence[str], count: int, default: int = 1) -> list[tuple[int, ...]]:
+    """What either side has of a setting, torch's first."""
+    found = [
+        _numbers(call.settings[name], count)
+        for call in (layer.torch, layer.tf)
+        for name in names
+        if call.settings.get(name) is not None and not isinstance(call.settings[name], str)
+    ]
+    return list(dict.fromkeys(found)) or [(default,) * count]
+
+
+def convolution(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
+    """A filter under each padding that the two sides may have meant, with or without its bias.
+
+    Args:
+        x: [batch, *space, channels].
+        params: kernel and bias.
+        layer: The layer.
+    """
+    kernel = params["kernel"]
+    count = kernel.ndim - 2
+    groups = x.shape[-1] // kernel.shape[-2]
+    space = x.shape[1:-1]
+    strides = _either(layer, ("stride", "strides"), count)
+    dilations = _either(layer, ("dilation", "dilation_rate"), count)
+    for step, spread in itertools.product(strides, dilations):
+        reach = [(n - 1) * d + 1 for n, d in zip(kernel.shape, spread, strict=False)]
+        same = formulas.same_pads(space, reach, step)
+        padded = [[(p, p) for p in each] for each in _either(layer, ("padding",), count, 0)]
+        pads = [*padded, same, [(0, 0)] * count, [(high, low) for low, high in same]]
+        for each, has_bias in itertools.product(pads, (True, False)):
+            if has_bias and "bias" not in params:
+                continue
+            settings = {"padding": tuple(each), "stride": step, "dilation": spread, "bias": has_bias}
+
+            def make(
+                each: formulas.Pads = each,
+                biased: bool = has_bias,
+                step: Sequence[int] = step,
+                spread: Sequence[int] = spread,
+            ) -> np.ndarray:
+                y = formulas.convolve(x, kernel, step, each, spread, groups)
+                return y + params["bias"] if biased else y
+
+            yield settings, make
+
+
+def pooling(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
+    """Maxima or means of windows, or of all of space, with the number of windows rounded down or up, padded or not.
+
+    Args:
+        x: [batch, *space, channels].
+        params: None.
+        layer: The layer.
+    """
+    space, count = x.shape[1:-1], x.ndim - 2
+    sizes = _either(layer, ("kernel_size", "pool_size"), count, 0)
+    for size in [each for each in sizes if all(each)] or [space]:
+        for step in dict.fromkeys([*_either(layer, ("stride", "strides"), count, size[0]), size]):
+            pads = [[(p, p) for p in each] for each in _either(layer, ("padding",), count, 0)]
+            up = [(0, max(-(-(n - k) // s) * s + k - n, 0)) for n, k, s in zip(space, size, step, strict=True)]
+            pads = [[(0, 0)] * count, *pads, up, formulas.same_pads(space, size, step)]
+            for each, how in itertools.product(pads, ("maximum", "mean", "mean with the padding")):
+                number = [(n + sum(p) - k) // s for n, p, k, s in zip(space, each, size, step, strict=True)]
+                even = [(n - k) // s for n, k, s in zip(space, size, step, strict=True)]
+                rounding = "down" if number == even else "up"
+                settings = {"window": size, "stride": step, "rounding": rounding, "padding": tuple(each), "pools": how}
+
+                def make(
+                    how: str = how, pads: formulas.Pads = each, size: Sequence[int] = size, step: Sequence[int] = step
+                ) -> np.ndarray:
+                    made = _pool(x, how, pads, size, step)
+                    return made.reshape(layer.output[1].shape) if layer.output[1].ndim == 2 else made
+
+                yield settings, make
+
+
+def _pool(x: np.ndarray, how: str, pads: formulas.Pads, size: Sequence[int], step: Sequence[int]) -> np.ndarray:
+    fill = {"maximum": -np.inf, "mean": np.nan, "mean with the padding": 0.0}[how]
+    cut = formulas.windows(formulas.pad(x, pads, fill), size, step, (1,) * len(size))
+    axes = tuple(range(-len(size), 0))
+    return {"maximum": np.max, "mean": np.nanmean, "mean with the padding": np.mean}[how](cut, axis=axes)
+
+
+def flatten(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
+    """Each order of the elements of an example.
+
+    Args:
+        x: [batch, *space, channels].
+        params: None.
+        layer: The layer.
+    """
+    yield from flattened(x, layer.output[1])
+
+
+def flattened(x: np.ndarray, target: np.ndarray) -> Iterator[Candidate]:
+    """Each order of the elements of an example, after each activation.
+
+    Args:
+        x: [batch, *space, channels].
+        target: What has to come out, for its shape.
+    """
+    if target.ndim != 2 or x.ndim < 3 or x.size != target.size:
+        return
+    names = {3: ["time"], 4: ["height", "width"]}.get(x.ndim, ["space"])
+    orders = {("channels", *names): np.moveaxis(x, -1, 1), (*names, "channels"): x}
+    for (name, function), (order, array) in itertools.product(formulas.ACTIVATIONS.items(), orders.items()):
+        settings = {"order": f"in the order {', '.join(order)}", "activation": name}
+        yield settings, lambda a=array, f=function: f(a.reshape(len(a), -1))

@@ -1,0 +1,185 @@
+"""What one implementation of a model computes on one batch, layer by layer, in float64: a file that its worker writes."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from samestep.common.errors import ConfigError
+from samestep.common.files.arrays import read_arrays
+from samestep.common.files.reading import Unreadable, read_json
+from samestep.common.files.writing import replacing
+from samestep.common.workload.optimizers import OptimizerSpec
+
+ASKED, CALLS, ARRAYS = "port.json", "trace.json", "trace.npz"
+WEIGHTS = "weights.npz"
+"""The weights that a trace starts from: `params/NAME` and `buffers/NAME`, by the framework's own neutral names."""
+NUDGE = 1e-8
+"""How far the weights of a curve are moved, relative, to see how much its steps amplify a deviation."""
+_MOST_BYTES = 2**26
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a worker is asked to trace.
+
+    Attributes:
+        framework: Of the worker.
+        model: FILE.py:NAME, absolute.
+        data: As for `--data`.
+        loss: A name, or "own".
+        seed: Decides the batches.
+        batch_size: Examples of a step.
+        steps: Of the curve.
+        optimizer: The update, unless the user's file gives one.
+    """
+
+    framework: str
+    model: str
+    data: str
+    loss: str
+    seed: int
+    batch_size: int
+    steps: int
+    optimizer: OptimizerSpec
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Call:
+    """One call of a layer, or of a function between layers.
+
+    Attributes:
+        name: The path of the layer.
+        kind: The name of its class, or of the function.
+        settings: What decides the result.
+        inputs: What it was given.
+        output: Its first result, in training.
+        evaluated: The same in evaluation; None if the calls are others then.
+        gradient: Of the loss by the output; None if it has none.
+    """
+
+    name: str
+    kind: str
+    settings: Mapping[str, object]
+    inputs: tuple[np.ndarray, ...]
+    output: np.ndarray
+    evaluated: np.ndarray | None = None
+    gradient: np.ndarray | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Trace:
+    """What one implementation computes from given weights.
+
+    Attributes:
+        calls: In the order of execution.
+        outputs: Of the model, in training.
+        evaluated: The same in evaluation.
+        loss: Of the batch.
+        gradients: Of the loss by the parameters, by neutral name; what has none is zero.
+        buffers: After one step.
+        stepped: The parameters after one step.
+        losses: Of the curve.
+        nudged: The losses from weights that are NUDGE away; () if that was not tried.
+        added: What the model adds to the loss of the batch beside that of its targets, by what it is called.
+        dropouts: What each layer that was called drops in training, and how much of it, by its path.
+        optimizer: Its settings for each parameter, by neutral name.
+    """
+
+    calls: tuple[Call, ...]
+    outputs: np.ndarray
+    evaluated: np.ndarray
+    loss: float
+    gradients: Mapping[str, np.ndarray]
+    buffers: Mapping[str, np.ndarray]
+    stepped: Mapping[str, np.ndarray]
+    losses: tuple[float, ...]
+    nudged: tuple[float, ...] = ()
+    added: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    dropouts: Mapping[str, tuple[str, float]] = dataclasses.field(default_factory=dict)
+    optimizer: Mapping[str, Mapping[str, object]] = dataclasses.field(default_factory=dict)
+
+
+_TABLES = ("gradients", "buffers", "stepped")
+_CONFIGURED = ("added", "dropouts", "optimizer")
+
+
+def write_trace(folder: Path, trace: Trace) -> None:
+    """Writes a trace.
+
+    Args:
+        folder: Where to.
+        trace: What was seen.
+    """
+    arrays = {"outputs": trace.outputs, "evaluated": trace.evaluated}
+    for table in _TABLES:
+        arrays |= {f"{table}/{name}": value for name, value in getattr(trace, table).items()}
+    calls = []
+    for number, call in enumerate(trace.calls):
+        arrays |= {f"calls/{number}/{i}": value for i, value in enumerate(call.inputs)}
+        arrays |= {
+            f"calls/{number}/{name}": value
+            for name in ("output", "evaluated", "gradient")
+            if (value := getattr(call, name)) is not None
+        }
+        calls.append({"name": call.name, "kind": call.kind, "settings": dict(call.settings)})
+    with replacing(folder / ARRAYS) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+    about = {"calls": calls, "loss": trace.loss, "losses": trace.losses, "nudged": trace.nudged}
+    about |= {name: getattr(trace, name) for name in _CONFIGURED}
+    with replacing(folder / CALLS) as file:
+        file.write((json.dumps(about) + "\n").encode())
+
+
+def read_trace(folder: Path) -> Trace:
+    """Reads a trace.
+
+    Raises:
+        ConfigError: There is none, or it is damaged.
+    """
+    try:
+        about, arrays = read_json(folder / CALLS, _MOST_BYTES), read_arrays(folder / ARRAYS)
+    except Unreadable as error:
+        raise ConfigError(f"{folder} holds no trace: {error}; repeat the command.") from None
+    assert isinstance(about, dict)
+    return Trace(
+        calls=tuple(_call(each, f"calls/{number}/", arrays) for number, each in enumerate(about["calls"])),
+        outputs=arrays["outputs"],
+        evaluated=arrays["evaluated"],
+        loss=about["loss"],
+        **{
+            table: {n.removeprefix(f"{table}/"): v for n, v in arrays.items() if n.startswith(f"{table}/")}
+            for table in _TABLES
+        },
+        losses=tuple(about["losses"]),
+        nudged=tuple(about["nudged"]),
+        added=about["added"],
+        dropouts={name: tuple(dropped) for name, dropped in about["dropouts"].items()},
+        optimizer=about["optimizer"],
+    )
+
+
+def _call(about: Mapping[str, object], prefix: str, arrays: Mapping[str, np.ndarray]) -> Call:
+    inputs: Sequence[str] = sorted(name for name in arrays if name.startswith(prefix) and name[len(prefix) :].isdigit())
+    settings = about["settings"]
+    assert isinstance(settings, dict)
+    return Call(
+        name=str(about["name"]),
+        kind=str(about["kind"]),
+        settings=settings,
+        inputs=tuple(arrays[name] for name in inputs),
+        output=arrays[f"{prefix}output"],
+        evaluated=arrays.get(f"{prefix}evaluated"),
+        gradient=arrays.get(f"{prefix}gradient"),
+    )
+
+
+def read_weights(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Reads the parameters and the buffers that a trace starts from."""
+    arrays = read_arrays(folder / WEIGHTS)
+    return tuple(
+        {name.removeprefix(f"{kind}/"): value for name, value in arrays.items() if name.startswith(f"{kind}/")}
+        for kind in ("params", "buffers")
+    )  # type: ignore[return-value]

@@ -1,0 +1,202 @@
+"""What differs after the loss: the gradients and the update of the parameters."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from samestep.common.porting.changes import CHANGES
+from samestep.common.porting.layouts import Both
+from samestep.common.porting.matching.matching import Matching
+from samestep.common.porting.matching.pairing import Pair
+from samestep.common.porting.trace import Trace
+
+Arrays = Mapping[str, np.ndarray]
+LEAST_SHARE = 1e-3
+"""A gradient below this share of the largest one is held against that: a true zero is rounding alone."""
+_FITS = 1e-4
+"""How well a formula has to fit an update to be its cause, relative."""
+_TWICE = 0.1
+"""How well twice a step has to fit: weight decay is not doubled."""
+CONSTANT = 1e-7
+"""What a rate that passed through float32 changes in an update."""
+
+
+def gradients(pair: Pair, torch: Arrays, tf: Arrays) -> list[Both]:
+    """The gradients of matched parameters, torch's in TensorFlow's layout.
+
+    Args:
+        pair: The parameters.
+        torch: Gradients by neutral name.
+        tf: Likewise.
+    """
+    if pair.is_buffer:
+        return []
+    change, ours = CHANGES[pair.change], [torch[held.neutral] for held in pair.torch]
+    if change.is_summed:  # the gradient of each is that of the sum
+        ours = [ours[0], np.zeros_like(ours[0])]
+    made = change.make(ours, [held.shape for held in pair.tf])
+    return [(array, tf[held.neutral]) for array, held in zip(made, pair.tf, strict=True)]
+
+
+def deviation(both: Both, largest: float) -> float:
+    """How far two gradients are apart, relative to their largest element, or to a share of the largest of all.
+
+    Args:
+        both: Torch's and TensorFlow's.
+        largest: The largest element of all gradients.
+    """
+    one, other = both
+    scale = max(np.abs(one).max(initial=0.0), np.abs(other).max(initial=0.0), LEAST_SHARE * largest, 1e-300)
+    found = float(np.abs(one - other).max(initial=0.0) / scale)
+    return found if np.isfinite(found) else np.inf
+
+
+# --- gradients --------------------------------------------------------------------------------------------------------
+
+
+def explain_gradient(pair: Pair, both: Sequence[Both]) -> str:
+    """Why the gradients of a parameter differ although the forward passes agree.
+
+    Args:
+        pair: The parameter.
+        both: Its gradients.
+    """
+    one, other = both[0]
+    if one.ndim == 2:
+        rows = np.flatnonzero((np.abs(one - other) > LEAST_SHARE * np.abs(other - one).max()).any(axis=1))
+        for frozen, name, trains in ((one, "torch", "TensorFlow"), (other, "TensorFlow", "torch")):
+            if len(rows) == 1 and not frozen[rows[0]].any():
+                return f"{name} does not train row {rows[0]} (padding_idx={rows[0]}), {trains} does"
+    for stopped, name in ((one, "torch"), (other, "TensorFlow")):
+        if not stopped.any():
+            return f"no gradient reaches it in {name}"
+    return ""
+
+
+# --- the update -------------------------------------------------------------------------------------------------------
+
+
+def compare_updates(
+    matching: Matching,
+    weights: tuple[Arrays, Arrays],
+    traces: tuple[Trace, Trace],
+    bound: float,
+    hyper: Mapping[int, str],
+) -> tuple[Pair, float, str] | None:
+    """Finds the first parameter whose update differs although its gradient does not, in its first step or by its settings.
+
+    Args:
+        matching: Of the parameters.
+        weights: What both started from, by neutral name.
+        traces: Torch's and TensorFlow's.
+        bound: How far an update may be off, relative.
+        hyper: The hyper-parameters that differ, in words, by the id of a pair of parameters.
+
+    Returns:
+        The parameter, how far it is off, and the cause; None if all updates agree.
+    """
+    largest = max(float(np.abs(g).max(initial=0.0)) for g in traces[1].gradients.values())
+    moved = {id(pair): _update(pair, weights, traces) for pair in matching.pairs if not pair.is_buffer}
+    apart: list[tuple[Pair, float]] = []
+    for pair in matching.pairs:
+        if pair.is_buffer:
+            continue
+        off = _apart(pair, moved[id(pair)], traces, largest)
+        if off > max(bound, CONSTANT) or id(pair) in hyper:
+            apart.append((pair, off))
+    if not apart:
+        return None
+    pair, off = apart[0]
+    roles = {one.torch[0].neutral.rpartition("/")[2] for one, _ in apart}
+    set_otherwise, seen = hyper.get(id(pair), ""), ("", "")
+    if off > max(bound, CONSTANT):
+        seen = _explain_update(pair, moved[id(pair)], weights, traces, roles)
+    said = [set_otherwise, seen[1]] if set_otherwise else [seen[0] or seen[1]]
+    return pair, off, "; ".join(filter(None, said))
+
+
+def _update(pair: Pair, weights: tuple[Arrays, Arrays], traces: tuple[Trace, Trace]) -> list[Both]:
+    """How far one step moved the parameters, torch's in TensorFlow's layout."""
+    ours = {held.neutral: traces[0].stepped[held.neutral] - weights[0][held.neutral] for held in pair.torch}
+    made = pair.to_tf(ours)
+    theirs = {held.neutral: traces[1].stepped[held.neutral] - weights[1][held.neutral] for held in pair.tf}
+    return [(made[name], theirs[name]) for name in theirs]
+
+
+def _clear(pair: Pair, traces: tuple[Trace, Trace], largest: float) -> list[np.ndarray]:
+    """Which elements have a gradient that is more than rounding."""
+    return [np.abs(traces[1].gradients[held.neutral]) > LEAST_SHARE * largest for held in pair.tf]
+
+
+def _apart(pair: Pair, moved: Sequence[Both], traces: tuple[Trace, Trace], largest: float) -> float:
+    off = 0.0
+    for (one, other), clear in zip(moved, _clear(pair, traces, largest), strict=True):
+        if clear.any():
+            found = float(np.abs(one - other)[clear].max() / max(np.abs(one)[clear].max(), 1e-300))
+            off = max(off, found if np.isfinite(found) else np.inf)
+    return off
+
+
+def _explain_update(
+    pair: Pair,
+    moved: Sequence[Both],
+    weights: tuple[Arrays, Arrays],
+    traces: tuple[Trace, Trace],
+    roles: set[str],
+) -> tuple[str, str]:
+    """Why two first steps differ: what explains all of it, and where Adam's epsilon acts."""
+    one, other = (each.ravel() for each in moved[0])
+    weight = weights[1][pair.tf[0].neutral].ravel()
+    gradient = traces[1].gradients[pair.tf[0].neutral].ravel()
+    clear = np.abs(gradient) > LEAST_SHARE * np.abs(gradient).max()
+    one, other, weight, gradient = one[clear], other[clear], weight[clear], gradient[clear]
+    if not all(np.isfinite(each).all() and each.any() for each in (one, other)):
+        return "", ""
+    epsilon = _explain_epsilon(gradient, one, other)
+    if _is_multiple(other - one, weight):
+        which = "biases" if roles == {"bias"} else "parameters"
+        rate = float((other - one) @ weight / (weight @ weight))
+        who = "TensorFlow" if rate < 0 else "torch"
+        return f"weight decay on {which}: {who} shrinks them by {abs(rate):.3g} of their size more", epsilon
+    if CHANGES[pair.change].is_summed and _is_multiple(one, other, _TWICE):
+        times = float(one @ other / (other @ other))
+        said = f"torch has two biases where TensorFlow has one; both move, and their sum {times:.2g} times as far"
+        return said, epsilon
+    times = float(other @ one / (one @ one))
+    is_multiple = abs(times - 1) > LEAST_SHARE and _is_multiple(other, one)
+    return f"TensorFlow's step is {times:.6g} times torch's" if is_multiple else "", epsilon
+
+
+def _explain_epsilon(gradient: np.ndarray, one: np.ndarray, other: np.ndarray) -> str:
+    ours, theirs = (_epsilon(gradient, each) for each in (one, other))
+    if ours is None or theirs is None or abs(ours - theirs) <= _FITS * max(ours, theirs):
+        return ""
+    return (
+        f"Adam's epsilon acts as {ours:.2g} in torch and as {theirs:.2g} in TensorFlow: Keras adds it before the bias "
+        "correction, which makes it larger in the first steps"
+    )
+
+
+def _is_multiple(array: np.ndarray, other: np.ndarray, fits: float = _FITS) -> bool:
+    """Whether an array is a multiple of another one."""
+    if not (array.size > 1 and array.any() and other.any()):
+        return False
+    factor = (array @ other) / (other @ other)
+    return bool(np.abs(array - factor * other).max() <= fits * np.abs(array).max())
+
+
+def _epsilon(gradient: np.ndarray, moved: np.ndarray) -> float | None:
+    """Adam's epsilon, from its first step: rate * gradient / (|gradient| + epsilon).
+
+    |gradient| / |step| = |gradient| / rate + epsilon / rate is a line.
+    """
+    if gradient.size < 3 or not moved.all():
+        return None
+    ratio, size = np.abs(gradient) / np.abs(moved), np.abs(gradient)
+    if not np.isfinite(ratio).all():
+        return None
+    slope, intercept = np.polyfit(size, ratio, 1)
+    fits = np.abs(ratio - slope * size - intercept).max() <= _FITS * ratio.max()
+    if not (fits and slope > 0 and intercept < slope * size.max()):
+        return None
+    return max(float(intercept / slope), 0.0)

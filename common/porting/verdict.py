@@ -1,0 +1,206 @@
+"""Whether two implementations are the same model, and if not, which layer differs first and why."""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from samestep.common.porting import updates
+from samestep.common.porting.case import (
+    CONSTANTS,
+    CURVE_BOUND,
+    DIFFERENT,
+    GROWTH,
+    LAYER_BOUND,
+    SAME,
+    Case,
+    Verdict,
+    differ,
+    different,
+    off,
+)
+from samestep.common.porting.configured import compare_dropouts, compare_optimizers
+from samestep.common.porting.forward import go_forward
+from samestep.common.porting.layouts import apart
+from samestep.common.porting.losses import explain_loss, is_explained
+from samestep.common.porting.matching.pairing import Pair
+from samestep.common.porting.running import explain_buffers, notes
+from samestep.common.porting.trace import NUDGE
+from samestep.common.porting.words import percent, relative
+
+
+def judge_port(case: Case) -> Verdict:
+    """Finds the first difference: forward, dropout, loss, evaluation, backward, buffers, update, curve.
+
+    Args:
+        case: Both implementations.
+    """
+    with np.errstate(all="ignore"):  # what is no number, or too large for one, is off
+        return _judge(case)
+
+
+def _judge(case: Case) -> Verdict:
+    found, constants, bound = go_forward(case)
+    for check in (compare_dropouts, _loss, _evaluation, _backward, _buffers, _update, _curve):
+        found = found or check(case, bound)
+    found_notes = notes(case.layers, case.torch.buffers, case.tf.buffers, case.matching)
+    if found is not None:
+        return dataclasses.replace(found, notes=found_notes)
+    steps = (
+        f", {len([*_finite_losses(case)])} steps within {_curve_words(case, bool(constants))}"
+        if case.torch.losses
+        else ""
+    )
+    if not constants:
+        return Verdict(
+            kind=SAME, sentence=f"the same model: every layer within {LAYER_BOUND:.0e}{steps}", notes=found_notes
+        )
+    names = ", ".join(dict.fromkeys(f"`{layer.tf.name}`" for layer in constants))
+    deviation = max(off(layer) for layer in constants)
+    return Verdict(
+        kind=CONSTANTS,
+        sentence=f"the same model up to float32 constants in {names} ({deviation:.0e}){steps}",
+        torch=constants[0].torch.name,
+        tf=constants[0].tf.name,
+        deviation=deviation,
+        notes=found_notes,
+    )
+
+
+def reach(case: Case, verdict: Verdict) -> int:
+    """How many layers agree before the first difference.
+
+    Args:
+        case: Both implementations.
+        verdict: Of these.
+    """
+    names = [layer.torch.name for layer in case.layers]
+    is_forward = verdict.kind == DIFFERENT and verdict.phase == "forward"
+    return names.index(verdict.torch) if is_forward and verdict.torch in names else len(names)
+
+
+def _curve_words(case: Case, has_constants: bool) -> str:
+    worst = _worst_step(case)
+    return (
+        f"{CURVE_BOUND:.0e}"
+        if worst <= CURVE_BOUND
+        else f"{worst:.0e}" + ("" if has_constants else ", rounding amplified")
+    )
+
+
+# --- after the forward pass -------------------------------------------------------------------------------------------
+
+
+def _loss(case: Case, bound: float) -> Verdict | None:
+    one, other, added = case.torch.loss, case.tf.loss, case.tf.added
+    deviation, bound = relative(one, other), max(bound, LAYER_BOUND)
+    if deviation <= (LAYER_BOUND if is_explained(one, other, added) else bound):
+        return None
+    cause = explain_loss(one, other, case.torch.outputs, added, bound)
+    return Verdict(
+        kind=DIFFERENT,
+        sentence=f"first difference: the loss of equal outputs is {one:.9g} in torch and {other:.9g} in TensorFlow"
+        + (f": {cause}" if cause else ""),
+        phase="loss",
+        deviation=deviation,
+        cause=cause,
+    )
+
+
+def _evaluation(case: Case, bound: float) -> Verdict | None:
+    for layer in case.layers:
+        if layer.evaluated is not None and (deviation := apart(*layer.evaluated)) > bound:
+            seen = f"in evaluation {differ('outputs', layer.evaluated)}, in training they agree"
+            return different("evaluation", layer, deviation, seen, "")
+    return None
+
+
+def _backward(case: Case, bound: float) -> Verdict | None:
+    """Goes back from the last layer: the first parameter whose gradient differs, or the layer above it."""
+    largest = max(float(np.abs(g).max(initial=0.0)) for g in case.torch.gradients.values())
+    flows = [layer for layer in case.layers if layer.gradient is not None]
+    scale = max((float(np.abs(layer.gradient[0]).max()) for layer in flows), default=0.0)  # type: ignore[index]
+    apart_flows = [layer for layer in flows if updates.deviation(layer.gradient, scale) > bound]  # type: ignore[arg-type]
+    for pair in reversed(case.matching.pairs):
+        both = updates.gradients(pair, case.torch.gradients, case.tf.gradients)
+        deviation = max((updates.deviation(each, largest) for each in both), default=0.0)
+        if deviation <= bound:
+            continue
+        cause = updates.explain_gradient(pair, both)
+        if apart_flows and not cause:
+            seen = f"outputs agree, {differ('their gradients', apart_flows[-1].gradient)}"  # type: ignore[arg-type]
+            return different("backward", apart_flows[-1], updates.deviation(apart_flows[-1].gradient, scale), seen, "")  # type: ignore[arg-type]
+        return _of_pair("backward", pair, deviation, f"its gradients differ by {percent(deviation)}", cause)
+    return None
+
+
+def _of_pair(phase: str, pair: Pair, deviation: float, seen: str, cause: str) -> Verdict:
+    names = f"torch `{pair.torch[0].native}`, tf `{pair.tf[0].native}`"
+    return Verdict(
+        kind=DIFFERENT,
+        sentence=f"first difference: {names}: {seen}" + (f": {cause}" if cause else ""),
+        phase=phase,
+        torch=pair.layers[0].name,
+        tf=pair.layers[1].name,
+        deviation=deviation,
+        cause=cause,
+    )
+
+
+def _buffers(case: Case, bound: float) -> Verdict | None:
+    for layer in case.layers:
+        if cause := explain_buffers(layer, case.torch.buffers, case.tf.buffers, case.matching):
+            return different("buffers", layer, 1.0, "the running statistics differ after one step", cause)
+    return None
+
+
+def _update(case: Case, bound: float) -> Verdict | None:
+    traces, hyper = (case.torch, case.tf), compare_optimizers(case)
+    found = updates.compare_updates(case.matching, case.weights, traces, bound, hyper)
+    if found is None:
+        return None
+    pair, deviation, cause = found
+    is_off = deviation > max(bound, updates.CONSTANT)
+    seen = f"the first step differs by {percent(deviation)}" if is_off else "so does the first step, later ones do not"
+    return _of_pair("update", pair, deviation, f"its gradients agree, {seen}", cause)
+
+
+def _worst_step(case: Case) -> float:
+    return max((relative(one, other) for one, other in _finite_losses(case)), default=0.0)
+
+
+def _finite_losses(case: Case) -> Iterator[tuple[float, float]]:
+    """The losses of both curves, to where neither is finite: from there on nothing can be compared."""
+    for one, other in zip(case.torch.losses, case.tf.losses, strict=True):
+        if not (math.isfinite(one) or math.isfinite(other)):
+            return
+        yield one, other
+
+
+def allowed_deviations(case: Case) -> list[float]:
+    """How far the loss of each step of the curve may be off, relative: by what the steps make of what the layers are off.
+
+    It is at least CURVE_BOUND. How steps amplify a deviation is seen in torch's own curve from weights that were moved a little.
+
+    Args:
+        case: Both implementations.
+    """
+    start, growth, found = max(apart(*layer.output) for layer in case.layers), 1.0, []
+    for number, one in enumerate(case.torch.losses):
+        if case.torch.nudged and math.isfinite(moved := relative(case.torch.nudged[number], one)):
+            growth = max(growth, moved / NUDGE)
+        found.append(max(CURVE_BOUND, GROWTH * growth * max(start, 1e-15)))
+    return found
+
+
+def _curve(case: Case, bound: float) -> Verdict | None:
+    """The first loss that rounding, as the steps amplify it, does not explain."""
+    allowed = allowed_deviations(case)
+    for number, (one, other) in enumerate(_finite_losses(case)):
+        if not (deviation := relative(one, other)) <= allowed[number]:
+            said = (
+                f"the first step agrees, the loss of step {number} is {one:.9g} in torch and {other:.9g} in TensorFlow"
+            )
+            return Verdict(kind=DIFFERENT, sentence=f"first difference: {said}", phase="curve", deviation=deviation)
+    return None

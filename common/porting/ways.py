@@ -1,0 +1,202 @@
+"""The known ways to compute a layer, family by family: what ports get wrong are the settings of these."""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from samestep.common.porting import formulas
+from samestep.common.porting.alignment import Aligned
+from samestep.common.porting.identify import Candidate, Way
+from samestep.common.porting.space import convolution, flatten, pooling
+
+Params = Mapping[str, np.ndarray]
+EPSILONS = (1e-5, 1e-3, 1e-6, 1e-12, 1e-7, 1e-8, 0.0)
+"""Those in use, beside the two that the layers say they have."""
+
+
+def linear(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
+    """A kernel with or without its bias, either way round, with or without an activation.
+
+    Args:
+        x: [..., inputs].
+        params: kernel and bias.
+        layer: The layer.
+    """
+    kernel = params["kernel"]
+    kernel = kernel.reshape(kernel.shape[0], -1) if kernel.shape[0] == x.shape[-1] else kernel
+    for is_turned, has_bias, activation in itertools.product((False, True), (True, False), formulas.ACTIVATIONS):
+        if (has_bias and "bias" not in params) or (is_turned and kernel.shape[0] != kernel.shape[-1]):
+            continue
+        settings = {"kernel": "transposed" if is_turned else "as it is", "bias": has_bias, "activation": activation}
+
+        def make(turned: bool = is_turned, biased: bool = has_bias, name: str = activation) -> np.ndarray:
+            y = x @ (kernel.T if turned else kernel) + (params["bias"].reshape(-1) if biased else 0.0)
+            return formulas.ACTIVATIONS[name](y)
+
+        yield settings, make
+
+
+def normalisation(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
+    """Each epsilon, with the statistics of the batch, of the example, of groups of channels, or the running ones.
+
+    Args:
+        x: [batch, ..., channels].
+        params: scale and bias.
+        layer: The layer.
+    """
+    own = [call.settings.get(name) for call in (layer.torch, layer.tf) for name in ("eps", "epsilon")]
+    epsilons = dict.fromkeys([*(float(e) for e in own if isinstance(e, int | float)), *EPSILONS])
+    for what, (mean, variance) in _statistics(x, layer).items():
+        for epsilon, has_bias in itertools.product(epsilons, (True, False)):
+            if has_bias and "bias" not in params:
+                continue
+            settings = {"statistics": what, "epsilon": epsilon, "bias": has_bias}
+
+            def make(
+                mean: np.ndarray = mean,
+                variance: np.ndarray = variance,
+                epsilon: float = epsilon,
+                biased: bool = has_bias,
+            ) -> np.ndarray:
+                scale, bias = params.get("scale", 1.0), params["bias"] if biased else 0.0
+                return formulas.normalise(x, mean, variance, epsilon, scale, bias)
+
+            yield settings, make
+
+
+def _statistics(x: np.ndarray, layer: Aligned) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    batch, inner = tuple(range(x.ndim - 1)), tuple(range(1, x.ndim))
+    found = {
+        "the last axis": (x.mean(-1, keepdims=True), x.var(-1, keepdims=True)),
+        "the batch": (x.mean(batch), x.var(batch)),
+        "each example": (x.mean(inner, keepdims=True), x.var(inner, keepdims=True)),
+        "the root mean square": (np.zeros_like(x[..., :1]), np.square(x).mean(-1, keepdims=True)),
+    }
+    buffers = layer.buffers[0]
+    if "running_mean" in buffers:
+        found["the running statistics"] = (buffers["running_mean"], buffers["running_var"])
+    for groups in {call.settings.get(name) for call in (layer.torch, layer.tf) for name in ("num_groups", "groups")}:
+        if isinstance(groups, int) and x.shape[-1] % groups == 0:
+            parts = x.reshape(len(x), -1, groups, x.shape[-1] // groups)
+            shape = (len(x), *(1,) * (x.ndim - 2), x.shape[-1])
+            mean, variance = (f(parts, axis=(1, 3)).repeat(x.shape[-1] // groups, axis=1) for f in (np.mean, np.var))
+            found[f"{groups} groups"] = (mean.reshape(shape), variance.reshape(shape))
+    return found
+
+
+def activation(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
+    """Each activation.
+
+    Args:
+        x: The inputs.
+        params: None.
+        layer: The layer.
+    """
+    for name, function in formulas.ACTIVATIONS.items():
+        yield {"activation": name}, lambda function=function: function(x)
+
+
+def embedding(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
+    """The rows of a table, as they are or scaled by the square root of their width.
+
+    Args:
+        x: Ids.
+        params: table.
+        layer: The layer.
+    """
+    table = params["table"]
+    for factor in (1.0, math.sqrt(table.shape[-1]), 1 / math.sqrt(table.shape[-1])):
+        yield {"factor": factor}, lambda factor=factor: table[x.astype(np.int64)] * factor
+
+
+def attention(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
+    """Self-attention from packed projections, under each scale and mask.
+
+    Args:
+        x: [batch, time, width].
+        params: Torch's: kernel and bias of the packed projection, and of out_proj.
+        layer: The layer.
+    """
+    stated = [call.settings.get("num_heads") for call in (layer.torch, layer.tf)]
+    heads = [count for count in dict.fromkeys(stated) if isinstance(count, int)]
+    if "out_proj/kernel" not in params:
+        return
+    packed = x @ params["kernel"] + params.get("bias", 0.0)
+    query, key, value = np.split(packed, 3, axis=-1)
+    for settings, make in attended(query, key, value, heads):
+        yield (
+            settings,
+            lambda make=make: make() @ params["out_proj/kernel"] + params.get("out_proj/bias", 0.0),
+        )
+
+
+def attended(query: np.ndarray, key: np.ndarray, value: np.ndarray, heads: Sequence[int]) -> Iterator[Candidate]:
+    """Attention of projections [batch, time, width], under each number of heads, scale and mask.
+
+    Args:
+        query: The queries.
+        key: The keys.
+        value: The values.
+        heads: The numbers of heads to try.
+    """
+    width = query.shape[-1]
+    for count in heads:
+        size = width // count
+        split = [each.reshape(*each.shape[:2], count, -1) for each in (query, key, value)]
+        scales = {f"1/sqrt({size})": size**-0.5, f"1/sqrt({width})": width**-0.5, "1": 1.0, f"1/{size}": 1 / size}
+        for (scale, factor), ahead in itertools.product(scales.items(), (None, 0, 1, -1)):
+            settings = {"heads": count, "scale": scale, "ahead": ahead}
+
+            def make(factor: float = factor, ahead: int | None = ahead, split: list[np.ndarray] = split) -> np.ndarray:
+                made = formulas.attend(*split, factor, ahead)
+                return made.reshape(*made.shape[:2], -1)
+
+            yield settings, make
+
+
+def recurrent(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
+    """An LSTM or a GRU under each order of its gates.
+
+    Args:
+        x: [batch, time, inputs].
+        params: kernel, recurrent, bias and perhaps second_bias, of one layer.
+        layer: The layer.
+    """
+    own = {name.rpartition("/")[2]: value for name, value in params.items()}
+    if not {"kernel", "recurrent"} <= own.keys():
+        return
+    gates, units = own["kernel"].shape[-1] // own["recurrent"].shape[0], own["recurrent"].shape[0]
+    zero = np.zeros(gates * units)
+    first, second = own.get("bias", zero), own.get("second_bias", zero)
+    biases = {"both": (first, second), "the first": (first, zero), "none": (zero, zero)}
+    is_last = layer.output[1].ndim == 2
+    kinds = {4: ("ifgo", [""]), 3: ("rzn", ["after", "before"])}
+    letters, resets = kinds.get(gates, ("", []))
+    for which, order, reset in itertools.product(biases, itertools.permutations(range(len(letters))), resets):
+        names = ", ".join(name for _, name in sorted(zip(order, letters, strict=True)))
+
+        def make(which: str = which, order: Sequence[int] = order, reset: str = reset) -> np.ndarray:
+            both = biases[which]
+            if reset:
+                made = formulas.gru(x, own["kernel"], own["recurrent"], both, order, reset == "after")
+            else:
+                made = formulas.lstm(x, own["kernel"], own["recurrent"], both[0] + both[1], order)
+            return made[:, -1] if is_last else made
+
+        yield {"gates": names, "biases": which, "reset": reset}, make
+
+
+WAYS: Mapping[str, Way] = {
+    "linear": linear,
+    "convolution": convolution,
+    "pooling": pooling,
+    "normalisation": normalisation,
+    "activation": activation,
+    "embedding": embedding,
+    "attention": attention,
+    "recurrent": recurrent,
+    "flatten": flatten,
+}
+"""By family."""

@@ -1,0 +1,165 @@
+"""How a cause is said: from the settings in which two implementations differ."""
+
+import math
+from collections.abc import Callable, Mapping
+
+from samestep.common.porting.identify import Settings
+
+Say = Callable[[object, object], str]
+_GELUS = {"exact gelu": "exact GELU", "gelu by tanh": "GELU by tanh", "gelu by sigmoid": "GELU by sigmoid"}
+
+
+_DEFAULTS: Settings = {"activation": "none", "factor": 1.0, "after": False}
+"""What a setting is in a way that does without it."""
+
+
+def _missing(what: str, one: object, other: object) -> str:
+    return f"{what} is left out in {'TensorFlow' if one else 'torch'}"
+
+
+def _activation(one: object, other: object) -> str:
+    if one in _GELUS and other in _GELUS:
+        return f"torch computes {_GELUS[str(one)]}, TensorFlow {_GELUS[str(other)]}"
+    if "none" in (one, other):
+        name, where = (one, "TensorFlow") if other == "none" else (other, "torch")
+        return f"the activation ({name}) is left out in {where}"
+    return f"torch's activation is {one}, TensorFlow's {other}"
+
+
+def _padding(one: object, other: object) -> str:
+    ours, theirs = (each[0] if isinstance(each, tuple) and len(set(each)) == 1 else each for each in (one, other))
+    name = "TensorFlow's SAME" if theirs != (0, 0) else "TensorFlow's VALID"
+    return f"{name} pads {theirs}, torch pads {ours}"
+
+
+def _ahead(one: object, other: object) -> str:
+    said = {
+        "None": "sees all",
+        "0": "sees itself and what came before",
+        "1": "sees one ahead",
+        "-1": "does not see itself",
+    }
+    off = "causal mask off by one: " if isinstance(one, int) and isinstance(other, int) else "the masks differ: "
+    return f"{off}in torch a position {said.get(str(one), one)}, in TensorFlow it {said.get(str(other), other)}"
+
+
+def _terms(one: object, other: object) -> str:
+    ours, theirs = _listed(one), _listed(other)
+    if sorted(ours) == sorted(theirs):
+        return f"the activation is that of {ours[0]} in torch, of {theirs[0]} in TensorFlow"
+    for more, fewer, lacks in ((ours, theirs, "TensorFlow"), (theirs, ours, "torch")):
+        if len(fewer) < len(more) and set(fewer) < set(more):
+            return f"{lacks} does not add {' and '.join(each for each in more if each not in fewer)}"
+    return f"torch {_does({'terms': one})}, TensorFlow {_does({'terms': other})}"
+
+
+def _listed(terms: object) -> list[str]:
+    return [str(each) for each in terms] if isinstance(terms, tuple) else [str(terms)]
+
+
+def _named(value: object) -> str:
+    return "none" if value is None else str(value)
+
+
+def _number(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, int | float) else str(value)
+
+
+def _rounding(one: object, other: object) -> str:
+    return f"torch rounds the number of windows {one}, TensorFlow {other}"
+
+
+_SAY: Mapping[str, Say] = {
+    "statistics": lambda one, other: f"torch normalises by {one}, TensorFlow by {other}",
+    "epsilon": lambda one, other: f"torch's epsilon is {_number(one)}, TensorFlow's {_number(other)}",
+    "bias": lambda one, other: _missing("the bias", one, other),
+    "kernel": lambda one, other: (
+        f"the square kernel is transposed in {'TensorFlow' if other == 'transposed' else 'torch'}"
+    ),
+    "activation": _activation,
+    "rounding": _rounding,
+    "padding": _padding,
+    "pools": lambda one, other: f"torch pools by the {one}, TensorFlow by the {other}",
+    "window": lambda one, other: f"torch's window is {one}, TensorFlow's {other}",
+    "stride": lambda one, other: f"torch's stride is {one}, TensorFlow's {other}",
+    "dilation": lambda one, other: f"torch's dilation is {one}, TensorFlow's {other}",
+    "heads": lambda one, other: f"torch has {one} heads, TensorFlow {other}",
+    "scale": lambda one, other: f"torch scales the attention by {one}, TensorFlow by {other}",
+    "ahead": _ahead,
+    "gates": lambda one, other: f"torch's gates are in the order {one}, TensorFlow's in {other}",
+    "reset": lambda one, other: f"torch's reset gate comes {one} the product with the state, TensorFlow's {other} it",
+    "biases": lambda one, other: f"torch adds {_which(one)}, TensorFlow {_which(other)}",
+    "order": lambda one, other: f"torch flattens {one}, TensorFlow {other}",
+    "factor": lambda one, other: f"torch multiplies by {_number(one)}, TensorFlow by {_number(other)}",
+    "terms": _terms,
+    "after": lambda one, other: f"the activation comes after the sum in {'torch' if one else 'TensorFlow'} only",
+}
+"""Setting -> what is said where the two sides differ in it, in this order."""
+_NONE_IS_A_VALUE = ("ahead",)
+_IMPLIED = {"rounding": ("padding",), "statistics": ("epsilon",)}
+"""Setting -> those that follow from it."""
+
+
+_DOES: Mapping[str, Callable[[object], str]] = {
+    "terms": lambda value: f"{'adds' if len(_listed(value)) > 1 else 'takes'} {' and '.join(_listed(value))}",
+    "pools": lambda value: f"pools by the {value}",
+    "order": lambda value: f"flattens {value}",
+    "heads": lambda value: f"attends with {value} head{'' if value == 1 else 's'}",
+}
+"""The setting that tells one kind of way from another -> what is said where the two sides go different kinds of ways."""
+
+
+def _which(biases: object) -> str:
+    return {"both": "both biases", "the first": "one bias"}.get(str(biases), "no bias")
+
+
+def _does(settings: Settings) -> str:
+    kind = next((kind for kind in _DOES if settings.get(kind) is not None), None)
+    return "does something else" if kind is None else _DOES[kind](settings[kind])
+
+
+def say(one: Settings, other: Settings) -> str:
+    """The cause, from the settings of torch and of TensorFlow.
+
+    Args:
+        one: Torch's.
+        other: TensorFlow's.
+    """
+    if {*one} & {*_DOES} != {*other} & {*_DOES}:
+        return f"torch {_does(one)}, TensorFlow {_does(other)}"
+    ours, theirs = ({**_DEFAULTS, **each} for each in (one, other))
+    differing = [name for name in _SAY if ours.get(name) != theirs.get(name)]
+    implied = {each for name in differing for each in _IMPLIED.get(name, ())}
+    return "; ".join(filter(None, (_say(name, ours, theirs) for name in differing if name not in implied)))
+
+
+def _say(name: str, one: Settings, other: Settings) -> str:
+    """Says a setting in which two sides differ; one that only one side has is said of that side."""
+    for ours, theirs, who in ((one, other, "torch"), (other, one, "TensorFlow")):
+        if name not in theirs:
+            return f"only {who} has {name} {ours[name]}" if ours[name] is not None else ""
+    if None in (one[name], other[name]) and name not in _NONE_IS_A_VALUE:
+        return f"torch's {name} is {_named(one[name])}, TensorFlow's {_named(other[name])}"
+    return _SAY[name](one[name], other[name])
+
+
+def percent(ratio: float) -> str:
+    """A deviation as people say it: 12 %, 3.4e-06."""
+    if not math.isfinite(ratio):
+        return "not finite"
+    if ratio >= 1:
+        return f"{100 * ratio:.0f} %" if ratio < 10 else f"{ratio:.3g} times"
+    return f"{100 * ratio:.2g} %" if ratio >= 1e-3 else f"{ratio:.1e}"
+
+
+def relative(one: float, other: float) -> float:
+    """How far two numbers are apart, relative to the larger one; infinite where one of them is not finite.
+
+    Args:
+        one: A number.
+        other: Another one.
+    """
+    if one == other and math.isfinite(one):
+        return 0.0
+    found = abs(one - other) / max(abs(one), abs(other), 1e-300)
+    return found if math.isfinite(found) else math.inf

@@ -1,0 +1,108 @@
+"""A cache of directories with a limit: what has not been used for longest goes first, what is in use stays."""
+
+import contextlib
+import dataclasses
+import fcntl
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from samestep.common.errors import WorkerFailed
+from samestep.common.files.removing import bytes_below, discard_all, find_written
+from samestep.common.files.writing import reopen
+
+LIMIT_BYTES = 2**30
+"""Of the oracle's curves. An entry in use is not evicted, so a single one may be larger."""
+_KEY = re.compile("[0-9a-f]{24}")
+_HELD: list[int] = []
+"""The open lock of the entry that this process uses."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """Something of ours that is kept on disk.
+
+    Attributes:
+        path: A file or a directory.
+        bytes: Of all its files that are ours.
+        used: When it was last used, in seconds since the epoch.
+    """
+
+    path: Path
+    bytes: int
+    used: float
+
+
+def find_entries(directories: Iterable[Path]) -> list[Entry]:
+    """Looks at directories, the least recently used first; those that vanish meanwhile are left out."""
+    found = []
+    for path in directories:
+        with contextlib.suppress(OSError):
+            found.append(Entry(path, bytes_below(path), path.stat().st_mtime))
+    return sorted(found, key=lambda entry: entry.used)
+
+
+def find_cached(folder: Path) -> list[Entry]:
+    """Finds the entries of a cache, the least recently used first: the directories that we made and named by a key."""
+    return find_entries(path for path, _ in find_written(folder, depth=1) if _KEY.fullmatch(path.name))
+
+
+def hold(path: Path) -> bool:
+    """Marks an entry as used now, and keeps it from eviction until this process holds another one or ends.
+
+    Returns:
+        Whether it is there.
+    """
+    while _HELD:
+        os.close(_HELD.pop())
+    with contextlib.suppress(OSError, WorkerFailed):  # not there; no locks on this disk; or another's cache
+        _HELD.append(_open_lock(path))
+        fcntl.flock(_HELD[0], fcntl.LOCK_SH)
+        os.utime(path)
+    return path.is_dir()  # another process may have evicted it before the lock was ours
+
+
+def evict(folder: Path, limit: int = LIMIT_BYTES) -> list[Entry]:
+    """Removes entries of a cache until the others fit into a limit; those that a process holds stay.
+
+    Args:
+        folder: Holds one directory for each entry.
+        limit: In bytes.
+
+    Returns:
+        What was removed.
+    """
+    removed = []
+    with contextlib.suppress(OSError, WorkerFailed), _locked(folder, fcntl.LOCK_EX):  # one process at a time
+        entries = find_cached(folder)
+        excess = sum(entry.bytes for entry in entries) - limit
+        for entry in entries:
+            if excess > 0 and _remove(entry.path):
+                excess -= entry.bytes
+                removed.append(entry)
+    return removed
+
+
+def _remove(path: Path) -> bool:
+    try:
+        with _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            discard_all(path)
+    except (OSError, WorkerFailed):
+        return False  # in use
+    return True
+
+
+@contextlib.contextmanager
+def _locked(directory: Path, how: int) -> Iterator[None]:
+    descriptor = _open_lock(directory)
+    try:
+        fcntl.flock(descriptor, how)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _open_lock(directory: Path) -> int:
+    """Opens a file to lock: on a network's disk a directory cannot be locked."""
+    return reopen(directory / "lock")

@@ -1,0 +1,205 @@
+"""The oracle's curves: its losses and its state, taken as far as there is time for, and kept between commands.
+
+A kept curve is a directory `KEY/STEP` of the cache, with the files of a run directory. The key is made of everything that
+decides the numbers. The number of steps decides none of them, so a later run continues where an earlier one stopped.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import math
+import os
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
+from samestep.common.files.reading import Unreadable, read_bytes, read_sha256
+from samestep.common.files.removing import discard
+from samestep.common.files.writing import open_directory, replacing
+from samestep.common.program import TrainState
+from samestep.common.request import Launch
+from samestep.common.run import as_config
+from samestep.common.runtime.directory import write_json
+from samestep.common.runtime.metrics_file import METRICS, read_windows
+from samestep.common.runtime.parent.judging.cache import evict, hold
+from samestep.common.runtime.records import Measured
+from samestep.common.runtime.state_file import STATE, read_state, write_state
+from samestep.common.strategy import Run
+from samestep.common.workload.data.dataset import cache_directory, make_cache_directory
+
+LEAST_STEPS = 20
+"""How many steps are judged however long the oracle takes; fewer are not worth another start of it."""
+CUT = ".cut"
+"""Ends the name of a curve that stopped for lack of time; it is removed once a longer one is kept."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Curve:
+    """The steps that the oracle took, from the first step of a run on.
+
+    Attributes:
+        losses: One per step.
+        seconds: What the steps took.
+        state: After the last of them.
+    """
+
+    losses: tuple[float, ...]
+    seconds: float
+    state: TrainState
+
+
+Oracle = Callable[[Run, Launch, TrainState | None], Curve]
+"""Runs the oracle to the last step of a run: from a state, or from where the run itself starts if there is none."""
+
+
+def reach_curve(run: Run, launch: Launch, measured: Measured, budget_seconds: float, oracle: Oracle) -> Curve:
+    """Takes the oracle towards the last step of a run, on from the longest curve that is kept.
+
+    Args:
+        run: The oracle's.
+        launch: For the state that it continues.
+        measured: What the run that is judged measured: its first step and its data.
+        budget_seconds: How long the oracle may take beyond LEAST_STEPS. Infinity takes it to the last step itself, where
+            its weights are known; otherwise a curve that goes beyond the last step will do.
+        oracle: Runs the oracle.
+    """
+    first, last = measured.first_step, run.steps
+    folder = curve_folder(run, launch, measured.dataset_sha256)
+    hold(folder)
+    curve = _find(folder, first, last, beyond=budget_seconds < math.inf)
+    deadline = time.monotonic() + budget_seconds
+    while (target := _target(curve, first, last, deadline - time.monotonic())) > _reached(curve, first):
+        more = oracle(dataclasses.replace(run, steps=target), launch, curve.state if curve else None)
+        curve = more if curve is None else _joined(curve, more)
+        keep_curve(curve, run, launch, folder)
+    assert curve is not None, "a run has at least one step"
+    return curve
+
+
+def _target(curve: Curve | None, first: int, last: int, seconds: float) -> int:
+    """The step to take the oracle to, given what it has done and the seconds that are left."""
+    if seconds == math.inf:
+        return last
+    reached = _reached(curve, first)
+    affordable = int(seconds * len(curve.losses) / curve.seconds) if curve else 0
+    if affordable < min(LEAST_STEPS, last - reached):
+        affordable = 0
+    return max(min(last, first + LEAST_STEPS), min(last, reached + affordable))
+
+
+def _reached(curve: Curve | None, first: int) -> int:
+    return curve.state.step if curve else first
+
+
+def _joined(begun: Curve, more: Curve) -> Curve:
+    return Curve(begun.losses + more.losses, begun.seconds + more.seconds, more.state)
+
+
+# --- the cache --------------------------------------------------------------------------------------------------------
+
+
+def curve_folder(run: Run, launch: Launch, dataset_sha256: str) -> Path:
+    """Where the curves of one oracle are kept: named by everything that decides its numbers, its own code included.
+
+    Args:
+        run: The oracle's.
+        launch: For the state that it continues.
+        dataset_sha256: Of the data.
+    """
+    try:
+        started = "" if launch.start_from is None else read_sha256(Path(launch.start_from) / STATE)
+    except Unreadable as error:
+        raise ConfigError(f"--start-from {launch.start_from}: its {STATE} cannot be read any more: {error}.") from None
+    described = {name: value for name, value in run.described().items() if name != "steps"}
+    # NumPy's version, since its generators draw the weights and the order of the examples.
+    numbers = [described, dataset_sha256, started, _source_digest(), np.__version__]
+    key = hashlib.sha256(json.dumps(numbers, sort_keys=True).encode()).hexdigest()[:24]
+    return curves_directory() / key
+
+
+def curves_directory() -> Path:
+    """Where all curves are kept."""
+    return cache_directory() / "oracle"
+
+
+def _source_digest() -> str:
+    common = Path(__file__).parents[3]
+    sources = [common / "batch.py", *sorted(common.glob("workload/**/*.py")), *sorted(common.glob("reference/**/*.py"))]
+    return hashlib.sha256(b"".join(read_bytes(path) for path in sources)).hexdigest()
+
+
+def _find(folder: Path, first: int, last: int, beyond: bool) -> Curve | None:
+    """The kept curve that says most about the steps from `first` to `last`.
+
+    Args:
+        folder: From `curve_folder`.
+        first: The first step.
+        last: The step to end before.
+        beyond: Whether one that goes beyond the last step will do.
+    """
+    kept = _kept(folder)
+    usable = [step for step in kept if beyond or step <= last]
+    for step in sorted(usable, key=lambda step: (step < last, abs(step - last))):
+        try:
+            curve = read_curve(kept[step])
+            if first + len(curve.losses) == curve.state.step == step:
+                return curve
+        except (SamestepError, OSError):
+            pass  # damaged, or just removed by another process
+        discard(kept[step], is_changed=True)
+    return None
+
+
+def _kept(folder: Path) -> dict[int, Path]:
+    """The curves in a folder, by the number of their steps; anything else that is there is nobody's business."""
+    return {
+        int(path.stem): path for path in folder.glob("[0-9]*") if re.fullmatch(rf"[0-9]+({re.escape(CUT)})?", path.name)
+    }
+
+
+def read_curve(directory: Path) -> Curve:
+    """Reads the curve that a run of the oracle left in its directory.
+
+    Raises:
+        ConfigError: The directory holds no state, or no losses.
+    """
+    windows = read_windows(directory)
+    losses = tuple(loss for window in windows for loss in window.losses)
+    return Curve(losses, sum(window.seconds for window in windows), read_state(directory))
+
+
+def keep_curve(curve: Curve, run: Run, launch: Launch, folder: Path) -> None:
+    """Puts a curve into the cache, whole or not at all; a cache that cannot be written costs time only.
+
+    Args:
+        curve: What the oracle did.
+        run: The oracle's; the curve may end before its last step.
+        launch: How it was started.
+        folder: From `curve_folder`.
+    """
+    step = curve.state.step
+    path = folder / f"{step}{CUT if step < run.steps else ''}"
+    with contextlib.suppress(OSError, WorkerFailed):  # also if another process has put the same curve there meanwhile
+        make_cache_directory()
+        open_directory(folder)
+        if not path.exists():
+            open_directory(whole := folder / f".{os.urandom(8).hex()}")
+            try:
+                write_json(whole / "config.json", as_config(run, launch))
+                window = {"step": step, "seconds": curve.seconds, "losses": curve.losses}
+                with replacing(whole / METRICS) as file:
+                    file.write((json.dumps(window) + "\n").encode())
+                write_state(whole, curve.state)
+                os.replace(whole, path)
+            finally:
+                discard(whole)
+        for shorter, place in _kept(folder).items():
+            if shorter < step and place.suffix == CUT:
+                discard(place, is_changed=True)
+    hold(folder)
+    evict(folder.parent)

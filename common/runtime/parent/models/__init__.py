@@ -1,0 +1,1 @@
+"""What the launcher finds out about a user's model before it trains."""

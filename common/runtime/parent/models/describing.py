@@ -1,0 +1,111 @@
+"""Has a worker describe the user's model: the parent itself never imports their file."""
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from samestep.common.errors import ConfigError, WorkerFailed
+from samestep.common.request import RunConfig
+from samestep.common.runtime.directory import ANSWERED, DESCRIBE, read_error, write_json
+from samestep.common.runtime.parent.processes.fork_client import ForkClient
+from samestep.common.runtime.parent.processes.obituary import last_lines, read_log
+from samestep.common.workload.declared import absolute_source
+
+_POLL_SECONDS = 0.5
+LOG = "describe.log"
+
+
+Servers = Callable[[str, int, float], ForkClient]
+"""(framework, threads, seconds that it may be stopped) -> the fork server of a framework."""
+
+
+def describe(config: RunConfig, scratch: Path, server: Servers) -> str:
+    """Describes a model in the framework of a request.
+
+    Args:
+        config: Names the model, the data and the seed.
+        scratch: Where the description may go.
+        server: Finds the fork server.
+
+    Returns:
+        The folder of the description.
+
+    Raises:
+        ConfigError: The file, the model or the data are not what they have to be.
+        WorkerFailed: The worker died, or took too long.
+    """
+    directory = Path(tempfile.mkdtemp(dir=scratch, prefix="model-"))
+    ask_description(directory, config)
+    run_tasks({directory: config.framework}, config, server)
+    return str(directory)
+
+
+def ask_description(directory: Path, config: RunConfig) -> None:
+    """Writes what asks a worker for a description.
+
+    Args:
+        directory: Where the description will be.
+        config: Names the model, the data and the seed.
+
+    Raises:
+        ConfigError: The model or the data are not named.
+    """
+    if config.data is None:
+        raise ConfigError(f"--model {config.model} needs data; add --data ARRAYS.npz or --data FILE.py:FUNCTION.")
+    asked = {
+        "framework": config.framework,
+        "model": absolute_source(str(config.model)),
+        "data": config.data,
+        "seed": config.seed,
+    }
+    directory.mkdir(exist_ok=True)
+    write_json(directory / DESCRIBE, asked)
+
+
+def run_tasks(tasks: Mapping[Path, str], config: RunConfig, server: Servers) -> None:
+    """Has workers do what directories ask for, side by side.
+
+    Args:
+        tasks: Directory -> framework.
+        config: Names the model, for messages, and the threads.
+        server: Finds the fork servers.
+
+    Raises:
+        SamestepError: The first error among them.
+    """
+    clients = {framework: server(framework, config.threads, config.timeout_seconds) for framework in tasks.values()}
+    started = {}
+    for directory, framework in tasks.items():
+        clients[framework].wait_ready()
+        started[directory] = clients[framework].start_worker(directory, directory / LOG, {}, None)
+    for directory, worker in started.items():
+        client = clients[tasks[directory]]
+        code = _end(client, worker, config.timeout_seconds)
+        _, left = read_error(directory) or ("", None)
+        if left is not None:
+            raise left
+        if code or not (directory / ANSWERED).exists():
+            words = last_lines(read_log(directory / LOG), 1).strip()
+            raise WorkerFailed(
+                f"--model {config.model}: the process that builds it {client.ending(worker, code)} before it was done"
+                f"{_blame(code)}{f': {words}' if words else ''}"
+            )
+        (directory / ANSWERED).unlink()
+
+
+def _blame(code: int) -> str:
+    """Whose doing it is: our own code ends the process only once it is done, or with a reason in `error.json`."""
+    ends_itself = "; the file ends the process (sys.exit, os._exit), and a builder only has to return the model"
+    return ends_itself if code >= 0 else ""
+
+
+def _end(client: ForkClient, worker: int, timeout_seconds: float) -> int:
+    """Waits for a worker; returns its exit code."""
+    deadline = time.monotonic() + timeout_seconds
+    while time.monotonic() < deadline:
+        for answer in client.poll(_POLL_SECONDS):
+            if answer.get("ended") == worker:
+                return int(answer["code"])
+    client.signal_worker(worker, 9)
+    raise WorkerFailed(f"a model took more than {timeout_seconds:g} s; give more with --timeout-seconds.")

@@ -1,0 +1,48 @@
+"""The descriptions of the user's models, each made once for all the runs of a command."""
+
+import contextlib
+import dataclasses
+from pathlib import Path
+
+from samestep.common.errors import ConfigError, Unavailable
+from samestep.common.request import RunConfig
+from samestep.common.runtime.parent.models.carrying import carry
+from samestep.common.runtime.parent.models.describing import Servers, describe
+from samestep.common.workload.models.own import read_description
+
+
+class Descriptions:
+    """Has workers describe models, and keeps what they found or why they could not."""
+
+    def __init__(self, scratch: Path, server: Servers) -> None:
+        """Describes nothing yet.
+
+        Args:
+            scratch: Where the descriptions go.
+            server: Finds the fork servers.
+        """
+        self._scratch, self._server = scratch, server
+        self._found: dict[tuple[str, str, str | None, int], str | ConfigError] = {}
+
+    def describe(self, config: RunConfig) -> RunConfig:
+        """Describes the model that a request names; the arguments are those of `Launcher.describe`."""
+        if config.model is None or config.described is not None:
+            return config
+        key = (config.framework, config.model, config.data, config.seed)
+        if key not in self._found:
+            try:
+                self._found[key] = self._describe(config)
+            except ConfigError as error:
+                self._found[key] = error  # for every row of its framework
+        if isinstance(found := self._found[key], ConfigError):
+            raise found
+        return dataclasses.replace(config, described=found)
+
+    def _describe(self, config: RunConfig) -> str:
+        """Describes a model; one of TensorFlow with a torch model beside it gets that one's weights, if torch is installed."""
+        found = describe(config, self._scratch, self._server)
+        if config.framework == "tf" and "torch" in read_description(found).frameworks:
+            with contextlib.suppress(Unavailable):
+                torch = self.describe(dataclasses.replace(config, framework="torch"))
+                carry(Path(found), Path(str(torch.described)), config, self._server)
+        return found

@@ -1,0 +1,250 @@
+"""The parent's side of a fork server."""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from samestep.common.catalog import framework_info, require
+from samestep.common.errors import WorkerFailed
+from samestep.common.files.writing import create
+from samestep.common.request import RunConfig
+from samestep.common.runtime.fork_protocol import Answer, Command
+from samestep.common.runtime.parent.processes import started
+from samestep.common.runtime.parent.processes.memory import MemoryKills
+from samestep.common.runtime.parent.processes.obituary import ending, last_lines
+from samestep.common.runtime.parent.processes.server_processes import ServerProcesses
+from samestep.common.runtime.parent.processes.signals import hold_signals
+from samestep.common.runtime.processes import Process, is_stopped
+
+START_SECONDS = 120.0
+
+
+class ForkClient:
+    """One framework, imported once, ready to fork workers."""
+
+    def __init__(self, framework: str, threads: int, worker: str, scratch: str) -> None:
+        """Starts the server and returns at once.
+
+        Args:
+            framework: A key of FRAMEWORKS.
+            threads: For the libraries that read it when they are imported.
+            worker: The module whose `main` each worker runs.
+            scratch: Where the frameworks put temporary files, which nobody else removes: workers end without clean-up.
+
+        Raises:
+            Unavailable: The framework is not installed.
+        """
+        require(framework)
+        self._framework = framework
+        self._pending = b""
+        self._count = 0
+        self._ready = self._preloaded = self._closed = False
+        self._memory_kills = MemoryKills()
+        self._died: Answer = {}
+        self._left: Sequence[Process] = ()
+        self.timeout_seconds = RunConfig.timeout_seconds
+        self.pids: dict[int, int] = {}
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `close`)
+        module = "samestep.common.runtime.worker.fork_server"
+        environment = _thread_environment(threads) | dict(framework_info(framework).environment) | {"TMPDIR": scratch}
+        with hold_signals():  # what is started is known to `started.end_all`
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module, framework, worker, str(os.getpid())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                env=os.environ | environment,
+                start_new_session=True,  # Ctrl-C reaches the parent alone, which then stops everything in order
+            )
+            self._processes = ServerProcesses(framework, self._process)
+            assert self._process.stdin is not None and self._process.stdout is not None
+            self._commands, self._answers = self._process.stdin, self._process.stdout
+            started.remember(self)
+        os.set_blocking(self._answers.fileno(), False)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the server still runs; one that was killed is of no further use."""
+        return not self._closed and self._process.poll() is None
+
+    @property
+    def obeys(self) -> bool:
+        """Whether the server can be asked for anything: it is there, and nothing of it is stopped."""
+        return self.alive and not self._processes.stopped()
+
+    def wait_ready(self) -> None:
+        """Waits until the framework is imported.
+
+        Raises:
+            WorkerFailed: The import failed, or took too long.
+        """
+        if not self._ready:
+            self._wait_for("ready", f"importing {self._framework}")
+            self._ready = True
+
+    def preload_for_models(self) -> None:
+        """Imports what users' models are built with, for all workers to come."""
+        if not self._preloaded and (names := framework_info(self._framework).preload_for_models):
+            self.wait_ready()
+            self._send({"preload": list(names)})
+            self._wait_for("preloaded", f"importing {' and '.join(names)}")
+        self._preloaded = True
+
+    def make_network(self, linked: int = 0, bits_per_second: int = 0) -> str:
+        """Makes a private network, in place of the last one, for the workers of a run.
+
+        Args:
+            linked: How many workers get a network each, with a link to the others; 0: all share one.
+            bits_per_second: What each link carries in either direction.
+
+        Returns:
+            Why this machine allows none, or "": the workers will then be alone with each other.
+        """
+        self.wait_ready()
+        self._send({"network": linked, "bits_per_second": bits_per_second})
+        return self._wait_for("network", "making a private network")["network"]
+
+    def start_worker(self, directory: Path, log: Path, environment: Mapping[str, str], place: int | None) -> int:
+        """Forks a worker.
+
+        Args:
+            directory: Of the run.
+            log: Where its output goes.
+            environment: Added to the server's.
+            place: Its place in the private network that was last made; None: it stays outside.
+
+        Returns:
+            Its number, by which `poll` reports its end.
+
+        Raises:
+            WorkerFailed: Its log cannot be written.
+        """
+        self.wait_ready()
+        try:
+            os.close(create(log))
+        except OSError as error:
+            raise WorkerFailed(f"{log} cannot be written: {error.strerror}") from None
+        self._count += 1
+        self._send(
+            {
+                "start": self._count,
+                "directory": str(directory.absolute()),  # the server may have been started elsewhere
+                "log": str(log.absolute()),
+                "environment": dict(environment),
+                "place": place,
+            }
+        )
+        return self._count
+
+    def signal_worker(self, number: int, signal_number: int) -> None:
+        """Sends a signal to a worker that has not ended.
+
+        Args:
+            number: The worker's number, as `start_worker` returned it.
+            signal_number: The signal to send.
+        """
+        self._send({"signal": number, "number": int(signal_number)})
+
+    def poll(self, seconds: float) -> list[Answer]:
+        """The server's answers, at most so long awaited.
+
+        Raises:
+            WorkerFailed: The server itself is gone, or was stopped for `timeout_seconds` and has been ended.
+        """
+        self._refuse_stopped()
+        select.select([self._answers], [], [], seconds)
+        chunk = self._answers.read()
+        if chunk == b"":
+            raise self._death()
+        return self._take(chunk or b"")
+
+    def _take(self, chunk: bytes) -> list[Answer]:
+        *lines, self._pending = (self._pending + chunk).split(b"\n")
+        answers: list[Answer] = [json.loads(line) for line in lines]
+        for answer in answers:
+            if "started" in answer:
+                self.pids[answer["started"]] = answer["pid"]
+            if "died" in answer:
+                self._died = answer
+            self._processes.learn(answer.get("pids", {}))
+        return answers
+
+    def _refuse_stopped(self) -> None:
+        if self._closed:
+            raise WorkerFailed(f"{self._processes.name('server')} has been ended")
+        try:
+            self._processes.check(self.timeout_seconds)
+        except WorkerFailed:
+            self.close()
+            raise
+
+    def is_stopped(self, number: int) -> bool:
+        """Whether a worker is stopped, as SIGSTOP or a debugger does it."""
+        return number in self.pids and is_stopped(self.pids[number])
+
+    def ending(self, number: int, code: int) -> str:
+        """How a worker ended, in words.
+
+        Args:
+            number: The worker's number.
+            code: As the server reported it.
+        """
+        return self._ending(self.pids.get(number, 0), code)
+
+    def _ending(self, pid: int, code: int) -> str:
+        reason = self._memory_kills.explain(pid) if code == -signal.SIGKILL else ""
+        return f"was killed {reason}" if reason else ending(code)
+
+    def close(self) -> Sequence[Process]:
+        """Ends the server and whatever it started, unless that was done before; returns what could not be ended."""
+        with hold_signals():
+            if not self._closed:
+                self._closed = True
+                with contextlib.suppress(BrokenPipeError):  # of a server that was killed, with a command still unread
+                    self._commands.close()
+                self._left = self._processes.end()
+                self._answers.close()
+                self._log.close()
+                if not self._left:
+                    started.forget(self)
+        return self._left
+
+    def _wait_for(self, kind: str, what: str) -> Answer:
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            for answer in self.poll(0.5):
+                if kind in answer:
+                    return answer
+        raise WorkerFailed(f"{what} took more than {START_SECONDS:.0f} s{self._last_words()}")
+
+    def _send(self, command: Command) -> None:
+        try:
+            self._commands.write(json.dumps(command).encode() + b"\n")
+            self._commands.flush()
+        except BrokenPipeError:
+            raise self._death() from None
+
+    def _death(self) -> WorkerFailed:
+        """What is said of a server that ended although nobody asked it to; its workers die with it."""
+        self._process.wait()
+        self._take(self._answers.read() or b"")
+        member, code = self._died.get("died", "keeper"), self._died.get("code", self._process.returncode)
+        words = self._last_words() or ": its log is empty"
+        return WorkerFailed(f"{self._processes.name(member)} {self._ending(self._processes.pid(member), code)}{words}")
+
+    def _last_words(self) -> str:
+        self._log.seek(0)
+        line = last_lines(self._log.read().decode(errors="replace"), 1).strip()
+        return f": {line}" if line else ""
+
+
+def _thread_environment(threads: int) -> dict[str, str]:
+    return {name: str(threads) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}

@@ -1,0 +1,118 @@
+"""Addresses for the processes of one machine, and who can reach them there."""
+
+import contextlib
+import dataclasses
+import os
+import socket
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+from samestep.common.errors import Unavailable
+from samestep.common.request import read_bandwidth
+from samestep.common.runtime.links import DEVICE, MAX_LINKED, address
+from samestep.common.runtime.parent.processes.fork_client import ForkClient
+
+HOST = "127.0.0.1"
+FIRST_PRIVATE_PORT = 10000
+"""Every port of a private network is free; connections take theirs from above these."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Finds ports on the loopback that are free at this moment.
+
+    Raises:
+        Unavailable: There is no loopback.
+    """
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        try:
+            for each in sockets:
+                each.bind((HOST, 0))
+            sockets[0].listen()
+            with socket.create_connection(sockets[0].getsockname(), timeout=5):
+                return [each.getsockname()[1] for each in sockets]
+        except OSError as error:
+            raise Unavailable(
+                f"processes cannot meet at {HOST} ({error.strerror or error}); the loopback must be up and have this "
+                "address: ip link set lo up"
+            ) from None
+
+
+def bypass_proxies(hosts: Iterable[str]) -> dict[str, str]:
+    """The environment in which a worker connects to its peers directly, even where `http_proxy` is set: gRPC obeys it."""
+    peers = ",".join(dict.fromkeys(hosts))
+    return {name: ",".join(filter(None, [os.environ.get(name), peers])) for name in ("no_proxy", "NO_PROXY")}
+
+
+@dataclasses.dataclass(frozen=True)
+class Meeting:
+    """Where the processes of a run find each other.
+
+    Attributes:
+        addresses: Host and port of each process, in the topology's order.
+        private: Whether they are in a private network.
+        environment: What each process is told beside.
+    """
+
+    addresses: Sequence[tuple[str, int]] = ()
+    private: bool = False
+    environment: Mapping[str, str] = dataclasses.field(default_factory=lambda: bypass_proxies([HOST]))
+
+
+def meet(server: ForkClient, danger: str, count: int, bandwidth: str | None) -> Meeting:
+    """Decides where the processes of a run find each other.
+
+    Args:
+        server: Will start them.
+        danger: As for `isolate`.
+        count: How many there are.
+        bandwidth: Of the link that each gets, as in 200mbit; None: they share a loopback.
+
+    Raises:
+        Unavailable: There is no such network here.
+    """
+    return isolate(server, danger, count) if bandwidth is None else link(server, count, read_bandwidth(bandwidth))
+
+
+def isolate(server: ForkClient, danger: str, count: int) -> Meeting:
+    """Makes a private network for a run. Where the machine allows none, prints who can connect to the run's ports.
+
+    Args:
+        server: Will start the run's processes.
+        danger: What others can do to the run then, as in `StrategyInfo.danger_of_open_ports`; "" prints nothing.
+        count: How many processes the run has.
+
+    Raises:
+        Unavailable: There is neither a private network nor a loopback.
+    """
+    reason = server.make_network()
+    if not reason:
+        return Meeting([(HOST, FIRST_PRIVATE_PORT + place) for place in range(count)], True)
+    ports = free_ports(count)
+    if danger:
+        named = danger.format(ports=f"TCP port{'s' if len(ports) > 1 else ''} {', '.join(map(str, ports))}")
+        print(
+            f"samestep: no private network here ({reason}): until this run ends, {named}; see docs/security.md",
+            file=sys.stderr,
+        )
+    return Meeting([(HOST, port) for port in ports])
+
+
+def link(server: ForkClient, count: int, bits_per_second: int) -> Meeting:
+    """Makes a private network in which each process has a link of its own to the others.
+
+    Args:
+        server: Will start the run's processes.
+        count: How many processes the run has.
+        bits_per_second: What each link carries in either direction.
+
+    Raises:
+        Unavailable: This machine allows none.
+    """
+    if count > MAX_LINKED:
+        raise Unavailable(f"--bandwidth links at most {MAX_LINKED} processes, and the run has {count}.")
+    if reason := server.make_network(count, bits_per_second):
+        raise Unavailable(f"no links for --bandwidth here ({reason}); leave out --bandwidth, or see docs/measuring.md")
+    addresses = [(address(place), FIRST_PRIVATE_PORT) for place in range(count)]
+    names = dict.fromkeys(("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), DEVICE)
+    return Meeting(addresses, True, {**bypass_proxies(host for host, _ in addresses), **names})

@@ -1,0 +1,59 @@
+"""What is said of a process that ended or hangs: how it ended, where it was, and the last lines of its log."""
+
+import re
+import signal
+from pathlib import Path
+
+from samestep.common.files.reading import Unreadable, read_end
+from samestep.common.runtime.process_file import read_life
+from samestep.common.runtime.stack_dumps import CRASH, Frame, crash_frame
+
+_NO_CAUSE = re.compile(r"^(I\d{4} \d\d:|WARNING: All log messages before absl|[WE]\d{4} .*failed call to cuInit)")
+"""What TensorFlow (2.21) prints of itself, and on every machine without a GPU; as last words they would pass for a cause."""
+
+
+def ending(code: int) -> str:
+    """How a process ended, in words; a negative exit code is the signal that killed it."""
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+
+def read_log(log: Path, start: int = 0) -> str:
+    """Reads a log from a position on; "" if there is none.
+
+    Args:
+        log: The file.
+        start: In bytes.
+    """
+    try:
+        return read_end(log, start)
+    except Unreadable:
+        return ""
+
+
+def last_lines(text: str, count: int = 3) -> str:
+    """The last lines of a log, indented below the message they explain and cut at 300 characters; "" if there are none.
+
+    Args:
+        text: The whole log.
+        count: The number of lines.
+    """
+    lines = [line for line in text.rstrip().splitlines() if not _NO_CAUSE.match(line)]
+    return "".join(f"\n    {line[:300]}" for line in lines[-count:])
+
+
+def obituary(directory: Path, role: str, what: str, at: Frame | None = None, said: str | None = None) -> str:
+    """The message about a process: what befell it, in which phase and step, where its log is and how that ends.
+
+    Args:
+        directory: The run directory.
+        role: The role of the process.
+        what: What befell it.
+        at: Where it is, if its log does not say.
+        said: The last lines of its log, if they are not those that it ends with now.
+    """
+    log = directory / f"{role}.log"
+    text, _, stacks = read_log(log).partition(CRASH)
+    at = at or crash_frame(stacks)
+    life = read_life(directory, role)
+    where = f" (phase: {life.phase}, step {life.step}{f', at {at}' if at else ''})" if life.phase else ""
+    return f"{role} {what}{where}; log: {log}.{last_lines(text) if said is None else said}"

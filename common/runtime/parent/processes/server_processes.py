@@ -1,0 +1,101 @@
+"""The processes of a fork server, from the launcher's side: the server, its keeper, and what makes networks for it."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+
+from samestep.common.errors import WorkerFailed
+from samestep.common.runtime.parent.processes.clock import AwakeClock
+from samestep.common.runtime.processes import STOPPED, Process, descendants, look
+
+_WORDS = {"server": "", "keeper": "keeper of the ", "maker": "network maker of the "}
+_END_SECONDS = 15.0
+"""How long the keeper may take to end everything; it gives up before that."""
+_KILL_SECONDS = 3.0
+_PAUSE_SECONDS = 0.02
+
+
+class ServerProcesses:
+    """Notices when one of them is stopped, and ends all of them."""
+
+    def __init__(self, framework: str, keeper: "subprocess.Popen[bytes]") -> None:
+        """Knows the keeper alone at first.
+
+        Args:
+            framework: Of the server.
+            keeper: Started by this process.
+        """
+        self._framework, self._keeper = framework, keeper
+        self._clock = AwakeClock()
+        self._stopped: dict[str, float] = {}
+        self._members: dict[str, Process] = {}
+        self.learn({"keeper": keeper.pid})
+
+    def learn(self, pids: Mapping[str, int]) -> None:
+        """Remembers members by what they are for; the keys are those of the keeper's message."""
+        self._members |= {member: seen for member, pid in pids.items() if (seen := look(pid)) is not None}
+
+    def pid(self, member: str) -> int:
+        """The number of a member; 0 if it is not known."""
+        return self._members[member].pid if member in self._members else 0
+
+    def name(self, member: str) -> str:
+        """What a member is called in messages."""
+        return f"the {_WORDS[member]}{self._framework} fork server"
+
+    def stopped(self) -> list[str]:
+        """The members that are stopped now."""
+        seen = {member: look(known.pid) for member, known in self._members.items()}
+        return [
+            member
+            for member, now in seen.items()
+            if now is not None and now.state in STOPPED and now.started == self._members[member].started
+        ]
+
+    def check(self, timeout_seconds: float) -> None:
+        """Has to be called often.
+
+        Args:
+            timeout_seconds: How long a member may be stopped.
+
+        Raises:
+            WorkerFailed: One has been for longer.
+        """
+        now = self._clock.now()
+        self._stopped = {member: self._stopped.get(member, now) for member in self.stopped()}
+        for member, since in self._stopped.items():
+            if now - since > timeout_seconds:
+                raise WorkerFailed(
+                    f"{self.name(member)} made no progress for {timeout_seconds:g} s; it is stopped, as by SIGSTOP"
+                )
+
+    def end(self) -> list[Process]:
+        """Ends all of them and whatever they started; the launcher's pipe to them is closed. Returns what is left.
+
+        The keeper's word that nothing is left is the kernel's. Without it, what was there before is looked for and killed.
+        """
+        before = self._everyone()
+        try:
+            self._keeper.send_signal(signal.SIGCONT)
+            self._keeper.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            before += self._everyone()
+        finally:
+            self._keeper.kill()
+            self._keeper.wait()
+        if self._keeper.returncode == 0:
+            return []
+        deadline = time.monotonic() + _KILL_SECONDS
+        while (left := [process for process in before if process.is_alive]) and time.monotonic() < deadline:
+            for process in left:
+                with contextlib.suppress(OSError):
+                    os.kill(process.pid, signal.SIGKILL)
+            time.sleep(_PAUSE_SECONDS)
+        return left
+
+    def _everyone(self) -> list[Process]:
+        """The members that are still there, and all their descendants."""
+        return descendants(member.pid for member in self._members.values() if member.is_alive)

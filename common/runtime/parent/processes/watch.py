@@ -1,0 +1,243 @@
+"""Watching a run: its progress, its deadlines, its failures; and stopping it so that nothing is left."""
+
+import dataclasses
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from samestep.common.catalog import framework_info
+from samestep.common.errors import ERRORS, WorkerFailed
+from samestep.common.files.reading import Unreadable, open_plain, parse_json
+from samestep.common.runtime.directory import read_error
+from samestep.common.runtime.metrics_file import METRICS_BYTES
+from samestep.common.runtime.parent.processes.fork_client import ForkClient
+from samestep.common.runtime.parent.processes.obituary import last_lines, obituary, read_log
+from samestep.common.runtime.parent.processes.pulses import Pulse, Pulses
+from samestep.common.runtime.process_file import DONE, read_life
+from samestep.common.runtime.stack_dumps import DUMP_SIGNAL, Frame, Stack, sole_straggler, waits, worker_stack
+from samestep.common.strategy import ProcessSpec
+
+POLL_SECONDS = 0.2
+"""How often progress is looked at; the end of a process is told at once."""
+GRACE_SECONDS = 1.0
+"""How long the other processes may still end once one has failed: the first cause may come second."""
+STOP_SECONDS = 1.0
+"""How long a process may take to obey SIGTERM; TensorFlow's workers catch it, and do not end."""
+KILL_SECONDS = 10.0
+"""How long the system may take to remove a process that was killed: its memory goes first."""
+DUMP_SECONDS = 1.0
+TEARDOWN_SECONDS = 5.0
+"""How long a framework's teardown may take once every process file is written; both hang there now and then."""
+FIRST_STEP_FACTOR = 10
+_REPORTING_CODES = (0, *sorted({error.exit_code for error in ERRORS.values()}))
+"""With any other exit code, the worker died before it could write `error.json`."""
+
+Progress = Callable[[int, list[float], float], None]
+"""Called at every window's end with: the step reached, the window's losses, its seconds."""
+
+
+@dataclasses.dataclass
+class Watch:
+    """The processes of one run, from the parent's side.
+
+    Attributes:
+        directory: The run directory.
+        framework: A key of FRAMEWORKS.
+        timeout_seconds: How long the run may make no progress.
+        server: What started the processes.
+        processes: Worker number -> its spec.
+        progress: Called at every window's end.
+        independent: Whether ranks do not wait for each other, so that each has a deadline of its own.
+    """
+
+    directory: Path
+    framework: str
+    timeout_seconds: float
+    server: ForkClient
+    processes: dict[int, ProcessSpec]
+    progress: Progress | None = None
+    independent: bool = False
+    codes: dict[int, int] = dataclasses.field(default_factory=dict)
+    _stopping: bool = False
+    _spared: set[int] = dataclasses.field(default_factory=set)
+    _released: set[int] = dataclasses.field(default_factory=set)
+    _asked: set[tuple[int, float]] = dataclasses.field(default_factory=set)
+    _said: dict[int, str] = dataclasses.field(default_factory=dict)
+    _read: int = 0
+
+    def __post_init__(self) -> None:
+        self._pulses = Pulses(self.directory)
+        self._module = framework_info(self.framework).module
+
+    def wait(self) -> None:
+        """Returns when every process that does not merely serve has ended well.
+
+        Raises:
+            SamestepError: What a worker left in `error.json`; or WorkerFailed for one that died or hung.
+        """
+        try:
+            while not self._finished():
+                self._poll()
+                self._tail()
+                if self._failed():
+                    self._drain(GRACE_SECONDS)
+                    raise self._failure()
+                self._check_deadlines()
+            self._tail()
+        finally:
+            self.stop()
+
+    def stop(self) -> None:
+        """Ends every process that still runs, a stopped one by SIGKILL, any other by SIGTERM first; returns when none is left."""
+        self._stopping = True
+        for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, KILL_SECONDS)):
+            running = [worker for worker in self.processes if worker not in self.codes]
+            if not running:
+                return
+            if not self.server.obeys:  # it ends whatever it started, once it is told to end
+                self.server.close()
+                return
+            for worker in running:
+                self.server.signal_worker(worker, signal.SIGKILL if self.server.is_stopped(worker) else number)
+            self._drain(seconds)
+
+    def _finished(self) -> bool:
+        return all(worker in self.codes for worker, spec in self.processes.items() if not spec.serves)
+
+    def _failed(self) -> list[int]:
+        """The processes whose end is the run's, in the order in which they ended."""
+        return [w for w, code in self.codes.items() if (code or self._left_early(w)) and w not in self._spared]
+
+    def _left_early(self, worker: int) -> bool:
+        """Whether a process ended well before its part was done: something in it called `os._exit(0)`."""
+        phase = read_life(self.directory, self.processes[worker].role).phase
+        return worker not in self._released and self.codes[worker] == 0 and phase != DONE
+
+    def _can_spare(self, worker: int) -> bool:
+        """Whether the run goes on without a process: it trains already, and another such process is left."""
+        left = [w for w, spec in self.processes.items() if spec.expendable and w not in self.codes]
+        served = [spec for spec in self.processes.values() if not spec.serves]
+        training = any(read_life(self.directory, spec.role).phase not in ("", "start", "build") for spec in served)
+        return self.processes[worker].expendable and bool(left) and training and self._failed() == [worker]
+
+    def _poll(self) -> None:
+        for answer in self.server.poll(POLL_SECONDS):
+            if answer.get("ended") in self.processes:
+                worker, code = answer["ended"], 0 if answer["ended"] in self._released else answer["code"]
+                self.codes[worker] = code
+                if code and not self._stopping and self._can_spare(worker):
+                    self._spared.add(worker)
+                    spec = self.processes[worker]
+                    what = f"{spec.role} {self._ending(worker)}; the run goes on without it (log: {self._log(worker)})"
+                    print(f"samestep: {what}", file=sys.stderr)
+
+    def _drain(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while len(self.codes) < len(self.processes) and time.monotonic() < deadline:
+            self._poll()
+
+    def _tail(self) -> None:
+        path = self.directory / "metrics.jsonl"
+        try:
+            if not path.exists():
+                if self._read and self.directory.exists():  # else it is not there yet, or all of the run is gone
+                    raise WorkerFailed(f"{path} was removed; the run was at step {self._pulses.step}")
+                return
+            with open_plain(path) as file:
+                file.seek(self._read)
+                while (line := file.readline(METRICS_BYTES)).endswith(b"\n"):
+                    self._read = file.tell()
+                    values = parse_json(line)
+                    if self.progress is not None:
+                        self.progress(values["step"], values["losses"], values["seconds"])  # pyrefly: ignore
+        except (Unreadable, ValueError, KeyError, TypeError):
+            raise WorkerFailed(f"{path} is damaged; the run was at step {self._pulses.step}") from None
+
+    def _failure(self) -> BaseException:
+        if not self.directory.exists():
+            return WorkerFailed(f"{self.directory} was removed while the run was at step {self._pulses.step}")
+        failed = self._failed()
+        role, left = read_error(self.directory) or ("", None)
+        if left is not None and not isinstance(left, WorkerFailed):
+            return left  # ours: its one line says it all, and no other's death brings it about
+        for worker in failed:
+            if self.codes[worker] not in _REPORTING_CODES:  # the errors of the others are consequences
+                return WorkerFailed(self._obituary(worker, self._ending(worker)))
+        for worker in self.processes:
+            if worker not in self.codes and self.server.is_stopped(worker):  # which its peers lost patience with
+                return WorkerFailed(self._obituary(worker, "is stopped, as by SIGSTOP"))
+        worker = next((w for w in failed if self.processes[w].role == role), failed[0])
+        end = self._ending(worker) + (" before its part was done" if self._left_early(worker) else "")
+        return WorkerFailed(self._obituary(worker, f"{end}: {left}" if left is not None else end))
+
+    def _check_deadlines(self) -> None:
+        pulses = self._pulses.take({worker: spec.role for worker, spec in self.processes.items()})
+        self._release(pulses)
+        working = [worker for worker, spec in self.processes.items() if not spec.serves]
+        if all(worker in self.codes for worker in working):
+            return  # the last of them has just ended
+        first_step = any(pulse.life.phase == "first step" for pulse in pulses.values())
+        late = [w for w, p in pulses.items() if w not in self.codes and p.silent_seconds > self.timeout_seconds / 2]
+        stopped = [worker for worker in late if self.server.is_stopped(worker)]  # they compile nothing
+        limit = self.timeout_seconds * (FIRST_STEP_FACTOR if first_step and not stopped else 1)
+        silent = {w: p for w, p in pulses.items() if w not in self.codes and p.silent_seconds > limit / 2}
+        if min(pulses[worker].silent_seconds for worker in working) > limit:  # servers show life in any case
+            raise self._hang(silent, limit, dict.fromkeys(stopped, ()) or self._dump_stacks(list(silent)))
+        overdue = [w for w in working if self.independent and w in silent and silent[w].silent_seconds > limit]
+        for worker in overdue:
+            if (moment := (worker, silent[worker].life.seen)) not in self._asked:
+                self._asked.add(moment)
+                stacks = self._dump_stacks([worker])
+                if not waits(stacks[worker], self._module):  # at a window's end, a rank may well wait for a slow one
+                    raise self._hang(silent, limit, stacks)
+
+    def _hang(self, silent: Mapping[int, Pulse], limit: float, stacks: Mapping[int, Stack]) -> WorkerFailed:
+        """The error that names the process which the others wait for.
+
+        Args:
+            silent: The processes that show no progress.
+            limit: For how many seconds.
+            stacks: Of those that may be named.
+        """
+        stopped = [worker for worker in stacks if self.server.is_stopped(worker)]
+        worker = stopped[0] if stopped else sole_straggler(stacks, self._module)
+        if worker is None:
+            # A server shows every second that it is alive: a silent one is what the others wait for.
+            worker = min(
+                stacks, key=lambda w: (bool(stacks[w]), not self.processes[w].serves, -silent[w].silent_seconds)
+            )
+        what = f"made no progress for {limit:g} s" if silent[worker].life.seen else f"never started within {limit:g} s"
+        advice = "it is stopped, as by SIGSTOP" if stopped else "give more time with --timeout-seconds"
+        at = stacks[worker][0] if stacks[worker] else None
+        return WorkerFailed(self._obituary(worker, f"{what}; {advice}", at, self._said.get(worker)))
+
+    def _release(self, pulses: Mapping[int, Pulse]) -> None:
+        """Ends those that do not leave although all there is to measure has been written."""
+        here = [w for w, spec in self.processes.items() if w not in self.codes and not spec.serves]
+        patience = min(TEARDOWN_SECONDS, self.timeout_seconds / 2)
+        idle = all(pulses[w].life.phase == DONE and pulses[w].silent_seconds > patience for w in here)
+        if here and idle and not self._released:
+            self._dump_stacks(here)
+            self._released.update(here)
+            for worker in here:
+                self.server.signal_worker(worker, signal.SIGKILL)
+
+    def _dump_stacks(self, workers: Sequence[int]) -> dict[int, Stack]:
+        """Has processes write the stacks of all their threads to their logs; `_said` is how the logs ended before."""
+        ends = {worker: log.stat().st_size if (log := self._log(worker)).exists() else 0 for worker in workers}
+        self._said |= {worker: last_lines(read_log(self._log(worker))) for worker in workers}
+        for worker in workers:
+            self.server.signal_worker(worker, DUMP_SIGNAL)
+        self._drain(DUMP_SECONDS)
+        return {worker: worker_stack(read_log(self._log(worker), end)) for worker, end in ends.items()}
+
+    def _ending(self, worker: int) -> str:
+        return self.server.ending(worker, self.codes[worker])
+
+    def _log(self, worker: int) -> Path:
+        return self.directory / f"{self.processes[worker].role}.log"
+
+    def _obituary(self, worker: int, what: str, at: Frame | None = None, said: str | None = None) -> str:
+        return obituary(self.directory, self.processes[worker].role, what, at, said)

@@ -1,0 +1,176 @@
+"""The seconds of a step on the cores of a machine that was measured, for any model and any row with a ledger.
+
+A step takes, one after the other, since a process computes and exchanges on one core:
+
+    matrices      three times the FLOPs of the forward pass (four where activations are computed again), at the rate that was
+                  measured for matrices of their size; what is frozen has no gradient by its weights, and ahead of all that
+                  is trained there is no backward pass
+    elements      what the layers keep, each element at the measured seconds of an elementwise operation with its gradient
+    overhead      what a step of the row takes apart from arithmetic and bytes, as tiny models showed: so much a step, and so
+                  much for each segment and micro-batch that goes through it
+    sends         those of the ledger: the measured seconds of a small one, and the bytes at the measured rate
+    update        the bytes of parameters, gradients and optimizer state that are read and written, at the rate of the memory
+    bubble        (p - 1) / v micro-batches of the slowest of p ranks with v stages each
+
+References:
+    Hockney 1994 (a message as latency and bandwidth); Narayanan et al., arXiv 2104.04473, section 2.2 (the bubble).
+"""
+
+import bisect
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+from samestep.common.costs.saved_activations.kept import BEHIND
+from samestep.common.costs.saved_activations.kept_torch import KEPT
+from samestep.common.ledger import Ledger, Send
+from samestep.common.seconds.machine import Machine
+from samestep.common.seconds.step_time import StepTime
+from samestep.common.strategy import Run
+from samestep.common.workload.models.reached import first_trained, num_trained
+from samestep.common.workload.models.spec import Segment, parameters_of
+from samestep.common.workload.pipeline import SCHEDULES, group_segments
+
+
+@dataclasses.dataclass(frozen=True)
+class Cores:
+    """What was measured of the cores of a machine.
+
+    Attributes:
+        matmul: Size of square matrices -> FLOP/s of their product on one core; the sizes ascend.
+        element_seconds: Of an elementwise operation and its gradient, for one element.
+        latency_seconds: Operation of a send -> seconds of a small one between two processes.
+        exchange_bytes_per_second: The same -> bytes a second of a large one.
+        overhead_seconds: Row -> seconds of a step beside everything else, and of each segment and micro-batch.
+    """
+
+    matmul: Mapping[int, float]
+    element_seconds: float
+    latency_seconds: Mapping[str, float]
+    exchange_bytes_per_second: Mapping[str, float]
+    overhead_seconds: Mapping[str, tuple[float, float]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Taken:
+    """How a run takes its batch.
+
+    Attributes:
+        microbatch_size: Examples of a pass of one replica.
+        schedule: Of a pipeline, a key of `SCHEDULES`.
+    """
+
+    microbatch_size: int
+    schedule: str = "gpipe"
+
+    @classmethod
+    def by(cls, run: Run) -> "Taken":
+        """Reads off a run how it takes its batch."""
+        rows = run.batch_size // (run.mesh.axis("data") * run.mesh.axis("shard") * run.accumulation_steps)
+        if cls.is_staged(run):
+            return cls(rows // run.options.microbatches, run.options.schedule)
+        return cls(rows)
+
+    @staticmethod
+    def is_staged(run: Run) -> bool:
+        """Whether a run takes its batch in the micro-batches of a pipeline."""
+        return "schedule" in {field.name for field in dataclasses.fields(run.strategy.options)}
+
+    def microbatches(self, run: Run) -> int:
+        """The micro-batches of each replica."""
+        return run.batch_size // (run.mesh.axis("data") * run.mesh.axis("shard") * self.microbatch_size)
+
+
+def core_time(run: Run, backend: str, taken: Taken, machine: Machine, cores: Cores) -> StepTime:
+    """Predicts the parts of a step.
+
+    Args:
+        run: What is timed.
+        backend: What carries its exchanges.
+        taken: How it takes its batch.
+        machine: Its rates of memory and links; links that are slower than measured slow down all sends.
+        cores: What was measured.
+    """
+    stages = SCHEDULES[taken.schedule].stage_ranks(run.mesh.axis("pipe"))
+    held: list[list[Segment]] = [[] for _ in range(run.mesh.axis("pipe"))]
+    for rank, segments in zip(stages, group_segments(run.workload.model.segments(), len(stages)), strict=True):
+        held[rank] += segments
+    fixed, each = cores.overhead_seconds.get(run.name, (0.0, 0.0))
+    ahead = run.workload.model.segments()[: first_trained(run.workload.model)]
+    slowest = max(_pass_seconds(run, segments, taken, cores, ahead) + each * len(segments) for segments in held)
+    microbatches = taken.microbatches(run)
+    few = min(microbatches, len(held))
+    ledger, exchanges = _exchanges(run, few, backend, taken, machine, cores)
+    if microbatches > 2 * few:  # what is exchanged grows evenly with them
+        _, twice = _exchanges(run, 2 * few, backend, taken, machine, cores)
+        exchanges = {name: each + (twice[name] - each) * (microbatches / few - 1) for name, each in exchanges.items()}
+    elif microbatches > few:
+        ledger, exchanges = _exchanges(run, microbatches, backend, taken, machine, cores)
+    fullest = max(ledger.footprints, key=lambda footprint: footprint.state_bytes)
+    return StepTime(
+        compute=fixed + microbatches * slowest,
+        tensor_exchange=exchanges["tensor"],
+        pipeline_bubble=(len(held) - 1) / SCHEDULES[taken.schedule].stages_per_rank * slowest,
+        pipeline_sends=exchanges["pipe"],
+        data_exchange=exchanges["data"],
+        # parameters and optimizer state are read and written, gradients read
+        optimizer=(2 * fullest.state_bytes - fullest.gradients_bytes) / machine.memory_bytes_per_second,
+    )
+
+
+def _exchanges(
+    run: Run, microbatches: int, backend: str, taken: Taken, machine: Machine, cores: Cores
+) -> tuple[Ledger, dict[str, float]]:
+    """The ledger of a step with so many micro-batches, and what its sends take along each axis."""
+    replicas = run.mesh.axis("data") * run.mesh.axis("shard")
+    run = dataclasses.replace(run, batch_size=replicas * microbatches * taken.microbatch_size)
+    if taken.is_staged(run):
+        run = dataclasses.replace(run, options=type(run.options)(schedule=taken.schedule, microbatches=microbatches))
+    else:
+        run = dataclasses.replace(run, techniques=dataclasses.replace(run.techniques, accumulation_steps=microbatches))
+    ledger, seconds = run.strategy.cost(run, backend), {"tensor": 0.0, "pipe": 0.0, "data": 0.0}
+    for send in ledger.sends:
+        along = send.group if send.group in ("tensor", "pipe") and send.phase != "update" else "data"
+        seconds[along] += _send_seconds(send, machine, cores)
+    return ledger, seconds
+
+
+def _pass_seconds(run: Run, segments: Sequence[Segment], taken: Taken, cores: Cores, ahead: Sequence[Segment]) -> float:
+    """The arithmetic of a micro-batch on one rank, forward and backward; forward alone `ahead` of all that is trained."""
+    model, parts, rows = run.workload.model, run.mesh.axis("tensor"), taken.microbatch_size
+    kept = KEPT[model.name](model, run.item_bytes) if model.name in KEPT else {}
+    seconds = 0.0
+    for segment in segments:
+        params = parameters_of(model, segment).values()
+        goes_back = segment not in ahead
+        sizes = sum(param.size for param in params if param.role == "kernel")
+        learning = num_trained(param for param in params if param.role == "kernel") / sizes if sizes else 1.0
+        products = max(1, sum(param.role == "kernel" for param in params))
+        size = (rows * segment.flops / parts / 2 / products) ** (1 / 3)
+        seconds += (1 + goes_back + goes_back * learning) * rows * segment.flops / parts / _matmul_rate(cores, size)
+        here = [kept[name] for name in (segment.name, f"{segment.name}{BEHIND}") if name in kept]
+        elements = sum(each.elements(parts, False) for each in here) or len(params) * math.prod(segment.outputs)
+        seconds += rows * elements * cores.element_seconds * (1 if goes_back else 0.5)
+    return seconds * (4 / 3 if run.techniques.recompute else 1)
+
+
+def _matmul_rate(cores: Cores, size: float) -> float:
+    """The rate of matrices of a size, between the two sizes next to it that were measured."""
+    sizes = list(cores.matmul)
+    place = bisect.bisect(sizes, size)
+    if place in (0, len(sizes)):
+        return cores.matmul[sizes[min(place, len(sizes) - 1)]]
+    below, above = sizes[place - 1], sizes[place]
+    share = (size - below) / (above - below)
+    return (1 - share) * cores.matmul[below] + share * cores.matmul[above]
+
+
+def _send_seconds(send: Send, machine: Machine, cores: Cores) -> float:
+    """A record of sends. They were measured between two ranks: rings of n ranks take n - 1 turns."""
+    turns = 1 if send.operation == "send" else send.ranks - 1
+    share = {"all_reduce": 2 / send.ranks, "reduce_scatter": 2 / send.ranks, "broadcast": 1 / turns}.get(
+        send.operation, 1.0
+    )
+    slower = cores.exchange_bytes_per_second["all_reduce"] / machine.node_bytes_per_second
+    large = turns * share * send.bytes / cores.exchange_bytes_per_second[send.operation]
+    return slower * (send.count * turns * cores.latency_seconds[send.operation] + large)

@@ -1,0 +1,163 @@
+"""Measured iterations of vTrain (`common/seconds/vtrain`, MIT licence): what ran, and for how long.
+
+Rows on up to 8 GPUs are of one server, the others of a cluster.
+
+The rows on one server are predicted without recomputation, although the paper says that they have it: with it, the large ones
+would have reached more than the peak of an A100 beside what their other kernels must move. Their head, where the vocabulary is
+whole, takes four times what its FLOPs do: 50257 is no multiple of 8, and nothing seems to pad it there.
+
+References:
+    Bang et al., arXiv 2312.12391 (vTrain).
+"""
+
+import csv
+import dataclasses
+import io
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+from samestep.common.errors import ConfigError
+from samestep.common.files.reading import Unreadable, read_text
+from samestep.common.seconds.block_time import Shape
+from samestep.common.seconds.step_time import Layout
+
+FOLDER = Path(__file__).parent / "vtrain"
+SERVER_GPUS = 8
+VOCABULARY = 50257
+_MOST_BYTES = 2**24
+"""Of a file of rows: some 200,000 of them."""
+COLUMNS = {
+    "gpus": "# GPUs",
+    "batch_size": "global batch",
+    "microbatch_size": "micro batch",
+    "width": "hidden size",
+    "heads": "attention heads",
+    "layers": "# layers",
+    "context": "sequence length",
+    "tensor": "tensor parallelism",
+    "data": "data parallelism",
+    "pipe": "pipeline parallelism",
+}
+"""Field of a row -> its column."""
+SECONDS = "iteration time (ms)"
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """A measured iteration: what ran, and its seconds."""
+
+    gpus: int
+    batch_size: int
+    microbatch_size: int
+    width: int
+    heads: int
+    layers: int
+    context: int
+    tensor: int
+    data: int
+    pipe: int
+    seconds: float
+
+    @property
+    def is_one_node(self) -> bool:
+        """Whether it ran on one server."""
+        return self.gpus <= SERVER_GPUS
+
+    @property
+    def family(self) -> str:
+        """The models of one hidden size."""
+        return f"hidden {self.width}"
+
+    @property
+    def model(self) -> str:
+        """The model."""
+        return f"{self.family}, {self.layers} layers"
+
+    @property
+    def problem(self) -> str:
+        """Model, GPUs and batch: what a layout is chosen for."""
+        return f"{self.model}, {self.heads} heads, {self.context}: {self.gpus} GPUs, {self.batch_size}"
+
+    @property
+    def layout_name(self) -> str:
+        """The sizes along the axes."""
+        return f"t{self.tensor} d{self.data} p{self.pipe}"
+
+    @property
+    def pass_seconds(self) -> float:
+        """The seconds of a step for each micro-batch of a replica."""
+        return self.seconds * self.data * self.microbatch_size / self.batch_size
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """One node or many, and the model on them."""
+        nodes = "one node" if self.is_one_node else "many nodes"
+        return nodes, f"{nodes}, {self.family}"
+
+    @property
+    def shape(self) -> Shape:
+        """The model. Megatron pads the vocabulary to a multiple of 128 for each part."""
+        parts = 128 * self.tensor
+        is_padded = not self.is_one_node or self.tensor > 1
+        vocabulary = -(-VOCABULARY // parts) * parts if is_padded else VOCABULARY
+        heads, hidden = self.heads, 4 * self.width
+        return Shape(self.layers, self.width, heads, heads, hidden, False, self.context, vocabulary)
+
+    @property
+    def layout(self) -> Layout:
+        """How it was spread."""
+        return Layout(
+            batch_size=self.batch_size,
+            microbatch_size=self.microbatch_size,
+            data=self.data,
+            tensor=self.tensor,
+            pipe=self.pipe,
+            recomputes=not self.is_one_node,
+        )
+
+    def __str__(self) -> str:
+        spread = f"{self.gpus} GPUs, {self.layout_name}"
+        return f"{self.model}, {spread}, batch {self.batch_size}/{self.microbatch_size}"
+
+
+def read_rows(path: Path) -> list[Measured]:
+    """Reads measured iterations.
+
+    Args:
+        path: A CSV file with vTrain's columns; others are ignored.
+
+    Raises:
+        ConfigError: It cannot be read, has not the columns, or a value is no positive number.
+    """
+    try:
+        reader = csv.DictReader(io.StringIO(read_text(path, _MOST_BYTES, "utf-8-sig"), newline=""))
+        found, lines = reader.fieldnames or (), list(reader)
+    except (Unreadable, csv.Error) as error:
+        raise ConfigError(f"{path} cannot be read: {error}; name a CSV file of measured iterations.") from None
+    wanted = (*COLUMNS.values(), SECONDS)
+    if missing := [name for name in wanted if name not in found]:
+        raise ConfigError(f"{path} lacks the columns {', '.join(missing)}; a file of rows has {', '.join(wanted)}.")
+    if not lines:
+        raise ConfigError(f"{path} has no rows.")
+    return [_row(line, f"{path}, line {number}") for number, line in enumerate(lines, start=2)]
+
+
+def _row(line: Mapping[str, str], where: str) -> Measured:
+    values: dict[str, float] = {}
+    for name in (*COLUMNS.values(), SECONDS):
+        try:
+            values[name] = float(line[name])
+        except (TypeError, ValueError):
+            values[name] = math.nan
+        whole = name == SECONDS or values[name] == values[name] // 1
+        if not (0 < values[name] < math.inf and whole):
+            raise ConfigError(
+                f"{where}: {name} is '{line[name]}'; give a positive {'number' if whole else 'whole number'}."
+            )
+    row = Measured(**{field: int(values[name]) for field, name in COLUMNS.items()}, seconds=values[SECONDS] / 1e3)
+    if row.tensor * row.data * row.pipe != row.gpus:
+        raise ConfigError(f"{where}: {row.tensor} x {row.data} x {row.pipe} ranks are not {row.gpus} GPUs.")
+    if row.batch_size % (row.data * row.microbatch_size):
+        raise ConfigError(f"{where}: batch {row.batch_size} does not divide into {row.data} x {row.microbatch_size}.")
+    return row

@@ -1,0 +1,231 @@
+"""How well the seconds of steps are predicted: by how much predictions are off, and what a choice by them costs.
+
+A row that constants were fitted to is predicted with others: those of a fit that left out every row of its model
+(`left-out.toml`, which `python -m benchmarks.fit_machine` writes). So no row is judged by constants that have seen it. Harder
+checks leave out all models of its hidden size, or everything that is as large.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from samestep.common.files.reading import read_toml
+from samestep.common.seconds.machine import Machine, load_machine
+from samestep.common.seconds.measured import FOLDER, Measured, read_rows
+from samestep.common.seconds.step_time import step_time
+
+SERVER, CLUSTER = "a100-80gb-server", "a100-80gb"
+"""The machines of the rows on one server, and of the others."""
+WAITS = {True: "server_wait_seconds", False: "cluster_wait_seconds"}
+"""Whether a row is of the server -> the name of its `wait_seconds` in a fit; the other constants are the same on both."""
+LEFT_OUT = FOLDER / "left-out.toml"
+SMALLER: Mapping[str, Callable[[Measured], bool]] = {
+    "fitted to 2 and 4 GPUs": lambda row: row.gpus <= 4,
+    "fitted to one node": lambda row: row.is_one_node,
+    "fitted to hidden 1024": lambda row: row.width <= 1024,
+}
+"""What constants were fitted to whose predictions of everything larger are held against it -> whether a row is among it."""
+FAR = 0.25
+"""The error from which on a row is listed with its suspected cause."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Compared:
+    """A measured quantity and its prediction, in the same unit.
+
+    Attributes:
+        name: What was measured.
+        groups: The groups of rows that it counts in.
+        measured: Its value.
+        predicted: What the cost model says.
+        problem: What a layout is chosen for: rows of one problem are ranked by what is predicted. "" is none.
+    """
+
+    name: str
+    groups: tuple[str, ...]
+    measured: float
+    predicted: float
+    problem: str = ""
+
+    @property
+    def error(self) -> float:
+        """Relative to what was measured."""
+        return self.predicted / self.measured - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """How far predictions are off.
+
+    Attributes:
+        rows: How many there are.
+        mape: The mean of the absolute relative errors.
+        max_error: The largest of them.
+        far: How many are off by more than `FAR`.
+        regret: By how much the layout that is ranked first is slower than the fastest measured one, as the mean over
+            problems; None where nothing is chosen.
+        problems: How many have a choice.
+    """
+
+    rows: int
+    mape: float
+    max_error: float
+    far: int
+    regret: float | None
+    problems: int
+
+
+def score(compared: Sequence[Compared]) -> Score:
+    """Adds up how far predictions are off."""
+    errors = [abs(each.error) for each in compared]
+    problems: dict[str, list[Compared]] = {}
+    for each in compared:
+        if each.problem:
+            problems.setdefault(each.problem, []).append(each)
+    regrets = [
+        min(group, key=lambda each: each.predicted).measured / min(each.measured for each in group) - 1
+        for group in problems.values()
+        if len(group) > 1
+    ]
+    return Score(
+        rows=len(errors),
+        mape=sum(errors) / len(errors),
+        max_error=max(errors),
+        far=sum(error > FAR for error in errors),
+        regret=sum(regrets) / len(regrets) if regrets else None,
+        problems=len(regrets),
+    )
+
+
+def by_group(compared: Iterable[Compared]) -> dict[str, Score]:
+    """The score of each group of rows."""
+    groups: dict[str, list[Compared]] = {}
+    for each in compared:
+        for name in each.groups:
+            groups.setdefault(name, []).append(each)
+    return {name: score(group) for name, group in groups.items()}
+
+
+def compare(rows: Iterable[Measured], machine: Callable[[Measured], Machine]) -> list[Compared]:
+    """Predicts the seconds of measured iterations.
+
+    Args:
+        rows: What was measured.
+        machine: What a row ran on.
+    """
+    return [
+        Compared(str(row), row.groups, row.seconds, step_time(row.shape, row.layout, machine(row)).total, row.problem)
+        for row in rows
+    ]
+
+
+@functools.cache
+def carried_rows() -> tuple[Measured, ...]:
+    """The rows that come with samestep, and that its constants were fitted to."""
+    return tuple(row for name in ("single_node.csv", "multi_node.csv") for row in read_rows(FOLDER / name))
+
+
+@functools.cache
+def _carried() -> frozenset[Measured]:
+    return frozenset(carried_rows())
+
+
+def is_carried(row: Measured) -> bool:
+    """Whether constants were fitted to a row."""
+    return row in _carried()
+
+
+def machines_with(constants: Mapping[str, float]) -> dict[bool, Machine]:
+    """Whether a row is of the server -> its machine, with the constants of a fit.
+
+    Args:
+        constants: By the names of a machine's rates, and those in `WAITS`.
+    """
+    common = {name: value for name, value in constants.items() if name not in WAITS.values()}
+    return {
+        is_server: dataclasses.replace(load_machine(name), **common, wait_seconds=constants[WAITS[is_server]])
+        for is_server, name in ((True, SERVER), (False, CLUSTER))
+    }
+
+
+def fitted_machine(row: Measured) -> Machine:
+    """The machine of a row, with the constants that were fitted to all carried rows."""
+    return load_machine(SERVER if row.is_one_node else CLUSTER)
+
+
+@functools.cache
+def _left_out() -> dict[str, dict[bool, Machine]]:
+    return {model: machines_with(constants) for model, constants in read_toml(LEFT_OUT).items()}
+
+
+def unseen_machine(row: Measured) -> Machine:
+    """The machine of a row, with constants that no row of its model was fitted to."""
+    return _left_out()[row.model][row.is_one_node] if is_carried(row) else fitted_machine(row)
+
+
+def unseen_family_machine(row: Measured) -> Machine:
+    """The machine of a carried row, with constants that no row of its hidden size was fitted to."""
+    return _left_out()[row.family][row.is_one_node]
+
+
+def extrapolated(rows: Sequence[Measured]) -> dict[str, Score]:
+    """How far carried rows are off that are larger than everything that constants were fitted to.
+
+    Args:
+        rows: Carried rows.
+
+    Returns:
+        The score by where the rows ran and what the constants have seen.
+    """
+    found = {}
+    for name, is_smaller in SMALLER.items():
+        larger = [row for row in rows if not is_smaller(row)]
+        machines = _left_out()[name]
+        groups = by_group(compare(larger, lambda row, of=machines: of[row.is_one_node]))
+        found |= {f"{group}, {name}": each for group, each in groups.items() if "," not in group}
+    return found
+
+
+@functools.cache
+def expected_error(is_one_node: bool) -> Score:
+    """How far predictions of carried rows are off, none of which constants have seen.
+
+    Args:
+        is_one_node: Whether of rows on one node, or of those on many.
+    """
+    return score(compare([row for row in carried_rows() if row.is_one_node is is_one_node], unseen_machine))
+
+
+def suspected_cause(row: Measured, compared: Compared, rows: Sequence[Measured]) -> str:
+    """What may have made a row fast or slow that no other row has.
+
+    Args:
+        row: What was measured.
+        compared: Its prediction.
+        rows: All that were measured.
+    """
+    alike = [each for each in rows if each.problem == row.problem and each.layout_name == row.layout_name]
+    smaller = [each for each in alike if each.microbatch_size < row.microbatch_size]
+    faster = min(alike, key=lambda each: each.seconds)
+    if compared.error > 0:
+        if any(each.pass_seconds > 0.97 * row.pass_seconds for each in smaller):
+            return "its micro-batch took no longer than a smaller one: the kernels were timed under other conditions"
+        if _waits_for_host(row):
+            return "measured faster than the host launches kernels in the other rows"
+        return "measured faster than its kernels run in the other rows"
+    if row.seconds > 1.2 * faster.seconds:
+        why = "memory is nearly full" if faster.microbatch_size < row.microbatch_size else "the host fell behind"
+        less = 1 - faster.seconds / row.seconds
+        return f"with micro-batches of {faster.microbatch_size} the same layout took {less:.0%} less: {why}"
+    return (
+        "every micro-batch of this layout is slow, other layouts of the model are not: slow links or GPUs in these runs"
+    )
+
+
+def _waits_for_host(row: Measured) -> bool:
+    """Whether a host that launches at once would make the prediction a tenth shorter."""
+    machine = fitted_machine(row)
+    at_once = dataclasses.replace(
+        machine, block_host_seconds=0.0, all_reduce_host_seconds=0.0, unfused_softmax_seconds=0.0
+    )
+    return step_time(row.shape, row.layout, at_once).total < 0.9 * step_time(row.shape, row.layout, machine).total

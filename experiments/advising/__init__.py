@@ -1,0 +1,1 @@
+"""Predictions and advice: layouts, candidates, and how sure they are."""

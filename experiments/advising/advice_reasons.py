@@ -1,0 +1,231 @@
+"""The sentences of an advice: why the first layout is first, what others wait for, how far to trust it, what would change it."""
+
+import shlex
+import textwrap
+from collections.abc import Iterable
+
+from samestep.common.seconds.machine import REFERENCE, load_machine
+from samestep.common.seconds.published_rows import llm_foundry, llm_foundry_a100, torchtitan
+from samestep.common.seconds.step_time import StepTime
+from samestep.common.seconds.validation import Score, score
+from samestep.common.workload.models.own import OwnSpec
+from samestep.experiments.advising.advice import EQUAL, Advice, Change, Timed
+from samestep.experiments.advising.layouts import ALONE, ONE, SPLIT, WHOLE
+from samestep.experiments.advising.step_times import PARTS, WORK
+from samestep.experiments.printing.text import count
+
+_TOLD = 0.1
+"""The share of a difference from which a part of it is worth a word."""
+_SIMPLE = tuple(row.strategy for row in (ONE, *WHOLE, *reversed(ALONE), *SPLIT))
+"""Strategies, the simplest first."""
+_MEASURED = 3
+"""Strategies that one is told to measure."""
+
+
+def why(advice: Advice) -> str:
+    """Where the first layout gains on the best of the next strategy, and what it loses there.
+
+    Args:
+        advice: What was found.
+    """
+    first, others = advice.first, advice.best_of([advice.first.candidate.row.strategy])
+    rate, waiting = number(advice.base.batch_size / first.time.total), _percent(waits(first.time))
+    told = f"It takes {_seconds(first.time.total)} a step, {rate} examples a second, and waits {waiting} of it."
+    if not others:
+        return told
+    equal = [each for each in others if each.time.total < (1 + EQUAL) * first.time.total]
+    if equal:
+        simplest = min([first, *equal], key=lambda each: _SIMPLE.index(each.candidate.row.strategy))
+        advised = "it is the simplest of them" if simplest is first else f"take {simplest.layout}, which is simpler"
+        names = _together(each.layout for each in equal)
+        return f"{told} Less than 1 % slower, which no prediction can tell apart: {names}; {advised}."
+    second = others[0]
+    more, less = _differences(first.time, second.time, 1), _differences(first.time, second.time, -1)
+    return (
+        f"{told} The next strategy, {second.layout}, is {_slower(first, second)} slower: it takes {_together(more)}"
+        f"{f', but {_together(less)}' if less else ''}."
+    )
+
+
+def _together(names: Iterable[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _differences(first: StepTime, second: StepTime, sign: int) -> list[str]:
+    """The parts of a step that take longer (1) or less long (-1) in the second of two layouts."""
+    apart = {name: sign * (seconds - first.parts()[name]) for name, seconds in second.parts().items()}
+    told = {name: seconds for name, seconds in apart.items() if seconds > _TOLD * max(map(abs, apart.values()))}
+    word = "more" if sign > 0 else "less"
+    return [
+        f"{_seconds(seconds)} {word} for {PARTS[name]}"
+        for name, seconds in sorted(told.items(), key=lambda each: -each[1])
+    ]
+
+
+def others(advice: Advice) -> list[str]:
+    """What the best layouts of the other strategies wait for.
+
+    Args:
+        advice: What was found.
+    """
+    told = []
+    for each in advice.best_of([advice.first.candidate.row.strategy]):
+        parts = {name: seconds / each.time.total for name, seconds in each.time.parts().items() if name not in WORK}
+        if (waiting := waits(each.time)) < EQUAL:
+            told.append(f"{each.layout}, {_slower(advice.first, each)} slower: waits for next to nothing.")
+            continue
+        longest = max(parts, key=lambda name: parts[name])
+        recomputes = ", and computes activations again" if each.candidate.recomputes else ""
+        told.append(
+            f"{each.layout}, {_slower(advice.first, each)} slower: waits {_percent(waiting)} of its step, most of it for "
+            f"{PARTS[longest]}{recomputes}."
+        )
+    return told
+
+
+def impossible(advice: Advice) -> list[str]:
+    """Which strategies have no room, and which cannot take the request.
+
+    Args:
+        advice: What was found.
+    """
+    memory = number(advice.machine.memory_bytes / 1e9)
+    told = [
+        f"{each.run.name} has no room: a device needs at least {number(each.needed_bytes / 1e9)} GB and has {memory}."
+        for each in advice.search.closest.values()
+    ]
+    together: dict[str, list[str]] = {}
+    for name, reason in advice.search.refused.items():
+        together.setdefault(reason, []).append(f"torch:{name}")
+    return told + [f"{', '.join(names)} cannot take it: {reason.rstrip('.')}." for reason, names in together.items()]
+
+
+def trust(advice: Advice) -> str:
+    """How far such predictions were off, and which layouts that leaves undecided.
+
+    Args:
+        advice: What was found.
+    """
+    if found := advice.calibration:
+        return f"{found} {'' if found.error_left_out is None else _undecided(advice, found.error_left_out)}".strip()
+    if advice.validation is None:
+        return "Nothing measured says how far these seconds are off: measure the first layouts, and give the runs to --calibrate."
+    off, rows = advice.validation, "one node" if advice.nodes == 1 else "many nodes"
+    told = (
+        f"Such predictions were off by {_exact(off.mape)} on average over {off.rows} measured steps on {rows} of A100, to "
+        f"which no constant was fitted; {_chosen(off)}."
+    )
+    if advice.machine.peak_flops_per_second == load_machine(REFERENCE).peak_flops_per_second:
+        fused = score(llm_foundry_a100())
+        told += (
+            f" They had no fused attention, which this advice assumes; {fused.rows} steps of FSDP that had it were off by "
+            f"{_exact(fused.mape)}."
+        )
+    else:
+        other = score([each for each in (*llm_foundry(), *torchtitan()) if "seconds" in each.groups[0]])
+        told += (
+            f" These are other GPUs: {other.rows} steps that others measured on H100 were predicted {_percent(other.mape)} too "
+            "short on average. Trust the order more than the seconds."
+        )
+    return f"{told} {_undecided(advice, off.mape)}"
+
+
+def _chosen(off: Score) -> str:
+    """What choices by predictions cost."""
+    choices = count(off.problems, "choice")
+    if not off.regret:
+        return f"in {choices} the layout ranked first was the fastest"
+    return f"in {choices} the layout ranked first was {_exact(off.regret)} slower than the fastest, on average"
+
+
+def _undecided(advice: Advice, error: float) -> str:
+    most = (1 + error) * advice.first.time.total
+    close = {each.layout for each in advice.ranked if each.time.total <= most} - {advice.first.layout}
+    if not close:
+        return f"No other layout is within {_exact(error)} of the first."
+    what = "1 other layout is" if len(close) == 1 else f"{len(close)} other layouts are"
+    return f"{what} within {_exact(error)} of the first, so undecided: measure before you choose among them."
+
+
+def changed(change: Change, first: Timed) -> str:
+    """What is first under other conditions, as a sentence.
+
+    Args:
+        change: The conditions, and what is first in them.
+        first: What is first without them.
+    """
+    what = change.what[0].upper() + change.what[1:]
+    if change.first is None:
+        return f"{what}, nothing has room."
+    if change.first.layout == first.layout:
+        return f"{what}, it stays first: {_seconds(change.first.time.total)} a step."
+    if change.before and not change.is_clear:
+        return f"{what}, it stays as fast as any: {_seconds(change.before.time.total)} a step."
+    before = f"takes {_seconds(change.before.time.total)}" if change.before else "has no room"
+    recomputing = ", with recomputation" if change.first.candidate.recomputes else ""
+    return (
+        f"{what}, {change.first.layout} is first{recomputing}: {_seconds(change.first.time.total)} a step; "
+        f"{first.layout} {before}."
+    )
+
+
+def next_step(advice: Advice, width: int) -> str:
+    """The command to go on with; "" for a model of the user's, whose name is no workload.
+
+    Args:
+        advice: What was found.
+        width: Characters of a line.
+    """
+    base, first = advice.base, advice.first.candidate
+    if isinstance(base.workload.model, OwnSpec):
+        return ""
+    about = f"--workload {shlex.quote(base.workload.name)} --batch-size {base.batch_size}"
+    if base.optimizer.name != next(iter(base.workload.learning_rates)):
+        about += f" --optimizer {base.optimizer.name}"
+    if base.weights is None:
+        named = ",".join(each.candidate.cell for each in advice.best_of()[:_MEASURED])
+        line = f"samestep compare --strategies {named} {about} --no-parity --out runs"
+        return f"To measure the first ones; --calibrate runs then takes what was measured:\n{_command(line, width)}"
+    memory = f"{advice.machine.memory_bytes / 1e9:g}GB"
+    line = f"samestep predict {first.cell} {about} --backend nccl --weights {base.weights} --device-memory {memory}"
+    return f"To see what the first keeps and sends:\n{_command(line, width)}"
+
+
+def _command(line: str, width: int) -> str:
+    """A command on as many lines as it needs, which a shell reads as one."""
+    return " \\\n  ".join(textwrap.wrap(line, width - 4, break_long_words=False, break_on_hyphens=False))
+
+
+def waits(time: StepTime) -> float:
+    """The share of a step in which a device does not compute.
+
+    Args:
+        time: The step's.
+    """
+    return 1 - sum(time.parts()[name] for name in WORK) / time.total
+
+
+def number(value: float) -> str:
+    """A number as people write it: three digits, and no power of ten.
+
+    Args:
+        value: The number.
+    """
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _slower(first: Timed, other: Timed) -> str:
+    return _percent(other.time.total / first.time.total - 1)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= EQUAL else "less than 1 %"
+
+
+def _exact(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{number(seconds)} s" if seconds >= 1 else f"{number(1000 * seconds)} ms"

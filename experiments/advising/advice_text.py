@@ -1,0 +1,132 @@
+"""What is printed of an advice: the table, and the sentences of `advice_reasons.py` below it."""
+
+from samestep.common.flags import Scalar
+from samestep.common.workload.models.spec import num_params
+from samestep.experiments.advising import advice_reasons as reasons
+from samestep.experiments.advising.advice import Advice, Timed
+from samestep.experiments.printing.formats import Case, Document
+from samestep.experiments.printing.text import (
+    Column,
+    bullets,
+    cells,
+    count,
+    fill,
+    fit,
+    github,
+    large_number,
+    screen_width,
+)
+
+SHOWN = 8
+"""Lines of the table, each with the fastest layout of a strategy and a mesh; the best of every strategy is among them."""
+_STATE = " for parameters, gradients and optimizer state; what the layers keep beside these is not predicted"
+
+
+def document(advice: Advice) -> Document:
+    """Everything, in a form of which any format can be made.
+
+    Args:
+        advice: What was found.
+    """
+    record = {
+        "workload": advice.base.workload.name,
+        "parameters": num_params(advice.base.workload.model),
+        "machine": advice.machine,
+        "nodes": advice.nodes,
+        "global_batch_size": advice.base.batch_size,
+        "layouts": [_figures(each) for each in advice.ranked],
+        "without_room": {name: each.needed_bytes for name, each in advice.search.closest.items()},
+        "not_possible": advice.search.refused,
+        "validation": advice.validation,
+        "calibration": advice.calibration,
+        "changes": [
+            {
+                "what": each.what,
+                "first": each.first and _figures(each.first),
+                "before": each.before and _figures(each.before),
+            }
+            for each in advice.changes
+        ],
+    }
+    rows = [_figures(each) for each in advice.ranked]
+    return Document(
+        "samestep advise", lambda: report(advice), record, rows, [Case(each.layout) for each in advice.ranked]
+    )
+
+
+def report(advice: Advice) -> str:
+    """Everything that people read."""
+    width = screen_width()
+    parts = [
+        fill(_caption(advice), width),
+        _table(advice, width),
+        fill(f"First is {advice.first.candidate.cell}. {reasons.why(advice)}", width),
+        bullets([*reasons.others(advice), *reasons.impossible(advice)], width),
+        fill(reasons.trust(advice), width),
+        "What would change it:\n" + bullets((reasons.changed(each, advice.first) for each in advice.changes), width),
+        reasons.next_step(advice, width),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _caption(advice: Advice) -> str:
+    base = advice.base
+    numbers = base.dtype if base.weights is None else f"{base.weights} with {base.dtype} master weights"
+    fitting = len(advice.search.fitting)
+    room = "1 layout has" if fitting == 1 else f"{fitting:,} layouts have"
+    beside = "" if advice.first.candidate.knows_activations else _STATE
+    return (
+        f"Predicted, nothing was run: {base.workload.name} ({large_number(num_params(base.workload.model))} parameters) on "
+        f"{count(advice.nodes, 'node')} of {advice.machine.title}; global batch {base.batch_size:,}, {base.optimizer.name}, "
+        f"{numbers}. {room} room{beside}."
+    )
+
+
+def _table(advice: Advice, width: int) -> str:
+    """The fastest layout of each strategy and mesh."""
+    best: dict[str, Timed] = {}
+    for each in advice.ranked:
+        best.setdefault(each.layout, each)
+    named = {each.layout for each in advice.best_of()}
+    room = SHOWN - len(named)
+    chosen = []
+    for layout, each in best.items():
+        if layout in named:
+            chosen.append(each)
+        elif room > 0:
+            chosen.append(each)
+            room -= 1
+    return github(*cells(fit(_COLUMNS, chosen, width), chosen), width)
+
+
+_COLUMNS = (
+    Column[Timed]("strategy", lambda each: each.candidate.row.strategy),
+    Column[Timed]("mesh", lambda each: str(each.candidate.run.mesh)),
+    Column[Timed]("schedule", lambda each: _schedule(each), gives_way=3),
+    Column[Timed]("micro-batch", lambda each: str(each.candidate.microbatch_size), gives_way=1),
+    Column[Timed]("recomputes", lambda each: "yes" if each.candidate.recomputes else "no", gives_way=2),
+    Column[Timed]("step s", lambda each: reasons.number(each.time.total)),
+    Column[Timed]("needs GB", lambda each: reasons.number(each.candidate.needed_bytes / 1e9)),
+    Column[Timed]("waits", lambda each: f"{reasons.waits(each.time):.0%}".replace("%", " %")),
+)
+
+
+def _schedule(timed: Timed) -> str:
+    return timed.candidate.run.options.schedule if timed.candidate.run.mesh.axis("pipe") > 1 else ""
+
+
+def _figures(timed: Timed) -> dict[str, Scalar]:
+    """The columns for programs."""
+    candidate, time = timed.candidate, timed.time
+    return {
+        "cell": candidate.cell,
+        "strategy": candidate.run.name,
+        "mesh": str(candidate.run.mesh),
+        "schedule": _schedule(timed),
+        "microbatch_size": candidate.microbatch_size,
+        "recomputes": candidate.recomputes,
+        "needed_bytes": candidate.needed_bytes,
+        "knows_activations": candidate.knows_activations,
+        "step_seconds": time.total,
+        **{f"{name}_seconds": seconds for name, seconds in time.parts().items()},
+    }

@@ -1,0 +1,125 @@
+"""The file of this machine: what calibration measured, read until the processor or torch changes."""
+
+import dataclasses
+import importlib.metadata
+import json
+import os
+from pathlib import Path
+
+from samestep.common.errors import ConfigError
+from samestep.common.files.reading import Unreadable, read_toml
+from samestep.common.files.writing import open_directory, replacing
+from samestep.common.seconds.core_time import Cores
+from samestep.common.seconds.machine import Machine, parse_machine
+from samestep.experiments.advising.physical import odd_figure
+from samestep.experiments.printing.text import count
+
+_SOURCE = "samestep calibrate"
+
+
+@dataclasses.dataclass(frozen=True)
+class Here:
+    """This machine: its cores are the devices.
+
+    Attributes:
+        machine: Its rates as those of a node.
+        cores: What was measured beside them.
+        key: What the figures hold for: processor, cores and version of torch.
+    """
+
+    machine: Machine
+    cores: Cores
+    key: str
+
+
+def path() -> Path:
+    """Where the file is."""
+    from samestep.common.workload.data.dataset import cache_directory  # here: it needs NumPy
+
+    return cache_directory() / "machines" / "here.toml"
+
+
+def key() -> str:
+    """What makes figures of this machine comparable."""
+    from samestep.common.runtime.parent.provenance import machine
+
+    about = machine()
+    return f"{about['cpu']}, {count(len(os.sched_getaffinity(0)), 'core')}, torch {importlib.metadata.version('torch')}"
+
+
+def make_here(cores: Cores, num_cores: int, memory_bytes: float, memory_bytes_per_second: float) -> Here:
+    """Makes the machine of what was measured.
+
+    Args:
+        cores: What was measured of a core.
+        num_cores: How many there are.
+        memory_bytes: Of the whole machine; each core's process may have its part.
+        memory_bytes_per_second: Of a core, while another one takes as much.
+    """
+    link = cores.exchange_bytes_per_second["all_reduce"]
+    rates = {
+        "gpus_per_node": num_cores,
+        "processors": 1,
+        "memory_bytes": memory_bytes / num_cores,
+        "peak_flops_per_second": max(cores.matmul.values()),
+        "memory_bytes_per_second": memory_bytes_per_second,
+        "node_bytes_per_second": link,
+        "network_bytes_per_second": link,
+    }
+    machine = parse_machine(
+        {"title": key(), **{name: {"value": value, "source": _SOURCE} for name, value in rates.items()}}, "here"
+    )
+    return Here(machine, cores, key())
+
+
+def store(here: Here) -> Path:
+    """Writes the file; returns where."""
+    about = {field.name: getattr(here.machine, field.name) for field in dataclasses.fields(Machine)}
+    lines = [f"title = {json.dumps(here.machine.title)}"]
+    for name in (name for name, source in here.machine.sources.items() if source == _SOURCE):
+        lines += [f"\n[{name}]", f"value = {about[name]!r}", f"source = {json.dumps(here.machine.sources[name])}"]
+    lines += ["\n[measured]", f"element_seconds = {here.cores.element_seconds!r}"]
+    tables = {
+        "matmul": {str(size): rate for size, rate in here.cores.matmul.items()},
+        "latency_seconds": here.cores.latency_seconds,
+        "exchange_bytes_per_second": here.cores.exchange_bytes_per_second,
+        "overhead_seconds": {name: list(each) for name, each in here.cores.overhead_seconds.items()},
+    }
+    for table, values in tables.items():
+        lines += [f"\n[measured.{table}]", *(f"{json.dumps(name)} = {value!r}" for name, value in values.items())]
+    from samestep.common.workload.data.dataset import make_cache_directory  # here: it needs NumPy
+
+    make_cache_directory()
+    open_directory(path().parent)
+    path().unlink(missing_ok=True)  # whoever changed it
+    with replacing(path()) as file:
+        file.write(("\n".join(lines) + "\n").encode())
+    return path()
+
+
+def load_here() -> Here | None:
+    """Reads the file; None if there is none of this machine as it is now.
+
+    Raises:
+        ConfigError: It is damaged.
+    """
+    if not path().exists():
+        return None
+    try:
+        read = read_toml(path())
+        if read["title"] != key():
+            return None
+        found = read.pop("measured")
+        cores = Cores(
+            matmul={int(size): float(rate) for size, rate in found["matmul"].items()},
+            element_seconds=float(found["element_seconds"]),
+            latency_seconds={name: float(each) for name, each in found["latency_seconds"].items()},
+            exchange_bytes_per_second={n: float(each) for n, each in found["exchange_bytes_per_second"].items()},
+            overhead_seconds={n: (float(each[0]), float(each[1])) for n, each in found["overhead_seconds"].items()},
+        )
+        here = Here(parse_machine(read, str(path())), cores, key())
+    except (Unreadable, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ConfigError(f"{path()} is damaged: {error}; run samestep calibrate again.") from None
+    if odd := odd_figure(cores, here.machine.memory_bytes_per_second):
+        raise ConfigError(f"in {path()} {odd}; run samestep calibrate again, when nothing else runs on this machine.")
+    return here

@@ -1,0 +1,229 @@
+"""One prediction: what a strategy would hold and send on a mesh, from arithmetic alone, and whether that fits a device."""
+
+import dataclasses
+import re
+from collections.abc import Iterator
+
+from samestep.common.catalog import strategy_info
+from samestep.common.costs.textbook import formulas
+from samestep.common.errors import ConfigError, unknown
+from samestep.common.flags import flag
+from samestep.common.ledger import Footprint, Formula, Ledger
+from samestep.common.mesh import Mesh
+from samestep.common.request import MAX_PREDICTED_DEVICES, RunConfig
+from samestep.common.run import parse_prediction
+from samestep.common.strategy import Run
+from samestep.common.techniques import TWO_BYTES
+from samestep.experiments.printing.text import size
+
+BACKENDS = {
+    "gloo": ("gloo", "nccl"),
+    "grpc": ("grpc", "nccl"),
+    "tensorpipe": ("tensorpipe",),
+    "memory": ("memory",),
+}
+"""What carries the exchanges of a row between CPUs -> what may carry them."""
+_UNITS = {"": 1, "B": 1} | {
+    f"{prefix}{ending}": base**power
+    for power, prefix in enumerate("KMGT", start=1)
+    for ending, base in (("iB", 1024), ("B", 1000))
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Assumptions:
+    """What a prediction assumes of the machine, and what no run can do yet."""
+
+    devices: int | None = flag(
+        None,
+        "number of devices, along the strategy's first mesh axis (default: 1)",
+        least=1,
+        most=MAX_PREDICTED_DEVICES,
+    )
+    backend: str | None = flag(
+        None,
+        "what carries the exchanges (default: what does so between CPUs); devices of one process exchange in memory",
+        choices=tuple(dict.fromkeys(name for names in BACKENDS.values() for name in names)),
+    )
+    device_memory: str | None = flag(None, "say what fits a device with so much memory, as in 80GiB")
+    weights: str | None = flag(
+        None,
+        "parameters, activations and gradients kept in two bytes, beside master weights and optimizer state in float32, as "
+        "Megatron-LM and DeepSpeed do",
+        choices=TWO_BYTES,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """What a step of one row costs.
+
+    Attributes:
+        cell: As it was asked for.
+        run: What is predicted.
+        backend: What carries its exchanges.
+        ledger: By the cost model.
+        formulas: By the textbooks.
+    """
+
+    cell: str
+    run: Run
+    backend: str
+    ledger: Ledger
+    formulas: tuple[Formula, ...]
+
+    @property
+    def fullest(self) -> Footprint:
+        """The devices that need most."""
+        return max(self.ledger.footprints, key=needed_bytes)
+
+    @property
+    def needed_bytes(self) -> int:
+        """What they need."""
+        return needed_bytes(self.fullest)
+
+    @property
+    def knows_activations(self) -> bool:
+        """Whether the activations of every device are predicted."""
+        return all(footprint.activations_bytes is not None for footprint in self.ledger.footprints)
+
+    def fits(self, memory: int) -> str:
+        """Whether all devices have room: "yes", "no", or "without activations" if those are too many or not predicted."""
+        held = max(needed_bytes(each) - (each.activations_bytes or 0) for each in self.ledger.footprints)
+        if held > memory:
+            return "no"
+        return "yes" if self.knows_activations and self.needed_bytes <= memory else "without activations"
+
+    @property
+    def num_devices(self) -> int:
+        """The devices that hold or compute anything: those of the mesh, and servers beside them."""
+        return sum(footprint.count for footprint in self.ledger.footprints)
+
+    @property
+    def sent_bytes_per_device(self) -> float:
+        """What each sends in a step, on average."""
+        return self.ledger.sent_bytes_per_step / self.num_devices
+
+    def textbook(self, quantity: str) -> float | None:
+        """What the textbooks say of a quantity; None if nothing."""
+        return next((formula.value for formula in self.formulas if formula.quantity == quantity), None)
+
+
+def needed_bytes(footprint: Footprint) -> int:
+    """The most that a device needs for tensors: all classes at their peaks at once, which is an upper bound."""
+    activations = footprint.activations_bytes or 0
+    gathered = footprint.params_peak_bytes - footprint.params_bytes
+    return footprint.state_bytes + gathered + activations
+
+
+def predict_row(cell: str, config: RunConfig, assumed: Assumptions, is_named: bool = True) -> Prediction:
+    """Predicts one row.
+
+    Args:
+        cell: As it was asked for.
+        config: The request, the cell included.
+        assumed: Of the machine.
+        is_named: Whether the user named the row: then the backend must be one of its own.
+
+    Raises:
+        ConfigError: The request is wrong, or the row cannot take it.
+    """
+    info = strategy_info(config.framework, config.strategy)
+    backend = assumed.backend or info.backend
+    if backend not in BACKENDS[info.backend]:
+        if is_named:
+            name = f"{config.framework}:{info.name}"
+            raise unknown(f"backend of {name}", backend, BACKENDS[info.backend])
+        backend = info.backend
+    if assumed.devices is not None:
+        if config.mesh is not None:
+            raise ConfigError(
+                f"--devices {assumed.devices} and --mesh {config.mesh} both say how many; give one of them."
+            )
+        config = dataclasses.replace(config, mesh=f"{(*info.axes, 'data')[0]}={assumed.devices}")
+    return _predict(cell, parse_prediction(config, assumed.weights), backend)
+
+
+def _predict(cell: str, run: Run, backend: str) -> Prediction:
+    return Prediction(cell, run, backend, run.strategy.cost(run, backend), formulas(run, backend))
+
+
+def where_it_fits(prediction: Prediction, memory: int) -> Prediction | None:
+    """The same row on the fewest devices on which it fits, doubling one axis of its mesh again and again; None if on none.
+
+    The batch stays as it is, or grows to what divides among the devices.
+
+    Args:
+        prediction: Of a row that does not fit.
+        memory: The bytes of a device.
+    """
+    fitting = []
+    for axis in prediction.run.strategy.axes:
+        before = prediction.needed_bytes
+        for run in _grown(prediction.run, axis):
+            found = _predict(prediction.cell, run, prediction.backend)
+            if found.fits(memory) == "yes":
+                fitting.append(found)
+            if fitting[-1:] == [found] or found.needed_bytes > 0.999 * before:
+                break  # it fits, or this axis does not help
+            before = found.needed_bytes
+    return min(fitting, key=lambda each: each.run.num_devices, default=None)
+
+
+def _grown(run: Run, axis: str) -> Iterator[Run]:
+    """The run on ever more devices along one axis, as far as the strategy can take it."""
+    sizes = dict(run.mesh.axes)
+    while True:
+        sizes[axis] = 2 * sizes.get(axis, 1)
+        mesh = Mesh(tuple(sizes.items()))
+        parts = mesh.axis("data") * mesh.axis("shard") * run.accumulation_steps
+        parts *= dataclasses.asdict(run.options).get("microbatches", 1)
+        run = dataclasses.replace(run, mesh=mesh, batch_size=-(-run.batch_size // parts) * parts)
+        if mesh.size > MAX_PREDICTED_DEVICES:
+            return
+        try:
+            run.strategy.needs(run)
+        except ConfigError:
+            return
+        yield run
+
+
+def parse_memory(text: str) -> int:
+    """Reads the memory of a device.
+
+    Args:
+        text: As in 80GiB, 80GB (a GB is 1000^3 bytes) or 1.5TiB.
+
+    Raises:
+        ConfigError: It is no size.
+    """
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([A-Za-z]{0,3})", text)
+    if not match or match[2] not in _UNITS or not (count := round(float(match[1]) * _UNITS[match[2]])):
+        raise ConfigError(f"--device-memory is '{text}'; give a size, as in 80GiB, 80GB or 512MiB.")
+    return count
+
+
+def told_to_fit(prediction: Prediction, memory: int) -> str:
+    """A few sentences on whether a row fits, by how much it misses, and where it would fit.
+
+    Args:
+        prediction: Of the row.
+        memory: The bytes of a device.
+    """
+    cell, needed = prediction.cell, prediction.needed_bytes
+    fits = prediction.fits(memory)
+    if fits == "yes":
+        return f"{cell} fits {size(memory)}: a device needs at most {size(needed)}, {size(memory - needed)} are left."
+    if not prediction.knows_activations:
+        does, rest = ("may fit", "beside") if fits != "no" else ("does not fit", "without")
+        return f"{cell} {does} {size(memory)}: a device needs {size(needed)} {rest} activations, which are not predicted for it."
+    told = f"{cell} does not fit {size(memory)}: a device needs up to {size(needed)}, {size(needed - memory)} more."
+    if fits == "without activations":
+        kept = size(prediction.fullest.activations_bytes)
+        told += f" Without its activations ({kept}) it would: a smaller batch or more micro-batches keep fewer."
+    if not prediction.run.strategy.axes:
+        return f"{told} It takes one device only."
+    if (found := where_it_fits(prediction, memory)) is None:
+        return f"{told} More devices along one axis (up to {MAX_PREDICTED_DEVICES:,}) do not make it fit."
+    grown = f", global batch {found.run.batch_size}" if found.run.batch_size != prediction.run.batch_size else ""
+    return f"{told} On {found.run.num_devices:,} devices ({found.run.mesh}{grown}) it would, with {size(found.needed_bytes)}."

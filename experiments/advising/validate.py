@@ -1,0 +1,181 @@
+"""What `samestep predict --validate` prints: predictions beside what others measured and published."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from samestep.common.seconds.measured import Measured, read_rows
+from samestep.common.seconds.published_rows import llm_foundry, llm_foundry_a100, megatron, torchtitan
+from samestep.common.seconds.validation import (
+    FAR,
+    Compared,
+    Score,
+    by_group,
+    carried_rows,
+    compare,
+    extrapolated,
+    fitted_machine,
+    is_carried,
+    score,
+    suspected_cause,
+    unseen_family_machine,
+    unseen_machine,
+)
+from samestep.experiments.printing.formats import Case, Document
+from samestep.experiments.printing.text import bullets, fill, github, screen_width
+
+
+@dataclasses.dataclass(frozen=True)
+class Validation:
+    """Predictions that were held against measurements.
+
+    Attributes:
+        title: What was measured, and by whom.
+        split: Which rows the constants were fitted to, in sentences.
+        compared: The rows.
+        causes: What may have made the rows fast or slow that are far off, by their names.
+        others: Scores of the same rows with other constants, by what these have seen.
+    """
+
+    title: str
+    split: str
+    compared: Sequence[Compared]
+    causes: Mapping[str, str]
+    others: Mapping[str, Score] = dataclasses.field(default_factory=dict)
+
+
+def of_vtrain(rows: Path | None) -> Validation:
+    """Predicts vTrain's measured iterations.
+
+    Args:
+        rows: A file with more of them; the carried ones, unless given.
+
+    Raises:
+        ConfigError: The file cannot be read or lacks columns.
+    """
+    carried = carried_rows()
+    measured = carried if rows is None else read_rows(rows)
+    known = [row for row in measured if is_carried(row)]
+    compared = compare(measured, unseen_machine)
+    split = f"Constants were fitted to the {len(carried)} rows that come with samestep. "
+    if known:
+        split += (
+            f"Of these {len(measured)} rows {len(known)} are among them, and each of those is predicted with the constants of "
+            "another fit, which left out all rows of its model: no row is predicted with constants that have seen it"
+        )
+    else:
+        split += "None of these rows is among them: they are predicted with the constants of the machine files"
+    causes = {
+        each.name: suspected_cause(row, each, measured)
+        for row, each in zip(measured, compared, strict=True)
+        if abs(each.error) > FAR
+    }
+    title = "Iterations of GPT training on A100 that vTrain measured (arXiv 2312.12391)"
+    return Validation(title, split, compared, causes, _with_other_constants(known) if known else {})
+
+
+def _with_other_constants(rows: Sequence[Measured]) -> dict[str, Score]:
+    """How far carried rows are off with constants that have seen less, and with those that have seen them."""
+    unseen = by_group(compare(rows, unseen_family_machine))
+    families = {f"{name}, its hidden size left out": each for name, each in unseen.items() if "," in name}
+    return (
+        families
+        | extrapolated(rows)
+        | {"all, with the constants that were fitted to them": score(compare(rows, fitted_machine))}
+    )
+
+
+def _published(title: str, compared: Callable[[], list[Compared]]) -> Callable[[Path | None], Validation]:
+    """A validation against a table that nothing was fitted to."""
+    return lambda _: Validation(title, "No constant was fitted to any of them", compared(), {})
+
+
+VALIDATIONS: Mapping[str, Callable[[Path | None], Validation]] = {
+    "vtrain": of_vtrain,
+    "torchtitan": _published("Llama 3.1 on 8 to 512 H100, as torchtitan published it", torchtitan),
+    "llm-foundry": _published("MPT on 8 to 64 H100, as llm-foundry published it", llm_foundry),
+    "llm-foundry-a100": _published("MPT on 8 to 64 A100, as llm-foundry published it", llm_foundry_a100),
+    "megatron": _published("Memory of GPT on H100, as Megatron-LM's tests expect it", megatron),
+}
+"""What predictions are held against -> how. Only the first takes other rows."""
+
+
+def document(validation: Validation) -> Document:
+    """Makes the document of a validation.
+
+    Args:
+        validation: What was held against what.
+    """
+    compared, groups = validation.compared, by_group(validation.compared)
+    whole = dataclasses.asdict(score(compared))
+    far = [_record(each, validation.causes) for each in compared if abs(each.error) > FAR]
+    record = {
+        **whole,
+        "groups": groups,
+        "with_other_constants": validation.others,
+        "split": validation.split,
+        "far_rows": far,
+    }
+    cases = [Case(each.name, "failure" if abs(each.error) > FAR else "passed", _told(each.error)) for each in compared]
+    rows = [_record(each, validation.causes) for each in compared]
+    return Document("samestep predict --validate", lambda: text(validation, screen_width()), record, rows, cases)
+
+
+def _record(each: Compared, causes: Mapping[str, str]) -> dict[str, str | float]:
+    return {
+        "row": each.name,
+        "group": each.groups[-1],
+        "measured": each.measured,
+        "predicted": each.predicted,
+        "error": each.error,
+        "suspected_cause": causes.get(each.name, ""),
+    }
+
+
+def _told(error: float) -> str:
+    return f"{error:+.1%}"
+
+
+def _cells(name: str, found: Score) -> list[str]:
+    regret = "" if found.regret is None else f"{found.regret:.1%}"
+    return [name, str(found.rows), f"{found.mape:.1%}", f"{found.max_error:.0%}", str(found.far), regret]
+
+
+def errors(validation: Validation, width: int | None = None) -> str:
+    """The table of the errors of each group.
+
+    Args:
+        validation: What was held against what.
+        width: Characters of a line; as many as it needs, unless given.
+    """
+    headers = ["rows", "number", "mean error", "largest", f"beyond {FAR:.0%}", "regret"]
+    groups = by_group(validation.compared)
+    lines = [_cells(name, found) for name, found in groups.items()]
+    lines += [_cells("all", score(validation.compared))] if len(groups) > 1 else []
+    lines += [_cells(name, found) for name, found in validation.others.items()]
+    return github(headers, lines, width)
+
+
+def text(validation: Validation, width: int) -> str:
+    """Makes what people read: the errors of each group, and the rows that are far off.
+
+    Args:
+        validation: What was held against what.
+        width: Characters of a line.
+    """
+    parts = [fill(f"{validation.title}. {validation.split}.", width), errors(validation, width)]
+    far = [each for each in validation.compared if abs(each.error) > FAR]
+    if far:
+        listed = [
+            f"{each.name}: {_told(each.error)}{'; ' if each.name in validation.causes else ''}"
+            f"{validation.causes.get(each.name, '')}"
+            for each in sorted(far, key=lambda each: -abs(each.error))
+        ]
+        parts.append(f"Beyond {FAR:.0%}, with the suspected cause:\n{bullets(listed, width)}")
+    if score(validation.compared).regret is None:
+        return "\n\n".join(parts)
+    meaning = (
+        "regret: by how much the layout that is ranked first is slower than the fastest measured one, as the mean over model, "
+        "GPUs and batch"
+    )
+    return "\n\n".join([*parts, bullets([meaning], width)])

@@ -1,0 +1,1 @@
+"""What all commands share: parsers, and how an error ends a command."""

@@ -1,0 +1,107 @@
+"""The command line of a run or of a prediction: its flags are only known once the cell is found that it names."""
+
+import textwrap
+from collections.abc import Sequence
+
+from samestep.common.catalog import catalogue, foreign_option, strategy_info
+from samestep.common.errors import ConfigError, unknown
+from samestep.common.flags import Scalar, flags, spell_flag, split_spelling
+from samestep.common.request import RunConfig
+from samestep.common.techniques import Techniques
+from samestep.experiments.cli.arguments import complete_cell, read_request
+from samestep.experiments.cli.parser import Parser, add_flags
+
+Group = tuple[str, type, Sequence[str]]
+"""Flags of a command: their title in its help, the dataclass whose fields they are, and the fields that are no flags of it."""
+
+
+def parse_run(arguments: Sequence[str], program: str) -> RunConfig:
+    """Reads the line of one run: its cell, RunConfig's flags, the techniques', and those of the strategy that is named.
+
+    Args:
+        arguments: Without the program.
+        program: Its name, for the help.
+
+    Raises:
+        ConfigError: A flag is unknown, belongs to another strategy, or has a value it cannot have.
+    """
+    groups = [("run", RunConfig, ()), ("techniques", Techniques, ())]
+    cell = named_cell(arguments, program, groups) or f"{RunConfig.framework}:{RunConfig.strategy}"
+    about = "Train a workload under one strategy and compare its steps with the oracle's."
+    return read_request(cell, parse_beside(cell, arguments, Parser(prog=program, description=about), groups))
+
+
+def parse_beside(
+    cell: str | None, arguments: Sequence[str], parser: Parser, groups: Sequence[Group]
+) -> dict[str, Scalar]:
+    """Reads what a command is given beside the cell that it names.
+
+    Args:
+        cell: The cell with its framework, whose strategy has options; None has none.
+        arguments: Without the program.
+        parser: Has the program and what it does.
+        groups: The flags under any strategy.
+
+    Raises:
+        ConfigError: A flag is unknown, or belongs to another strategy.
+    """
+    verb = parser.prog.rpartition(" ")[2]
+    told = f"what to {verb}, in place of --framework and --strategy: torch:ddp or torch:ddp+clip_norm=1"
+    parser.allow_abbrev = False
+    parser.add_argument("cell", nargs="?", metavar="CELL", help=told)
+    for title, owner, leave_out in groups:
+        add_flags(parser, title, owner, leave_out)
+    framework, _, strategy = split_spelling(cell or "")[0].partition(":")
+    info = strategy_info(framework, strategy) if cell else None
+    if info is not None:
+        parser.description = textwrap.fill(f"{parser.description} {framework}:{info.name}: {info.summary}")
+        if flags(info.options):
+            add_flags(parser, f"{framework}:{info.name}", info.options)
+    values, foreign = parser.parse_known_intermixed_args(arguments)
+    for word in foreign[:1]:
+        name = word[2:].partition("=")[0].replace("-", "_")
+        if info is None or any(name in leave_out for _, _, leave_out in groups):
+            raise ConfigError(f"{spell_flag(name)} is no flag of {parser.prog}{'' if info else ' without a strategy'}.")
+        raise foreign_option(framework, info, name)
+    return {name: value for name, value in vars(values).items() if name not in ("cell", "framework", "strategy")}
+
+
+def named_cell(arguments: Sequence[str], program: str, groups: Sequence[Group]) -> str | None:
+    """Finds the cell that a command's arguments name; its flags are only known once its strategy is.
+
+    Args:
+        arguments: Without the program.
+        program: Its name, for messages.
+        groups: The command's flags under any strategy.
+
+    Returns:
+        The cell with its framework, or None if none is named.
+
+    Raises:
+        ConfigError: A flag is unknown, or two cells are named.
+    """
+    first = Parser(prog=program, add_help=False, allow_abbrev=False, conflict_handler="resolve")
+    owners = [*(owner for _, owner, _ in groups), *dict.fromkeys(row.options for _, row in catalogue())]
+    for owner in owners:
+        add_flags(first, "", owner)
+    chosen, rest = first.parse_known_args(arguments)
+    for word in rest:
+        if word.startswith("--") and word != "--help":
+            every = [spell_flag(name) for owner in owners for name in flags(owner)]
+            raise unknown("option", word.partition("=")[0], dict.fromkeys(every))
+        if word.startswith("-") and word not in ("-h", "--help"):
+            raise ConfigError(f"'{word}' is no flag; every flag is written as --name value.")
+    named = [word for word in rest if not word.startswith("-")]
+    named += [chosen.strategy] if "strategy" in chosen else []
+    if len(named) > 1:
+        raise ConfigError(f"'{named[0]}' and '{named[1]}' both name what to run; give one of them.")
+    framework = getattr(chosen, "framework", None)
+    if not named and framework is None:
+        return None
+    text = (named or [RunConfig.strategy])[0]
+    prefix, colon, _ = text.partition("+")[0].partition(":")
+    if framework is None:
+        return complete_cell(text, RunConfig.framework)
+    if colon and prefix != framework:
+        raise ConfigError(f"--framework {framework} disagrees with {text}; leave out --framework.")
+    return text if colon else f"{framework}:{text}"

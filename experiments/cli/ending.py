@@ -1,0 +1,159 @@
+"""How a command ends: by an error of ours, by a signal, or where nobody can read what it prints."""
+
+import contextlib
+import errno
+import io
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import NoReturn, TextIO
+
+from samestep.common.errors import ConfigError, SamestepError, printable, signal_exit_code
+from samestep.common.runtime.parent.processes import started
+
+_WHOLE_NUMBERS = ("SOURCE_DATE_EPOCH",)
+"""What NumPy (2.3) reads as a number while it is imported: numpy.f2py, through SciPy."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""End a command in order: Ctrl-C, `docker stop`, a scheduler, a terminal that is closed, Ctrl-\\\\."""
+
+_UNTOUCHED = (signal.SIG_DFL, signal.default_int_handler)
+_AGAIN, _AGAIN_SECONDS = signal.SIGALRM, 0.01
+"""The timer's signal; and the time after which Python is back from where it ignores exceptions."""
+
+
+@contextlib.contextmanager
+def report_errors() -> Iterator[list[int]]:
+    """Makes one line and an exit code of whatever ends a command; yields the list that holds the code."""
+    code, before = [0], started.everything()
+    _open_streams()
+    handlers = {number: signal.getsignal(number) for number in (*SIGNALS, _AGAIN)}
+    ignored, sys.unraisablehook = sys.unraisablehook, _come_again
+    for number in SIGNALS:
+        if handlers[number] in _UNTOUCHED:  # else somebody wants it ignored, as nohup does
+            signal.signal(number, _interrupt)
+    try:
+        yield code
+        sys.stdout.flush()
+    except SamestepError as error:
+        print(f"samestep: {error}", file=sys.stderr)
+        code[0] = error.exit_code
+    except KeyboardInterrupt as interrupt:
+        how = f"ended by {interrupt}" if interrupt.args else "interrupted"
+        print(f"samestep: {how}; {_what_is_left(before) or 'nothing is left running.'}", file=sys.stderr)
+        _leave(signal_exit_code(interrupt))
+    except _Unprintable as error:
+        if error.errno != errno.EPIPE:  # `| head` has read all it wants
+            print(f"samestep: what was found cannot be printed: {error.strerror}", file=sys.stderr)
+        code[0] = 1
+    finally:
+        if left := _what_is_left(before):
+            print(f"samestep: {left}", file=sys.stderr)
+        sys.unraisablehook = ignored
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _leave(code: int) -> NoReturn:
+    """Ends this process at once: Python's teardown forgets the handlers of signals, and may crash in a half-made import."""
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _what_is_left(before: Sequence[started.Started]) -> str:
+    """Ends what was started since, as far as that is not done yet; "" if the kernel says that nothing is left."""
+    left = ", ".join(f"{process.pid} ({process.name})" for process in started.end_all(before))
+    return f"these processes could not be ended and are still running: {left}." if left else ""
+
+
+def check_environment() -> None:
+    """Refuses what a package that we import would end in a traceback on.
+
+    Raises:
+        ConfigError: A variable is not what that package takes.
+    """
+    for name in _WHOLE_NUMBERS:
+        if not re.fullmatch("[0-9]{1,18}", text := os.environ.get(name, "0")):
+            raise ConfigError(
+                f"{name} is '{text}' in the environment; set it to a whole number of seconds, or unset it."
+            )
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Ends the command where it is; one signal is enough, and those that follow do not disturb its tidying up."""
+    for each in SIGNALS:
+        signal.signal(each, lambda *_: None)  # SIG_IGN would print a complaint about one that has just come
+    raise KeyboardInterrupt(*[] if number == signal.SIGINT else [signal.Signals(number).name])
+
+
+def _come_again(ignored: "sys.UnraisableHookArgs") -> None:
+    """Raises an interrupt once more that came where Python ignores exceptions, as in a callback of the import system."""
+    if not isinstance(ignored.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(ignored)
+        return
+    arguments = ignored.exc_value.args
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt(*arguments)
+
+    signal.signal(_AGAIN, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
+
+
+class _Unprintable(OSError):
+    """Stdout takes no more."""
+
+
+class _Stdout(io.FileIO):
+    """Where the result of a command goes; if that fails it is given up, and Python does not try once more when it ends."""
+
+    def write(self, data: object) -> int | None:
+        try:
+            return super().write(data)
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            raise _Unprintable(error.errno, error.strerror) from None
+
+
+class _Stderr(io.FileIO):
+    """Where the progress of a run goes. A run is no worse for nobody being able to read it."""
+
+    def write(self, data: object) -> int | None:
+        with contextlib.suppress(OSError):
+            return super().write(data)
+        return memoryview(data).nbytes
+
+
+class _Shown(io.TextIOWrapper):
+    """A stream to a terminal. What is printed comes from files as well, and must not move the cursor or set the title."""
+
+    def write(self, text: str) -> int:
+        return super().write("\n".join(printable(line, "\t") for line in text.split("\n")))
+
+
+def drawing_stream() -> TextIO:
+    """Stderr, for what moves the cursor on purpose: a bar."""
+    if not isinstance(sys.stderr, _Shown):  # another program's, which calls our functions
+        return sys.stderr
+    return _text(io.TextIOWrapper, _Stderr(2, "w", closefd=False), sys.stderr)
+
+
+def _open_streams() -> None:
+    """Makes the standard streams safe to print to: none is closed, and none has a character that it cannot print or obeys."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # it takes the place of the first that is closed
+        pass
+    os.close(descriptor)
+    if sys.stdout is sys.__stdout__:
+        sys.stdout = _text(_Shown, _Stdout(1, "w", closefd=False), sys.stdout)
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = _text(_Shown, _Stderr(2, "w", closefd=False), sys.stderr)
+
+
+def _text(kind: type[io.TextIOWrapper], raw: io.FileIO, replaced: TextIO | None) -> TextIO:
+    encoding = replaced.encoding if replaced else "utf-8"
+    lines = raw.isatty() or raw.fileno() == 2
+    return kind(io.BufferedWriter(raw), encoding, errors="backslashreplace", line_buffering=lines)

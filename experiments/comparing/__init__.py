@@ -1,0 +1,1 @@
+"""A comparison: what is asked, in which order it runs, what is kept, and what it concludes."""

@@ -1,0 +1,176 @@
+"""What a comparison was asked to be, by flags, by `compare.toml` or in Python: one shape for all three."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from samestep.common.catalog import framework_info
+from samestep.common.errors import ConfigError
+from samestep.common.flags import Scalar, flag, flags, read_fields, spell_flag
+from samestep.common.request import FRAMEWORKS, RunConfig
+from samestep.common.techniques import Techniques
+from samestep.experiments.cli.arguments import complete_cell, split_cells
+
+FRAMEWORKS_COMPARED = [framework for framework in FRAMEWORKS if framework != "numpy"]
+SHARED = [
+    name for name, field in flags(RunConfig).items() if field.metadata["compared"] and not field.metadata["place"]
+]
+"""The fields of a request that all rows of a comparison share."""
+MAX_REPEATS = 10_000
+"""A day has 86,400 seconds, and the shortest run takes some tenths of one."""
+MAX_ROWS = 1000
+"""Of a comparison, and of the values that vary: each is a run, and is checked before the first of them starts."""
+Given = Mapping[str, object]
+"""What was given, by the name of its flag: text, or lists and numbers from a file or from Python."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ComparisonConfig:
+    """One comparison, as asked for. It is kept in the directory of the comparison, as `compare.toml`.
+
+    Attributes:
+        vary: Name -> its values: each row is run with each value of what it has.
+        base: What all rows share.
+    """
+
+    framework: str | None = flag(None, "compare only the strategies of this framework", choices=FRAMEWORKS_COMPARED)
+    strategies: str | None = flag(
+        None,
+        "compare only these cells, strategies with their options: torch:ddp,tf:mirrored or "
+        "torch:pp+microbatches=8+clip_norm=1; a mesh in a cell replaces --devices: torch:hybrid+mesh=pipe=2,tensor=2",
+    )
+    require: str | None = flag(
+        None,
+        "cells that must be judged, at every step, as in torch:ddp,tf:mirrored; those that --strategies lacks are added",
+    )
+    reference: str | None = flag(
+        None, "the row that the others are compared with (default: the first that trains, after the oracle)"
+    )
+    repeats: int = flag(
+        1,
+        "how often each row is measured: in rounds, every row once a round, each time by fresh processes; the oracle runs once",
+        least=1,
+        most=MAX_REPEATS,
+    )
+    scaling: str = flag(
+        "strong",
+        "with several numbers of devices: strong keeps the global batch, weak keeps the batch of each device, that of the "
+        "fewest devices",
+        choices=("strong", "weak"),
+    )
+    vary: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    base: RunConfig = dataclasses.field(default_factory=RunConfig)
+
+
+def merge(first: Given, second: Given) -> Given:
+    """Joins what was given in two places.
+
+    Args:
+        first: As in a file.
+        second: As on the command line; where both set a name, this one counts.
+    """
+    one, other = _spelled(first), _spelled(second)
+    return {**one, **other, "vary": {**_axes(one), **_axes(other)}}
+
+
+def describe(given: Given) -> ComparisonConfig:
+    """Reads what was given for a comparison.
+
+    Args:
+        given: By the names of the flags; `vary` maps names to values.
+
+    Raises:
+        ConfigError: A value is wrong, or two contradict each other.
+    """
+    spelled = _spelled(given)
+    vary = _axes(spelled)
+    values: dict[str, Scalar] = {name: value for name, value in spelled.items() if name != "vary"}  # pyrefly: ignore
+    for name in vary:
+        if name in values:
+            raise ConfigError(f"--vary {name} and {spell_flag(name)} both set {name}; give it once.")
+    shared = {name: value for name, value in values.items() if name not in flags(ComparisonConfig)}
+    asked = dataclasses.replace(read_fields(ComparisonConfig, values), vary=vary)
+    base = dataclasses.replace(
+        read_fields(RunConfig, {"devices": 2, **shared}), techniques=read_fields(Techniques, shared)
+    )
+    if None not in (asked.framework, asked.strategies):
+        raise ConfigError("--framework and --strategies both choose the rows; give one of them.")
+    if asked.require is not None and base.parity is False:
+        raise ConfigError("--require judges what --no-parity leaves unjudged; give one of them.")
+    return dataclasses.replace(
+        asked,
+        base=base,
+        strategies=_complete("--strategies", asked.strategies),
+        require=_complete("--require", asked.require),
+        reference=asked.reference and complete_cell(asked.reference),
+    )
+
+
+def check_bit_equal(bit_equal: bool, against: object) -> None:
+    """Refuses to make a gate of the bits of nothing.
+
+    Args:
+        bit_equal: Whether bits have to be equal.
+        against: To what; None if that was not given.
+
+    Raises:
+        ConfigError: It was not.
+    """
+    if bit_equal and against is None:
+        raise ConfigError("--bit-equal holds a comparison against an earlier one; name it with --against DIRECTORY.")
+
+
+def _spelled(given: Given) -> dict[str, object]:
+    """What was given, as the command line spells it: lists as text, and several numbers of devices as what varies."""
+    values = {name: value if name == "vary" else _text(value) for name, value in given.items() if value is not None}
+    if "," in str(values.get("devices", "")):
+        axes = _axes(values)
+        if "devices" in axes:
+            raise ConfigError("--vary devices and --devices both set devices; give it once.")
+        values["vary"] = {"devices": values.pop("devices"), **axes}
+    return values
+
+
+def _text(value: object) -> object:
+    if not isinstance(value, list | tuple):
+        return value
+    return ",".join(str(each).lower() if isinstance(each, bool) else str(each) for each in value)
+
+
+def _axes(given: Given) -> dict[str, tuple[str, ...]]:
+    """What varies, by name."""
+    vary = given.get("vary", {})
+    if not isinstance(vary, Mapping):
+        raise ConfigError(f"vary is {vary!r}, not names with their values, as in microbatches = [2, 4].")
+    return {str(name).replace("-", "_"): _values(str(name), str(_text(values))) for name, values in vary.items()}
+
+
+def _values(name: str, text: str) -> tuple[str, ...]:
+    values = tuple(value.strip() for value in text.split(","))
+    if not all(values):
+        raise ConfigError(f"--vary '{name}={text}' has an empty value; list its values, as in {name}=2,4.")
+    if len(values) > MAX_ROWS:
+        raise ConfigError(f"--vary {name} lists {len(values)} values; list at most {MAX_ROWS}.")
+    for value in values:
+        if values.count(value) > 1:
+            raise ConfigError(f"--vary {name} lists {value} twice; list each value once.")
+    return values
+
+
+def _complete(flag: str, text: str | None) -> str | None:
+    return None if text is None else ",".join(split_cells(flag, text))
+
+
+def named_cells(asked: ComparisonConfig) -> list[str]:
+    """The cells that the user named; none if all strategies are compared."""
+    return [] if asked.strategies is None else split_cells("--strategies", asked.strategies)
+
+
+def required_cells(asked: ComparisonConfig) -> list[str]:
+    """The cells that must be judged."""
+    return [] if asked.require is None else split_cells("--require", asked.require)
+
+
+def every_cell(framework: str | None) -> list[str]:
+    """The cells of all strategies, or of those of one framework."""
+    frameworks: Sequence[str] = [framework] if framework else FRAMEWORKS_COMPARED
+    return [f"{name}:{row.name}" for name in frameworks for row in framework_info(name).rows]

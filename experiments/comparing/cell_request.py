@@ -1,0 +1,81 @@
+"""The request that a cell of a comparison stands for, and whether a result is one of it."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from samestep.common.catalog import strategy_info
+from samestep.common.errors import ConfigError
+from samestep.common.flags import spell_flag, split_spelling
+from samestep.common.request import RunConfig
+from samestep.common.runtime.records import RunResult
+from samestep.experiments.cli.arguments import apply_cell
+from samestep.experiments.comparing import comparison_file
+from samestep.experiments.comparing.plan import Plan, is_oracle
+
+_ELSEWHERE = ("out", "described")
+"""Of a request: where its files are, which may have been moved."""
+_FILLED_IN = ("devices", "mesh", "steps", "batch_size", "optimizer", "learning_rate", "decay_steps")
+"""What is taken from the workload, or from another field, where it was not asked for."""
+
+
+def request_of(cell: str, base: RunConfig, plan: Plan) -> RunConfig:
+    """Makes the request of a cell: strategies of one device have one, and those that nobody named have a dtype that they can.
+
+    Args:
+        cell: As in `torch:ddp+devices=4`.
+        base: What all cells of the comparison share.
+        plan: Of the comparison.
+
+    Raises:
+        ConfigError: There is no such option, or no such value of it.
+    """
+    config, given = apply_cell(cell, base), split_spelling(cell)[1]
+    info = strategy_info(config.framework, config.strategy)
+    possible = config.dtype in info.dtypes or (cell in plan.named and not is_oracle(cell))
+    has_devices = bool(info.axes) or (is_oracle(cell) and config.techniques.compress is not None)
+    return dataclasses.replace(
+        config,
+        devices=config.devices if "devices" in given else None if config.mesh else base.devices if has_devices else 1,
+        dtype=config.dtype if possible else info.dtypes[0],
+        threads=1 if is_oracle(cell) else config.threads,
+        techniques=config.techniques.of_reference() if is_oracle(cell) else config.techniques,
+        parity=True if cell in plan.required else config.parity,
+    )
+
+
+def refuse_other(run: Path, result: RunResult, wanted: RunConfig) -> None:
+    """Refuses a result that a cell could not have left: somebody changed `compare.toml`, or moved directories.
+
+    Args:
+        run: The directory of the result.
+        result: What it holds.
+        wanted: The request of the cell, its defaults filled in or not.
+
+    Raises:
+        ConfigError: It is of another request; the message says in what.
+    """
+    for name, there, asked in _differences(result.config, wanted):
+        raise ConfigError(
+            f"{run} holds another run than {comparison_file.NAME} asks for: {spell_flag(name)} is {there} there, and "
+            f"{asked} here: {result.command}; move it away, and --resume measures it anew."
+        )
+
+
+def _differences(config: RunConfig, wanted: RunConfig) -> Iterator[tuple[str, object, object]]:
+    """The fields in which a complete request is not the one that is wanted, each with both values."""
+    mine, theirs = _plain(config), _plain(wanted)
+    for name, asked in theirs.items():
+        is_open = asked is None and name in _FILLED_IN
+        is_replaced = name == "workload" and wanted.model is not None
+        if not (is_open or is_replaced) and name in mine and mine[name] != asked:
+            yield name, mine[name], asked
+
+
+def _plain(config: RunConfig) -> Mapping[str, object]:
+    """All that a request sets, by name; a mesh however its axes are ordered."""
+    values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    mesh = None if config.mesh is None else ",".join(sorted(part.strip() for part in config.mesh.split(",")))
+    nested = {**config.options, **dataclasses.asdict(config.techniques)}
+    left_out = (*_ELSEWHERE, "options", "techniques")
+    return {name: value for name, value in values.items() if name not in left_out} | nested | {"mesh": mesh}

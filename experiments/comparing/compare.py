@@ -1,0 +1,230 @@
+"""Starts a comparison, or goes on with one: all its cells are checked before any is run."""
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from samestep.common.errors import ConfigError, SamestepError
+from samestep.common.files.writing import open_directory
+from samestep.common.flags import spell_flag
+from samestep.common.request import RunConfig, launch_of
+from samestep.common.run import as_config, parse
+from samestep.common.runtime.directory import refuse_run, refuse_taken, write_error
+from samestep.common.runtime.parent.check import check_launch
+from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.parent.prepare import new_directory
+from samestep.experiments.comparing import comparison_file
+from samestep.experiments.comparing.asked import ComparisonConfig, Given, describe, merge
+from samestep.experiments.comparing.cell_request import refuse_other, request_of
+from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.named_code import check_code
+from samestep.experiments.comparing.plan import Plan, is_oracle, make_plan
+from samestep.experiments.comparing.rounds import Ready, measure, tell
+from samestep.experiments.comparing.stored import Found, compose, find, make_place, read_asked, run_directory
+
+Checked = Mapping[str, Ready | SamestepError]
+"""By cell: what to run, or why it cannot be run."""
+
+
+def compare(asked: ComparisonConfig, out: str | None = None, quiet: bool = False) -> Comparison:
+    """Runs a comparison.
+
+    Args:
+        asked: The comparison.
+        out: Its directory; a new one below `runs/`, unless given.
+        quiet: Whether to print nothing; otherwise the progress goes to stderr.
+
+    Raises:
+        SamestepError: The request is wrong; nothing was started.
+    """
+    plan = make_plan(asked)
+    trained = asked.base.workload.partition("+")[0] if asked.base.model is None else Path(asked.base.model).stem
+    directory = new_directory(f"comparison-{trained}") if out is None else Path(out)
+    refuse_taken(directory)
+    for cell in plan.cells:
+        refuse_run(run_directory(directory, cell, 1))  # whose name may be too long
+    with Launcher() as launcher:
+        checked = _check(asked.base, plan, launcher, quiet)
+        _make(directory)
+        with _sole_user(directory):
+            comparison_file.write_file(directory / comparison_file.NAME, asked)
+            return _conduct(asked, plan, checked, {cell: Found() for cell in plan.cells}, directory, launcher, quiet)
+
+
+def ask(file: Path | None, given: Given, quiet: bool = False) -> ComparisonConfig:
+    """Makes a comparison of what a file asks for and of what is given beside.
+
+    Args:
+        file: As `compare.toml`, if there is one.
+        given: What counts more.
+        quiet: Whether to print nothing; otherwise the code that the file names goes to stderr.
+
+    Raises:
+        ConfigError: Something is wrong, or the code has changed since the file was written.
+    """
+    if file is None:
+        return describe(given)
+    stored = comparison_file.read_file(file)
+    _tell_code(file, stored, given, quiet)
+    return describe(merge(stored, given))
+
+
+def _tell_code(file: Path, stored: Given, given: Given, quiet: bool) -> None:
+    for line in check_code(file, stored, given):
+        tell(f"samestep: {line}", quiet)
+
+
+def resume(directory: Path, given: Given, quiet: bool = False) -> Comparison:
+    """Goes on with a comparison: what has a result is not run again, everything else is.
+
+    Args:
+        directory: Of the comparison.
+        given: What it has to be as well.
+        quiet: Whether to print nothing; otherwise the progress goes to stderr.
+
+    Raises:
+        SamestepError: It is not a comparison, or another one; nothing was started.
+    """
+    stored = read_asked(directory)
+    _tell_code(directory / comparison_file.NAME, stored, {}, quiet)
+    asked = describe(merge(stored, given))
+    _refuse_another(directory, describe(stored), asked)
+    plan = make_plan(asked)
+    with Launcher() as launcher, _sole_user(directory):
+        checked = _check(asked.base, plan, launcher, quiet)
+        found = {cell: find(directory, cell, plan, asked) for cell in plan.cells}
+        for cell, each in found.items():
+            each.error = None
+            for number, result in each.results.items():
+                if not isinstance(ready := checked[cell], SamestepError):  # defaults of the workload included
+                    refuse_other(run_directory(directory, cell, number), result, as_config(*ready))
+        return _conduct(asked, plan, checked, found, directory, launcher, quiet)
+
+
+def _make(directory: Path) -> None:
+    """Makes the directory of a comparison, for its user alone."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--out {directory} cannot be made ({error.strerror}); name another directory.") from None
+
+
+def _conduct(
+    asked: ComparisonConfig,
+    plan: Plan,
+    checked: Checked,
+    found: Mapping[str, Found],
+    directory: Path,
+    launcher: Launcher,
+    quiet: bool,
+) -> Comparison:
+    ready = {cell: each for cell, each in checked.items() if not isinstance(each, SamestepError)}
+    for cell, why in checked.items():
+        missing = [number for number in range(1, plan.rounds(cell) + 1) if number not in found[cell].results]
+        if isinstance(why, SamestepError) and missing:
+            found[cell].error = why
+            _record(directory, run_directory(directory, cell, missing[0]), why)
+    interrupt = measure(plan, ready, found, directory, launcher, quiet)
+    return compose(asked, plan, directory, found, interrupt)
+
+
+def _make(directory: Path) -> None:
+    try:
+        open_directory(directory)
+    except OSError as error:
+        raise ConfigError(f"--out {directory} cannot be made ({error.strerror}); name another directory.") from None
+
+
+def _record(directory: Path, run: Path, why: SamestepError) -> None:
+    """Notes down why a cell cannot be run, where its first run would be."""
+    with contextlib.suppress(OSError):  # on a full disk it is printed only, and the row is missing when it is loaded
+        make_place(run, directory)
+        open_directory(run)
+        write_error(run, "parent", why, first=False)
+
+
+# --- checks -----------------------------------------------------------------------------------------------------------
+
+
+def _check(base: RunConfig, plan: Plan, launcher: Launcher, quiet: bool) -> Checked:
+    """Checks every cell. The oracle must be possible, and of the cells that the user named at least one."""
+    checked: dict[str, Ready | SamestepError] = {}
+    notes, described = {}, {}
+    for cell in plan.cells:
+        config = request_of(cell, base, plan)
+        try:
+            config = launcher.describe(config)
+            run, launch = parse(config), launch_of(config)
+            notes[check_launch(run, launch)] = None
+            checked[cell] = run, launch
+        except SamestepError as error:
+            # NumPy is always there, so if the oracle lacks something it is the data
+            if is_oracle(cell):
+                raise
+            checked[cell] = error
+            continue
+        first = described.setdefault(json.dumps([run.described(), launch.bandwidth], default=str), cell)
+        if first != cell:
+            raise ConfigError(
+                f"{first} and {cell} are the same run; name it once, and measure it more often with --repeats."
+            )
+    refused = _refused(plan, checked)
+    for note in (*filter(None, notes), *(f"{cell} is not possible: {why}" for cell, why in refused.items())):
+        tell(note, quiet)
+    return checked
+
+
+def _refused(plan: Plan, checked: Checked) -> dict[str, ConfigError]:
+    """The named cells that cannot be run as they were asked for, with the reasons.
+
+    Raises:
+        ConfigError: No other named cell can be run, so the request is wrong as a whole.
+    """
+    refused = {cell: why for cell in plan.named if isinstance(why := checked[cell], ConfigError)}
+    for why in refused.values():
+        if all(is_oracle(cell) or isinstance(checked[cell], SamestepError) for cell in plan.named):
+            raise why
+    return refused
+
+
+def _refuse_another(directory: Path, stored: ComparisonConfig, asked: ComparisonConfig) -> None:
+    """Refuses to go on with a comparison as if it were another one.
+
+    More rounds are refused as well: rounds that are added until a verdict appears make verdicts by chance.
+    """
+    before, now = comparison_file.settings(stored), comparison_file.settings(asked)
+    for name, was in before.items():
+        wanted = now[name]
+        if was != wanted:
+            raise ConfigError(
+                f"--resume {directory} is another comparison: {spell_flag(name)} is {_spell(was)} there, and {_spell(wanted)} "
+                f"here; leave out {spell_flag(name)} to go on with it, or start another one with --out."
+            )
+
+
+def _spell(value: object) -> str:
+    """A setting as it is given on the command line."""
+    if value is None or value == {}:
+        return "not given"
+    if isinstance(value, Mapping):
+        return " ".join(f"{name}={','.join(values)}" for name, values in value.items())
+    return str(value)
+
+
+@contextlib.contextmanager
+def _sole_user(directory: Path) -> Iterator[None]:
+    """Keeps two commands from measuring one comparison at a time; the lock ends with the process, however it ends."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY)
+    except OSError as error:
+        raise ConfigError(f"{directory} cannot be opened ({error.strerror}); name another directory.") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise ConfigError(f"{directory} is being measured by another command; wait until that has ended.") from None
+    finally:
+        os.close(descriptor)

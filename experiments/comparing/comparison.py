@@ -1,0 +1,219 @@
+"""What a comparison found: a row for each cell, what it prints, and how it ends."""
+
+import dataclasses
+import shlex
+from pathlib import Path
+from typing import Self
+
+from samestep.common.errors import ConfigError, SamestepError, Unavailable, signal_exit_code
+from samestep.common.runtime.records import RunResult
+from samestep.experiments.comparing.against import Against, Earlier, hold
+from samestep.experiments.comparing.gate import find_failure
+from samestep.experiments.comparing.lint import explain_confounds, find_stops
+from samestep.experiments.comparing.plan import is_oracle
+from samestep.experiments.comparing.ranking import ranking
+from samestep.experiments.comparing.row import MISSED, NOT_RUN, Row, explain_rows
+from samestep.experiments.comparing.scaling import Scaling, find_scaling
+from samestep.experiments.comparing.speeds import Rounds, Speed, judge_rows, speed_figures, unseparated
+from samestep.experiments.printing import tables
+from samestep.experiments.printing.against_report import write_report
+from samestep.experiments.printing.compiled import compiled
+from samestep.experiments.printing.figures import figures
+from samestep.experiments.printing.formats import Case, Document, write
+from samestep.experiments.printing.misses import misses
+from samestep.experiments.printing.scaling_report import write_scaling
+from samestep.experiments.printing.text import fill, screen_width
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """The rows of a comparison, in the order of its cells, and what was asked of them.
+
+    Attributes:
+        rows: One for each cell, the oracle's first.
+        named: The cells that must be possible and available, since the user named them.
+        required: The cells that must be judged.
+        parity: Whether parity was asked for, so that something must be judged.
+        interrupt: What ended it before its last row: Ctrl-C, or another signal, which it names.
+        repeats: The rounds that were asked for.
+        reference: The row that the others are compared with; None if no row can be it.
+        directory: Where its runs are.
+        allowed: The confounds in spite of which rows are ranked.
+        against: What holding it against an earlier comparison found, if that was asked for.
+    """
+
+    rows: tuple[Row, ...]
+    named: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    parity: bool = False
+    interrupt: KeyboardInterrupt | None = None
+    repeats: int = 1
+    reference: str | None = None
+    directory: Path | None = None
+    allowed: frozenset[str] = frozenset()
+    against: Against | None = None
+
+    @property
+    def results(self) -> list[RunResult]:
+        """The results of the rows that have one."""
+        return [row.result for row in self.rows if row.result is not None]
+
+    @property
+    def speeds(self) -> dict[str, Speed]:
+        """The speeds of the rows that have a result, judged against that of the reference row."""
+        return judge_rows(self.rounds, self.reference, find_stops(self.allowed))
+
+    @property
+    def scaling(self) -> tuple[Scaling, ...]:
+        """How the rows scale that have several numbers of devices."""
+        return find_scaling(self.rounds, self.allowed)
+
+    @property
+    def rounds(self) -> dict[str, Rounds]:
+        """The results of the rows that have any, one a round."""
+        return {row.cell: row.results for row in self.rows if row.results}
+
+    def conclude(self, allowed: frozenset[str], earlier: Earlier | None = None, bit_equal: bool = False) -> Self:
+        """Ranks its rows, and holds them against an earlier comparison.
+
+        Args:
+            allowed: The confounds in spite of which rows are ranked.
+            earlier: What to hold it against, if anything.
+            bit_equal: Whether its steps have to be that one's in every bit.
+        """
+        against = earlier and hold(self.rounds, earlier, allowed, bit_equal)
+        return dataclasses.replace(self, allowed=allowed, against=against)
+
+    @property
+    def _names(self) -> list[str]:
+        return [row.cell for row in self.rows if row.result is not None]
+
+    @property
+    def failure(self) -> SamestepError | None:
+        """The error that the comparison ends with; see `find_failure`."""
+        return find_failure(self)
+
+    @property
+    def missing(self) -> str:
+        """How many runs are still to be done, and how; "" if none is, as where single runs were put together."""
+        if self.directory is None:
+            return ""
+        open_rows = [row for row in self.rows if row.results or row.status == NOT_RUN if row.status != MISSED]
+        wanted = sum(1 if is_oracle(row.cell) else self.repeats for row in open_rows)
+        missing = wanted - sum(len(row.results) for row in open_rows)
+        command = shlex.join(["samestep", "compare", "--resume", str(self.directory)])
+        return f"{missing} of {wanted} runs are missing; go on with: {command}" if missing else ""
+
+    @property
+    def exit_code(self) -> int:
+        """130 if Ctrl-C ended it; else 4, 1 or 3, as `failure` has it; else 0."""
+        if self.interrupt:
+            return signal_exit_code(self.interrupt)
+        return self.failure.exit_code if self.failure else 0
+
+    @property
+    def exit_reason(self) -> str:
+        """Why the exit code is not 0; "" if it is."""
+        return "interrupted before its last row" if self.interrupt else str(self.failure or "")
+
+    def require(self, *cells: str) -> None:
+        """Makes the comparison a gate.
+
+        Args:
+            *cells: Rows that must have been judged, beside those that were required when it was started.
+
+        Raises:
+            ConfigError: The comparison has no such row.
+            ParityFailed: A row did not take the same step.
+            WorkerFailed: A row failed.
+            Unavailable: A row that was named is unavailable or not possible, a required one was not judged, or none was.
+        """
+        known = [row.cell for row in self.rows]
+        for cell in cells:
+            if cell not in known:
+                raise ConfigError(f"the comparison has no row '{cell}'; it has {', '.join(known)}.")
+        if failure := dataclasses.replace(self, required=(*self.required, *cells)).failure:
+            raise failure
+
+    def table(self, wide: bool = False) -> str:
+        """The table: one line a row, those without a result last.
+
+        Args:
+            wide: Whether it shows every column, however wide the screen is.
+        """
+        failures = [(row.cell, row.status) for row in self.rows if row.result is None]
+        return tables.comparison(self.results, failures, None, wide, self._names, self.speeds)
+
+    def to_json(self) -> str:
+        """The comparison as `samestep compare --format json` prints it: every row with its whole result."""
+        return write(self.document(""), "json")
+
+    def document(self, command: str, wide: bool = False) -> Document:
+        """The comparison as any format can be made of it.
+
+        Args:
+            command: The line that repeats it.
+            wide: Whether the table for people shows every column.
+        """
+        speeds = self.speeds
+        cases = [row.case() for row in self.rows]
+        cases += self.against.cases() if self.against else []
+        if self.interrupt or isinstance(self.failure, Unavailable):  # no row of it is wrong, and yet it does not pass
+            cases.append(Case("the comparison", "error", self.exit_reason))
+        return Document(
+            name="samestep compare",
+            text=lambda: self.report(command, wide),
+            record={
+                "exit_code": self.exit_code,
+                "exit_reason": self.exit_reason,
+                "repeats": self.repeats,
+                "reference": self.reference,
+                "allowed": sorted(self.allowed),
+                "against": self.against,
+                "scaling": self.scaling,
+                "rows": [_fields(row) | {"speed": speeds.get(row.cell)} for row in self.rows],
+            },
+            rows=[
+                {
+                    "cell": row.cell,
+                    "status": row.status,
+                    "reason": row.reason,
+                    "seconds": row.seconds,
+                    **figures(row.result),
+                    **speed_figures(speeds.get(row.cell)),
+                }
+                for row in self.rows
+            ],
+            cases=cases,
+        )
+
+    def report(self, command: str, wide: bool = False) -> str:
+        """Everything that a comparison prints.
+
+        Args:
+            command: The line that repeats it; "" leaves it out.
+            wide: Whether its table shows every column.
+        """
+        parts = [
+            tables.caption(self.results, names=self._names) if self.results else "",
+            self.table(wide),
+            unseparated(self.speeds, self.reference),
+            explain_confounds(self.rounds, self.reference, self.allowed),
+            compiled(self.results),
+            "\n".join(explain_rows(self.rows)),
+            self.missing,
+            "\n".join(
+                [*([f"Again: {command}"] if command else []), *([f"Runs: {self.directory}"] if self.directory else [])]
+            ),
+            fill(tables.verdict(self.results), screen_width()),
+            ranking(list(self.rounds.values()), find_stops(self.allowed)),
+            write_scaling(self.scaling),
+            write_report(self.against) if self.against else "",
+        ]
+        return "\n\n".join(filter(None, parts))
+
+
+def _fields(row: Row) -> dict[str, object]:
+    """A row as JSON has it."""
+    own = {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
+    return own | {"result": row.result, "missed_predictions": misses(row.result) if row.result else {}}

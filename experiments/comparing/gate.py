@@ -1,0 +1,56 @@
+"""What a comparison ends with: the first that applies of what is wrong with its rows, in a sentence."""
+
+from typing import TYPE_CHECKING
+
+from samestep.common.errors import ParityFailed, SamestepError, Unavailable, WorkerFailed, one_line
+from samestep.common.judging.conclusion import conclude_missed
+from samestep.experiments.comparing.row import FAILED, IMPOSSIBLE, MISSED, UNAVAILABLE, Row, say_status
+
+if TYPE_CHECKING:
+    from samestep.experiments.comparing.comparison import Comparison
+
+
+def find_failure(found: "Comparison") -> SamestepError | None:
+    """Finds what a comparison ends with: missed parity, then failed rows, then what was not there or not judged.
+
+    Returns:
+        The error, whose message is the sentence that the terminal and the page have; None if it is green.
+    """
+    if missed := [(row.cell, row.reason) for row in found.rows if row.status == MISSED]:
+        return ParityFailed(f"{conclude_missed(missed)}.")
+    if found.against and found.against.changed:
+        return ParityFailed(found.against.changed)
+    if failed := [row for row in found.rows if row.status == FAILED]:
+        return WorkerFailed(_say_failed(failed))
+    if lacking := [lack for lack in (*(_lack(found, row) for row in found.rows), found.missing) if lack]:
+        return Unavailable("; ".join(lacking))
+    if found.parity and not any(row.is_judged for row in found.rows):
+        return Unavailable("parity was asked for, but no row was judged.")
+    if found.against and (lack := found.against.lack(found.required)):
+        return Unavailable(lack)
+    return None
+
+
+def headline(found: "Comparison") -> str:
+    """What a comparison comes to that is not green: its error, with the exit code where no row is at fault; "" if it is green."""
+    if not (reason := found.exit_reason):
+        return ""
+    blames_rows = not found.interrupt and isinstance(found.failure, ParityFailed | WorkerFailed)
+    said = reason if blames_rows else f"As a gate this ends with exit code {found.exit_code}: {reason}"
+    return said if said.endswith(".") else f"{said}."
+
+
+def _say_failed(rows: list[Row]) -> str:
+    """Which rows failed, and why if it is one reason for all."""
+    reasons = {row.reason for row in rows}
+    why = f": {one_line(reasons.pop())}" if len(reasons) == 1 else "."
+    return f"{', '.join(row.cell for row in rows)} failed{why}"
+
+
+def _lack(found: "Comparison", row: Row) -> str:
+    """What a row that the user named or required lacks; "" if nothing."""
+    if row.cell in found.required and not row.is_judged:
+        return say_status([f"{row.cell}, which must be judged,"], row.status, row.reason)
+    if row.cell in found.named and row.status in (UNAVAILABLE, IMPOSSIBLE):
+        return say_status([row.cell], row.status, row.reason)
+    return ""

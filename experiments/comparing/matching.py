@@ -1,0 +1,58 @@
+"""Finds which rows of two comparisons belong together."""
+
+from collections.abc import Mapping
+
+from samestep.common.runtime.records import RunResult
+from samestep.experiments.comparing.speeds import Rounds
+
+
+def match(now: Mapping[str, Rounds], then: Mapping[str, Rounds]) -> dict[str, str]:
+    """Finds the earlier row of each of today's rows.
+
+    It is the one of the same request, spelled as it may be. If there is none, it is the only other row of the same strategy:
+    then what differs is worth being named.
+
+    Args:
+        now: Today's rows, by their cells.
+        then: The earlier ones.
+
+    Returns:
+        Today's cell -> the earlier one. Rows that only one side has are left out.
+    """
+    pairs = {}
+    for exact in (True, False):
+        for name, row in now.items():
+            open_rows = {other: rounds for other, rounds in then.items() if other not in pairs.values()}
+            if name not in pairs and (found := _find(row[0], open_rows, exact)):
+                pairs[name] = found
+    return {name: pairs[name] for name in now if name in pairs}
+
+
+def _find(result: RunResult, rows: Mapping[str, Rounds], exact: bool) -> str | None:
+    """The row of the same request; or, not exactly, the only row of the same strategy."""
+    key = request_of if exact else _strategy_of
+    found = [name for name, rounds in rows.items() if key(rounds[0]) == key(result)]
+    return found[0] if found and (exact or len(found) == 1) else None
+
+
+def _strategy_of(result: RunResult) -> tuple[object, ...]:
+    return result.framework, result.strategy
+
+
+def request_of(result: RunResult) -> tuple[object, ...]:
+    """What was asked for, as far as it decides what a step is, and how many threads take it."""
+    config = result.config
+    return (
+        *_strategy_of(result),
+        tuple(sorted(config.options.items())),
+        config.techniques,
+        result.mesh,
+        result.workload,
+        result.optimizer,
+        config.learning_rate,
+        result.global_batch_size,
+        result.dtype,
+        result.seed,
+        result.first_step,
+        config.threads,
+    )

@@ -1,0 +1,62 @@
+"""Code that the file of a comparison names: said before it runs, and refused if it changed since the file was written."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from samestep.common.errors import ConfigError
+from samestep.common.files.reading import Unreadable, read_sha256
+from samestep.experiments.comparing.asked import Given
+
+DIGESTS = "sha256"
+"""The table of `compare.toml` with the digest of each file of code."""
+_NAMING = ("model", "data")
+"""The settings that may name a Python file, with or without a name in it."""
+
+
+def find_digests(given: Given) -> dict[str, str]:
+    """Finds the files of code that settings name, with their digests; one that cannot be read is left out.
+
+    Args:
+        given: What is asked for.
+    """
+    digests = {}
+    for file in _files(given):
+        try:
+            digests[file] = read_sha256(file)
+        except Unreadable:
+            continue  # whoever needs it says so
+    return digests
+
+
+def check_code(path: Path, stored: Given, beside: Given) -> list[str]:
+    """Refuses code that is not what a file of a comparison was written with.
+
+    Args:
+        path: The file.
+        stored: What it asks for.
+        beside: What the user asks for beside; a file of code that they name themselves is not that of the comparison's.
+
+    Returns:
+        A line for each file that is about to be run.
+
+    Raises:
+        ConfigError: One changed.
+    """
+    recorded = stored.get(DIGESTS, {})
+    if not isinstance(recorded, Mapping):
+        raise ConfigError(f"{path}: {DIGESTS} is no table of files; leave it out, or write the file anew.")
+    named = _files({name: value for name, value in stored.items() if beside.get(name) is None})
+    now = find_digests(stored)
+    for file in named:
+        if file in recorded and now.get(file, recorded[file]) != recorded[file]:
+            raise ConfigError(
+                f"{file} has changed since {path} was written; name it with --model or --data in a new comparison, or restore it."
+            )
+    return [f"runs code from {file}, which {path} names" for file in named]
+
+
+def _files(given: Given) -> list[str]:
+    """The Python files that settings name, as they are spelled there."""
+    texts = [str(given[name]) for name in _NAMING if given.get(name) is not None]
+    files = [text if text.endswith(".py") else text.rpartition(":")[0] for text in texts]
+    return [file for file in dict.fromkeys(files) if file.endswith(".py")]

@@ -1,0 +1,119 @@
+"""Measures the rows of a comparison: in rounds, one run after the other, each by fresh processes of a warm server."""
+
+import contextlib
+import dataclasses
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from samestep.common.catalog import require
+from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
+from samestep.common.files.removing import discard
+from samestep.common.request import Launch
+from samestep.common.runtime.directory import read_error, reserve_error, write_error
+from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.parent.processes.watch import Progress
+from samestep.common.strategy import Run
+from samestep.experiments.comparing.plan import Plan, is_oracle
+from samestep.experiments.comparing.stored import Found, make_place, run_directory
+from samestep.experiments.printing.progress import Timetable, show_runs
+
+Ready = tuple[Run, Launch]
+"""What to run, and how to start it."""
+
+
+def measure(
+    plan: Plan,
+    ready: Mapping[str, Ready],
+    found: Mapping[str, Found],
+    directory: Path,
+    launcher: Launcher,
+    quiet: bool,
+) -> KeyboardInterrupt | None:
+    """Runs every cell once a round, as far as that was not done before, and adds what it finds.
+
+    A cell that fails or misses parity runs no further round.
+
+    Args:
+        plan: The cells and the rounds.
+        ready: The cells that can be run.
+        found: Of each cell, what was found before; grows with each run.
+        directory: Of the comparison.
+        launcher: Starts the runs.
+        quiet: Whether to print nothing; otherwise the progress goes to stderr.
+
+    Returns:
+        What ended it early, if anything did.
+    """
+    rounds = [(cell, number) for number in range(1, plan.repeats + 1) for cell in ready if number <= plan.rounds(cell)]
+    todo = [(cell, number) for cell, number in rounds if number not in found[cell].results]
+    took = {cell: [*each.seconds] for cell, each in found.items() if not is_oracle(cell)}
+    timetable = Timetable([cell for cell, _ in todo], took)
+    try:
+        _warm(launcher, [ready[cell] for cell, _ in todo], quiet)
+        with contextlib.nullcontext() if quiet else show_runs(timetable) as begin:
+            for cell, number in todo:
+                if found[cell].is_over:
+                    timetable.finish()
+                    continue
+                run, launch = ready[cell]
+                launch = dataclasses.replace(launch, out=str(run_directory(directory, cell, number)))
+                label = f"{cell}, round {number} of {plan.repeats}" if plan.rounds(cell) > 1 else cell
+                seconds = _take(launcher, directory, (run, launch), found[cell], number, begin and begin(run, label))
+                timetable.finish(None if is_oracle(cell) else seconds)  # which says nothing about the others
+                tell(f"{label}: {seconds:.1f} s; {timetable.describe()}", quiet)
+    except KeyboardInterrupt as interrupt:
+        return interrupt
+    return None
+
+
+def _warm(launcher: Launcher, todo: list[Ready], quiet: bool) -> None:
+    """Imports what the runs need, so that none of them is timed beside an import."""
+    frameworks = dict.fromkeys(run.framework for run, _ in todo)
+    if frameworks:
+        tell(f"Importing {', '.join(require(framework) for framework in frameworks)} ...", quiet)
+    for threads, seconds in dict.fromkeys((run.threads, launch.timeout_seconds) for run, launch in todo):
+        launcher.warm(dict.fromkeys(run.framework for run, _ in todo if run.threads == threads), threads, seconds)
+
+
+def _take(
+    launcher: Launcher, comparison: Path, ready: Ready, found: Found, number: int, progress: Progress | None
+) -> float:
+    """Does one run and adds what it left; returns its seconds."""
+    started, (run, launch) = time.time(), ready
+    directory = Path(launch.out or "")
+    try:
+        make_place(directory, comparison)
+        discard(directory)  # what was interrupted there is measured anew
+        found.results[number] = launcher.run(run, launch, progress, started)
+    except (SamestepError, OSError) as error:
+        found.error = _as_failure(directory, error)
+    except KeyboardInterrupt:
+        with contextlib.suppress(OSError):  # on a full disk
+            if directory.exists():
+                reserve_error(directory)  # it did not fail: it was cut off
+        raise
+    found.seconds.append(time.time() - started)
+    return found.seconds[-1]
+
+
+def _as_failure(directory: Path, error: SamestepError | OSError) -> SamestepError:
+    """Makes a failure of what refused a run that had begun: its request was checked before, so it is a disk or a file."""
+    if not isinstance(error, ConfigError | OSError):
+        return error
+    failure = WorkerFailed(str(error))
+    role, _ = read_error(directory) or ("parent", None)
+    write_error(directory, role, failure, first=False)  # `load` has to find what was printed
+    return failure
+
+
+def tell(line: str, quiet: bool) -> None:
+    """Prints a line for people to stderr.
+
+    Args:
+        line: What to print.
+        quiet: Whether to print nothing.
+    """
+    if not quiet:
+        print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,95 @@
+"""A row of a comparison: a cell, and what became of it."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from samestep.common.judging.conclusion import explain_missed
+from samestep.common.runtime.records import RunResult
+from samestep.experiments.printing.formats import Case, Outcome
+
+SAME, MISSED, NOT_JUDGED, REFERENCE, COMPILED = "same step", "not the same step", "not judged", "reference", "compiled"
+"""The statuses of rows that have a result."""
+UNAVAILABLE, IMPOSSIBLE, FAILED, NOT_RUN = "unavailable", "not possible", "failed", "not run"
+"""The statuses of rows that have none."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One cell of a comparison and what became of it.
+
+    Attributes:
+        cell: As in `torch:ddp+clip_norm=1`.
+        status: "same step", "not the same step", "not judged", "reference" (the oracle's own row) or "compiled"; without
+            a result "unavailable", "not possible", "failed" or "not run".
+        reason: Why it has no result, was not judged, is not the same step, or is though its curve is off; "" otherwise.
+        results: What its runs left, one a round, in the order of the rounds; none unless all of them trained. The oracle
+            runs once, and a row that missed parity runs no further round.
+        seconds: What its runs took, their judgement included.
+    """
+
+    cell: str
+    status: str
+    reason: str = ""
+    results: tuple[RunResult, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def result(self) -> RunResult | None:
+        """The first result, or the one that missed parity; None if the row has none."""
+        missed = (result for result in self.results if result.parity.passed is False)
+        return next(missed, self.results[0] if self.results else None)
+
+    @classmethod
+    def of(cls, cell: str, *results: RunResult, seconds: float = 0.0) -> "Row":
+        """Makes the row of runs that have results.
+
+        Args:
+            cell: What was run.
+            *results: What it left, one a round.
+            seconds: What they took together.
+        """
+        result = cls(cell, "", results=results).result
+        assert result is not None
+        passed = result.parity.passed
+        unjudged = REFERENCE if result.framework == "numpy" else COMPILED if result.compiled else NOT_JUDGED
+        return cls(cell, {True: SAME, False: MISSED, None: unjudged}[passed], result.parity.reason, results, seconds)
+
+    def case(self) -> Case:
+        """The row as a test case: missed parity fails it, a run that failed is an error, what was not judged is skipped."""
+        outcomes: Mapping[str, Outcome] = {SAME: "passed", MISSED: "failure", FAILED: "error"}
+        outcome = outcomes.get(self.status, "skipped")
+        return Case(self.cell, outcome, "" if outcome == "passed" else f"{self.status}: {self.reason}", self.seconds)
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether it was held against the oracle, with whatever outcome."""
+        return self.status in (SAME, MISSED)
+
+
+def explain_rows(rows: Sequence[Row]) -> list[str]:
+    """Why rows have no result, were not judged or missed: one text for each reason, with all the rows that share it."""
+    sharing: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if row.reason and row.status not in (REFERENCE, COMPILED):
+            sharing.setdefault((row.status, row.reason), []).append(row.cell)
+    return [say_status(cells, status, reason) for (status, reason), cells in sharing.items()]
+
+
+def say_status(cells: Sequence[str], status: str, reason: str) -> str:
+    """What became of some rows, and why.
+
+    Args:
+        cells: Of the rows.
+        status: Of all of them.
+        reason: Likewise.
+    """
+    if status == MISSED:
+        return explain_missed(cells, reason)
+    was = "were" if len(cells) > 1 else "was"
+    verbs = {
+        FAILED: "failed",
+        SAME: "took the same step",
+        REFERENCE: "cannot be judged",
+    }
+    verb = verbs.get(status, f"{was} {status}")
+    return f"{', '.join(cells)} {verb}: {reason}"

@@ -1,0 +1,170 @@
+"""How rows scale with their number of devices: speed-up, efficiency, what stays serial, and what the textbook says."""
+
+import dataclasses
+from collections.abc import Collection, Mapping
+
+from samestep.common.judging.comparison import Difference, predict_speed
+from samestep.common.judging.confounds import split_allowed
+from samestep.common.judging.scaling import TEXTBOOK, amdahl_share, gustafson_share, share_interval
+from samestep.common.mesh import Mesh
+from samestep.common.runtime.records import RunResult
+from samestep.experiments.comparing.lint import confounds
+from samestep.experiments.comparing.speeds import Rounds, compare_rounds, examples_per_second
+
+EXPECTED = {"strong": ("cores",), "weak": ("cores", "batch", "order")}
+"""What differs by intention between two numbers of devices."""
+DATA_PARALLEL = ("data", "shard")
+"""The axes along which devices split a batch, so that the textbooks' speed-up of data parallelism is about them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """One number of devices.
+
+    Attributes:
+        devices: How many.
+        batch_size: GLOBAL.
+        cores: That they share.
+        rate: Examples per second, the median over the rounds; None if nothing was timed.
+        speedup: Against the fewest devices, round by round; None for those themselves, and where confounds forbid it.
+        confounds: What forbids it.
+        communication: The share of a step in which gradients are in flight; None where the row does not measure it.
+        exposed: The share in which nothing else goes on meanwhile.
+        textbook: The speed-up that textbooks give.
+    """
+
+    devices: int
+    batch_size: int
+    cores: int
+    rate: float | None
+    speedup: Difference | None = None
+    confounds: tuple[str, ...] = ()
+    communication: float | None = None
+    exposed: float | None = None
+    textbook: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Scaling:
+    """A row with several numbers of devices.
+
+    Attributes:
+        cell: Of the row, without its devices.
+        kind: "strong": the global batch stays the same. "weak": the batch of each device does.
+        points: By the number of devices, the fewest first.
+        serial_share: Of a step, by Amdahl's formula, of weak scaling by Gustafson's; None with too few points to fit.
+        serial_interval: The share's 95 % confidence interval over the rounds; None with a single round.
+        emulation: What ran instead of the strategy's own API.
+    """
+
+    cell: str
+    kind: str
+    points: tuple[Point, ...]
+    serial_share: float | None
+    serial_interval: tuple[float, float] | None = None
+    emulation: str = ""
+
+    @property
+    def name(self) -> str:
+        """The cell; what is emulated is marked."""
+        return f"{self.cell} (emulated)" if self.emulation else self.cell
+
+    def efficiency(self, point: Point) -> float | None:
+        """The speed-up per device that was added.
+
+        Args:
+            point: Of this row.
+        """
+        return point.speedup and point.speedup.ratio * self.points[0].devices / point.devices
+
+
+def find_scaling(rows: Mapping[str, Rounds], allowed: Collection[str]) -> tuple[Scaling, ...]:
+    """Finds the rows that differ in nothing but their number of devices, and in their batch if that grows in proportion.
+
+    Args:
+        rows: Their results, one a round.
+        allowed: The confounds that the user allowed.
+    """
+    families: dict[str, dict[tuple[int, int], Rounds]] = {}
+    for cell, row in rows.items():
+        if row[0].framework != "numpy" and not row[0].compiled:
+            sizes = row[0].config.devices or 1, row[0].global_batch_size
+            families.setdefault(_without(cell, "devices", "batch_size"), {})[sizes] = row
+    found = []
+    for cell, family in families.items():
+        batches = sorted({batch for _, batch in family})
+        if len({(batch / devices) for devices, batch in family}) == 1:
+            found.append((cell, "weak", family))
+        else:
+            found += [
+                (
+                    cell + (f"+batch_size={batch}" if batches[1:] else ""),
+                    "strong",
+                    {k: v for k, v in family.items() if k[1] == batch},
+                )
+                for batch in batches
+            ]
+    return tuple(_scaling(cell, kind, family, allowed) for cell, kind, family in found if len(family) > 1)
+
+
+def _without(cell: str, *names: str) -> str:
+    """A cell without what it sets of some names."""
+    first, *parts = cell.split("+")
+    return "+".join([first, *(part for part in parts if part.partition("=")[0] not in names)])
+
+
+def _scaling(cell: str, kind: str, family: Mapping[tuple[int, int], Rounds], allowed: Collection[str]) -> Scaling:
+    rows = [family[sizes] for sizes in sorted(family)]
+    base, *more = rows
+    passes = {*allowed, *EXPECTED[kind]}
+    stops = {id(row): tuple(e.name for e in split_allowed(confounds(row, base), passes)[0]) for row in more}
+    speedups = compare_rounds({id(row): (row, base) for row in more if not stops[id(row)]})
+    points = tuple(_point(row, speedups.get(id(row)), stops.get(id(row), ()), base) for row in rows)
+    fitted = [(row, point) for row, point in zip(rows, points, strict=True) if point.rate and not point.confounds]
+    share = _serial_share(kind, {point.devices: point.rate for _, point in fitted})
+    rounds = zip(*(examples_per_second(row) for row, _ in fitted), strict=False)
+    each = [
+        _serial_share(kind, {point.devices: rate for (_, point), rate in zip(fitted, rates, strict=True)})
+        for rates in rounds
+    ]
+    interval = share_interval([found for found in each if found is not None])
+    return Scaling(cell, kind, points, share, interval, base[0].emulation)
+
+
+def _serial_share(kind: str, rates: Mapping[int, float | None]) -> float | None:
+    """The serial share by the formula for one kind of scaling, from the examples per second by number of devices."""
+    known = {devices: rate for devices, rate in rates.items() if rate}
+    if kind == "strong":
+        return amdahl_share({devices: 1 / rate for devices, rate in known.items()})
+    return gustafson_share(known)
+
+
+def _point(row: Rounds, speedup: Difference | None, stops: tuple[str, ...], base: Rounds) -> Point:
+    first, speed = row[0], predict_speed(examples_per_second(row))
+    communication, exposed = _communication(first)
+    devices = first.config.devices or 1
+    return Point(
+        devices,
+        first.global_batch_size,
+        first.cores,
+        speed and speed.median,
+        speedup,
+        stops,
+        communication,
+        exposed,
+        TEXTBOOK.get(devices) if base[0].config.devices == 1 and _is_data_parallel(first) else None,
+    )
+
+
+def _is_data_parallel(result: RunResult) -> bool:
+    return Mesh.parse(result.mesh).only_axis in DATA_PARALLEL
+
+
+def _communication(result: RunResult) -> tuple[float | None, float | None]:
+    """The share of a step in which gradients are in flight, and that in which nothing else goes on: the mean over ranks."""
+    measured = [row.measures for row in result.processes if "communication_seconds" in row.measures]
+    if not measured or not result.step_seconds_median or result.config.devices == 1:
+        return None, None
+    whole = sum(each["communication_seconds"] for each in measured) / len(measured)
+    hidden = sum(each.get("overlap_seconds", 0.0) for each in measured) / len(measured)
+    return whole / result.step_seconds_median, (whole - hidden) / result.step_seconds_median

@@ -1,0 +1,159 @@
+"""How fast the rows of a comparison are over their rounds, and against its reference row; and the sentences on that."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+from samestep.common.flags import Scalar
+from samestep.common.judging.comparison import (
+    NOT_SEPARATED,
+    Difference,
+    Key,
+    Prediction,
+    compare_speeds,
+    predict_speed,
+)
+from samestep.common.judging.percentiles import add_counts, percentile
+from samestep.common.runtime.records import RunResult
+from samestep.experiments.printing.text import fill, screen_width
+
+PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+REFERENCE = "reference"
+Rounds = Sequence[RunResult]
+"""The results of one row, one a round."""
+Confounds = Callable[[Rounds, Rounds], Sequence[str]]
+"""Names what two rows differ in beside their strategy, so that their speeds cannot be ranked."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Speed:
+    """How fast a row is.
+
+    Attributes:
+        prediction: Of its examples per second; None if it timed none.
+        step_seconds: Of the steps of all rounds, by "p50", "p95" and "p99"; None with too few steps for it.
+        is_reference: Whether the others are compared with it.
+        against: How it differs from the reference; None for the reference, without one, and for a row that is confounded.
+        confounds: What forbids a verdict.
+    """
+
+    prediction: Prediction | None
+    step_seconds: Mapping[str, float | None]
+    is_reference: bool = False
+    against: Difference | None = None
+    confounds: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """The row against the reference in a word or two: `1.12x faster`, `not separated`; with few rounds `1.12x`."""
+        if self.is_reference:
+            return REFERENCE
+        if self.confounds:
+            more = f" +{len(self.confounds) - 1}" if self.confounds[1:] else ""
+            return f"({self.confounds[0]}{more})"
+        if self.against is None:
+            return ""
+        if self.against.verdict == NOT_SEPARATED:
+            return NOT_SEPARATED
+        return f"{spell_ratio(self.against.ratio)} {self.against.verdict}".strip()
+
+
+def spell_ratio(ratio: float) -> str:
+    """A ratio of two speeds: 1.12x."""
+    if ratio < 0.1:
+        return f"{ratio:.2g}x"
+    return f"{ratio:.{2 if ratio < 10 else 1 if ratio < 100 else 0}f}x"
+
+
+def examples_per_second(rounds: Rounds) -> list[float | None]:
+    """The median of each run's windows; None where it timed none."""
+    return [result.examples_per_second.median if result.examples_per_second else None for result in rounds]
+
+
+def speed_of(rounds: Rounds) -> Speed:
+    """The speed of a row that is compared with nothing."""
+    counts = add_counts(result.step_times for result in rounds)
+    steps = {name: percentile(counts, share) for name, share in PERCENTILES.items()}
+    return Speed(predict_speed(examples_per_second(rounds)), steps)
+
+
+def no_confounds(row: Rounds, other: Rounds) -> Sequence[str]:
+    """Finds nothing; the arguments are those of `Confounds`."""
+    return ()
+
+
+def judge_rows(
+    rows: Mapping[str, Rounds], reference: str | None, confounds: Confounds = no_confounds
+) -> dict[str, Speed]:
+    """The speed of every row, judged against that of the reference row where there are rounds.
+
+    The oracle is never judged: it runs once, and says what a step is, not how fast one can be. Nor is a row that took
+    another step.
+
+    Args:
+        rows: By name, each with at least one round.
+        reference: The name of the reference row; None compares nothing.
+        confounds: Asked for each row; a row for which it names something gets no verdict.
+    """
+    found = {name: speed_of(rounds) for name, rounds in rows.items()}
+    base = rows.get(reference or "", ())
+    if len(base) < 2:
+        return found
+    others = {name: rounds for name, rounds in rows.items() if name != reference and _may_be_judged(rounds)}
+    named = {name: tuple(confounds(rounds, base)) for name, rounds in others.items()}
+    judged = compare_rounds({name: (rounds, base) for name, rounds in others.items() if not named[name]})
+    return {
+        name: dataclasses.replace(
+            speed, is_reference=name == reference, against=judged.get(name), confounds=named.get(name, ())
+        )
+        for name, speed in found.items()
+    }
+
+
+def _may_be_judged(rounds: Rounds) -> bool:
+    return rounds[0].framework != "numpy" and all(result.parity.passed is not False for result in rounds)
+
+
+def compare_rounds(pairs: Mapping[Key, tuple[Rounds, Rounds]]) -> dict[Key, Difference]:
+    """Judges pairs of rows together, over the rounds that both of a pair have.
+
+    Args:
+        pairs: By name: a row, and what it is compared with.
+    """
+    return compare_speeds({name: (examples_per_second(a), examples_per_second(b)) for name, (a, b) in pairs.items()})
+
+
+def speed_figures(speed: Speed | None) -> dict[str, Scalar]:
+    """The columns of a row's speed for programs: plain numbers and words, each None where there is none."""
+    parts = {
+        "speed": (Prediction, speed and speed.prediction),
+        "against_reference": (Difference, speed and speed.against),
+    }
+    figures = {f"step_{name}_seconds": speed and speed.step_seconds[name] for name in PERCENTILES}
+    for prefix, (kind, part) in parts.items():
+        names = [field.name for field in dataclasses.fields(kind)]
+        figures |= {f"{prefix}_{name}": None if part is None else getattr(part, name) for name in names}
+    return {**figures, "confounds": speed and " ".join(speed.confounds)}
+
+
+def unseparated(rows: Mapping[str, Speed], reference: str | None) -> str:
+    """What would have separated the rows that are not separated, a line each; "" if there are none.
+
+    Args:
+        rows: By name.
+        reference: The name of the row they are compared with.
+    """
+    unclear = {name: row.against for name, row in rows.items() if row.against and row.against.verdict == NOT_SEPARATED}
+    lines = [f"* {name}: {_what_it_takes(difference)}" for name, difference in unclear.items()]
+    title = f"Not separated from {reference}:"
+    return "\n".join(fill(line, screen_width(), "  ") for line in [title, *lines]) if lines else ""
+
+
+def _what_it_takes(difference: Difference) -> str:
+    """What was seen, what would have been found, and the rounds that would find what was seen."""
+    found, seen = difference.detectable or 1.0, spell_ratio(difference.ratio)
+    interval = f"[{spell_ratio(difference.low or 0)}..{spell_ratio(difference.high or 0)}]"
+    rounds = f"{difference.rounds_needed:,}" if difference.rounds_needed else "more than 1,000"
+    return (
+        f"{seen} {interval}; {difference.rounds} rounds find {spell_ratio(found)} or {spell_ratio(1 / found)} "
+        f"with 90 % power, and {rounds} would find {seen}."
+    )

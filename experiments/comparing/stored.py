@@ -1,0 +1,176 @@
+"""The directory of a comparison: `compare.toml`, and for each cell a run directory a round: `torch-ddp+devices=4/2`."""
+
+import dataclasses
+import itertools
+import os
+import urllib.parse
+from collections.abc import Mapping
+from pathlib import Path
+
+from samestep.common.errors import ConfigError, SamestepError, Unavailable, WorkerFailed
+from samestep.common.files.writing import make_folder
+from samestep.common.runtime.directory import read_error
+from samestep.common.runtime.integrity import check_error
+from samestep.common.runtime.records import RunResult, load_result
+from samestep.experiments.comparing import comparison_file
+from samestep.experiments.comparing.asked import ComparisonConfig, Given, describe
+from samestep.experiments.comparing.cell_request import refuse_other, request_of
+from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.plan import Plan, is_oracle, make_plan
+from samestep.experiments.comparing.row import FAILED, IMPOSSIBLE, NOT_RUN, UNAVAILABLE, Row
+
+
+def run_directory(directory: Path, cell: str, number: int) -> Path:
+    """Where a cell is run.
+
+    Args:
+        directory: Of the comparison.
+        cell: As in `torch:ddp+devices=4`.
+        number: Of the round, from 1; the oracle runs in none.
+    """
+    own = directory / urllib.parse.quote(cell.replace(":", "-", 1), safe="+=,")
+    return own if is_oracle(cell) else own / str(number)
+
+
+def make_place(run: Path, directory: Path) -> None:
+    """Makes the folder that a cell's rounds are in.
+
+    Args:
+        run: Of one of the rounds, from `run_directory`.
+        directory: Of the comparison.
+    """
+    if run.parent != directory:
+        make_folder(run.parent, directory)
+
+
+@dataclasses.dataclass
+class Found:
+    """What the runs of a cell left so far.
+
+    Attributes:
+        results: By the number of the round, from 1.
+        error: What ended a round, or kept the cell from being run.
+        seconds: What each run took, its judgement included.
+    """
+
+    results: dict[int, RunResult] = dataclasses.field(default_factory=dict)
+    error: SamestepError | None = None
+    seconds: list[float] = dataclasses.field(default_factory=list)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no further round is of any use: one failed, or did not take the same step."""
+        return self.error is not None or any(each.parity.passed is False for each in self.results.values())
+
+    def row(self, cell: str) -> Row:
+        """Makes the row of the cell; its rounds count up to the first that is missing."""
+        numbers = itertools.takewhile(self.results.__contains__, itertools.count(1))
+        results, seconds = [self.results[number] for number in numbers], sum(self.seconds)
+        if self.error is not None:
+            status = {Unavailable: UNAVAILABLE, ConfigError: IMPOSSIBLE}.get(type(self.error), FAILED)
+            return Row(cell, status, str(self.error), seconds=seconds)
+        return Row.of(cell, *results, seconds=seconds) if results else Row(cell, NOT_RUN, "interrupted")
+
+
+def load(directory: Path, damaged: list[tuple[Path, str]] | None = None) -> Comparison:
+    """Reads a comparison from its directory, as far as it got.
+
+    Args:
+        directory: As it was given with `--out`.
+        damaged: As for `find`.
+
+    Raises:
+        ConfigError: It holds no comparison, or one of its files is damaged.
+    """
+    asked = describe(read_asked(directory))
+    plan = make_plan(asked)
+    found = {cell: find(directory, cell, plan, asked, damaged) for cell in plan.cells}
+    return compose(asked, plan, directory, found)
+
+
+def read_asked(directory: Path) -> Given:
+    """Reads what a comparison was asked to be from its directory.
+
+    Raises:
+        ConfigError: It holds no comparison, or its file is damaged.
+    """
+    path = directory / comparison_file.NAME
+    if not os.path.exists(path):  # no error for a long path
+        raise ConfigError(
+            f"{directory} is not a comparison: it has no {path.name}; name what `samestep compare` wrote."
+        )
+    return comparison_file.read_file(path)
+
+
+def compose(
+    asked: ComparisonConfig,
+    plan: Plan,
+    directory: Path,
+    found: Mapping[str, Found],
+    interrupt: KeyboardInterrupt | None = None,
+) -> Comparison:
+    """Makes a comparison of what was found.
+
+    Args:
+        asked: The comparison.
+        plan: Its cells.
+        directory: Where it is.
+        found: Of each cell.
+        interrupt: What ended it early.
+    """
+    rows = tuple(found[cell].row(cell) for cell in plan.cells)
+    trained = (row.cell for row in rows if row.result and not (is_oracle(row.cell) or row.result.compiled))
+    return Comparison(
+        rows,
+        plan.named,
+        plan.required,
+        asked.base.parity is True,
+        interrupt,
+        plan.repeats,
+        plan.reference or next(trained, None),
+        directory,
+    )
+
+
+def find(
+    directory: Path, cell: str, plan: Plan, asked: ComparisonConfig, damaged: list[tuple[Path, str]] | None = None
+) -> Found:
+    """Reads what the runs of a cell left.
+
+    Args:
+        directory: Of the comparison.
+        cell: A cell of it.
+        plan: Its cells.
+        asked: The comparison.
+        damaged: Takes the directories of results that are damaged or not of this cell, with what is wrong; their cell then
+            failed.
+
+    Raises:
+        ConfigError: There is such a result, and nothing that takes it.
+    """
+    found, wanted = Found(), request_of(cell, asked.base, plan)
+    for number in range(1, plan.rounds(cell) + 1):
+        run = run_directory(directory, cell, number)
+        try:
+            if os.path.lexists(run / "result.json"):
+                result = load_result(run)
+                refuse_other(run, result, wanted)
+                found.results[number] = result
+                found.seconds.append(_took_seconds(run))
+                continue
+            if damaged is not None:
+                check_error(run)
+            if error := read_error(run):
+                found.error = found.error or error[1]
+        except ConfigError as error:
+            if damaged is None:
+                raise
+            damaged.append((run, str(error)))
+            found.error = WorkerFailed(str(error))
+    return found
+
+
+def _took_seconds(run: Path) -> float:
+    """How long a finished run took: from its first file to its last; 0 of a result that lies alone."""
+    first, last = run / "config.json", run / "result.json"
+    return max(0.0, last.stat().st_mtime - first.stat().st_mtime) if first.exists() else 0.0

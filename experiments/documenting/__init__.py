@@ -1,0 +1,1 @@
+"""What writes the tables and pictures of the README and docs."""

@@ -1,0 +1,106 @@
+"""Draws the pictures of docs/: `python -m experiments.documenting.docs_pictures [CELL ...]`; every row, unless some are named."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from samestep.common.catalog import catalogue
+from samestep.common.errors import Unavailable
+from samestep.common.request import RunConfig, launch_of
+from samestep.common.runtime.parent.processes.scratch import Scratch
+from samestep.experiments.cli.arguments import apply_cell, run_command
+from samestep.experiments.page.drawings.svg import file_of
+from samestep.experiments.page.drawings.timeline import drawn_from, timeline
+from samestep.experiments.printing.picture import DEVICES, SMALL, draw
+from samestep.experiments.printing.trace import Trace, load_trace
+
+if TYPE_CHECKING:
+    from samestep.common.runtime.parent.launcher import Launcher  # it needs NumPy
+
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
+_MESHES = {"torch:hybrid": "+mesh=pipe=2,tensor=2", "tf:dtensor": "+mesh=tensor=2"}
+"""Rows with several axes show what is theirs: several at once, or another one than the rows before them."""
+
+
+def cells() -> list[str]:
+    """The cell of each row that has a picture: all but the oracle's."""
+    names = [f"{framework}:{row.name}" for framework, row in catalogue() if framework != "numpy"]
+    return [name + _MESHES.get(name, "") for name in names]
+
+
+def place(cell: str) -> Path:
+    """The file of a cell's picture.
+
+    Args:
+        cell: One of `cells`.
+    """
+    return FOLDER / (cell.partition("+")[0].replace(":", "-") + ".svg")
+
+
+SCHEDULES = ("gpipe", "1f1b", "interleaved_1f1b", "zbv_zero_bubble")
+_LARGE = dataclasses.replace(SMALL, workload="synthetic-mlp+width=768+layers=9", batch_size=512, trace=True)
+"""What a pipeline is traced on: its passes take longer than its messages."""
+
+
+def schedule_place(schedule: str) -> Path:
+    """The file of a schedule's picture.
+
+    Args:
+        schedule: One of `SCHEDULES`.
+    """
+    return FOLDER / f"schedule-{schedule}.svg"
+
+
+def trace_schedule(launcher: "Launcher", schedule: str, like: RunConfig = _LARGE) -> Trace:
+    """Traces a pipeline of two ranks with four micro-batches.
+
+    Args:
+        launcher: Starts its processes.
+        schedule: One of `SCHEDULES`.
+        like: What is trained.
+    """
+    from samestep.common.run import parse  # here: --help imports no NumPy
+
+    config = apply_cell(f"torch:pp+microbatches=4+schedule={schedule}", dataclasses.replace(like, devices=DEVICES))
+    with Scratch() as scratch:
+        config = dataclasses.replace(config, out=f"{scratch}/run")
+        launcher.run(parse(config), launch_of(config))
+        trace = load_trace(Path(config.out or ""))
+    assert trace is not None, "it was asked for"
+    return trace
+
+
+def draw_schedule(launcher: "Launcher", schedule: str) -> str:
+    """Draws a schedule as it was traced; returns the text of a file.
+
+    Args:
+        launcher: Starts the run.
+        schedule: One of `SCHEDULES`.
+    """
+    trace = trace_schedule(launcher, schedule)
+    root = timeline(trace, f"torch:pp, {schedule}, four micro-batches")
+    root.set("data-drawn-from", drawn_from(trace))
+    return file_of(root)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Draws what can run here; the picture of what cannot stays as it is."""
+    from samestep.common.runtime.parent.launcher import Launcher  # here: --help imports no NumPy
+
+    FOLDER.mkdir(exist_ok=True)
+    with Launcher() as launcher:
+        for cell in arguments or cells():
+            try:
+                place(cell).write_text(file_of(draw(launcher, [cell])))
+                print(place(cell))
+            except Unavailable as error:
+                print(f"{cell}: not drawn again: {error}")
+        for schedule in SCHEDULES if not arguments else ():
+            schedule_place(schedule).write_text(draw_schedule(launcher, schedule))
+            print(schedule_place(schedule))
+    return 0
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,112 @@
+"""Takes the pictures of the page for the README and docs/: `python -m experiments.documenting.page_pictures [DIRECTORY ...]`.
+
+They are of runs that are kept beside them. Directories of comparisons that are named replace these runs.
+"""
+
+import hashlib
+import json
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from samestep.common.errors import Unavailable
+from samestep.experiments.cli.arguments import run_command
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from samestep.experiments.page.loaded import Loaded
+
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
+RUNS = FOLDER / "report-runs.tar.xz"
+DIGESTS = FOLDER / "report.json"
+"""Of each section as it was when its picture was taken: a test computes them again."""
+SHOWN = ("verdict", "rows", "parity", "losses", "speed", "memory", "wire")
+"""The sections that have a picture; the first two are on those of the README."""
+_KEPT = ("compare.toml", "config.json", "metrics.jsonl", "result.json", "error.json")
+_ALLOWED = frozenset({"busy", "cores"})
+"""The machine had other work, and strategies of one device have one core."""
+_WIDTH, _HEIGHT = 1200, 1250
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Keeps the runs that are named, takes all pictures, and notes down what they show.
+
+    Raises:
+        Unavailable: There is no browser.
+    """
+    if arguments:
+        keep([Path(directory) for directory in arguments])
+    with tempfile.TemporaryDirectory() as scratch:
+        loaded = unpack(Path(scratch))
+        _take(loaded, Path(scratch, "report.html"))
+        DIGESTS.write_text(json.dumps(digests(loaded), indent=1) + "\n")
+    return 0
+
+
+def keep(directories: Sequence[Path]) -> None:
+    """Keeps what a report needs of comparisons."""
+    with tarfile.open(RUNS, "w:xz") as archive:
+        for directory in directories:
+            for file in sorted(path for path in directory.rglob("*") if path.name in _KEPT):
+                archive.add(file, directory.name / file.relative_to(directory))
+
+
+def unpack(scratch: Path) -> "Loaded":
+    """Reads the runs that are kept.
+
+    Args:
+        scratch: An empty folder to put them into.
+    """
+    from samestep.experiments.page.loading import load  # here, like those below: it takes NumPy
+
+    with tarfile.open(RUNS) as archive:
+        archive.extractall(scratch / "runs", filter="data")
+    return load([scratch / "runs"], _ALLOWED)
+
+
+def digests(loaded: "Loaded") -> Mapping[str, str]:
+    """What each picture shows, as a digest: the section, and the style sheet."""
+    from samestep.experiments.page.markup import html
+    from samestep.experiments.page.page import HERE, SECTIONS
+
+    style = (HERE / "page.css").read_text()
+    parts = {section.name: section.write(loaded) for section in SECTIONS if section.name in SHOWN}
+    texts = {name: style + html(part) for name, part in parts.items() if part is not None}
+    return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
+
+
+def _take(loaded: "Loaded", file: Path) -> None:
+    from samestep.experiments.page.page import page
+
+    try:
+        from playwright.sync_api import sync_playwright
+    except ModuleNotFoundError:
+        raise Unavailable("playwright is not installed: pip install 'samestep[dev]'.") from None
+    if (chromium := shutil.which("chromium")) is None:
+        raise Unavailable("there is no chromium: apt-get install chromium.")
+    file.write_text(page(loaded))
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox"]
+        )  # it opens nothing but this file
+        for scheme in ("light", "dark"):
+            _shoot(browser, file, scheme)
+        browser.close()
+
+
+def _shoot(browser: "Browser", file: Path, scheme: str) -> None:
+    """The top of the page; and in light colours each section, as far as its first figure goes."""
+    opened = browser.new_page(viewport={"width": _WIDTH, "height": _HEIGHT}, color_scheme=scheme)
+    opened.goto(file.as_uri())
+    opened.screenshot(path=FOLDER / f"report-{scheme}.png")
+    for name in SHOWN[2:] if scheme == "light" else ():
+        opened.locator(f"#{name} figure ~ figure").evaluate_all("all => all.forEach(each => each.remove())")
+        opened.locator(f"#{name}").screenshot(path=FOLDER / f"report-{name}.png")
+
+
+if __name__ == "__main__":
+    run_command(main)

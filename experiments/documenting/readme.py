@@ -1,0 +1,92 @@
+"""Rewrites the generated parts of the README and of docs/: `python -m experiments.documenting.readme [COMPARISON_DIR]`."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from samestep.common.catalog import catalogue, framework_info
+from samestep.experiments.advising import giants
+from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.comparing import stored
+from samestep.experiments.documenting import rules, seconds_page
+from samestep.experiments.printing import tables
+from samestep.experiments.printing.text import cells, github
+from samestep.experiments.strategies import COLUMNS
+
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+PAGES = {"torch": ROOT / "docs" / "pytorch.md", "tf": ROOT / "docs" / "tensorflow.md"}
+PREDICTING = ROOT / "docs" / "predicting.md"
+SECONDS = ROOT / "docs" / "seconds.md"
+RULES = ROOT / "docs" / "rules.md"
+WIDTH = 100
+"""Of what stands in the README as it was printed."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Writes what comes from the catalogues; and from a comparison's directory, if one is given, its results."""
+    parts = [(README, "results", results(Path(directory))) for directory in arguments[:1]]
+    for write in (lambda: parts, generated, judged):  # what is generated depends on the results
+        for page, name, content in write():
+            page.write_text(replaced(page.read_text(), name, content))
+    return 0
+
+
+def generated() -> list[tuple[Path, str, str]]:
+    """Page, name and content of every part that comes from the catalogues, the cost models or another page."""
+    parts = {"zero": giants.zero(), "giants": giants.giants(), "sources": giants.sources()}
+    predicting = [(PREDICTING, name, content) for name, content in parts.items()]
+    predicting.append((PREDICTING, "errors", giants.errors(README.read_text())))
+    predicting.append((PREDICTING, "extrapolation", seconds_page.extrapolation()))
+    upstreams = [(PAGES[name], "upstream", upstream(name)) for name in PAGES]
+    told = {
+        "vtrain": seconds_page.vtrain(),
+        "constants": seconds_page.constants(),
+        "elsewhere": seconds_page.elsewhere(),
+    }
+    seconds = [(SECONDS, name, content) for name, content in told.items()]
+    figure = (README, "seconds", seconds_page.figure())
+    return [(README, "strategies", strategies()), figure, *upstreams, *predicting, *seconds]
+
+
+def judged() -> list[tuple[Path, str, str]]:
+    """The same of what takes seconds: the rules, held against thousands of layouts."""
+    return [(RULES, "rules", rules.table())]
+
+
+def strategies() -> str:
+    """Every row of every catalogue, but the oracle's."""
+    rows = [(framework, row) for framework, row in catalogue() if framework != "numpy"]
+    lasting = [column for column in COLUMNS if column.header != "here"]  # the page is of no machine
+    return github(*cells(lasting, rows))
+
+
+def upstream(framework: str) -> str:
+    """What upstream says of the API of each strategy of a framework."""
+    rows = [[f"`{row.name}`", f"`{row.reference}`", row.status] for row in framework_info(framework).rows]
+    return github(["strategy", "API", "upstream says"], rows)
+
+
+def results(directory: Path) -> str:
+    """The table of a comparison that was run with `--out`."""
+    found = stored.load(directory)
+    runs, speeds = found.results, found.speeds
+    table = tables.comparison(runs, width=WIDTH, names=list(speeds), speeds=speeds)
+    return f"{tables.caption(runs, WIDTH)}\n\n{table}\n\n{tables.verdict(runs)}"
+
+
+def replaced(text: str, name: str, content: str) -> str:
+    """The text with what stands between two markers replaced.
+
+    Args:
+        text: The text with the markers.
+        name: The name in the markers.
+        content: What to put between them.
+    """
+    pattern = re.compile(f"(<!-- {name} -->).*(<!-- /{name} -->)", re.DOTALL)
+    assert pattern.search(text), f"the markers of '{name}' are missing"
+    return pattern.sub(lambda match: f"{match[1]}\n{content}\n{match[2]}", text)
+
+
+if __name__ == "__main__":
+    run_command(main)

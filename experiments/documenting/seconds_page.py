@@ -1,0 +1,61 @@
+"""The tables of docs/seconds.md, and the figures of other pages: errors of predicted seconds, and the constants behind them."""
+
+from samestep.common.seconds.machine import RATES, load_machine
+from samestep.common.seconds.validation import CLUSTER, SERVER, Score, carried_rows, expected_error, extrapolated
+from samestep.experiments.advising.validate import VALIDATIONS, errors
+from samestep.experiments.printing.text import github
+
+
+def vtrain() -> str:
+    """The errors on vTrain's rows, by group."""
+    return errors(VALIDATIONS["vtrain"](None))
+
+
+def elsewhere() -> str:
+    """The errors on tables that nothing was fitted to."""
+    parts = [(name, VALIDATIONS[name](None)) for name in VALIDATIONS if name != "vtrain"]
+    return "\n\n".join(f"`--validate {name}`: {found.title}.\n\n{errors(found)}" for name, found in parts)
+
+
+def constants() -> str:
+    """What was measured of the A100, with the source of each value."""
+    cluster, server = load_machine(CLUSTER), load_machine(SERVER)
+    rows = []
+    for name, rate in RATES.items():
+        if rate.is_measured:
+            value, other = getattr(cluster, name), getattr(server, name)
+            shown = f"{value:g}" if value == other else f"{value:g} (server: {other:g})"
+            rows.append([f"`{name}`", shown, rate.unit, cluster.sources[name]])
+    return github(["constant", "value", "unit", "source"], rows)
+
+
+def figure() -> str:
+    """The errors in one sentence, for the README."""
+    one, many = expected_error(True), expected_error(False)
+    return (
+        f"Of vTrain's measured iterations of GPT models, each is predicted with constants that were fitted without its model.\n"
+        f"The mean error is **{one.mape:.1%} on one node** ({one.rows} rows) and **{many.mape:.1%} on 64 to 512 GPUs** "
+        f"({many.rows} rows). The layout that\nis ranked first is {_regret(one, many):.1%} slower than the fastest measured "
+        f"one, as the mean over model, GPUs and batch."
+    )
+
+
+def extrapolation() -> str:
+    """How far the constants of smaller runs are off on larger ones, in a sentence."""
+    found = extrapolated(carried_rows())
+    many, wider, widest = (
+        f"{found[name].mape:.1%}".replace("%", " %")
+        for name in (
+            "many nodes, fitted to one node",
+            *(f"{on}, fitted to hidden 1024" for on in ("one node", "many nodes")),
+        )
+    )
+    return (
+        f"Constants that were fitted to the measured steps on one node are off by {many} on average on 64 to 512 GPUs.\n"
+        f"Constants of models of hidden size 1,024 alone are off by {wider} on hidden size 2,048, and by {widest} on 3,072 and\n"
+        "8,192 on many nodes."
+    )
+
+
+def _regret(*scores: Score) -> float:
+    return sum((each.regret or 0.0) * each.problems for each in scores) / sum(each.problems for each in scores)

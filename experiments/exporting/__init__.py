@@ -1,0 +1,1 @@
+"""Runs for trackers of experiments."""

@@ -1,0 +1,160 @@
+"""What a run directory tells a tracker of experiments: its settings, its curves, and what came of it."""
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from samestep.common.errors import ConfigError
+from samestep.common.flags import Scalar
+from samestep.common.runtime.metrics_file import METRICS, read_windows
+from samestep.common.runtime.records import RunResult, load_result
+from samestep.experiments.printing.columns import config_cell
+
+_HIDDEN = ("described", "out", "prepare", "timeout_seconds")
+"""Of a request, what says nothing about the run."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """A value at a step.
+
+    Attributes:
+        name: Of the curve.
+        step: As trained, from 0.
+        value: The value.
+        time: When, in seconds since the epoch.
+    """
+
+    name: str
+    step: int
+    value: float
+    time: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Replay:
+    """One run, as a tracker has it.
+
+    Attributes:
+        name: Its place below the directory that was named, and so one of its own.
+        directory: Where it is.
+        settings: What was asked for.
+        curve: Loss of each step, and seconds and examples of a step by window, in order.
+        outcome: Numbers that a run has once.
+        notes: Texts: status, command, versions.
+        started: The time of its first point.
+    """
+
+    name: str
+    directory: Path
+    settings: Mapping[str, Scalar]
+    curve: Sequence[Point]
+    outcome: Mapping[str, float]
+    notes: Mapping[str, str]
+    started: float
+
+    @property
+    def ended(self) -> float:
+        """The time of its last point."""
+        return max((point.time for point in self.curve), default=self.started)
+
+
+def find_runs(paths: Sequence[Path]) -> dict[str, Path]:
+    """The runs with a result in some directories and below them, by a name of their own.
+
+    Args:
+        paths: Directories.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    found: dict[str, Path] = {}
+    for path in paths:
+        for file in sorted(path.rglob("result.json")) if os.path.isdir(path) else ():  # no error for a long path
+            inside = file.parent.relative_to(path)
+            name = str(path.resolve().name / inside)
+            while found.get(name, file.parent).resolve() != file.parent.resolve():
+                name += "-again"
+            found[name] = file.parent
+    if not found:
+        named = ", ".join(map(str, paths))
+        raise ConfigError(
+            f"{named} holds no finished run; name a directory that `samestep run` or `compare` has written."
+        )
+    return found
+
+
+def read_replay(name: str, directory: Path) -> Replay:
+    """Reads a run.
+
+    Args:
+        name: Of the run in the tracker.
+        directory: Of the run.
+
+    Raises:
+        ConfigError: It holds no readable result.
+    """
+    result = load_result(directory)
+    curve = _curve(result, directory)
+    started = min((point.time for point in curve), default=0.0)
+    return Replay(name, directory, _settings(result), curve, _outcome(result), _notes(result), started)
+
+
+def _settings(result: RunResult) -> dict[str, Scalar]:
+    plain = dataclasses.asdict(result.config)
+    nested = {**plain.pop("options"), **plain.pop("techniques")}
+    kept = {name: value for name, value in (plain | nested).items() if name not in _HIDDEN and value is not None}
+    every = {"cell": config_cell(result.config), **kept}
+    return {name: _text(value) if isinstance(value, str) else value for name, value in every.items()}
+
+
+def _curve(result: RunResult, directory: Path) -> list[Point]:
+    """The losses of `metrics.jsonl`, counted back from when it was written last; of a result that lies alone without times."""
+    file = directory / METRICS
+    if not file.exists():
+        time = (directory / "result.json").stat().st_mtime
+        return [Point("loss", result.first_step + n, loss, time) for n, loss in enumerate(result.losses)]
+    windows, points = read_windows(directory), []
+    time = file.stat().st_mtime - sum(window.seconds for window in windows)
+    for window in windows:
+        time += window.seconds
+        count = len(window.losses)
+        each = {"seconds_per_step": window.seconds / count}
+        each |= {"examples_per_second": result.global_batch_size * count / window.seconds} if window.seconds else {}
+        points += [Point("loss", window.step - count + n, loss, time) for n, loss in enumerate(window.losses)]
+        points += [Point(name, window.step - 1, value, time) for name, value in each.items()]
+    return points
+
+
+def _outcome(result: RunResult) -> dict[str, float]:
+    speed, rows = result.examples_per_second, result.processes
+    found = {
+        _text(result.metric_name): result.metric_value,
+        "median_examples_per_second": speed and speed.median,
+        "step_seconds_median": result.step_seconds_median,
+        "largest_relative_loss_deviation": result.parity.max_relative_loss,
+        "took_the_same_step": None if result.parity.passed is None else float(result.parity.passed),
+        "state_bytes_of_a_device": max((row.state_bytes for row in rows), default=None),
+        "sent_bytes_per_step": sum(row.sent_bytes_per_step for row in rows),
+    }
+    return {name: float(value) for name, value in found.items() if value is not None}
+
+
+def _notes(result: RunResult) -> dict[str, str]:
+    about = {
+        "status": result.status,
+        "parity": result.parity.reason,
+        "emulation": result.emulation,
+        "command": result.command,
+        "device": result.device_note,
+        "commit": result.git_commit or "",
+        "workload_digest": result.workload_digest,
+        **{f"{package}_version": version for package, version in result.versions.items()},
+    }
+    return {name: _text(text) for name, text in about.items() if text}
+
+
+def _text(text: str) -> str:
+    """A text as UTF-8 has it: a path may have bytes that are no character, and trackers refuse those."""
+    return text.encode(errors="backslashreplace").decode()

@@ -1,0 +1,1 @@
+"""Drawings of a step: what devices hold and send, and when."""

@@ -1,0 +1,88 @@
+"""What the devices of a run hold, by class of memory, and what they are called."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from samestep.common.ledger import Footprint
+from samestep.common.request import DTYPES
+from samestep.common.strategy import Run
+from samestep.common.workload.models.spec import num_params
+from samestep.experiments.page.drawings.transfers import short_device
+from samestep.experiments.printing.text import size
+
+if TYPE_CHECKING:
+    from samestep.common.runtime.records import RunResult  # it needs NumPy
+
+
+@dataclasses.dataclass(frozen=True)
+class Class:
+    """A class of memory.
+
+    Attributes:
+        name: In the drawing.
+        kind: The class of its shapes.
+        held: Its bytes on a device.
+    """
+
+    name: str
+    kind: str
+    held: Callable[[Footprint], int]
+
+
+CLASSES = (
+    Class("parameters", "params", lambda row: row.params_bytes),
+    Class("gradients", "gradients", lambda row: row.gradients_bytes),
+    Class("optimizer", "optimizer", lambda row: row.optimizer_bytes),
+)
+
+
+def whole_bytes(run: Run) -> tuple[int, int, int]:
+    """The bytes of each class of memory on a device that holds all of it.
+
+    Args:
+        run: What was trained.
+    """
+    params = num_params(run.workload.model) * DTYPES[run.dtype]
+    return params, params, params * len(run.optimizer.slots)
+
+
+def share(held: int, whole: int) -> str:
+    """How much a device holds, and which part of the whole that is.
+
+    Args:
+        held: In bytes.
+        whole: What a device holds that has everything.
+    """
+    if not held or not whole:
+        return "none"
+    return f"{size(held)}, all" if held == whole else f"{size(held)}, {100 * held / whole:.0f} %"
+
+
+def device_names(result: "RunResult") -> list[str]:
+    """A name for each device of a run: its process, and which device it is where the process has several.
+
+    Args:
+        result: Of a run.
+    """
+    roles = [row.role for row in result.processes]
+    alone = [short_device(row.device) for row in result.processes]
+    return [role if roles.count(role) == 1 else f"{device}" for role, device in zip(roles, alone, strict=True)]
+
+
+def drawn_from(result: "RunResult") -> str:
+    """A digest of what a drawing is made from, which a file carries: it differs when the drawing is stale.
+
+    Args:
+        result: Of a run.
+    """
+    shown = []
+    for row in result.processes:
+        sends = [[*send.kind, send.source, send.bytes, send.count] for send in row.sends]
+        shown.append(
+            [row.role, short_device(row.device), row.params_peak_bytes, *(c.held(row) for c in CLASSES), sends]
+        )
+    text = json.dumps([result.framework, result.strategy, result.workload, result.mesh, shown])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

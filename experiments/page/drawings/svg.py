@@ -1,0 +1,80 @@
+"""Drawings as elements of SVG: for a page that styles them, or as a file that is readable in light and dark."""
+
+import copy
+from pathlib import Path
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, SubElement
+
+from samestep.common.files.reading import read_text
+
+_HERE = Path(__file__).parents[1]
+
+
+def drawing(width: float, height: float, title: str, description: str) -> Element:
+    """Begins a drawing.
+
+    Args:
+        width: In pixels.
+        height: In pixels.
+        title: What it shows, in a few words.
+        description: What a reader sees in it, for those who do not see it.
+    """
+    root = Element("svg", {"class": "drawing", "role": "img", "viewBox": f"0 0 {width:g} {height:g}"})
+    root.attrib |= {"width": f"{width:g}", "height": f"{height:g}", "aria-label": f"{title}. {description}"}
+    SubElement(root, "title").text = title
+    SubElement(root, "desc").text = description
+    return root
+
+
+def put(parent: Element, tag: str, kind: str = "", **attributes: float | str) -> Element:
+    """Adds a shape.
+
+    Args:
+        parent: Of the shape.
+        tag: Such as "rect".
+        kind: Its classes.
+        **attributes: As SVG has them; an underscore stands for a hyphen.
+    """
+    given = {name.replace("_", "-"): f"{v:.6g}" if isinstance(v, float | int) else v for name, v in attributes.items()}
+    return SubElement(parent, tag, {**({"class": kind} if kind else {}), **given})
+
+
+def write(parent: Element, x: float, y: float, words: str, kind: str = "") -> Element:
+    """Adds a line of text.
+
+    Args:
+        parent: Of the text.
+        x: Where it begins; or ends, or has its middle, as its class says.
+        y: Of its base line.
+        words: What it says.
+        kind: Its classes.
+    """
+    found = put(parent, "text", kind, x=x, y=y)
+    found.text = words
+    return found
+
+
+def stroke(parent: Element, kind: str, points: list[tuple[float, float]], width: float = 1.0) -> Element:
+    """Adds a line through points.
+
+    Args:
+        parent: Of the line.
+        kind: Its classes.
+        points: From the first to the last.
+        width: Of the line.
+    """
+    path = "M" + "L".join(f"{x:.6g} {y:.6g}" for x, y in points)
+    return put(parent, "path", kind, d=path, stroke_width=width)
+
+
+def file_of(root: Element) -> str:
+    """The text of a file with a drawing: it brings its own colours."""
+    whole = copy.deepcopy(root)
+    whole.set("xmlns", "http://www.w3.org/2000/svg")
+    style = Element("style")
+    colors, _, _ = read_text(_HERE / "page.css").partition("* {")
+    style.text = colors + read_text(_HERE / "drawing.css")
+    whole.insert(2, style)
+    whole.insert(3, Element("rect", {"width": "100%", "height": "100%", "style": "fill: var(--paper)"}))
+    ElementTree.indent(whole, " ")
+    return ElementTree.tostring(whole, encoding="unicode") + "\n"

@@ -1,0 +1,194 @@
+"""The timeline of a traced step: a row for each device with what it computes, and under it what it has in flight."""
+
+import collections
+import hashlib
+import json
+import math
+from collections.abc import Hashable, Sequence
+from xml.etree.ElementTree import Element
+
+from samestep.common.timeline import PHASE_OF_LETTER
+from samestep.experiments.page.drawings.svg import drawing, put, stroke, write
+from samestep.experiments.printing.trace import Device, Span, Trace
+
+WIDTH = 760
+MOST_DEVICES = 8
+"""That a drawing has room for."""
+_LEFT, _RIGHT, _HEAD = 112.0, 744.0, 74
+_BAR, _FLIGHT, _GAP = 22, 7, 18
+"""Heights: of what is computed, of a transfer, between devices."""
+_MOST_FLIGHTS = 4
+"""Transfers that are drawn one below the other; later ones share their rows."""
+_LABEL = 13.0
+"""The least width of a bar with a label."""
+_NARROWEST = 0.4
+"""Bars are at least this wide, in pixels; what follows so closely is one bar with it."""
+KEY = {"data": "data", "forward": "forward", "backward": "backward", "update": "update", "idle": "idle"}
+"""What a bar shows, by the class of its shape."""
+
+
+def timeline(trace: Trace, name: str, step: int | None = None) -> Element:
+    """Draws one step of a trace.
+
+    Args:
+        trace: Of a run.
+        name: Of the run.
+        step: Its number; the one that took least time, unless given.
+    """
+    step = trace.fastest() if step is None else step
+    start, end = trace.bounds(step)
+    devices = trace.devices[:MOST_DEVICES]
+    heights = [_BAR + _FLIGHT * min(_MOST_FLIGHTS, _flights(device)) + _GAP for device in devices]
+    height = _HEAD + sum(heights) + 40
+    root = drawing(WIDTH, height, f"Timeline of {name}", _in_words(trace, devices, step))
+    write(root, 16, 24, name, "title")
+    more = f", first {MOST_DEVICES} of {len(trace.devices)} devices" if len(trace.devices) > MOST_DEVICES else ""
+    told = f"traced step {step + 1} of {len(trace.steps)}: {_milliseconds(end - start)}{more}"
+    write(root, 16, 42, told, "muted small")
+    _key(root)
+    scale = (_RIGHT - _LEFT) / max(end - start, 1e-9)
+    _axis(root, end - start, scale, height - 40)
+    y = float(_HEAD)
+    tops = []
+    for device, each in zip(devices, heights, strict=True):
+        _device(root, device, step, (start, scale), y)
+        tops.append(y)
+        y += each
+    _arrows(root, devices, step, (start, scale), tops)
+    return root
+
+
+def _flights(device: Device) -> int:
+    return sum(lane.startswith("communicate") for lane in device.lanes)
+
+
+def _key(root: Element) -> None:
+    x = 16.0
+    for kind, words in (*KEY.items(), ("flight", "in flight: a transfer, and an arrow to where a message arrives")):
+        put(root, "rect", kind, x=x, y=52, width=10, height=10 if kind != "flight" else 5)
+        write(root, x + 14, 61, words, "muted small")
+        x += 30 + 6.2 * len(words)
+
+
+def _axis(root: Element, length: float, scale: float, bottom: float) -> None:
+    """Marks from 0 on, at most eight of them, at round numbers of milliseconds."""
+    rough = length / 1000 / 7
+    power = 10.0 ** math.floor(math.log10(rough)) if rough > 0 else 1.0
+    tick = next((power * factor for factor in (1, 2, 5) if power * factor >= rough), power * 10)
+    for number in range(int(length / 1000 / tick) + 1):
+        x = _LEFT + number * tick * 1000 * scale
+        stroke(root, "line", [(x, _HEAD - 4), (x, bottom + 4)])
+        write(root, x, bottom + 18, f"{number * tick:g}", "muted small middle")
+    write(root, _LEFT - 12, bottom + 18, "ms", "muted small end")
+
+
+def _device(root: Element, device: Device, step: int, at: tuple[float, float], y: float) -> None:
+    write(root, 16, y + 15, device.name, "strong")
+    is_one_stage = len({span.stage for span in device.lanes["compute"]} - {None}) == 1
+    for lane in ("idle", "data", "compute"):
+        for span in _drawn([span for span in device.lanes.get(lane, ()) if span.step == step], at[1]):
+            kind = lane if lane != "compute" else _kind(span.name)
+            _bar(root, span, kind, at, (y, _BAR), is_one_stage)
+    flights = [lane for lane in device.lanes if lane.startswith("communicate")]
+    for number, lane in enumerate(flights):
+        top = y + _BAR + 1 + _FLIGHT * min(number, _MOST_FLIGHTS - 1)
+        for span in (span for span in device.lanes[lane] if span.step == step):
+            _bar(root, span, "flight", at, (top, _FLIGHT - 2))
+
+
+def _kind(name: str) -> str:
+    return next((kind for kind in ("forward", "backward", "update") if name.startswith(kind)), "forward")
+
+
+def _drawn(spans: Sequence[Span], scale: float) -> list[Span]:
+    """Spans that are wide enough to be seen; what is too narrow joins the one before it."""
+    found: list[Span] = []
+    for span in spans:
+        last = found[-1] if found else None
+        if last and (span.start - last.end) * scale < _NARROWEST:
+            narrow = (span.end - span.start) * scale < _NARROWEST
+            if narrow or (_kind(span.name), span.microbatch) == (_kind(last.name), last.microbatch):
+                found[-1] = Span(**{**vars(last), "end": max(last.end, span.end)})
+                continue
+        found.append(span)
+    return found
+
+
+def _bar(
+    root: Element, span: Span, kind: str, at: tuple[float, float], place: tuple[float, float], is_one_stage: bool = True
+) -> None:
+    (start, scale), (top, height) = at, place
+    x, width = _LEFT + (span.start - start) * scale, max((span.end - span.start) * scale, _NARROWEST)
+    bar = put(root, "rect", kind, x=round(x, 2), y=top, width=round(width, 2), height=height)
+    size = f", {span.bytes:,} bytes" if span.bytes is not None else ""
+    part = _label(span, is_one_stage)
+    put(bar, "title").text = f"{span.name}{' ' + part if part else ''}, {_milliseconds(span.end - span.start)}{size}"
+    if part and width >= _LABEL + 3 * (len(part) - 1):
+        write(root, round(x + width / 2, 2), top + height / 2 + 4, part, f"label-{kind} middle small")
+
+
+def _label(span: Span, is_one_stage: bool) -> str:
+    """The micro-batch; where a rank has several stages, its stage before it."""
+    if span.microbatch is None:
+        return ""
+    return str(span.microbatch) if is_one_stage else f"{span.stage}:{span.microbatch}"
+
+
+def _arrows(
+    root: Element, devices: Sequence[Device], step: int, at: tuple[float, float], tops: Sequence[float]
+) -> None:
+    """From where a message is handed over to where it has arrived."""
+    ends: dict[Hashable, dict[bool, tuple[Span, float]]] = collections.defaultdict(dict)
+    for device, top in zip(devices, tops, strict=True):
+        for span in device.transfers:
+            if span.step == step and " to " in span.meeting:
+                ends[span.meeting][span.name == "receive"] = span, top + _BAR / 2
+    for both in (each for each in ends.values() if len(each) == 2):
+        (sent, here), (received, there) = both[False], both[True]
+        points = [(_LEFT + (sent.start - at[0]) * at[1], here), (_LEFT + (received.end - at[0]) * at[1], there)]
+        stroke(root, "arrow", points, 0.8)
+
+
+def _milliseconds(microseconds: float) -> str:
+    value = microseconds / 1000
+    return f"{value:,.0f} ms" if value >= 99.95 else f"{value:.3g} ms"
+
+
+def _in_words(trace: Trace, devices: Sequence[Device], step: int) -> str:
+    """How long each device did what, for those who do not see the drawing."""
+    told = []
+    for device in devices:
+        totals = collections.Counter[str]()
+        for lane, spans in device.lanes.items():
+            totals[lane.partition(" ")[0]] += sum(span.end - span.start for span in spans if span.step == step)
+        parts = ", ".join(f"{lane} {_milliseconds(total)}" for lane, total in totals.items())
+        told.append(f"{device.name}: {parts}")
+    return ". ".join(told) + "."
+
+
+def passes(trace: Trace, step: int) -> list[list[str]]:
+    """What each device computed of which stage for which micro-batch, in order, as in "1F0".
+
+    Args:
+        trace: Of a pipeline.
+        step: Its number.
+    """
+    letters = {name: letter for letter, name in PHASE_OF_LETTER.items()}
+    found = []
+    for device in trace.devices:
+        own: dict[str, None] = {}
+        for span in device.lanes["compute"]:
+            if span.step == step and span.microbatch is not None:
+                own[f"{span.stage}{letters[span.name]}{span.microbatch}"] = None
+        found.append(list(own))
+    return found
+
+
+def drawn_from(trace: Trace) -> str:
+    """A digest of the order in which a pipeline computes, which a file carries; times are never the same.
+
+    Args:
+        trace: Of a pipeline.
+    """
+    order = [passes(trace, step) for step in trace.steps[:1]]
+    return hashlib.sha256(json.dumps(order).encode()).hexdigest()[:16]

@@ -1,0 +1,79 @@
+"""What is printed of a comparison that was held against an earlier one: a table, and what is not as it was."""
+
+from collections.abc import Mapping
+
+from samestep.common.judging.repetition import CHANGED, EQUAL
+from samestep.experiments.comparing.against import Against, Held
+from samestep.experiments.comparing.speeds import spell_ratio
+from samestep.experiments.printing.text import Column, bullets, cells, fill, github, screen_width, short
+
+COLUMNS = (
+    Column("strategy", lambda row: row.cell),
+    Column("losses", lambda row: _losses(row)),
+    Column("bytes", lambda row: "" if row.losses is None else "CHANGED" if row.bytes else "equal"),
+    Column("examples/s (then)", lambda row: _rates(row)),
+    Column("ratio", lambda row: _speed(row)),
+)
+
+
+def write_report(against: Against) -> str:
+    """Writes what people read.
+
+    Args:
+        against: What was found.
+    """
+    width = screen_width()
+    versions = dict.fromkeys(row.differs for row in against.rows if row.differs)
+    title = f"Against {against.directory} (today first)"
+    title += f": {'; '.join(versions)}." if versions else ": the same versions."
+    table = github(*cells(COLUMNS, against.rows), width) if against.rows else ""
+    changed = [f"{row.cell} changed: {row.what_changed}." for row in against.rows if row.is_changed]
+    return "\n\n".join(filter(None, [fill(title, width), table, bullets([*changed, *_notes(against)], width)]))
+
+
+def _losses(row: Held) -> str:
+    """How the losses compare, and where they first differ."""
+    found = row.losses
+    if found is None:
+        return "not compared"
+    if row.differing and found.verdict != CHANGED:
+        return "NOT BIT-EQUAL " + ("in the final state" if found.step is None else f"from step {found.step}")
+    if found.verdict == EQUAL:
+        return f"{EQUAL}, {found.steps} steps"
+    return f"CHANGED at step {found.step}" if found.verdict == CHANGED else f"{found.verdict}, from step {found.step}"
+
+
+def _rates(row: Held) -> str:
+    now, then = ("" if rate is None else short(rate) for rate in row.rates)
+    return f"{now} ({then})" if now or then else ""
+
+
+def _speed(row: Held) -> str:
+    """The ratio of the speeds with its verdict, or what forbids one."""
+    if row.confounds and not row.reason:
+        more = f" +{len(row.confounds) - 1}" if row.confounds[1:] else ""
+        return f"({row.confounds[0].name}{more})"
+    if row.speed is None:
+        return ""
+    return f"{spell_ratio(row.speed.ratio)} {row.speed.verdict}".strip()
+
+
+def _notes(against: Against) -> list[str]:
+    """Why something was not compared, and what only one side has."""
+    compared = [row for row in against.rows if not row.reason]
+    lines = _grouped("not compared", {row.cell: row.reason for row in against.rows if row.reason})
+    lines += _grouped("bits not judged", {row.cell: row.bits for row in against.rows if row.bits})
+    stops = {row.cell: ", ".join(map(str, row.confounds)) for row in compared if row.confounds}
+    lines += _grouped("speeds not compared", stops)
+    spite = "speeds compared in spite of it (--allow)"
+    lines += _grouped(spite, {row.cell: ", ".join(map(str, row.allowed)) for row in compared if row.allowed})
+    only = {"only today": against.only_now, f"only in {against.directory}": against.only_then}
+    return lines + [f"{where}: {', '.join(names)}" for where, names in only.items() if names]
+
+
+def _grouped(what: str, reasons: Mapping[str, str]) -> list[str]:
+    """A line for each reason, with the rows that share it."""
+    sharing: dict[str, list[str]] = {}
+    for cell, reason in reasons.items():
+        sharing.setdefault(reason, []).append(cell)
+    return [f"{what}: {', '.join(names)}: {reason}" for reason, names in sharing.items()]

@@ -1,0 +1,140 @@
+"""The ledger of a step as a table: every quantity as measured, as predicted, and as the textbooks have it."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from samestep.common.costs.textbook import formulas
+from samestep.common.ledger import Footprint, Formula, Ledger, Send
+from samestep.common.strategy import Run
+from samestep.experiments.printing.text import bullets, github, screen_width, size
+
+if TYPE_CHECKING:
+    from samestep.common.runtime.records import RunResult  # it needs NumPy, which a prediction does without
+
+_MEMORY: Mapping[str, Callable[[Footprint], int | None]] = {
+    "parameters": lambda row: row.params_bytes,
+    "parameters, peak": lambda row: row.params_peak_bytes,
+    "gradients": lambda row: row.gradients_bytes,
+    "optimizer state": lambda row: row.optimizer_bytes,
+    "residuals": lambda row: row.residuals_bytes or None,
+    "state": lambda row: row.state_bytes,
+    "activations": lambda row: row.activations_bytes,
+}
+"""Quantity -> its bytes on a device; None if nobody counted or predicts them."""
+_MEANINGS = (
+    "bytes of memory: of the device that holds most; state is parameters, gradients, optimizer state and residuals",
+    "bytes of an operation: what the first rank or device hands over in a step, and in how many operations",
+    "sent: what all processes put on the wire in a step, framing included",
+)
+_SECONDS_MEAN = (
+    "busy: the processor time of the first process in the observed step, which observing makes longer; "
+    "idle: the rest of that step on its devices"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Amount:
+    """How much there is of a quantity.
+
+    Attributes:
+        value: Bytes, seconds or a share.
+        count: Of the operations that hand these bytes over; None for what is no operation.
+        unit: "B", "s" or "%".
+    """
+
+    value: float
+    count: int | None = None
+    unit: str = "B"
+
+    def __str__(self) -> str:
+        if self.unit != "B":
+            return f"{self.value:.3g} s" if self.unit == "s" else f"{100 * self.value:.1f} %"
+        return size(self.value) + (f" in {self.count:,}" if self.count is not None else "")
+
+
+def ledger_of_run(run: Run, result: "RunResult", width: int | None = None) -> str:
+    """The ledger of a run's step: measured, predicted, and as the textbooks have it.
+
+    Args:
+        run: What was trained.
+        result: What came of it.
+        width: What it has to fit into; the screen, unless given.
+    """
+    first, rows = result.processes[0], result.processes
+    sent = sum(row.sent_bytes_per_step for row in rows)
+    measured = Ledger(tuple(rows), first.sends, sent)
+    seconds = {"busy": first.busy_seconds, "idle": first.idle_seconds}
+    told = {name: value for name, value in seconds.items() if value is not None}
+    return ledger_table(result.predicted, measured, formulas(run, result.backend), told, width)
+
+
+def ledger_table(
+    predicted: Ledger,
+    measured: Ledger | None = None,
+    textbook: Sequence[Formula] = (),
+    seconds: Mapping[str, float] | None = None,
+    width: int | None = None,
+) -> str:
+    """The ledger of a step.
+
+    Args:
+        predicted: By the cost model.
+        measured: In a run; without it the table has no columns of measurements.
+        textbook: What the textbooks say.
+        seconds: Measured and predicted by nobody: "busy", "idle".
+        width: What it has to fit into; the screen, unless given.
+    """
+    width = width or screen_width()
+    expected, found = quantities(predicted), quantities(measured) if measured else {}
+    found |= {name: Amount(value, unit="s") for name, value in (seconds or {}).items()}
+    found |= _idle_share(seconds or {})
+    by_name = {formula.quantity: formula for formula in textbook}
+    names = list(dict.fromkeys((*expected, *found, *by_name)))
+    rows = [_row(name, found.get(name), expected.get(name), by_name.get(name)) for name in names]
+    headers = ["quantity", "measured", "predicted", "error", "textbook"]
+    kept = [n for n, header in enumerate(headers) if measured or header not in ("measured", "error")]
+    table = github([headers[n] for n in kept], [[row[n] for n in kept] for row in rows], width)
+    lines = [f"textbook, {f.quantity}: {f.text} ({f.source})" for f in textbook]
+    lines += [*_MEANINGS, _SECONDS_MEAN] if seconds else _MEANINGS
+    return f"{table}\n\n{bullets(lines, width)}"
+
+
+def quantities(ledger: Ledger) -> dict[str, Amount]:
+    """Everything that a ledger has, by name, in the order in which it is shown."""
+    held = {name: [of(row) for row in ledger.footprints] for name, of in _MEMORY.items()}
+    found = {name: Amount(max(filter(None, row), default=0)) for name, row in held.items() if row != [None] * len(row)}
+    for send in ledger.sends:
+        before = found.get(_operation(send), Amount(0, 0))
+        found[_operation(send)] = Amount(before.value + send.bytes, (before.count or 0) + send.count)
+    return found | {"sent": Amount(ledger.sent_bytes_per_step)}
+
+
+def _operation(send: Send) -> str:
+    return f"{send.phase}: {send.operation} along {send.group}"
+
+
+def _idle_share(seconds: Mapping[str, float]) -> dict[str, Amount]:
+    whole = sum(seconds.values())
+    return {"idle share": Amount(seconds["idle"] / whole, unit="%")} if whole else {}
+
+
+def _row(name: str, measured: Amount | None, predicted: Amount | None, formula: Formula | None) -> list[str]:
+    textbook = "" if formula is None else str(Amount(formula.value, unit="%" if name == "idle share" else "B"))
+    return [name, str(measured or ""), str(predicted or ""), relative_error(measured, predicted), textbook]
+
+
+def relative_error(measured: Amount | None, predicted: Amount | None) -> str:
+    """How far a measurement is from its prediction: "exact", or in percent of the prediction.
+
+    Args:
+        measured: None if it was not measured.
+        predicted: None if nobody predicts it.
+    """
+    if measured is None or predicted is None:
+        return ""
+    if measured == predicted:
+        return "exact"
+    if measured.value == predicted.value or not predicted.value:
+        return "differs"
+    return f"{100 * (measured.value / predicted.value - 1):+.2g} %"

@@ -1,0 +1,131 @@
+"""Draws strategies: each row is run for a few steps, and the one that is observed at the end is drawn."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree.ElementTree import Element
+
+from samestep.common.catalog import strategy_info
+from samestep.common.errors import ConfigError
+from samestep.common.request import Launch, RunConfig, launch_of
+from samestep.common.runtime.parent.processes.scratch import Scratch
+from samestep.common.strategy import Run
+from samestep.experiments.cli.arguments import apply_cell
+from samestep.experiments.page.drawings.anatomy import WIDTH, Scale, anatomy
+from samestep.experiments.page.drawings.svg import drawing, file_of
+
+if TYPE_CHECKING:
+    from samestep.common.runtime.parent.launcher import Launcher  # it needs NumPy
+    from samestep.common.runtime.records import RunResult
+
+SMALL = RunConfig(workload="synthetic-mlp+width=32", batch_size=48, steps=4, optimizer="adamw", parity=False)
+"""What is trained for a drawing: AdamW, whose state is twice the parameters. DDP has found its buckets after two steps."""
+DEVICES = 2
+
+
+def small_request(cell: str) -> RunConfig:
+    """The request of the run that is drawn.
+
+    Args:
+        cell: As in `torch:fsdp+devices=4`; two devices, unless it says otherwise.
+    """
+    config = apply_cell(cell, SMALL)
+    has_axes = strategy_info(config.framework, config.strategy).axes
+    alone = not has_axes or config.mesh or config.devices
+    return config if alone else dataclasses.replace(config, devices=DEVICES)
+
+
+def small_run(cell: str) -> tuple[Run, Launch]:
+    """The run that is drawn, checked but not started.
+
+    Args:
+        cell: As in `torch:fsdp+devices=4`.
+
+    Raises:
+        ConfigError: There is no such cell, or it takes no step.
+        Unavailable: It cannot be run here.
+    """
+    from samestep.common.run import parse  # here, like the next one: --help imports no NumPy
+    from samestep.common.runtime.parent.check import check_launch
+
+    config = small_request(cell)
+    run, launch = parse(config), launch_of(config)
+    check_launch(run, launch)
+    if run.strategy.compiled_cores(run.options):
+        raise ConfigError(f"{cell} only compiles a step, and there is nothing to draw; leave out what compiles it.")
+    return run, launch
+
+
+def observe(launcher: "Launcher", cell: str) -> "tuple[Run, RunResult]":
+    """Runs a strategy on a small model.
+
+    Args:
+        launcher: Starts its processes.
+        cell: The strategy with its options.
+
+    Raises:
+        SamestepError: It cannot be run here, or failed.
+    """
+    run, launch = small_run(cell)
+    with Scratch() as scratch:
+        return run, launcher.run(run, dataclasses.replace(launch, out=f"{scratch}/run"))
+
+
+def draw(launcher: "Launcher", cells: Sequence[str]) -> Element:
+    """Draws the anatomies of strategies next to each other, at one scale.
+
+    Args:
+        launcher: Starts their runs, one after the other.
+        cells: One or several.
+
+    Raises:
+        SamestepError: One cannot be run here, or failed.
+    """
+    found = [observe(launcher, cell) for cell in cells]
+    scales = [Scale.of(run, result) for run, result in found]
+    scale = Scale(max(each.longest_bytes for each in scales), max(each.widest_bytes for each in scales))
+    drawn = [anatomy(run, result, scale) for run, result in found]
+    if len(drawn) == 1:
+        return drawn[0]
+    height = max(float(each.get("height", "0")) for each in drawn)
+    together = drawing(len(drawn) * WIDTH, height, " beside ".join(run.name for run, _ in found), "")
+    for place, each in enumerate(drawn):
+        each.set("x", str(place * WIDTH))
+        together.append(each)
+    return together
+
+
+def write_picture(cells: Sequence[str], out: str | None) -> Path:
+    """Draws strategies into a file.
+
+    Args:
+        cells: One or several, next to each other.
+        out: The file; one named after the cells, unless given.
+
+    Raises:
+        ConfigError: There is no such cell, or the file cannot be written.
+    """
+    from samestep.common.runtime.parent.launcher import Launcher  # here: --help imports no NumPy
+
+    for cell in cells:
+        small_run(cell)  # before any is started
+    path = Path(out or "-beside-".join(file_name(cell) for cell in cells) + ".svg")
+    if path.is_dir() or not path.parent.is_dir():
+        raise ConfigError(f"-o {path} is no file that can be written; name one in a directory that is there.")
+    with Launcher() as launcher:
+        text = file_of(draw(launcher, cells))
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise ConfigError(f"-o {path} cannot be written: {error.strerror}; name another file.") from None
+    return path
+
+
+def file_name(cell: str) -> str:
+    """A cell as the stem of a file's name.
+
+    Args:
+        cell: As in `torch:hybrid+mesh=pipe=2,tensor=2`.
+    """
+    return "".join(letter if letter.isalnum() or letter in "_=" else "-" for letter in cell)

@@ -1,0 +1,150 @@
+"""Showing that runs move, and when they will be done: one bar on a terminal, plain lines elsewhere."""
+
+import contextlib
+import dataclasses
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from samestep.common.runtime.parent.processes.watch import Progress
+from samestep.common.strategy import Run
+from samestep.experiments.cli.ending import drawing_stream
+
+_SECONDS_BETWEEN_LINES = 5.0
+_BAR_WIDTH = 20
+_TELLING_SHARE = 0.1
+"""The first steps of a run say little about the others: they compile, and connect."""
+Begin = Callable[[Run, str], Progress]
+"""Called with a run that begins and its name; what it returns is called at every window's end of that run."""
+
+
+@dataclasses.dataclass
+class Timetable:
+    """The runs that are still to be done, and how long that will take.
+
+    Attributes:
+        todo: The cell of each, in their order; the first one runs now, or comes next.
+        took: Cell -> the seconds of its runs that are done.
+    """
+
+    todo: list[str]
+    took: dict[str, list[float]]
+
+    def __post_init__(self) -> None:
+        self.total = len(self.todo)
+        self._began = time.monotonic()
+
+    @property
+    def done(self) -> int:
+        """How many runs are done."""
+        return self.total - len(self.todo)
+
+    def finish(self, seconds: float | None = None) -> None:
+        """Moves on to the next run.
+
+        Args:
+            seconds: What the first one took; None if it was not run after all.
+        """
+        self.took.setdefault(self.todo.pop(0), []).extend([] if seconds is None else [seconds])
+        self._began = time.monotonic()
+
+    def left_seconds(self, share: float = 0.0) -> float | None:
+        """How long the rest will take; None before anything is known of it.
+
+        A run is expected to take as long as the runs of its cell took, else as long as those of the other cells did, else
+        as its own first part did.
+
+        Args:
+            share: Of the steps of the present run, those that are done.
+        """
+        if not self.todo:
+            return 0.0
+        gone = time.monotonic() - self._began
+        means = {cell: statistics.mean(seconds) for cell, seconds in self.took.items() if seconds}
+        if not means and share < _TELLING_SHARE:
+            return None
+        usual = statistics.mean(means.values()) if means else gone / share
+        present, *others = (means.get(cell, usual) for cell in self.todo)
+        return max(0.0, present - gone) + sum(others)
+
+    def describe(self, share: float = 0.0) -> str:
+        """How far the runs are, in words.
+
+        Args:
+            share: As for `left_seconds`.
+        """
+        left = self.left_seconds(share)
+        counted = [f"{self.done} of {self.total} runs"] if self.total > 1 else []
+        return ", ".join([*counted, *([f"about {spell_seconds(left)} left"] if left else [])])
+
+
+def spell_seconds(seconds: float) -> str:
+    """A time for people: 40 s, 3 min, 2 h 5 min."""
+    if round(seconds) < 60:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+@contextlib.contextmanager
+def show_progress(run: Run, label: str) -> Iterator[Progress]:
+    """Shows the progress of one run on stderr while it lasts.
+
+    Args:
+        run: What is running.
+        label: Its name.
+    """
+    with show_runs(Timetable([label], {})) as begin:
+        yield begin(run, label)
+
+
+@contextlib.contextmanager
+def show_runs(timetable: Timetable) -> Iterator[Begin]:
+    """Shows the progress of runs, one after the other, on stderr while they last.
+
+    Args:
+        timetable: Says how far they are; its owner moves it on.
+    """
+    if sys.stderr.isatty():
+        with _bar(timetable) as begin:
+            yield begin
+    else:
+        yield _lines
+
+
+@contextlib.contextmanager
+def _bar(timetable: Timetable) -> Iterator[Begin]:
+    """One bar over all runs; each moves it step by step."""
+    from rich.console import Console  # here: only a terminal needs it
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(file=drawing_stream())
+    layout = (BarColumn(_BAR_WIDTH), TextColumn("{task.description}", markup=False))
+    with Bar(*layout, console=console, transient=True) as bar:
+        task = bar.add_task("", total=timetable.total)
+
+        def show(label: str, share: float, what: str) -> None:
+            said = "; ".join(filter(None, (timetable.describe(share), f"{label}: {what}")))
+            room = max(0, console.width - _BAR_WIDTH - 1)  # else the bar would shrink
+            bar.update(task, description=said[:room], completed=timetable.done + share)
+
+        def begin(run: Run, label: str) -> Progress:
+            show(label, 0.0, "starting")
+            return lambda step, losses, seconds: show(label, step / run.steps, f"step {step}, loss {losses[-1]:.4f}")
+
+        yield begin
+
+
+def _lines(run: Run, label: str) -> Progress:
+    last = time.monotonic()
+
+    def line(step: int, losses: list[float], seconds: float) -> None:
+        nonlocal last
+        if time.monotonic() - last > _SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
+            rate = run.batch_size * len(losses) / seconds
+            print(f"{label}: step {step}/{run.steps}, loss {losses[-1]:.4f}, {rate:,.0f} examples/s", file=sys.stderr)
+
+    return line

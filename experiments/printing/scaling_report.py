@@ -1,0 +1,118 @@
+"""What is printed of rows that scale: a table for strong scaling, one for weak, and what stays serial."""
+
+from collections.abc import Sequence
+
+from samestep.common.judging.scaling import LEAST_POINTS, amdahl_limit
+from samestep.experiments.comparing.scaling import EXPECTED, Point, Scaling
+from samestep.experiments.comparing.speeds import spell_ratio
+from samestep.experiments.printing.text import (
+    Column,
+    bullets,
+    cells,
+    count,
+    fill,
+    fit,
+    github,
+    joined,
+    screen_width,
+    short,
+    spell,
+)
+
+Line = tuple[Scaling, Point]
+"""A line of the table: a row, and one number of its devices."""
+COLUMNS: tuple[Column[Line], ...] = (
+    Column("strategy", lambda line: line[0].name if line[1] is line[0].points[0] else ""),
+    Column("devices", lambda line: str(line[1].devices)),
+    Column("examples/s", lambda line: "" if line[1].rate is None else short(line[1].rate)),
+    Column("speed-up", lambda line: _speedup(line[1])),
+    Column(
+        "[95 %]", lambda line: _interval(line[1]), "[the 95 % confidence interval of its mean over the rounds]", 3, True
+    ),
+    Column("efficiency", lambda line: spell(line[0].efficiency(line[1]), ".0%"), "the speed-up per device", 2),
+    Column(
+        "in flight",
+        lambda line: spell(line[1].communication, ".0%"),
+        "the share of a step in which gradients are sent",
+        4,
+    ),
+    Column(
+        "(exposed)",
+        lambda line: f"({spell(line[1].exposed, '.0%')})" if line[1].exposed is not None else "",
+        "(and nothing is computed meanwhile)",
+        4,
+        True,
+    ),
+    Column(
+        "textbook",
+        lambda line: "" if line[1].textbook is None else f"{line[1].textbook:g}x",
+        "what textbooks give for data parallelism on 2, 4 and 8 GPUs",
+        1,
+    ),
+)
+
+
+def write_scaling(found: Sequence[Scaling]) -> str:
+    """Writes what people read; "" if no row has several numbers of devices.
+
+    Args:
+        found: The rows that have.
+    """
+    return "\n\n".join(
+        _write([each for each in found if each.kind == kind])
+        for kind in EXPECTED
+        if any(each.kind == kind for each in found)
+    )
+
+
+def _write(found: Sequence[Scaling]) -> str:
+    lines = [(each, point) for each in found for point in each.points]
+    shown = fit([column for column in COLUMNS if any(map(column.value, lines))], lines, screen_width())
+    meanings = [f"{column.header}: {column.meaning}" for column in joined(shown) if column.meaning]
+    table = github(*cells(shown, lines), screen_width())
+    return "\n\n".join(
+        [fill(title_of(found), screen_width()), table, bullets([*meanings, *map(explain_fit, found)], screen_width())]
+    )
+
+
+def title_of(found: Sequence[Scaling]) -> str:
+    """What is scaled, and whether there are enough cores for it; of rows that scale in one way."""
+    kind = found[0].kind
+    what = {"strong": "the global batch stays the same", "weak": "the batch of each device stays the same"}
+    short_of = sorted({(p.devices, p.cores) for each in found for p in each.points if "shared-cores" in p.confounds})
+    shared = [f"{devices} devices share {count(cores, 'core')}" for devices, cores in short_of]
+    warning = f" {'; '.join(shared)}: no speed-up can be told from that." if shared else ""
+    return f"{kind.capitalize()} scaling: {what[kind]}.{warning}"
+
+
+def _speedup(point: Point) -> str:
+    if point.confounds:
+        more = f" +{len(point.confounds) - 1}" if point.confounds[1:] else ""
+        return f"({point.confounds[0]}{more})"
+    return "" if point.speedup is None else spell_ratio(point.speedup.ratio)
+
+
+def _interval(point: Point) -> str:
+    if point.speedup is None or point.speedup.low is None or point.speedup.high is None:
+        return ""
+    return f"[{spell_ratio(point.speedup.low)}..{spell_ratio(point.speedup.high)}]"
+
+
+def explain_fit(found: Scaling) -> str:
+    """Says what stays serial, in a sentence, and a limit for all numbers of devices as far as the rounds support one."""
+    fitted = [point for point in found.points if point.rate and not point.confounds]
+    if found.serial_share is None:
+        return (
+            f"{found.name}: what stays serial is not fitted to {count(len(fitted), 'number')} of devices; "
+            f"measure at least {LEAST_POINTS}, as in --devices 1,2,4"
+        )
+    whose = {"strong": "Amdahl's", "weak": "Gustafson's"}[found.kind]
+    if any(point.speedup and point.speedup.ratio < 1 for point in found.points):
+        return f"{found.name}: more devices are slower here, which {whose} formula has no room for"
+    counts = ", ".join(str(point.devices) for point in fitted)
+    low, high = found.serial_interval or (None, None)
+    between = " (one round, so no interval)" if low is None else f" [{low:.1%}..{high:.1%}]"
+    told = f"{found.name}: {found.serial_share:.1%}{between} of a step stays serial"
+    told += f", by {whose} formula fitted to {counts} devices"
+    limit = amdahl_limit(low) if low and found.kind == "strong" else None
+    return told + (f": no number of devices is more than {spell_ratio(limit)} as fast as one" if limit else "")

@@ -1,0 +1,186 @@
+"""Results as tables that fit the screen: one row a run, every measurement beside its prediction."""
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+
+from samestep.common.catalog import strategy_info
+from samestep.common.flags import split_spelling
+from samestep.common.request import ORACLE
+from samestep.common.runtime.records import RunResult
+from samestep.common.workload.table import resize, title
+from samestep.experiments.comparing.speeds import Speed, speed_of
+from samestep.experiments.printing.columns import Name, cell, columns, explain_emulations, named, often_the_same
+from samestep.experiments.printing.compiled import compiled
+from samestep.experiments.printing.misses import explain_misses
+from samestep.experiments.printing.speed_columns import Row, Timed
+from samestep.experiments.printing.switched import switched
+from samestep.experiments.printing.text import Column, bullets, cells, fill, fit, github, joined, screen_width
+
+EXCEPTIONS = 3
+"""What all rows but so many have in common is said in the caption, with the exceptions, and is no column."""
+IMPORTED_BEFORE = "the frameworks imported before"
+IMPORT_INCLUDED = "the import of the framework included"
+
+
+def comparison(
+    results: Sequence[RunResult],
+    failures: Sequence[tuple[str, str]] = (),
+    width: int | None = None,
+    wide: bool = False,
+    names: Sequence[str] = (),
+    speeds: Mapping[str, Speed] | None = None,
+) -> str:
+    """The table of a comparison, and what its columns mean.
+
+    Args:
+        results: One row each.
+        failures: Cell and status of what left no result; they get a row each.
+        width: What it has to fit into; the screen, unless given.
+        wide: Whether to show every column in one line a row, however wide that is.
+        names: Of the results; as their runs are called, unless given.
+        speeds: By these names; without one, a result is the only round of its row.
+    """
+    width, name = width or screen_width(), named(results, names)
+    varying = [column for column in often_the_same(results) if _in_common(column, results, name) is None]
+    timed = [Timed(result, (speeds or {}).get(name(result)) or speed_of([result])) for result in results]
+    rows: list[Row] = [*timed, *failures]
+    every = columns(varying, timed, IMPORTED_BEFORE, name)
+    shown = fit(every, rows, None if wide else width)
+    lines = _meanings(shown, results, name)
+    left_out = dict.fromkeys(column.header for column in every if column not in shown)
+    lines += [f"not shown in {width} columns: {', '.join(left_out)}; --wide shows all"] if left_out else []
+    return f"{github(*cells(shown, rows), None if wide else width)}\n\n{bullets(lines, width)}"
+
+
+def _meanings(shown: Sequence[Column[Row]], results: Sequence[RunResult], name: Name = cell) -> list[str]:
+    """What columns mean, what is emulated, and which predictions miss."""
+    lines = [f"{column.header}: {column.meaning}" for column in joined(shown) if column.meaning]
+    return lines + explain_emulations(results) + explain_misses(results, name)
+
+
+def _in_common(column: Column[RunResult], results: Sequence[RunResult], name: Name) -> str | None:
+    """What (nearly) all rows have in a column, and the exceptions; None if there are too many. The oracle makes no rule."""
+    rows = [(name(result), column.value(result)) for result in results if column.value(result)]
+    ruling = [value for row, value in rows if not row.startswith("numpy:")] or [value for _, value in rows]
+    usual = statistics.mode(ruling) if ruling else ""
+    exceptions: dict[str, list[str]] = {}
+    for row, value in rows:
+        if value != usual:
+            exceptions.setdefault(value, []).append(row)
+    if sum(map(len, exceptions.values())) > min(EXCEPTIONS, len(rows) // 2):
+        return None
+    listed = "; ".join(f"{', '.join(those)}: {value}" for value, those in exceptions.items())
+    return usual + (f" ({listed})" if listed else "")
+
+
+def caption(results: Sequence[RunResult], width: int | None = None, names: Sequence[str] = ()) -> str:
+    """What the rows of a comparison have in common.
+
+    Args:
+        results: The rows.
+        width: What it has to fit into; the screen, unless given.
+        names: Of the rows; as their runs are called, unless given.
+    """
+    trained = [r for r in results if r.framework != "numpy" and not r.compiled] or results
+    first, cores = trained[0], max(r.cores for r in results)
+    said = [[fact(r) for r in trained] for fact in _FACTS]
+    same = [values[0] for values in said if len(set(values)) == 1 and values[0]]
+    line = (
+        f"`{title(_shared_workload(trained), first.config.data)}`: {', '.join(same)}, "
+        f"{cores} core{'s' if cores > 1 else ''} of {first.machine['cpu']}."
+    )
+    called = {"metric": first.metric_name.replace("_", " ")}
+    name = named(results, names)
+    found = {called.get(c.header, c.header): _in_common(c, results, name) for c in often_the_same(results)}
+    shared = [f"{header} {value}" for header, value in found.items() if value]
+    line += f" Every row: {', '.join(shared)}." if shared else ""
+    return fill(line, width or screen_width())
+
+
+_FACTS: Sequence[Callable[[RunResult], str]] = (
+    lambda r: f"global batch {r.global_batch_size}",
+    lambda r: f"{r.steps} steps",
+    lambda r: f"{r.optimizer} at rate {r.config.learning_rate:g}",
+    lambda r: f"seed {r.seed}",
+    lambda r: switched(r.config.dropout, r.config.batch_norm),
+)
+"""What the caption says of rows, as far as they do not differ in it."""
+
+
+def _shared_workload(results: Sequence[RunResult]) -> str:
+    """The workload of all rows, with those sizes in which they do not differ."""
+    names, sizes = zip(*(split_spelling(result.workload) for result in results), strict=True)
+    same = dict(set.intersection(*(set(each.items()) for each in sizes)))
+    return resize(names[0], {name: size for name, size in sizes[0].items() if name in same})
+
+
+def verdict(results: Sequence[RunResult]) -> str:
+    """One sentence: how many took the same steps, how far that was judged, and the largest deviation of each dtype."""
+    judged = [r for r in results if r.parity.passed is not None]
+    if not judged:
+        return "No run was judged."
+    same = sum(r.parity.passed is True for r in judged)
+    noun = "strategies" if len({(r.framework, r.strategy) for r in judged}) == len(judged) else "rows"
+    subject = f"{same} of {len(judged)} {noun} took"
+    if len(judged) == 1:
+        subject = cell(judged[0]) + (" took" if same else " did not take")
+    worst: dict[str, float] = {}
+    for r in judged:
+        deviation = math.inf if r.parity.max_relative_loss is None else r.parity.max_relative_loss
+        worst[_judged_as(r)] = max(worst.get(_judged_as(r), 0.0), deviation)
+    more = "; --parity judges every step" if any(r.parity.steps < len(r.losses) for r in judged) else ""
+    largest = ", ".join(f"{deviation:.0e} in {dtype}" for dtype, deviation in worst.items())
+    why = judged[0].parity.reason if len(judged) == 1 and same else ""
+    why = f" {why[0].upper()}{why[1:]}." if why else ""
+    return f"{subject} {_whose(judged)} {_steps(judged)}; largest deviation {largest}{more}.{why}"
+
+
+def _judged_as(result: RunResult) -> str:
+    """What decided how far a run might be off: its dtype, a bound of its own, or that rounding is amplified."""
+    if result.parity.is_amplified:
+        return f"amplified {result.arithmetic}"
+    numbers = result.arithmetic
+    return numbers if result.parity.loss_bound is None else f"{numbers} (allowed {result.parity.loss_bound:.0e})"
+
+
+def _whose(judged: Sequence[RunResult]) -> str:
+    """Whose steps they were held against: the oracle's, or those of a user's model on one device."""
+    references = dict.fromkeys(r.parity.reference for r in judged)
+    return " and ".join("the oracle's" if name == ORACLE else f"{name}'s float64" for name in references)
+
+
+def _steps(judged: Sequence[RunResult]) -> str:
+    """All steps, or how many of them were judged."""
+    counts, taken = {r.parity.steps for r in judged}, max(len(r.losses) for r in judged)
+    least, most = min(counts), max(counts)
+    if least == taken:
+        return f"{taken} steps"
+    return f"steps, judged at {least if least == most else f'{least} to {most}'} of {taken}"
+
+
+def report(result: RunResult) -> str:
+    """Everything that one run prints: its table, and its verdict."""
+    judged = result.parity.passed is not None
+    said = verdict([result]) if judged else f"Parity was not judged: {result.parity.reason}."
+    return f"{compiled([result]) or _alone(result)}\n\n{fill(said, screen_width())}"
+
+
+def _alone(result: RunResult) -> str:
+    """The table of one run, a row for each quantity, and what they mean."""
+    alone = Timed(result, speed_of([result]))
+    every = columns(often_the_same([result]), [alone], IMPORT_INCLUDED)[1:]
+    own = measures(result)
+    rows = [[column.header, column.value(alone)] for column in joined(every)] + [[name, said] for name, said, _ in own]
+    lines = _meanings(every, [result]) + [f"{name}: {meaning}" for name, _, meaning in own]
+    return f"{github([cell(result), ''], rows, screen_width())}\n\n{bullets(lines, screen_width())}"
+
+
+def measures(result: RunResult) -> list[tuple[str, str, str]]:
+    """The strategy's own quantities over all its processes: name, least to most with the unit, and meaning."""
+    found = []
+    for measure in strategy_info(result.framework, result.strategy).measures:
+        values = [row.measures[measure.name] for row in result.processes if measure.name in row.measures]
+        shown = dict.fromkeys(f"{value:.4g}" for value in ([min(values), max(values)] if values else []))
+        found += [(measure.name, f"{' to '.join(shown)} {measure.unit}", measure.meaning)] if values else []
+    return found

@@ -1,0 +1,225 @@
+"""Reads `trace.json` of a run directory, and finds what is wrong with one."""
+
+import collections
+import dataclasses
+import itertools
+import statistics
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from samestep.common.errors import ConfigError
+from samestep.common.files.reading import Unreadable, read_json
+from samestep.common.timeline import LANES
+
+TRACE = "trace.json"
+_MOST_BYTES = 2**28
+_ROUNDING = 0.002
+"""Of times in a file, in microseconds: sums of two that are exact to a nanosecond each."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Span:
+    """Something that a device did for a while.
+
+    Attributes:
+        name: A phase, or the operation that sends.
+        step: The number of the traced step.
+        start: In microseconds since the first of them began.
+        end: Likewise.
+        meeting: What all ends of a transfer have in common; "" if that is not known.
+        ranks: How many take part in a collective; 0 of what is none.
+        stage: Of a pipeline.
+        microbatch: Of a pipeline.
+        bytes: That were handed over.
+    """
+
+    name: str
+    step: int
+    start: float
+    end: float
+    meeting: str = ""
+    ranks: int = 0
+    stage: int | None = None
+    microbatch: int | None = None
+    bytes: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """One device of a trace.
+
+    Attributes:
+        name: Of its process, and which device it is where the process has several.
+        lanes: Lane -> what was done in it, as the file has it.
+    """
+
+    name: str
+    lanes: Mapping[str, Sequence[Span]]
+
+    @property
+    def transfers(self) -> list[Span]:
+        """Of all lanes that communicate."""
+        return [span for lane, spans in self.lanes.items() if lane.startswith("communicate") for span in spans]
+
+    def overlap(self, step: int) -> tuple[float, float]:
+        """As `Trace.overlap`, of one step of this device."""
+        flights = _joined((span.start, span.end) for span in self.transfers if span.step == step)
+        passes = [s for s in self.lanes["compute"] if s.step == step and s.name.startswith("backward")]
+        backward = _joined((span.start, span.end) for span in passes)
+        shared = [min(b, d) - max(a, c) for a, b in flights for c, d in backward]
+        return sum(end - start for start, end in flights), sum(length for length in shared if length > 0)
+
+
+def _joined(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The times that are covered by any of some spans."""
+    found: list[tuple[float, float]] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((start, end))
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace:
+    """What all devices of a run did in its traced steps.
+
+    Attributes:
+        devices: In order.
+        arrows: How many messages are drawn from their start to their end.
+    """
+
+    devices: tuple[Device, ...]
+    arrows: int
+
+    @property
+    def steps(self) -> list[int]:
+        """The numbers of the steps."""
+        return sorted({span.step for device in self.devices for spans in device.lanes.values() for span in spans})
+
+    def bounds(self, step: int) -> tuple[float, float]:
+        """When the first device begins with a step and the last one ends it."""
+        every = [s for device in self.devices for spans in device.lanes.values() for s in spans if s.step == step]
+        return min(span.start for span in every), max(span.end for span in every)
+
+    def fastest(self) -> int:
+        """The step that took least time: what else the machine does disturbs it least."""
+        return min(self.steps, key=lambda step: self.bounds(step)[1] - self.bounds(step)[0])
+
+    def overlap(self) -> tuple[float, float]:
+        """For how long a device has transfers in flight, and for how long of that it computes the backward pass.
+
+        Returns:
+            Microseconds a step: the mean over devices, of the median step.
+        """
+        totals = [
+            tuple(statistics.fmean(column) for column in zip(*(d.overlap(step) for d in self.devices), strict=True))
+            for step in self.steps
+        ]
+        flight, hidden = (statistics.median(column) for column in zip(*totals, strict=True))
+        return flight, hidden
+
+
+def load_trace(directory: Path) -> Trace | None:
+    """Reads the trace of a run; None if it was not traced.
+
+    Args:
+        directory: Of the run.
+
+    Raises:
+        ConfigError: The file is no trace of ours.
+    """
+    path = directory / TRACE
+    if not path.exists():
+        return None
+    try:
+        content = read_json(path, _MOST_BYTES)
+        return _read(content["traceEvents"])  # pyrefly: ignore
+    except (Unreadable, KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{path} is no trace of a run: {error}; trace the run again.") from None
+
+
+def _read(events: Sequence[dict]) -> Trace:
+    names = {(e["pid"], e["tid"], e["name"]): str(e["args"]["name"]) for e in events if e["ph"] == "M"}
+    pids = sorted({pid for pid, _, _ in names})
+    if not pids:
+        raise ValueError("it names no lane")
+    found: dict[tuple[int, str], list[Span]] = {
+        (pid, name): [] for (pid, _, kind), name in names.items() if kind == "thread_name"
+    }
+    for event in (event for event in events if event["ph"] == "X"):
+        span = _span(event)
+        found[event["pid"], names[event["pid"], event["tid"], "thread_name"]].append(span)
+    devices = [
+        Device(names[pid, 0, "process_name"], {lane: spans for (own, lane), spans in found.items() if own == pid})
+        for pid in pids
+    ]
+    return Trace(tuple(devices), sum(event["ph"] == "s" for event in events))
+
+
+def _span(event: dict) -> Span:
+    start, args = float(event["ts"]), event["args"]
+    is_collective = " to " not in args.get("meeting", "")
+    return Span(
+        name=str(event["name"]),
+        step=int(args["step"]),
+        start=start,
+        end=start + float(event["dur"]),
+        meeting=str(args.get("meeting", "")),
+        ranks=int(args.get("ranks", 0)) if is_collective else 0,
+        **{name: None if args.get(name) is None else int(args[name]) for name in ("stage", "microbatch", "bytes")},
+    )
+
+
+# --- what may be wrong with one ---------------------------------------------------------------------------------------
+
+
+def faults(trace: Trace) -> list[str]:
+    """What is wrong with a trace, a sentence each; nothing, if every lane is there, in order, and every send is received.
+
+    Args:
+        trace: Any.
+    """
+    return [*itertools.chain.from_iterable(map(_wrong_lanes, trace.devices)), *_unmet(trace)]
+
+
+def _wrong_lanes(device: Device) -> Iterator[str]:
+    plain = list(dict.fromkeys(lane.partition(" ")[0] for lane in device.lanes))
+    if plain != list(LANES):
+        yield f"{device.name} has the lanes {', '.join(device.lanes)}, not {', '.join(LANES)}."
+    for lane, spans in device.lanes.items():
+        for span in spans:
+            if span.end < span.start:
+                yield f"{device.name}, {lane}: {span.name} ends before it starts."
+        for before, after in itertools.pairwise(spans):
+            if after.start < before.start:
+                yield f"{device.name}, {lane}: {after.name} at {after.start:.0f} us is not in order."
+            elif after.start < before.end - _ROUNDING:
+                yield f"{device.name}, {lane}: {after.name} at {after.start:.0f} us begins before {before.name} ends."
+
+
+def _unmet(trace: Trace) -> Iterator[str]:
+    """Messages without a receipt or the other way round, and collectives without one of their ranks."""
+    ends: dict[Hashable, list[Span]] = collections.defaultdict(list)
+    for device in trace.devices:
+        for span in device.transfers:
+            if not span.meeting:
+                yield f"{device.name}: {span.name} at {span.start:.0f} us meets nothing."
+            else:
+                ends[span.step, span.meeting].append(span)
+    messages = 0
+    for met in ends.values():
+        what = f"step {met[0].step}: {met[0].meeting}"
+        if ranks := max(span.ranks for span in met):
+            if len(met) != ranks:
+                yield f"{what} is of {ranks} devices and has {len(met)} ends."
+            continue
+        messages += 1
+        sent, received = ([span for span in met if (span.name == "receive") == kind] for kind in (False, True))
+        if (len(sent), len(received)) != (1, 1):
+            yield f"{what} is sent {len(sent)} times and received {len(received)} times."
+        elif received[0].end < sent[0].start:
+            yield f"{what} is received before it is sent."
+    if messages != trace.arrows:
+        yield f"there are {messages} messages and {trace.arrows} arrows."

@@ -1,0 +1,158 @@
+"""The commands as functions: `import samestep` offers them. They print nothing; `docs/api.md` shows them."""
+
+import contextlib
+import os
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Unpack
+
+from samestep.common.errors import ConfigError, unknown
+from samestep.common.flags import Scalar
+from samestep.common.judging.confounds import check_allowed
+from samestep.common.request import RunConfig, launch_of
+from samestep.common.run import parse
+from samestep.common.runtime.parent.check import check_launch
+from samestep.common.runtime.parent.judging.verdict import raise_if_missed
+from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.records import RunResult, load_result
+from samestep.experiments.advising.forecast import Forecast, forecast
+from samestep.experiments.cli.arguments import complete_cell, read_request, split_cells
+from samestep.experiments.comparing import compare as comparing
+from samestep.experiments.comparing import comparison_file, stored
+from samestep.experiments.comparing.asked import check_bit_equal
+from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.earlier import load_earlier
+from samestep.experiments.predict import read
+from samestep.experiments.printing.progress import show_progress
+from samestep.settings import CompareSettings, PredictSettings, RunSettings
+
+
+def run(cell: str, *, progress: bool = False, **settings: Unpack[RunSettings]) -> RunResult:
+    """Trains one workload under one strategy and holds every step against the oracle.
+
+    Args:
+        cell: As in `torch:ddp+clip_norm=1`; the framework may be left out where only one has the strategy.
+        progress: Whether to show on stderr that it moves.
+        **settings: The flags of `samestep run` and of the strategy, by their names in Python: `batch_size=48`.
+
+    Returns:
+        What the run left in its directory's `result.json`.
+
+    Raises:
+        ConfigError: The request is wrong; nothing was started.
+        Unavailable: This machine lacks something; the message says how to get it.
+        ParityFailed: It trained, but did not take the same step. The directory holds the result.
+        WorkerFailed: A process died or hung.
+        Diverged: The loss is not finite.
+    """
+    given = _known(settings, RunSettings.__annotations__)
+    with Launcher() as launcher:
+        config = launcher.describe(read_request(complete_cell(cell, RunConfig.framework), given))
+        checked, launch = parse(config), launch_of(config)
+        if note := check_launch(checked, launch):
+            warnings.warn(note, stacklevel=2)
+        with show_progress(checked, checked.name) if progress else contextlib.nullcontext() as watcher:
+            result = launcher.run(checked, launch, watcher)
+    raise_if_missed(result)
+    return result
+
+
+def compare(
+    cells: Sequence[str] | None = None,
+    *,
+    require: Sequence[str] = (),
+    reference: str | None = None,
+    repeats: int | None = None,
+    vary: Mapping[str, Sequence[Scalar]] | None = None,
+    scaling: str | None = None,
+    file: str | os.PathLike[str] | None = None,
+    resume: str | os.PathLike[str] | None = None,
+    against: str | os.PathLike[str] | None = None,
+    bit_equal: bool = False,
+    allow: Sequence[str] = (),
+    progress: bool = False,
+    **settings: Unpack[CompareSettings],
+) -> Comparison:
+    """Trains one workload under many strategies, in rounds, one run after the other, the oracle first.
+
+    A row that fails, misses parity or is unavailable does not end the comparison: `Comparison.require` raises for it.
+
+    Args:
+        cells: As in `["torch:ddp", "tf:mirrored"]`; every strategy, unless given.
+        require: Cells that must be judged; those that are not among `cells` are added.
+        reference: The row that the others are compared with; the first that trains, after the oracle, unless given.
+        repeats: The rounds: how often each row but the oracle's is measured; once, unless given.
+        vary: Name -> values: each row is run with each value of what it has, as in `{"devices": [1, 2, 4]}`.
+        scaling: "weak" has the batch grow with the devices, from that of the fewest on; "strong", unless given, keeps it.
+        file: A file that gives all of this, as `compare.toml` does; what is given here as well counts more.
+        against: An earlier comparison, a run or a directory of runs: every row is held against the same row there.
+        bit_equal: Whether the steps must be those of `against` in every bit, as far as versions and machine are the same.
+        allow: The confounds in spite of which rows are ranked by their speed.
+        resume: The directory of a comparison to go on with; what is given here as well must be what it was asked for.
+        progress: Whether to show on stderr that it moves.
+        **settings: The flags of `samestep compare`, by their names in Python: `batch_size=48`.
+
+    Raises:
+        ConfigError: The request is wrong; nothing was started.
+        Unavailable: The package with the data is not installed.
+        KeyboardInterrupt: Ctrl-C ended it; the runs that were done are in their directories.
+    """
+    given: dict[str, object] = dict(_known(settings, CompareSettings.__annotations__))
+    out = given.pop("out", None)
+    given |= {} if cells is None else {"strategies": _cells("cells", cells)}
+    given |= {"require": _cells("require", require)} if require else {}
+    allowed = check_allowed([allow] if isinstance(allow, str) else allow)
+    check_bit_equal(bit_equal, against)
+    earlier = None if against is None else load_earlier(Path(against))
+    given |= {"reference": reference, "repeats": repeats, "vary": vary or {}, "scaling": scaling}
+    if resume is not None:
+        if file is not None or out is not None:
+            raise ConfigError(f"resume={str(resume)!r} goes on with what is there; leave out file and out.")
+        comparison = comparing.resume(Path(resume), given, quiet=not progress)
+    else:
+        asked = comparing.ask(None if file is None else Path(file), given, quiet=not progress)
+        comparison = comparing.compare(asked, out, quiet=not progress)
+    if comparison.interrupt:
+        raise comparison.interrupt
+    return comparison.conclude(allowed, earlier, bit_equal)
+
+
+def predict(cell: str | None = None, **settings: Unpack[PredictSettings]) -> Forecast:
+    """Predicts what a step holds and sends, without running anything.
+
+    Args:
+        cell: As in `torch:fsdp`; every strategy that can take the request, unless given.
+        **settings: The flags of `samestep predict` and of the strategy, by their names in Python: `device_memory="80GiB"`.
+
+    Raises:
+        ConfigError: The request is wrong, or no strategy can take it.
+    """
+    given = _known(settings, PredictSettings.__annotations__)
+    full = None if cell is None else complete_cell(cell, RunConfig.framework)
+    return forecast(full, *read(full, given))
+
+
+def load(path: str | os.PathLike[str]) -> RunResult | Comparison:
+    """Reads the result of a finished run, or a comparison as far as it got.
+
+    Args:
+        path: The directory of the run or of the comparison; one of an older version is read as well.
+
+    Raises:
+        ConfigError: It holds neither, or is damaged.
+    """
+    directory = Path(path)
+    return stored.load(directory) if os.path.exists(directory / comparison_file.NAME) else load_result(directory)
+
+
+def _cells(name: str, cells: Sequence[str]) -> list[str]:
+    return split_cells(name, cells if isinstance(cells, str) else ",".join(cells))
+
+
+def _known(settings: Mapping[str, Scalar], names: Iterable[str]) -> Mapping[str, Scalar]:
+    """The settings, unless there is one that has no such name."""
+    for name in settings:
+        if name not in names:
+            raise unknown("setting", name, names)
+    return settings

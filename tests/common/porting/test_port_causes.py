@@ -1,0 +1,130 @@
+"""Causes are recognised from arrays alone: what came out is computed here by the same formulas, and by noise."""
+
+import functools
+
+import numpy as np
+import pytest
+
+from samestep.common.porting import formulas, updates
+from samestep.common.porting.alignment import Aligned
+from samestep.common.porting.between import identify_between
+from samestep.common.porting.case import differ
+from samestep.common.porting.identify import identify_both
+from samestep.common.porting.layouts import apart, squeezed
+from samestep.common.porting.losses import explain_loss
+from samestep.common.porting.trace import Call
+from samestep.common.porting.ways import WAYS
+from samestep.common.porting.words import percent, say
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(4, 8, 8, 3))
+KERNEL = RNG.normal(size=(3, 3, 3, 5))
+
+
+def layer(family: str, x: np.ndarray, one: np.ndarray, other: np.ndarray, **params: np.ndarray) -> Aligned:
+    calls = [
+        Call(name=name, kind=family, settings=settings, inputs=(x,), output=output)
+        for name, settings, output in (
+            ("a", {"stride": [2, 2], "padding": [1, 1]}, one),
+            ("b", {"strides": [2, 2]}, other),
+        )
+    ]
+    return Aligned(calls[0], calls[1], family, (x, x), (one, other), params=(params, params))
+
+
+def cause(found: Aligned) -> str:
+    both = identify_both(found, WAYS[found.family])
+    return "" if both is None else say(*both)
+
+
+def convolved(pads: formulas.Pads) -> np.ndarray:
+    return formulas.convolve(X, KERNEL, (2, 2), pads, (1, 1))
+
+
+def test_padding() -> None:
+    found = layer("convolution", X, convolved([(1, 1)] * 2), convolved([(0, 1)] * 2), kernel=KERNEL)
+    assert cause(found) == "TensorFlow's SAME pads (0, 1), torch pads (1, 1)"
+
+
+@pytest.mark.parametrize("family", ["linear", "activation", "normalisation"])
+def test_noise_has_no_cause(family: str) -> None:
+    x, square = RNG.normal(size=(4, 6)), RNG.normal(size=(6, 6))
+    one = {"linear": x @ square, "activation": np.tanh(x), "normalisation": x}[family]
+    assert cause(layer(family, x, one, RNG.normal(size=(4, 6)), kernel=square)) == ""
+    assert cause(layer(family, x, one, one, kernel=square)) == ""
+
+
+def test_a_cause_needs_both_sides() -> None:
+    x, square = RNG.normal(size=(4, 6)), RNG.normal(size=(6, 6))
+    assert cause(layer("linear", x, x @ square, x @ square.T, kernel=square)) == (
+        "the square kernel is transposed in TensorFlow"
+    )
+    assert cause(layer("linear", x, x @ square + 0.1, x @ square.T, kernel=square)) == ""
+
+
+def test_a_constant_in_float32_is_no_cause() -> None:
+    x = RNG.normal(size=(4, 6))
+    exact = formulas.ACTIVATIONS["exact gelu"](x)
+    assert cause(layer("activation", x, exact, exact * (1 + 4e-10))) == ""
+
+
+def test_what_stands_between_layers() -> None:
+    x = RNG.normal(size=(4, 6))
+    before = [layer("linear", x, x, x)]
+    both = identify_between(before, (np.maximum(x, 0), x))
+    assert both is not None and say(*both) == "the activation (relu) is left out in TensorFlow"
+    assert identify_between(before, (np.maximum(x, 0), RNG.normal(size=(4, 6)))) is None
+
+
+def test_where_arrays_differ() -> None:
+    other = X.copy()
+    other[:, 0] += 1
+    assert differ("outputs", (X, other)).endswith(" % along the border")
+    other[:, 4, 4] += 1
+    assert differ("outputs", (X, other)).endswith(" %")
+    assert differ("outputs", (X, X[:, 1:])) == "outputs are shaped [4, 8, 8, 3] and [4, 7, 8, 3]"
+
+
+def test_arrays_that_cannot_be_compared_are_infinitely_far_apart() -> None:
+    assert apart(X, X) == 0.0
+    assert apart(X, X[:1]) == np.inf
+    assert apart(X, X * np.nan) == np.inf
+    one, other = squeezed(np.ones((4, 1, 1, 3)), np.ones((4, 3)))
+    assert one.shape == other.shape
+
+
+@pytest.mark.parametrize(
+    ("ratio", "said"),
+    [(0.12, "12 %"), (1.47, "147 %"), (13.1, "13.1 times"), (3.4e-6, "3.4e-06"), (np.nan, "not finite")],
+)
+def test_sizes_as_people_say_them(ratio: float, said: str) -> None:
+    assert percent(ratio) == said
+
+
+def test_how_a_loss_is_averaged() -> None:
+    outputs = np.zeros((16, 12, 31))
+    said = functools.partial(explain_loss, outputs=outputs, added={}, bound=1e-12)
+    assert said(1.0, 12.0).startswith("torch takes the mean over all targets, TensorFlow over")
+    assert said(16.0, 1.0) == "TensorFlow takes the mean over the batch, torch the sum: 16 times as much"
+    assert said(1.0, 1.5) == "TensorFlow's is 1.5 times torch's"
+
+
+def test_what_keras_adds_to_the_loss_is_named() -> None:
+    said = functools.partial(explain_loss, outputs=np.zeros((16, 3)), bound=1e-12)
+    assert said(1.0, 3.0, added={"L2 of 0.5 on `fc/kernel`": 2.0, "what `a` adds": 0.0}) == (
+        "L2 of 0.5 on `fc/kernel` is in the loss of Keras only"
+    )
+    assert said(2.0, 4.0, added={"A": 0.5, "B": 0.5}) == (
+        "A and B are in the loss of Keras only; without that, TensorFlow's is 1.5 times torch's"
+    )
+    assert (
+        said(1.0, 1.5, added={"A": 2.0}) == "TensorFlow's is 1.5 times torch's"
+    )  # torch's own loss has it, most likely
+
+
+@pytest.mark.parametrize("epsilon", [1e-8, 1e-5])
+def test_the_epsilon_of_adam_is_read_from_its_first_step(epsilon: float) -> None:
+    gradient = RNG.normal(size=50) / 100
+    found = updates._epsilon(gradient, -1e-3 * gradient / (np.abs(gradient) + epsilon))
+    assert found == pytest.approx(epsilon, rel=1e-2, abs=1e-10)
+    assert updates._epsilon(gradient, -1e-3 * gradient) is None  # SGD has none

@@ -1,0 +1,153 @@
+"""The verdict on two implementations, from made-up traces: no measure is too odd for it, and configurations count."""
+
+import dataclasses
+import itertools
+import math
+import re
+
+import numpy as np
+import pytest
+
+from samestep.common.porting import words
+from samestep.common.porting.case import DIFFERENT, SAME
+from samestep.common.porting.verdict import judge_port
+from samestep.experiments.printing.formats import FORMATS, write
+from samestep.experiments.printing.port_report import port_document
+from tests.common.porting.made_up_ports import (
+    MEASURES,
+    case,
+    trace,
+    weights,
+    with_dropout,
+    with_measure,
+    with_settings,
+)
+
+ODD = (math.nan, math.inf, -math.inf, 0.0, 1e300)
+SETTINGS = (*ODD, None, 1, "x", True, (1, 1), ((0, 1), (0, 1)), ("the output of `a`",), ("b", "a"))
+
+
+def test_what_computes_the_same_is_the_same_model() -> None:
+    assert judge_port(case()).kind == SAME
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_no_measure_is_too_odd_to_be_judged_and_said(measure: str) -> None:
+    """One side or both have it; where one has, the two are not the same model. Everything can be printed."""
+    for value, sides in itertools.product(ODD, (("torch",), ("tf",), ("torch", "tf"))):
+        made = case(**{side: with_measure(side, measure, value) for side in sides})
+        verdict = judge_port(made)
+        for form in FORMATS:
+            assert write(port_document(made, verdict), form)
+        assert "None" not in verdict.sentence
+        if len(sides) == 1 and not re.fullmatch("calls/./gradient", measure):  # those of parameters decide
+            assert verdict.kind == DIFFERENT, (measure, value, sides)
+
+
+@pytest.mark.parametrize("name", [*words._SAY, *words._DOES])
+def test_every_setting_can_be_said_whatever_it_is(name: str) -> None:
+    """On either side it may be anything, or be missing."""
+    for one, other in itertools.product((*SETTINGS, ...), repeat=2):
+        ours, theirs = ({} if value is ... else {name: value} for value in (one, other))
+        said = words.say(ours, theirs)
+        assert isinstance(said, str)
+        assert "None" not in said
+
+
+def test_a_missing_residual_is_said() -> None:
+    whole, lacking = ({"activation": "none", "terms": terms} for terms in (("x", "y"), ("y",)))
+    assert words.say(whole, lacking) == "TensorFlow does not add x"
+    assert words.say(lacking, whole) == "torch does not add x"
+    assert words.say({"pools": "mean"}, lacking) == "torch pools by the mean, TensorFlow takes y"
+    assert words.say({**whole, "after": True}, whole) == "the activation comes after the sum in torch only"
+
+
+def test_a_normalisation_that_is_called_twice_still_shows_its_momentum() -> None:
+    """Its mean moves to no share of the way to one batch's; where both sides move it alike, they are the same."""
+    twice = {side: trace(side) for side in ("torch", "tf")}
+    for side, momentum in (("torch", 0.1), ("tf", 0.01)):
+        held, seen = weights()["norm/running_mean"], trace(side).calls[1].inputs[0].mean(0)
+        moved = held + momentum * (seen + 1.5 * np.arange(3) - held)
+        buffers = {**twice[side].buffers, "norm/running_mean": moved}
+        twice[side] = dataclasses.replace(twice[side], buffers=buffers)
+    verdict = judge_port(case(**twice))
+    assert (verdict.kind, verdict.phase) == (DIFFERENT, "buffers")
+    same = dataclasses.replace(twice["tf"], buffers=twice["torch"].buffers)
+    assert judge_port(case(torch=twice["torch"], tf=same)).kind == SAME
+
+
+# --- what numbers do not show -----------------------------------------------------------------------------------------
+
+KEPT = "torch drops 0.2 of the elements, TensorFlow 0.8 of the elements, which is what torch keeps"
+
+
+@pytest.mark.parametrize(
+    ("dropouts", "cause"),
+    [
+        ({"drop": ("elements", 0.2)}, ""),
+        ({"drop": ("elements", 0.8)}, KEPT),
+        ({"drop": ("channels", 0.2)}, "torch drops 0.2 of the elements, TensorFlow 0.2 of the channels"),
+        ({"drop": ("elements", 0.0)}, "torch drops 0.2 of the elements, TensorFlow nothing there"),
+        ({}, "torch drops 0.2 of the elements, TensorFlow nothing there"),
+        ({"attention/dropout": ("elements", 0.2)}, ""),  # a layer that drops itself what its counterpart's child drops
+        (
+            {"drop": ("elements", 0.2), "other": ("elements", 0.1)},
+            "torch drops nothing there, TensorFlow 0.1 of the elements",
+        ),
+    ],
+)
+def test_what_is_dropped_has_to_be_the_same(dropouts: dict[str, tuple[str, float]], cause: str) -> None:
+    verdict = judge_port(case(tf=with_dropout("tf", **dropouts)))
+    assert verdict.kind == (DIFFERENT if cause else SAME), verdict.sentence
+    assert verdict.cause == cause
+    assert not cause or verdict.phase == "dropout"
+
+
+@pytest.mark.parametrize(
+    ("settings", "cause"),
+    [
+        ({}, ""),
+        ({"clipnorm": None, "weight_decay": 0.0, "use_ema": False, "ema_momentum": 0.99}, ""),
+        ({"beta_2": 0.99}, "beta_2: 0.999 in torch, 0.99 in TensorFlow"),
+        (
+            {"beta_2": 0.99, "amsgrad": True},
+            "beta_2: 0.999 in torch, 0.99 in TensorFlow; amsgrad: off in torch, on in TensorFlow",
+        ),
+        ({"epsilon": 1e-7}, "epsilon: 1e-08 in torch, 1e-07 in TensorFlow"),
+        ({"learning_rate": 0.01}, "learning rate: 0.001 in torch, 0.01 in TensorFlow"),
+        ({"clipvalue": 0.5}, "clipvalue: none in torch, 0.5 in TensorFlow"),
+        ({"weight_decay": 0.5, "is_decoupled": True}, "weight decay: none in torch, 0.5 in TensorFlow"),
+        (
+            {"on": "bias", "weight_decay": 0.5, "is_decoupled": True},
+            "weight decay on biases: none in torch, 0.5 in TensorFlow",
+        ),
+        ({"kind": "SGD"}, "the optimizer: Adam in torch, SGD in TensorFlow"),
+        ({"kind": "MyOwn", "beta_2": 0.5}, ""),  # what its settings mean is not known
+        ({"beta_2": math.nan}, "beta_2: 0.999 in torch, nan in TensorFlow"),
+    ],
+)
+def test_hyper_parameters_are_compared_before_numbers(settings: dict[str, object], cause: str) -> None:
+    """The first step of these traces is the same: of most settings it says nothing."""
+    verdict = judge_port(case(tf=with_settings("tf", **settings)))
+    assert verdict.kind == (DIFFERENT if cause else SAME), verdict.sentence
+    assert verdict.cause == cause
+    assert not cause or "its gradients agree, so does the first step, later ones do not" in verdict.sentence
+
+
+def test_a_decay_in_the_gradient_is_another_one() -> None:
+    verdict = judge_port(
+        case(
+            torch=with_settings("torch", weight_decay=0.5, is_decoupled=False),
+            tf=with_settings("tf", weight_decay=0.5, is_decoupled=True),
+        )
+    )
+    assert verdict.cause == (
+        "weight decay in the gradient: 0.5 in torch, none in TensorFlow; weight decay: none in torch, 0.5 in TensorFlow"
+    )
+
+
+def test_what_only_keras_adds_to_the_loss_is_named_however_small() -> None:
+    for size in (1.0, 1e-9):
+        tf = dataclasses.replace(trace("tf"), loss=1.5 + size, added={"L2 of 0.5 on `fc/kernel`": size})
+        verdict = judge_port(case(tf=tf))
+        assert (verdict.phase, verdict.cause) == ("loss", "L2 of 0.5 on `fc/kernel` is in the loss of Keras only")

@@ -1,0 +1,1 @@
+"""What a worker finds out about a user's model."""

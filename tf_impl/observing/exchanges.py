@@ -1,0 +1,224 @@
+"""Counting what a step exchanges, in its graph: how often, and how many bytes are handed over.
+
+Collectives are operations; a plain copy is an edge between operations of two devices, for which TensorFlow puts in a
+send and a receive when it cuts the graph by device.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import math
+import re
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+from samestep.common.errors import Unavailable
+from samestep.common.ledger import Send, in_order
+from samestep.tf_impl.observing.activations import FORWARD
+from samestep.tf_impl.observing.collectives import collective_of, collectives_in, handed_over_bytes
+from samestep.tf_impl.upstream import function_names, nodes
+
+
+@dataclasses.dataclass(frozen=True)
+class Copy:
+    """A tensor that goes from one device to another, once a step.
+
+    Attributes:
+        source: The device it is on, such as "CPU:0"; "" is whichever worker the function is handed to.
+        target: The device it goes to, likewise.
+        bytes: The size of the tensor.
+        of_variable: Whether it is a full variable, read on the variable's device to be used on the other.
+        is_read: Whether it is a full variable or rows of one; everything else is a gradient.
+    """
+
+    source: str
+    target: str
+    bytes: int
+    of_variable: bool
+    is_read: bool
+
+
+def sends_of(graph: tf.Graph, axis: str, devices: int) -> tuple[Send, ...]:
+    """Lists what one device takes part in during one execution of a graph: the device that takes part in most.
+
+    The order is that in which the operations were added to the graph. TensorFlow runs each as soon as its inputs are there.
+
+    Args:
+        graph: The graph of a concrete function; each device has its own copy of every collective in it.
+        axis: The mesh axis along which everything goes.
+        devices: The number of devices along it.
+    """
+    operations = collectives_in(graph)
+    first_device = min((op.device for op, _ in operations), default="")
+    summed = [
+        Send("backward", name, axis, devices, handed_over_bytes(op))
+        for op, name in operations
+        if op.device == first_device
+    ]
+    moved = [
+        Send(
+            "forward" if copy.is_read else "backward",
+            "copy",
+            axis,
+            devices,
+            copy.bytes,
+            to=copy.target,
+            source=copy.source,
+        )
+        for copy in _busiest(copies(graph))
+    ]
+    return in_order(summed + moved)
+
+
+def _busiest(found: list[Copy]) -> list[Copy]:
+    """The copies that the device with most bytes takes part in."""
+    by_device = collections.defaultdict(list)
+    for copy in found:
+        if copy.source and copy.target:
+            by_device[copy.source].append(copy)
+            by_device[copy.target].append(copy)
+    return max(by_device.values(), key=lambda copies: sum(copy.bytes for copy in copies), default=[])
+
+
+def whole_bytes(graph: tf.Graph, sends_rows: bool) -> tuple[int, int]:
+    """Adds up what the function of a worker reads from servers and sends them, rows of tables left out.
+
+    Their sizes are in the graph with one server only; several take as many as the batch decides.
+
+    Args:
+        graph: Of the function.
+        sends_rows: Whether the gradient of a table has the rows that were read, not all of them.
+
+    Returns:
+        The bytes of full variables that it reads, and those of full gradients that it sends.
+
+    Raises:
+        Unavailable: Workers exchange something with each other, which is counted nowhere.
+    """
+    for operation, _ in collectives_in(graph):
+        raise Unavailable(f"a worker's step has {operation.type}, and only what servers send and get is counted.")
+    found = copies(graph)
+    rows = sum(copy.bytes for copy in found if copy.is_read and not copy.of_variable)
+    sent = sum(copy.bytes for copy in found if not copy.source)
+    return sum(copy.bytes for copy in found if copy.of_variable), sent - (rows if sends_rows else 0)
+
+
+def copies(graph: tf.Graph) -> list[Copy]:
+    """Finds the real numbers that go from device to device: parameters, gradients.
+
+    Ids, scalars and arguments do not count, nor do rows of a table, of which a batch decides how many there are.
+    """
+    variables = {inner.op.name: outer.device for outer, inner in graph.captures if outer.dtype == tf.resource}
+
+    def device(operation: tf.Operation) -> str:  # what reads or writes a variable runs where the variable is
+        places = (variables[tensor.op.name] for tensor in operation.inputs if tensor.op.name in variables)
+        return short_name(next(places, operation.device))
+
+    found = {}
+    for operation in graph.get_operations():
+        target = device(operation)
+        for tensor in operation.inputs:
+            source = device(tensor.op)
+            counted = tensor.dtype.is_floating and tensor.shape.rank and tensor.op.type != "Placeholder"
+            if counted and source != target and (size := _nbytes(tensor)):
+                # A tensor is sent once to each device, however many operations there read it.
+                kind = tensor.op.type
+                is_whole = kind == "ReadVariableOp"
+                found[tensor.name, target] = Copy(source, target, size, is_whole, is_whole or kind == "ResourceGather")
+    return list(found.values())
+
+
+def _nbytes(tensor: tf.Tensor) -> int:
+    return (tensor.shape.num_elements() or 0) * tensor.dtype.size
+
+
+def short_name(device: str) -> str:
+    """The last part of a device's full name, such as "CPU:0"."""
+    return device.rpartition("/")[2].removeprefix("device:")
+
+
+class ExpandedFunctions:
+    """The functions that DTensor makes of one of ours when it is first called; only those hold the collectives."""
+
+    def __init__(self) -> None:
+        self._collectives: list[_Collective] = []
+        self._called = False
+
+    @contextlib.contextmanager
+    def first_time(self) -> Iterator[None]:
+        """Makes a context to enter around each call of the function; it looks into the first call."""
+        before = set() if self._called else function_names()
+        yield
+        if not self._called:
+            self._called = True
+            self._collectives = [found for name in function_names() - before for found in _collectives_of(name)]
+
+    def sends(self, axis: str) -> tuple[Send, ...]:
+        """The collectives of each device; on a CPU, DTensor even gathers by an all-reduce over zeros.
+
+        DTensor has each wait for the one before, so the order of its graph is that in which they run.
+
+        Args:
+            axis: The mesh axis along which they go, or "all".
+        """
+        return in_order(
+            Send(each.phase, each.operation, axis, each.ranks, each.handed_over_bytes) for each in self._collectives
+        )
+
+    def gathered_variable_bytes(self) -> int:
+        """The bytes of variables that are gathered on every device in the course of a call."""
+        gathered = re.compile(r"ReadVariableOp(_\d+)?/DTensorAllGather")  # the number is that of the reading operation
+        return sum(each.bytes for each in self._collectives if gathered.search(each.source))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Collective:
+    """A collective in an expanded function.
+
+    Attributes:
+        operation: Its name in the ledger.
+        source: The operation whose output it takes.
+        bytes: The size of its result.
+        ranks: The size of the group.
+    """
+
+    operation: str
+    source: str
+    bytes: int
+    ranks: int
+
+    @property
+    def handed_over_bytes(self) -> int:
+        """What a device hands over."""
+        return {"all_gather": self.bytes // self.ranks, "reduce_scatter": self.bytes * self.ranks}.get(
+            self.operation, self.bytes
+        )
+
+    @property
+    def phase(self) -> str:
+        """Forward in the name scope of the forward pass, unless gradients are packed together with the loss."""
+        is_forward = self.source.startswith(f"{FORWARD}/") and "/CombinedReduce" not in self.source
+        return "forward" if is_forward else "backward"
+
+
+def _collectives_of(function: str) -> list[_Collective]:
+    """Finds the collectives of a function, in order.
+
+    Raises:
+        Unavailable: There is one that is not known, or that does not say how many take part.
+    """
+    found, constants = [], {}
+    for node in nodes(function):
+        if node.op == "Const":
+            constants[node.name] = node
+        if operation := collective_of(node.op):
+            (shape,) = node.attr["_output_shapes"].list.shape
+            size = math.prod(dim.size for dim in shape.dim) * tf.as_dtype(node.attr["T"].type).size
+            source, group_size = node.input[:2]
+            count = constants.get(group_size.partition(":")[0])
+            if count is None:
+                raise Unavailable(f"a step has {node.op}, which does not say how many devices take part.")
+            ranks = tf.make_ndarray(count.attr["value"].tensor)
+            found.append(_Collective(operation, source, size, int(ranks)))
+    return found

@@ -1,0 +1,1 @@
+"""What the rows of the catalogue consist of: options, needs, refusals. Imports no framework."""

@@ -1,0 +1,146 @@
+"""What TensorFlow's rows refuse before anything starts. Imports no framework."""
+
+from samestep.common.batch_norm import has_batch_norm, refuse_sync
+from samestep.common.errors import ConfigError
+from samestep.common.strategy import Run
+from samestep.common.workload.models.own import OwnSpec
+from samestep.common.workload.models.spec import draws, ignores_targets
+from samestep.common.workload.split import even_split_table
+from samestep.tf_impl.rows.options import DTensorOptions, MirroredOptions, ParameterServerOptions, TpuOptions
+from samestep.tf_impl.tpu.probe import probe
+from samestep.tf_impl.tpu.topology import require_compiler
+
+
+def check_exchange(run: Run) -> None:
+    """Refuses to exchange compressed gradients one by one, and statistics inside what XLA compiles.
+
+    Raises:
+        ConfigError: Both were asked for.
+    """
+    if run.techniques.compile and run.num_devices > 1:
+        refuse_sync(run, "XLA compiles each replica alone; leave out --compile")
+    if run.techniques.overlap and run.techniques.compress is not None:
+        raise ConfigError(f"{run.name} exchanges compressed gradients all together; leave out --overlap or --compress.")
+
+
+def check_reduction(run: Run[MirroredOptions]) -> None:
+    """Refuses a reduction that forgets a device, or that nobody would use.
+
+    TensorFlow 2.21's hierarchical copy makes two groups of N // 2 devices: of an odd number it drops the last.
+
+    Raises:
+        ConfigError: The number of devices is odd, or gradients are copied and should be all-reduced one by one, or are
+            compressed.
+    """
+    check_exchange(run)
+    if run.options.reduce != "auto" and run.techniques.compress is not None:
+        raise ConfigError(
+            f"--compress {run.techniques.compress} exchanges in its own way; leave out --reduce {run.options.reduce}."
+        )
+    if run.techniques.overlap and run.options.reduce in ("reduction_to_one_device", "hierarchical_copy"):
+        raise ConfigError(
+            f"--overlap all-reduces each gradient on its own, and --reduce {run.options.reduce} copies; leave one of them out."
+        )
+    if run.options.reduce == "hierarchical_copy" and run.num_devices % 2:
+        raise ConfigError(
+            f"--reduce hierarchical_copy on {run.num_devices} devices would silently drop the last one's gradients; "
+            "use an even number of devices, or another --reduce."
+        )
+
+
+def check_central(run: Run) -> None:
+    """Refuses replicas that would write what there is one copy of.
+
+    Keras makes running statistics without an aggregation, and one copy cannot take two values (Keras 3.15).
+
+    Raises:
+        ConfigError: The user's model keeps running statistics.
+    """
+    refuse_sync(run, "its replicas may not write the running statistics, of which there is one copy")
+    if isinstance(model := run.workload.model, OwnSpec) and model.described.batch_norms and run.batch_norm == "local":
+        raise ConfigError(
+            f"{run.name} has one copy of each variable, and its replicas may not write the running statistics of "
+            f"{model.described.batch_norms[0]}; add --batch-norm frozen, or choose tf:mirrored."
+        )
+
+
+def check_layouts(run: Run[DTensorOptions]) -> None:
+    """Refuses clients with unequal numbers of devices, and a tensor axis that cuts a layer or a head unequally.
+
+    Raises:
+        ConfigError: Something does not divide, or the model is the user's.
+    """
+    if isinstance(run.workload.model, OwnSpec):
+        raise ConfigError(
+            f"{run.name} needs variables with a layout, and the layers of {run.workload.name} make plain ones (Keras 3 has no "
+            f"others); choose another strategy."
+        )
+    clients = run.options.clients
+    if run.num_devices % clients:
+        raise ConfigError(
+            f"{run.num_devices} devices do not divide among --clients {clients}; use a multiple of {clients}."
+        )
+    even_split_table(run.workload.model, run.mesh.axis("tensor"))
+
+
+def check_servers(run: Run[ParameterServerOptions]) -> None:
+    """Refuses servers that would hold nothing: tables are cut by rows, every other parameter is on one server.
+
+    Raises:
+        ConfigError: There are more servers than that makes parts, or workers should exchange statistics.
+    """
+    if not run.options.is_serial:
+        refuse_sync(run, "its workers wait for nobody")
+    params = run.workload.model.params().values()
+    most = max([len(params), *(param.shape[0] for param in params if param.lookups)])
+    if run.options.parameter_servers > most:
+        raise ConfigError(
+            f"--parameter-servers {run.options.parameter_servers} are more than the {most} parts that {run.workload.name} "
+            f"can be cut into; give at most {most}."
+        )
+
+
+def check_cores(run: Run[TpuOptions]) -> None:
+    """Refuses a mesh that cannot be trained on, or a step that cannot be compiled for the cores that were named.
+
+    Raises:
+        ConfigError: It cannot.
+    """
+    refuse_sync(run, "XLA compiles each replica alone")
+    cores, tensor = run.options.compiled_cores, run.mesh.axis("tensor")
+    given = f"--tpu-topology {run.options.tpu_topology}"
+    if not cores and tensor > 1:
+        raise ConfigError(
+            f"tf:tpu trains along data only, not on {run.mesh}; --tpu-topology compiles for a mesh with tensor, and "
+            "tf:dtensor trains on one."
+        )
+    if cores and run.num_devices != cores:
+        raise ConfigError(
+            f"{given} has {cores} core{'s' if cores > 1 else ''}, not {run.num_devices}; leave out --devices, or give "
+            f"--devices {cores} or a --mesh of {cores}."
+        )
+    if cores and isinstance(run.workload.model, OwnSpec):
+        raise ConfigError(f"{given} compiles our own models only; leave it out to train {run.workload.name}.")
+    if cores and (draws(run.workload.model) or ignores_targets(run.workload.model)):
+        raise ConfigError(
+            f"{given} compiles no step that depends on which examples it takes; leave out +dropout= and +ignored=."
+        )
+    if cores and has_batch_norm(run):
+        raise ConfigError(f"{given} compiles a step without buffers; leave out +norm=.")
+    if cores and run.techniques.recompute:
+        raise ConfigError(f"{given} compiles a step that keeps its activations; leave out --recompute.")
+    if cores and run.dtype != "float32":
+        raise ConfigError(f"{given} compiles in float32: a TPU has no {run.dtype}; leave out --dtype.")
+    even_split_table(run.workload.model, tensor)
+
+
+def require_tpu(run: Run[TpuOptions]) -> None:
+    """Makes sure that the TPU, or the TPU's compiler, is there.
+
+    Raises:
+        Unavailable: It is not, as in `probe` and `require_compiler`.
+    """
+    if run.options.tpu is not None:
+        probe(run.options.tpu)
+    if run.options.tpu_topology is not None:
+        require_compiler()

@@ -1,0 +1,1 @@
+"""What the row `deepspeed` needs of DeepSpeed."""

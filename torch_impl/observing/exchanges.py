@@ -1,0 +1,194 @@
+"""Observing a step as torch dispatches it: what is sent, in order, and the most parameter bytes gathered at once.
+
+References:
+    torch.utils._python_dispatch.TorchDispatchMode; torch 2.13 dispatches DDP's own all-reduces through it as well.
+    torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py of torch 2.13: the shards arrive in one flat buffer
+    (`fsdp::all_gather_copy_in`), which is then copied out to the parameters (`fsdp::split_with_sizes_copy`).
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Self
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.tensor import DTensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from samestep.common.ledger import Send, in_order
+from samestep.torch_impl.observing.collectives import Collective, collective_of
+from samestep.torch_impl.sharded import local_part
+from samestep.torch_impl.upstream import is_in_backward, process_group
+from samestep.torch_impl.weights import nbytes
+
+_OUR_REFERENCES = 3
+"""The references to a buffer that are ours: the list's, the loop's over it, and the counting call's."""
+
+
+class Recorder:
+    """The sends of this process, in order; those that nobody asked for are forgotten.
+
+    Attributes:
+        phase: What the step is at. A backward pass shows by itself, everything else says so.
+        whole: What a group of all ranks is called: the mesh axis along which they lie, if there is but one.
+    """
+
+    def __init__(self) -> None:
+        self.phase = "forward"
+        self.whole = "all"
+        self._sends: list[Send] = []
+        self._is_on = False
+
+    def start(self) -> None:
+        """Forgets everything, and records from now on."""
+        self._sends, self._is_on, self.phase = [], True, "forward"
+
+    def add(
+        self,
+        operation: str,
+        tensors: Iterable[torch.Tensor],
+        group: str,
+        ranks: int,
+        to: str = "",
+        phase: str = "",
+        source: str = "",
+    ) -> None:
+        """Records a send; does nothing outside of an observed step.
+
+        Args:
+            operation: What is done.
+            tensors: What this process hands over.
+            group: The mesh axis along which it goes.
+            ranks: The number of ranks or devices along it.
+            to: Who gets it, if it is a message.
+            phase: The phase, if it is not the present one.
+            source: Who sends it, if not this process.
+        """
+        if self._is_on:
+            size = sum(tensor.nbytes for tensor in tensors)
+            send = Send(phase or self.phase, operation, group, ranks, size, to=to, source=source, at=time.time())
+            self._sends.append(send)
+
+    def stop(self) -> tuple[Send, ...]:
+        """Records no more; returns what was recorded."""
+        self._is_on = False
+        return in_order(self._sends)
+
+
+RECORDER = Recorder()
+"""Of this process. A step is observed in all its threads, and by everything that sends: hence one for all."""
+
+
+def entering(phase: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps a method with which a phase of the step begins.
+
+    Args:
+        phase: The phase.
+        method: The method.
+    """
+
+    def entered(*arguments: object, **options: object) -> object:
+        RECORDER.phase = phase
+        return method(*arguments, **options)
+
+    return entered
+
+
+class Gathered:
+    """Follows the memory of the parameters that `fully_shard` gathers, from one operator to the next."""
+
+    def __init__(self, model: nn.Module) -> None:
+        """Starts between two steps.
+
+        Args:
+            model: The model whose sharded parameters are followed.
+        """
+        self.peak_bytes = 0
+        self._sharded = [module for module in model.modules() if any(isinstance(p, DTensor) for p in _own(module))]
+        self._at_rest = {id(parameter) for module in self._sharded for parameter in _own(module)}
+        self._buffers: list[torch.Tensor] = []
+        self._params: dict[StorageWeakRef, torch.UntypedStorage] = {}  # fully_shard frees what they point to, not them
+
+    def before(self, name: str, filled: Iterable[torch.Tensor]) -> None:
+        """Measures what is alive.
+
+        Args:
+            name: The name of the operator that is about to run.
+            filled: The operator's argument `out`.
+        """
+        if not self._sharded:
+            return
+        own = (p for module in self._sharded for p in _own(module))
+        gathered = [local_part(p) for p in own if id(p) not in self._at_rest]
+        if name == "fsdp::split_with_sizes_copy":
+            gathered += filled
+        for storage in (tensor.untyped_storage() for tensor in gathered):
+            self._params[StorageWeakRef(storage)] = storage
+        # By references to the tensor, which fully_shard has: a thread of gloo may keep the memory a moment longer.
+        self._buffers = [buffer for buffer in self._buffers if sys.getrefcount(buffer) > _OUR_REFERENCES]
+        alive = nbytes(self._buffers) + sum(storage.nbytes() for storage in self._params.values())
+        self.peak_bytes = max(self.peak_bytes, alive)
+
+    def after(self, name: str, result: object) -> None:
+        """Notes a buffer that shards are about to arrive in.
+
+        Args:
+            name: The name of the operator that has run.
+            result: What it returned.
+        """
+        if name == "fsdp::all_gather_copy_in" and isinstance(result, list | tuple):
+            self._buffers.append(result[1])
+
+
+def _own(module: nn.Module) -> Iterable[nn.Parameter]:
+    """The parameters of a module; a wider copy of one, in its place for the length of a call, is an activation."""
+    return [each for each in module.parameters(recurse=False) if isinstance(each, nn.Parameter)]
+
+
+class Observer(TorchDispatchMode):
+    """The context of an observed step: records the collectives dispatched within it, and follows gathered parameters."""
+
+    def __init__(self, model: nn.Module | None = None) -> None:
+        super().__init__()
+        self.gathered = Gathered(model or nn.Module())
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        return self
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Sees every operator that torch dispatches."""
+        if any(issubclass(kind, DTensor) for kind in types):
+            return NotImplemented  # DTensor then dispatches what it consists of, and its collectives arrive here
+        name = func._schema.name
+        if is_in_backward():
+            RECORDER.phase = "backward"
+        if collective := collective_of(func):
+            _record(collective, args)
+        self.gathered.before(name, (kwargs or {}).get("out", ()))
+        result = func(*args, **(kwargs or {}))
+        self.gathered.after(name, result)
+        return result
+
+
+def _record(collective: Collective, args: tuple[Any, ...]) -> None:
+    group, operation = process_group(args[collective.group]), collective.operation
+    peer = "" if collective.peer is None else str(dist.get_global_rank(group, args[collective.peer]))
+    to, source = (peer, "") if operation == "send" else ("", peer)
+    tensors = torch.utils._pytree.tree_leaves(args[collective.handed_over])
+    RECORDER.add(operation, tensors, _axis_of(group), group.size(), to, source=source)
+
+
+def _axis_of(group: dist.ProcessGroup) -> str:
+    """The mesh axis of a group, after which a device mesh names it."""
+    axis = group.group_desc.removeprefix(AXIS_PREFIX)
+    return RECORDER.whole if group.size() == dist.get_world_size() or axis == group.group_desc else axis
+
+
+AXIS_PREFIX = "mesh_"
+"""What a device mesh puts before the name of an axis where it describes its group (torch 2.13)."""

@@ -1,0 +1,232 @@
+"""What the rows that split a model refuse before anything starts. Imports no framework."""
+
+import math
+import os
+import shutil
+
+from samestep.common.batch_norm import has_batch_norm, refuse_sync
+from samestep.common.errors import ConfigError, Unavailable
+from samestep.common.strategy import Run
+from samestep.common.workload.models.own import OwnSpec
+from samestep.common.workload.models.reached import may_skip
+from samestep.common.workload.models.spec import tied_segments
+from samestep.common.workload.pipeline import SCHEDULES
+from samestep.common.workload.split import even_split_table
+from samestep.torch_impl.rows.options import DdpOptions, DeepSpeedOptions, PipelineOptions, TensorOptions
+
+_MOST_NAMED = 20
+
+
+def _divisors(number: int) -> set[int]:
+    small = [count for count in range(1, math.isqrt(number) + 1) if number % count == 0]
+    return {*small, *(number // count for count in small)}
+
+
+def check_stages(run: Run, stages_per_rank: int = 1) -> None:
+    """Refuses more stages than the model has segments.
+
+    Args:
+        run: What is to be trained.
+        stages_per_rank: The number of stages that each rank has.
+
+    Raises:
+        ConfigError: There are more.
+    """
+    segments, model = run.workload.model.segments(), run.workload.model
+    if isinstance(model, OwnSpec) and len(segments) == 1:
+        raise ConfigError(
+            f"{run.name} splits a model by its segments, and {run.workload.name} has one; add `segments={{'torch': function}}` "
+            f"to its samestep.Model, where function(model) returns the forward pass as functions by module path."
+        )
+    for shared, users in tied_segments(model).items() if isinstance(model, OwnSpec) else ():
+        between = " and ".join(user.name for user in users)
+        raise ConfigError(
+            f"{shared} is tied: the segments {between} both use it, and each rank of {run.name} would train a half of its own; "
+            f"untie it, or choose a row that keeps the model whole, as torch:fsdp."
+        )
+    num_stages = run.mesh.axis("pipe") * stages_per_rank
+    if num_stages > len(segments):
+        each = f" ({stages_per_rank} a rank)" if stages_per_rank > 1 else ""
+        grow = "give it more layers=" if run.workload.model.name in ("transformer", "mlp") else "use a deeper model"
+        raise ConfigError(
+            f"{num_stages} stages{each} are more than the {len(segments)} segments of {run.workload.name} "
+            f"({', '.join(segment.name for segment in segments[:2])}, ...); use {len(segments) // stages_per_rank} ranks or "
+            f"fewer, or {grow}."
+        )
+
+
+def check_schedule(run: Run[PipelineOptions]) -> None:
+    """Refuses what a schedule would fail on: torch aborts a process on a batch that does not divide.
+
+    Raises:
+        ConfigError: The micro-batches fit neither the batch nor the stages, there are too many stages, or recomputation
+            would be in vain.
+    """
+    refuse_sync(run, "its micro-batches go through the stages one after the other")
+    name, microbatches = run.options.schedule, run.options.microbatches
+    schedule, num_ranks = SCHEDULES[name], run.mesh.axis("pipe")
+    check_stages(run, schedule.stages_per_rank)
+    if run.techniques.recompute and schedule.delays_weights:
+        raise ConfigError(
+            f"{name} takes gradients by weights later, for which torch keeps what --recompute computed again: more than "
+            "without it; choose --schedule 1f1b or interleaved_1f1b."
+        )
+    rows = run.batch_size // (run.mesh.axis("data") * run.mesh.axis("shard") * run.accumulation_steps)
+    if rows % microbatches:
+        fitting = sorted(_divisors(rows), key=lambda count: abs(count - microbatches))[:_MOST_NAMED]
+        raise ConfigError(
+            f"{rows} examples do not divide into {microbatches} micro-batches; use --microbatches with one of "
+            f"{', '.join(map(str, sorted(fitting)))}."
+        )
+    num_stages = num_ranks * schedule.stages_per_rank
+    if schedule.fills_stages and microbatches < num_stages:
+        raise ConfigError(
+            f"{name} keeps {num_stages} stages busy with a micro-batch each; --microbatches {microbatches} is fewer: "
+            f"give {num_stages} or more, or choose --schedule gpipe."
+        )
+    rounds = max(1, microbatches // num_ranks)
+    if schedule.in_rounds and microbatches % rounds:
+        raise ConfigError(
+            f"{name} takes its micro-batches in {rounds} equal rounds of at least {num_ranks}; --microbatches "
+            f"{microbatches} does not divide by {rounds}: use {microbatches // num_ranks * num_ranks}."
+        )
+
+
+def check_buckets(run: Run[DdpOptions]) -> None:
+    """Refuses buckets of a size where all gradients go together.
+
+    Raises:
+        ConfigError: Both were asked for.
+    """
+    if run.techniques.overlap is False and run.options.bucket_bytes is not None:
+        raise ConfigError(
+            f"--no-overlap puts all gradients into one bucket; leave out --bucket-bytes {run.options.bucket_bytes}."
+        )
+
+
+def check_engine(run: Run[DeepSpeedOptions]) -> None:
+    """Refuses parameters that may lack gradients, and frozen ones in parts: the engine gathers those it updates (DeepSpeed 0.19).
+
+    Raises:
+        ConfigError: The user's model has some that may lack gradients, or frozen ones that stage 3 would cut.
+    """
+    _check_flat(run)
+    frozen = [name for name, param in run.workload.model.params().items() if param.frozen]
+    if frozen and run.options.cuts_parameters:
+        raise ConfigError(
+            f"{run.name} with --zero-stage 3 cannot gather the frozen parameters of {run.workload.name} ({frozen[0]}, ...) for "
+            "its state; give --zero-stage 1 or 2, or choose torch:fsdp."
+        )
+
+
+def check_workers(run: Run) -> None:
+    """Refuses statistics of the whole batch.
+
+    Raises:
+        ConfigError: They are asked for.
+    """
+    refuse_sync(run, "its workers meet only at the server")
+
+
+def check_replicas(run: Run) -> None:
+    """Refuses a user's model whose replicas would lose what they keep beside their parameters.
+
+    Raises:
+        ConfigError: It has buffers, or statistics of the whole batch are asked for.
+    """
+    refuse_sync(run, "its replicas are threads, which exchange nothing in the forward pass")
+    if isinstance(run.workload.model, OwnSpec) and (buffers := run.workload.model.described.buffers):
+        raise ConfigError(
+            f"{run.name} makes its replicas anew in every step, which loses the buffers of {run.workload.name} "
+            f"({next(iter(buffers))}, ...); use torch:ddp."
+        )
+
+
+def check_tensor_parallel(run: Run[TensorOptions]) -> None:
+    """Refuses unequal parts of layers, of heads, or of a sequence if that is cut.
+
+    Raises:
+        ConfigError: A part is unequal, the model has no sequence that could be cut, or a user's model has no plan.
+    """
+    check_tensor_plan(run)
+    even_split_table(run.workload.model, run.mesh.axis("tensor"))  # refuses unequal parts of a layer or a head
+    if run.options.sequence_parallel:
+        if not any(param.shares_input for param in run.workload.model.params().values()):  # attention does
+            raise ConfigError(f"--sequence-parallel needs a transformer; {run.workload.name} has no sequence.")
+        (context,), num_parts = run.workload.model.inputs().shape, run.mesh.axis("tensor")
+        if context % num_parts:
+            raise ConfigError(
+                f"a sequence of {context} does not divide among a tensor axis of {num_parts}; give +context=."
+            )
+
+
+def check_tensor_plan(run: Run) -> None:
+    """Refuses a user's model that does not say which of its layers are cut, and running statistics, which cannot be.
+
+    Raises:
+        ConfigError: It does not, or our model has batch normalisation.
+    """
+    model = run.workload.model
+    if run.mesh.axis("tensor") > 1 and has_batch_norm(run):
+        raise ConfigError(
+            f"{run.name} along tensor does not take +norm=batch: no plan cuts running statistics along with the channels of a "
+            "layer; leave it out, or choose another strategy."
+        )
+    if not isinstance(model, OwnSpec) or run.mesh.axis("tensor") == 1:
+        return
+    if all(param.split is None for param in model.params().values()):
+        raise ConfigError(
+            f"{run.name} cuts layers in pairs, and {run.workload.name} does not say which; add `tensor_plan={{'blocks.*.up': "
+            f"'column', 'blocks.*.down': 'row'}}` to its samestep.Model, with the paths of its linear layers."
+        )
+
+
+def check_three_dimensions(run: Run[PipelineOptions]) -> None:
+    """Refuses what a pipeline or tensor parallelism would, and replicas along two axes.
+
+    Raises:
+        ConfigError: One of them would.
+    """
+    if run.mesh.axis("data") > 1 and run.mesh.axis("shard") > 1:
+        raise ConfigError(
+            f"--mesh {run.mesh} has both data and shard; hybrid takes one of them beside pipe and tensor."
+        )
+    check_schedule(run)
+    check_tensor_plan(run)
+    stage_ranks = SCHEDULES[run.options.schedule].stage_ranks(run.mesh.axis("pipe"))
+    if len(stage_ranks) > 1 and stage_ranks[0] == stage_ranks[-1] and tied_segments(run.workload.model):
+        raise ConfigError(
+            f"--schedule {run.options.schedule} gives one rank the first and the last stage, which {run.name} distributes one by "
+            f"one: a parameter that is tied between them would be two; choose another --schedule, or torch:pp."
+        )
+    even_split_table(run.workload.model, run.mesh.axis("tensor"))  # refuses unequal parts of a layer or a head
+
+
+def _check_flat(run: Run) -> None:
+    """Refuses a user's model whose parameters may lack gradients: what is flattened together is updated together.
+
+    Raises:
+        ConfigError: It is one, unless the update of a gradient of zeros changes nothing.
+    """
+    model = run.workload.model
+    if not may_skip(model) or not isinstance(model, OwnSpec):
+        return
+    if model.described.branches or run.optimizer.name != "sgd":
+        which = f"{model.described.unused[0]}, ..." if model.described.unused else "as its forward pass branches"
+        raise ConfigError(
+            f"{run.name} flattens all parameters and updates them together; {run.workload.name} may leave some without a "
+            f"gradient ({which}), which torch's optimizers leave as they are: choose torch:zero1 or torch:fsdp."
+        )
+
+
+def require_compiler(run: Run) -> None:
+    """Makes sure that torch.compile finds what compiles its C++ on CPU cores.
+
+    Raises:
+        Unavailable: It does not.
+    """
+    wanted = [os.environ["CXX"]] if "CXX" in os.environ else ["g++", "clang++"]
+    if run.techniques.compile and not any(shutil.which(name) for name in wanted):
+        raise Unavailable(
+            f"--compile needs a C++ compiler, and there is no {' or '.join(wanted)}: apt install g++, or set CXX."
+        )
