@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from samestep.common.errors import Unavailable, WorkerFailed
-from samestep.experiments.documenting import found
+from samestep.experiments import found
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "found.md").read_text()
@@ -17,7 +17,7 @@ NAMES = list(found.defects())
 
 
 def told(*arguments: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "experiments.documenting.found", *arguments]
+    line = [sys.executable, "-m", "experiments.found", *arguments]
     return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
 
 
