@@ -86,7 +86,7 @@ pathlib.Path.glob = lambda path, *rest: iter(gpus) if path == pathlib.Path("/dev
 listdir = os.listdir
 os.listdir = lambda path=".": [gpu.name for gpu in gpus] if str(path) == "/dev" else listdir(path)
 os.cpu_count, os.sched_getaffinity, ctypes.CDLL = lambda: 64, lambda pid: set(range(64)), None
-from samestep.experiments import readme
+from samestep.experiments.documenting import readme
 print([(str(page), name, content) for page, name, content in readme.generated()])
 """
 
