@@ -78,7 +78,7 @@ def load(paths: Sequence[Path], allowed: frozenset[str] = frozenset()) -> Loaded
     for key, members in _by_setting(found).items():
         groups.append(_group_of_runs(key, members, _count(groups)))
     if not groups:
-        reasons = "; ".join(f"{problem.place}: {problem.message}" for problem in found.problems)
+        reasons = "; ".join(f"{problem.place}: {problem.message.removesuffix('.')}" for problem in found.problems)
         raise ConfigError(f"there is nothing to report: {reasons}.")
     return Loaded(tuple(groups), (*found.problems, *_damaged_traces(groups)))
 
