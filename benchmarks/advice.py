@@ -10,6 +10,7 @@ import statistics
 import sys
 
 import samestep
+from samestep.common.cell import Cell
 from samestep.common.judging.comparison import FASTER, SLOWER, compare_speeds
 from samestep.common.run import parse
 from samestep.experiments.advising.here import Here
@@ -50,7 +51,7 @@ def _one(workload: str, here: Here) -> tuple[list[float], int, int, int, float]:
         print(f"\n{workload}: {', '.join(lost)} did not end well", flush=True)
     predicted, measured = {}, {}
     for cell, values in speeds.items():
-        run = parse(read_request(cell, {"workload": workload, "devices": DEVICES}))
+        run = parse(read_request(Cell.parse(cell), {"workload": workload, "devices": DEVICES}))
         predicted[cell] = seconds_here(run, here).total
         measured[cell] = run.batch_size / statistics.median(value for value in values if value is not None)
     errors = {cell: predicted[cell] / measured[cell] - 1 for cell in speeds}

@@ -5,10 +5,10 @@ from typing import cast
 
 import tensorflow as tf
 
-from samestep.common.batch import Batch
+from samestep.common.batch import WHOLE, Batch
 from samestep.common.program import Program
 from samestep.common.strategy import Run
-from samestep.tf_impl.optimizers import UPDATES, coefficients
+from samestep.tf_impl.optimizers import bind_update, coefficients
 from samestep.tf_impl.program import TrainingProgram
 from samestep.tf_impl.step import Logits
 from samestep.tf_impl.weights import fresh_model, zeros_like
@@ -19,7 +19,7 @@ Step = Callable[[Batch], object]
 def single(run: Run, program: Program) -> Step:
     """One process, no strategy."""
     model, params, slots = _model(run)
-    spec = run.optimizer
+    spec, update = run.optimizer, bind_update(run.optimizer)
     taken = 0
 
     @tf.function
@@ -27,13 +27,13 @@ def single(run: Run, program: Program) -> Step:
         with tf.GradientTape() as tape:
             loss = _loss(model(x), y)
         for w, g, own in zip(params, tape.gradient(loss, params), slots, strict=True):
-            UPDATES[spec.name](spec, w, tf.convert_to_tensor(g), own, bias)
+            update(w, tf.convert_to_tensor(g), own, bias)
         return loss
 
     def step(batch: Batch) -> tf.Tensor:
         nonlocal taken
         taken += 1
-        inputs, targets = batch.rows(0, 1)
+        inputs, targets = batch.rows()
         return train(tf.constant(inputs), tf.constant(targets), coefficients(spec, taken))
 
     return step
@@ -43,7 +43,7 @@ def mirrored(run: Run, program: Program) -> Step:
     """A loop under the strategy's own `run`; one strategy a process, so that it is the program's."""
     strategy = cast(TrainingProgram, program).parts.strategy
     count = strategy.num_replicas_in_sync
-    spec = run.optimizer
+    spec, update = run.optimizer, bind_update(run.optimizer)
     with strategy.scope():
         model, params, slots = _model(run)
     taken = 0
@@ -52,9 +52,7 @@ def mirrored(run: Run, program: Program) -> Step:
         pairs = list(zip(gradients, params, strict=True))
         summed = strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, pairs)
         for w, g, own in zip(params, summed, slots, strict=True):
-            strategy.extended.update(
-                w, lambda w, g, own, bias: UPDATES[spec.name](spec, w, g, own, bias), args=(g, tuple(own), bias)
-            )
+            strategy.extended.update(w, update, args=(g, tuple(own), bias))
 
     def replica(x: tf.Tensor, y: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
@@ -71,7 +69,7 @@ def mirrored(run: Run, program: Program) -> Step:
         nonlocal taken
         taken += 1
         x, y = strategy.experimental_distribute_values_from_function(
-            lambda replica: tuple(map(tf.constant, batch.rows(replica.replica_id_in_sync_group, count)))
+            lambda replica: tuple(map(tf.constant, batch.rows(WHOLE.split(replica.replica_id_in_sync_group, count))))
         )
         return train(x, y, coefficients(spec, taken))[0]
 

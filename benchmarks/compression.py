@@ -23,13 +23,13 @@ from pathlib import Path
 
 import numpy as np
 
+from samestep.common.cell import Cell
 from samestep.common.judging.metrics import direction_of
 from samestep.common.request import RunConfig, launch_of, read_bandwidth
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
-from samestep.common.techniques import COMPRESSIONS
-from samestep.experiments.cli.arguments import apply_cell
+from samestep.common.techniques.compress.flag import COMPRESSIONS
 
 WORKLOADS = ("digits-mlp", "mnist-cnn", "prose-gpt")
 METHODS = (*COMPRESSIONS, "powersgd+compress_rank=16", "powersgd+compress_rank=16+compress_warmup_steps=20")
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _take(launcher: Launcher, cell: str, **fields: object) -> RunResult:
-    asked = apply_cell(cell, RunConfig(devices=2, parity=False, timeout_seconds=300.0, **fields))
+    asked = Cell.parse(cell).apply_to(RunConfig(devices=2, parity=False, timeout_seconds=300.0, **fields))
     with tempfile.TemporaryDirectory() as scratch:
         asked = dataclasses.replace(asked, out=str(Path(scratch) / "run"))
         return launcher.run(parse(asked), launch_of(asked))

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.catalog import strategy_info
+from samestep.common.cell import Cell
 from samestep.common.judging.statistics import median_interval
 from samestep.common.request import RunConfig
-from samestep.experiments.cli.arguments import apply_cell
 
 HERE = Path(__file__).parents[1]
 CELLS = ["torch:single", "torch:ddp", "tf:single"]
@@ -80,7 +80,7 @@ def processor_seconds(checkouts: Sequence[Path], cell: str, steps: int, cores: S
 
 
 def _start(checkout: Path, cell: str, steps: int, cores: Sequence[int], scratch: Path) -> subprocess.Popen[bytes]:
-    config = apply_cell(cell, RunConfig())
+    config = Cell.parse(cell).apply_to(RunConfig())
     devices = "2" if strategy_info(config.framework, config.strategy).axes else "1"
     module = [MODULES[0], "run"] if (checkout / MODULES[0]).exists() else [MODULES[1]]
     line = (

@@ -69,17 +69,18 @@ def torch_passes(shape: tuple[int, ...]) -> tuple[Pass, Pass]:
     """
     import torch
 
-    from samestep.torch_impl.micro_batch import MICRO_BATCH
     from samestep.torch_impl.models.dropout import Dropout
+    from samestep.torch_impl.step_context import StepContext
 
-    keys, ours = torch.from_numpy(example_keys(0, 0, 0, shape[0])), Dropout(RATE, 0)
+    context = StepContext()
+    keys, ours = torch.from_numpy(example_keys(0, 0, 0, shape[0])), Dropout(RATE, 0, context)
     x, gradient = torch.ones(shape, requires_grad=True), torch.ones(shape)
 
     def passes(layer: Callable[[torch.Tensor], torch.Tensor]) -> Pass:
         return lambda: torch.autograd.grad(layer(x), x, gradient)
 
     def numbered(x: torch.Tensor) -> torch.Tensor:
-        with MICRO_BATCH.numbered(keys):
+        with context.numbered(keys):
             return ours(x)
 
     return passes(numbered), passes(torch.nn.Dropout(RATE))

@@ -12,23 +12,23 @@ from pathlib import Path
 from benchmarks.mistaken import names_in
 from benchmarks.steps_worker import folder_of
 from samestep.common.batch import Batch, batches
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.program import TrainState
 from samestep.common.reference.diagnosis import diagnose
-from samestep.common.reference.distance import Step, distance, program_at, take
+from samestep.common.reference.distance import StepOutcome, distance, program_at, take
 from samestep.common.reference.known import KNOWN
 from samestep.common.reference.mutants import Context, Mutant
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import as_config, parse
 from samestep.common.runtime.directory import open_run
-from samestep.common.runtime.metrics_file import read_losses
-from samestep.common.runtime.parent.judging.verdict import initial_state
 from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.start import initial_state
 from samestep.common.runtime.state_file import read_state
 from samestep.common.runtime.topology import UNEVALUATED
+from samestep.common.steps.log import read_log
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import load
-from samestep.experiments.cli.arguments import apply_cell
 
 WORKER = "benchmarks.steps_worker"
 GPT = "prose-gpt+layers=1+heads=2+width=16+context=8"
@@ -102,7 +102,7 @@ def requests() -> Iterator[tuple[str, RunConfig]]:
         )
         cell = f"{framework}:{row}{techniques}"
         try:
-            asked = apply_cell(cell, base)
+            asked = Cell.parse(cell).apply_to(base)
             parse(asked)
         except ConfigError:  # the row does not take it
             continue
@@ -134,7 +134,7 @@ def ask(launcher: Launcher, cell: str, asked: RunConfig) -> Answer:
         directory = Path(scratch)
         open_run(directory, as_config(run, launch))
         launcher.execute(directory, run, launch, environment={UNEVALUATED: "1"})
-        losses = read_losses(directory)
+        losses = read_log(directory).losses
         states = [initial_state(run, launch), *(read_state(folder_of(directory, n + 1)) for n in range(run.steps))]
 
     def replay(steps: int) -> tuple[Sequence[float], TrainState]:
@@ -144,7 +144,7 @@ def ask(launcher: Launcher, cell: str, asked: RunConfig) -> Answer:
     split = load(run.workload.data)
     stream = batches(split.train_inputs, split.train_targets, run.batch_size, run.seed)
     ahead = list(itertools.islice(stream, run.steps + 1))
-    seen = [Step(loss, after) for loss, after in zip(losses, states[1:], strict=True)]
+    seen = [StepOutcome(loss, after) for loss, after in zip(losses, states[1:], strict=True)]
     away = [_away(run, states[n], seen[n], ahead[n]) for n in range(run.steps)]
     *_, earlier, before, _ = states
     gradients = program_at(run, earlier).gradients(ahead[-3])[1]
@@ -156,7 +156,12 @@ def ask(launcher: Launcher, cell: str, asked: RunConfig) -> Answer:
 
 
 def _away(
-    run: Run, before: TrainState, seen: Step, batch: Batch, mutant: Mutant | None = None, context: Context | None = None
+    run: Run,
+    before: TrainState,
+    seen: StepOutcome,
+    batch: Batch,
+    mutant: Mutant | None = None,
+    context: Context | None = None,
 ) -> float:
     """How far a step is from the oracle's, or from that of a known mistake; infinitely far if it cannot be made here."""
     program = program_at(run, before)

@@ -28,6 +28,7 @@ from samestep.common.runtime.worker.traffic import Traffic
 from samestep.common.runtime.worker.worker import pin
 from samestep.common.strategy import Run
 from samestep.common.workload.models.mlp import MlpSpec
+from samestep.common.workload.optimizers.sgd import Sgd
 from samestep.tf_impl.strategies.mirrored import build
 
 EPOCHS = 10
@@ -72,7 +73,7 @@ def main() -> None:
 
 def keras_model(run: Run) -> keras.Model:
     """Compiles the workload's MLP as one writes it in Keras."""
-    spec, optimizer = cast(MlpSpec, run.workload.model), run.optimizer
+    spec, optimizer = cast(MlpSpec, run.workload.model), cast(Sgd, run.optimizer)
     hidden = [keras.layers.Dense(spec.width, activation="gelu") for _ in range(spec.layers - 1)]
     model = keras.Sequential([keras.Input((int(np.prod(spec.features)),)), *hidden, keras.layers.Dense(spec.outputs)])
     model.compile(

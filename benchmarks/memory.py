@@ -27,12 +27,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from samestep.common.catalog import catalogue, strategy_info
+from samestep.common.cell import Cell
 from samestep.common.errors import SamestepError
 from samestep.common.judging.statistics import mean_interval
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.experiments.cli.arguments import apply_cell
 from samestep.experiments.printing.text import github
 
 WORKLOAD = "digits-mlp+width=32"
@@ -117,7 +117,7 @@ def take(cell: str, steps: int, seed: int) -> Taken:
         steps: For how long.
         seed: Of weights and batches.
     """
-    asked = apply_cell(cell, RunConfig(workload=WORKLOAD, batch_size=48, steps=steps, seed=seed, parity=False))
+    asked = Cell.parse(cell).apply_to(RunConfig(workload=WORKLOAD, batch_size=48, steps=steps, seed=seed, parity=False))
     dtype = "float64" if asked.framework == "numpy" else "float32"
     devices = None if asked.mesh else 2 if strategy_info(asked.framework, asked.strategy).axes else 1
     with tempfile.TemporaryDirectory() as scratch, Launcher() as launcher:

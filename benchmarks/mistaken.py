@@ -8,13 +8,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from samestep.common.batch import Batch, batches
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.flags import split_spelling
 from samestep.common.judging.parity import Parity, judge, judge_statistics, relative_distance
 from samestep.common.judging.roundoff import statistics_noise
 from samestep.common.program import Arrays, TrainState
 from samestep.common.reference.diagnosis import diagnose
-from samestep.common.reference.distance import Step, distance, program_at, take
+from samestep.common.reference.distance import StepOutcome, distance, program_at, take
 from samestep.common.reference.known import KNOWN
 from samestep.common.reference.mutants import Context, Mutant
 from samestep.common.reference.program import TrainingProgram
@@ -22,7 +23,6 @@ from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import load
-from samestep.experiments.cli.arguments import apply_cell
 
 MARGIN = 100
 """A mistake matters where its step is so many times as far from the right one as rounding explains."""
@@ -59,7 +59,7 @@ MISTAKES = {mutant.name: mutant for mutant in KNOWN}
 
 
 @dataclasses.dataclass(frozen=True)
-class Cell:
+class Setting:
     """Where a mistake is made.
 
     Attributes:
@@ -97,7 +97,7 @@ class Cell:
         steps = self.first + STEPS
         base = RunConfig(workload=self.workload, optimizer=self.optimizer, dtype=self.dtype, seed=self.seed)
         base = dataclasses.replace(base, devices=self.devices, batch_size=16, steps=steps)
-        return parse(apply_cell(f"torch:ddp{self.techniques}", base))
+        return parse(Cell.parse(f"torch:ddp{self.techniques}").apply_to(base))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Outcome:
         named: What the diagnosis called it.
     """
 
-    cell: Cell
+    cell: Setting
     farthest: float
     is_caught: bool
     named: tuple[str, ...]
@@ -123,7 +123,7 @@ class Outcome:
         return MARGIN <= self.farthest < math.inf
 
 
-def cells() -> Iterator[Cell]:
+def cells() -> Iterator[Setting]:
     """Every mistake in its own cell, in the same with other workloads, and beside everything else, in four varieties."""
     for mutant in KNOWN:
         name, given = split_spelling(mutant.cell) if mutant.cell else ("", {})
@@ -133,7 +133,7 @@ def cells() -> Iterator[Cell]:
         beside = [(workload, {**techniques, **given}) for workload, techniques in EVERYTHING]
         for workload, techniques in (*own, *everywhere, *beside):
             for optimizer, devices, dtype, first in VARIETIES:
-                yield Cell(mutant.name, workload, _spell(techniques), optimizer, devices, dtype, first)
+                yield Setting(mutant.name, workload, _spell(techniques), optimizer, devices, dtype, first)
 
 
 def _spell(fields: dict[str, str]) -> str:
@@ -150,7 +150,7 @@ def names_in(sentence: str, devices: int) -> tuple[str, ...]:
     return tuple(mutant.name for mutant in KNOWN if mutant.sentence.format(devices=devices) in sentence)
 
 
-def make(cell: Cell) -> Outcome | None:
+def make(cell: Setting) -> Outcome | None:
     """Makes a mistake in a cell; None if nothing there could be wrong so.
 
     Args:
@@ -218,7 +218,7 @@ class _Trained:
             self._last = program_at(self.run, before).gradients(batch)[1]
             if not is_over and mistake.apply(program, context):
                 taken, self.is_wrong = take(program, batch), True
-        taken = Step(taken.loss * (1 + 1e-15), self._rounded(before, taken.after))
+        taken = StepOutcome(taken.loss * (1 + 1e-15), self._rounded(before, taken.after))
         self.farthest = max(self.farthest, distance(self.run, before, taken, right))
         self.losses.append(taken.loss)
         self.states.append(taken.after)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from samestep.common.batch import batches
 from samestep.common.catalog import strategy_info
+from samestep.common.cell import Cell
 from samestep.common.judging.statistics import median_interval
 from samestep.common.request import FRAMEWORKS, RunConfig
 from samestep.common.run import parse
@@ -33,7 +34,6 @@ from samestep.common.runtime.worker.loop import in_dtype, train
 from samestep.common.runtime.worker.traffic import Traffic
 from samestep.common.runtime.worker.worker import pin
 from samestep.common.strategy import Run
-from samestep.experiments.cli.arguments import apply_cell
 
 OWN = "net.py"
 """Stands for the user's own model beside the names of workloads."""
@@ -82,7 +82,7 @@ def _start(cell: str, name: str, described: str) -> None:
 def _request(cell: str, name: str) -> RunConfig:
     file = Path(__file__).with_name(OWN)
     own = {"model": str(file), "data": f"{file}:tokens", "batch_size": 32}
-    config = apply_cell(cell, RunConfig(**own) if name == OWN else RunConfig(workload=name))
+    config = Cell.parse(cell).apply_to(RunConfig(**own) if name == OWN else RunConfig(workload=name))
     return dataclasses.replace(config, devices=2 if strategy_info(config.framework, config.strategy).axes else 1)
 
 

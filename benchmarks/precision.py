@@ -13,12 +13,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from samestep.common.cell import Cell
 from samestep.common.judging.metrics import direction_of
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.cli.arguments import apply_cell
 
 CELLS = ("torch:ddp", "torch:fsdp", "tf:mirrored")
 WORKLOADS = ("digits-mlp", "mnist-cnn", "flights-ranker", "prose-gpt")
@@ -57,7 +57,7 @@ def _compared(launcher: Launcher, cell: str, workload: str, seeds: int) -> tuple
 
 
 def _take(launcher: Launcher, cell: str, **fields: object) -> RunResult:
-    asked = apply_cell(cell, RunConfig(devices=2, parity=False, timeout_seconds=300.0, **fields))
+    asked = Cell.parse(cell).apply_to(RunConfig(devices=2, parity=False, timeout_seconds=300.0, **fields))
     with tempfile.TemporaryDirectory() as scratch:
         asked = dataclasses.replace(asked, out=str(Path(scratch) / "run"))
         return launcher.run(parse(asked), launch_of(asked))

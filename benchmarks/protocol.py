@@ -26,13 +26,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from samestep.common.catalog import catalogue, strategy_info
+from samestep.common.cell import Cell
 from samestep.common.errors import SamestepError
 from samestep.common.judging.comparison import FASTER, LEAST_ROUNDS, NOT_SEPARATED, Difference, compare_speeds
 from samestep.common.judging.statistics import prediction_interval
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.experiments.cli.arguments import apply_cell
 from samestep.experiments.printing.text import github
 
 WORKLOAD, STEPS = "digits-mlp", 101
@@ -121,7 +121,7 @@ def measure(keys: Iterable[Key], store: Path, until: float) -> None:
     for comparison in comparisons:
         with Launcher() as launcher, store.open("a", buffering=1) as file:
             own = [key for key in left if (key.part, key.comparison) == comparison]
-            launcher.warm(dict.fromkeys(key.cell.partition(":")[0] for key in own))
+            launcher.warm(dict.fromkeys(Cell.parse(key.cell).framework for key in own))
             for key in own:
                 if time.monotonic() > until:
                     return
@@ -130,7 +130,7 @@ def measure(keys: Iterable[Key], store: Path, until: float) -> None:
 
 
 def _speed(cell: str, launcher: Launcher) -> float | None:
-    config = apply_cell(cell, RunConfig(workload=WORKLOAD, steps=STEPS, parity=False))
+    config = Cell.parse(cell).apply_to(RunConfig(workload=WORKLOAD, steps=STEPS, parity=False))
     devices = None if config.mesh else 2 if strategy_info(config.framework, config.strategy).axes else 1
     config = dataclasses.replace(config, devices=devices)
     try:

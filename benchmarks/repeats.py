@@ -13,10 +13,10 @@ from samestep.common.catalog import catalogue
 from samestep.common.errors import Unavailable
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
-from samestep.common.runtime.metrics_file import read_losses
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.state_file import read_state
+from samestep.common.steps.log import read_log
 
 WORKLOAD = "mnist-cnn+filters=4+hidden=16"
 
@@ -55,7 +55,7 @@ def _bits(launcher: Launcher, asked: RunConfig) -> tuple[object, ...]:
         state = read_state(Path(scratch, "run"))
         groups = {"params": state.params, "buffers": state.buffers, **state.slots, **dict(enumerate(state.local))}
         arrays = {(group, name): array.tobytes() for group, held in groups.items() for name, array in held.items()}
-        return read_losses(Path(scratch, "run")), arrays
+        return list(read_log(Path(scratch, "run")).losses), arrays
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ from samestep.common.ledger import exchanges_of
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import as_config, parse
 from samestep.common.runtime.directory import write_json
-from samestep.common.runtime.metrics_file import METRICS
 from samestep.common.runtime.records import SCHEMA_VERSION, DeviceRow, RunResult, Throughput
+from samestep.common.steps.log import METRICS
 from samestep.common.strategy import Run
 
 STEPS = 100

@@ -8,6 +8,7 @@ from samestep.common.program import Program
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.state_file import write_state
 from samestep.common.runtime.worker import loop, worker
+from samestep.common.runtime.worker.step_log import RunLog
 from samestep.common.runtime.worker.traffic import Traffic
 from samestep.common.runtime.worker.windows import Windows
 from samestep.common.strategy import Run
@@ -27,7 +28,13 @@ _train = loop.train
 
 
 def train(
-    program: Program, run: Run, stream: Iterator[Batch], first: int, file: ProcessFile, traffic: Traffic
+    program: Program,
+    run: Run,
+    stream: Iterator[Batch],
+    first: int,
+    file: ProcessFile,
+    traffic: Traffic,
+    log: RunLog | None = None,
 ) -> Windows:
     """Trains as every worker does, with states; the arguments are those of `loop.train`."""
     step = program.step
@@ -41,7 +48,7 @@ def train(
             write_state(folder, state)
 
     vars(program)["step"] = take
-    windows = _train(program, run, stream, first, file, traffic)
+    windows = _train(program, run, stream, first, file, traffic, log)
     del vars(program)["step"]
     return windows
 

@@ -14,12 +14,11 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from samestep.common.flags import split_spelling
+from samestep.common.cell import Cell
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.cli.arguments import apply_cell
 
 CELLS = (
     "torch:ddp+accumulation_steps=4",
@@ -66,14 +65,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with Launcher() as launcher:
         for cell in given.cells:
             pairs = [
-                (_take(launcher, split_spelling(cell)[0], given), _take(launcher, cell, given))
+                (_take(launcher, Cell.parse(cell).name, given), _take(launcher, cell, given))
                 for _ in range(given.pairs)
             ]
             print(f"| {' | '.join((cell, *row(pairs)))} |", flush=True)
 
 
 def _take(launcher: Launcher, cell: str, given: argparse.Namespace) -> RunResult:
-    asked = apply_cell(cell, RunConfig(workload=given.workload, steps=given.steps, parity=False))
+    asked = Cell.parse(cell).apply_to(RunConfig(workload=given.workload, steps=given.steps, parity=False))
     devices = None if asked.strategy == "single" else 2
     with tempfile.TemporaryDirectory() as scratch:
         asked = dataclasses.replace(asked, devices=devices, out=str(Path(scratch) / "run"), timeout_seconds=120.0)

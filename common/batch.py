@@ -4,13 +4,64 @@ import dataclasses
 import hashlib
 import itertools
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from samestep.common.dropout import example_keys
+from samestep.common.mesh import Mesh
 
 DIGESTED_BATCHES = 20
 """So that runs of any length can be compared. Another seed, start or way to draw shows in the first batch."""
+
+
+class Chunk(NamedTuple):
+    """One of several equal, contiguous parts."""
+
+    index: int = 0
+    count: int = 1
+
+    def within(self, size: int) -> slice:
+        """The places that the chunk has of `size`, which its count divides."""
+        assert size % self.count == 0, "checked against the catalogue before anything starts"
+        length = size // self.count
+        return slice(self.index * length, (self.index + 1) * length)
+
+
+class BatchPart(NamedTuple):
+    """What a process takes of a GLOBAL batch: some of the examples, and of each some of its positions."""
+
+    examples: Chunk = Chunk()
+    positions: Chunk = Chunk()
+
+    @classmethod
+    def of(cls, mesh: Mesh, rank: int) -> "BatchPart":
+        """The part of one device.
+
+        Args:
+            mesh: All devices.
+            rank: The place of this one.
+        """
+        cuts = ("examples", "positions")
+        return cls(*(Chunk(mesh.part(rank, cut), mesh.parts(cut)) for cut in cuts))
+
+    @property
+    def count(self) -> int:
+        """The number of equal parts that the batch has."""
+        return self.examples.count * self.positions.count
+
+    def split(self, index: int, count: int) -> "BatchPart":
+        """Takes a micro-batch: a chunk of the examples of this part.
+
+        Args:
+            index: Which one, from 0.
+            count: The number of micro-batches.
+        """
+        whole = self.examples
+        return self._replace(examples=Chunk(whole.index * count + index, whole.count * count))
+
+
+WHOLE = BatchPart()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -37,36 +88,41 @@ class Batch:
         targets = self.targets[self.indices]
         return targets.size if targets.dtype.kind == "f" else int((targets >= 0).sum())
 
-    def keys(self, seed: int, index: int, count: int) -> np.ndarray:
-        """The keys of the examples of a shard, which decide what dropout keeps of each.
+    def keys(self, seed: int, part: BatchPart = WHOLE) -> np.ndarray:
+        """The keys of the examples of a part, which decide what dropout keeps of each.
 
         Args:
             seed: Of the run.
-            index: Which shard, from 0.
-            count: Into how many equal shards the batch is cut.
+            part: Which part of the batch.
         """
-        size = len(self.indices) // count
-        return example_keys(seed, self.step, self.first + index * size, size)
+        own = part.examples.within(len(self.indices))
+        return example_keys(seed, self.step, self.first + own.start, own.stop - own.start)
 
     def part(self, index: int, count: int) -> "Batch":
-        """Makes a batch of a contiguous shard, whose examples keep their places; the arguments are those of `rows`."""
-        size = len(self.indices) // count
-        return dataclasses.replace(self, indices=self.indices[index * size :][:size], first=index * size)
-
-    def rows(self, index: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Gathers shard `index` of `count`: contiguous, in global order. `rows(0, 1)` is the whole batch.
+        """Makes a batch of a contiguous shard, whose examples keep their places.
 
         Args:
             index: Which shard, from 0.
-            count: Into how many equal shards the batch is cut; divides its size.
+            count: Into how many equal shards the batch is cut.
+        """
+        own = Chunk(index, count).within(len(self.indices))
+        return dataclasses.replace(self, indices=self.indices[own], first=own.start)
+
+    def rows(self, part: BatchPart = WHOLE) -> tuple[np.ndarray, np.ndarray]:
+        """Gathers a part of the batch, contiguous and in global order.
+
+        Args:
+            part: Which part; its counts divide the numbers of examples and of positions.
 
         Returns:
-            Inputs and targets, each [global_batch_size / count, ...], freshly gathered.
+            Inputs and targets, each [examples of the part, positions of the part, ...], freshly gathered.
         """
-        size = len(self.indices) // count
-        assert size * count == len(self.indices), "checked against the catalogue before anything starts"
-        chosen = self.indices[index * size : (index + 1) * size]
-        return self.inputs[chosen], self.targets[chosen]
+        chosen = self.indices[part.examples.within(len(self.indices))]
+        inputs, targets = self.inputs[chosen], self.targets[chosen]
+        if part.positions.count == 1:  # then examples need not have positions
+            return inputs, targets
+        own = part.positions.within(inputs.shape[1])
+        return inputs[:, own], targets[:, own]
 
 
 def batches(inputs: np.ndarray, targets: np.ndarray, size: int, seed: int, start: int = 0) -> Iterator[Batch]:

@@ -16,7 +16,6 @@ import math
 
 from samestep.common.errors import ConfigError
 from samestep.common.strategy import Run
-from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import batch_norms
 
 MOMENTUM = 0.1
@@ -28,11 +27,6 @@ MOST_GROWTH = 100
 """By how much normalisations may let the square of a rounding error grow; beyond that, nearly nothing would be too much."""
 
 
-def num_replicas(run: Run) -> int:
-    """The replicas that take a shard of the batch each."""
-    return run.mesh.axis("data") * run.mesh.axis("shard")
-
-
 def num_passes(run: Run) -> int:
     """The micro-batches of each shard: those of a pipeline for each that is accumulated."""
     return run.accumulation_steps * vars(run.options).get("microbatches", 1)
@@ -42,7 +36,7 @@ def examples_of_statistics(run: Run) -> int:
     """How many neighbouring examples a batch normalisation takes its statistics of; 0 if it takes the running ones."""
     if run.batch_norm == "frozen":
         return 0
-    return run.batch_size // (1 if run.batch_norm == "sync" else num_replicas(run) * num_passes(run))
+    return run.batch_size // (1 if run.batch_norm == "sync" else run.mesh.replicas * num_passes(run))
 
 
 def share_left(run: Run) -> float:
@@ -56,8 +50,8 @@ def takes_shares(run: Run) -> bool:
 
 
 def has_batch_norm(run: Run) -> bool:
-    """Whether one of our models normalises over the batch."""
-    return not isinstance(run.workload.model, OwnSpec) and bool(batch_norms(run.workload.model))
+    """Whether the model has batch normalisations that every mirror states."""
+    return bool(batch_norms(run.workload.model))
 
 
 def error_growth(run: Run) -> float:
@@ -73,12 +67,12 @@ def error_growth(run: Run) -> float:
     if not has_batch_norm(run):
         return 1.0
     own = 1.0
-    if numbers := _numbers_of_statistics(run):
+    if numbers := numbers_of_statistics(run):
         own = (numbers - 2) / (numbers - 3) if numbers > 3 else math.inf
     return (DIVISION[vars(run.workload.model)["activation"]] * own) ** len(batch_norms(run.workload.model))
 
 
-def _numbers_of_statistics(run: Run) -> int:
+def numbers_of_statistics(run: Run) -> int:
     """The fewest numbers that a normalisation takes its statistics of, as its segment returns them; 0 if frozen."""
     names = batch_norms(run.workload.model)
     normed = [segment for segment in run.workload.model.segments() if f"{segment.name}/norm" in names]
@@ -86,29 +80,14 @@ def _numbers_of_statistics(run: Run) -> int:
 
 
 def check_statistics(run: Run) -> None:
-    """Refuses statistics that cannot be: of micro-batches yet to come, of one number, of too few rounded ones, or kept twice.
+    """Refuses statistics that cannot be: of micro-batches yet to come, or of one number.
 
     Raises:
         ConfigError: They are asked for.
     """
     if run.batch_norm == "sync" and run.accumulation_steps > 1:
         raise ConfigError("--batch-norm sync sees one micro-batch at a time; leave out --accumulation-steps.")
-    if not has_batch_norm(run):
-        return
-    if run.batch_norm == "sync" and run.techniques.compress is not None:
-        raise ConfigError(
-            "--compress is judged shard by shard, and no shard has the statistics of the whole batch; leave out --batch-norm "
-            "sync."
-        )
-    if (precision := run.techniques.precision) is not None and error_growth(run) > MOST_GROWTH:
-        raise ConfigError(
-            f"--precision {precision} rounds what {len(batch_norms(run.workload.model))} normalisations one behind the other "
-            f"divide by the deviation of {_numbers_of_statistics(run)} numbers: errors would grow beyond what can be judged; "
-            "give a larger --batch-size, or fewer layers."
-        )
-    if run.techniques.recompute:
-        raise ConfigError("--recompute would update the running statistics of +norm=batch twice a step; leave it out.")
-    if examples_of_statistics(run) != 1:
+    if not has_batch_norm(run) or examples_of_statistics(run) != 1:
         return
     names, segments = batch_norms(run.workload.model), run.workload.model.segments()
     if any(f"{segment.name}/norm" in names and len(segment.outputs) == 1 for segment in segments):

@@ -10,6 +10,10 @@ from samestep.common.errors import ConfigError, unknown
 
 Scalar = str | int | float | bool | None
 Owner = typing.TypeVar("Owner")
+MAX_STEPS = 10**9
+"""A result lists the loss of every step: 20 GB of them."""
+MAX_FACTOR = 10**6
+"""The largest factor of a gradient: a float32 still holds the product."""
 
 
 def flag(
@@ -23,6 +27,7 @@ def flag(
     place: bool = False,
     compared: bool = True,
     in_cell: bool = False,
+    changes_step: bool = True,
 ) -> typing.Any:  # what dataclasses.field returns has no nameable type
     """Declares a field that is a flag on the command line.
 
@@ -36,11 +41,13 @@ def flag(
         place: Whether it says only where files go; the line that repeats a run leaves it out.
         compared: Whether a comparison takes it for all its runs.
         in_cell: Whether rows of a comparison may differ in it, so that a cell may set it.
+        changes_step: Whether it changes the step itself, and not only how it is computed and rounded.
     """
     listed = f"one of {', '.join(map(str, choices))}" if choices else ""
     about = {"help": ": ".join(filter(None, (listed, text))), "choices": tuple(choices), "place": place}
     bounds = {"least": least, "above": above, "most": most}
-    return dataclasses.field(default=default, metadata={**about, **bounds, "compared": compared, "in_cell": in_cell})
+    kinds = {"compared": compared, "in_cell": in_cell, "changes_step": changes_step}
+    return dataclasses.field(default=default, metadata={**about, **bounds, **kinds})
 
 
 def flags(owner: type | object) -> dict[str, "dataclasses.Field[Scalar]"]:

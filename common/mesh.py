@@ -1,12 +1,35 @@
-"""The device mesh: named axes with their sizes."""
+"""The device mesh: named axes with their sizes, and what each axis cuts."""
 
 import dataclasses
 import math
 import re
+from typing import Literal, NamedTuple
 
 from samestep.common.errors import ConfigError, unknown
 
-AXES = ("data", "shard", "tensor", "pipe")
+Dimension = Literal["examples", "positions", "parameters", "features", "layers"]
+
+
+class Axis(NamedTuple):
+    """What lies in parts along a mesh axis, and how far apart its neighbours are.
+
+    Attributes:
+        cuts: What is cut: the batch by examples or by the positions of each, the parameters at rest, the model inside its
+            layers (by features) or between them.
+        order: The place of the axis in the ranks' order. The axis with the highest varies fastest: its neighbours share
+            a machine. Axes are applied to a model in the order layers, features, then examples and parameters.
+    """
+
+    cuts: tuple[Dimension, ...]
+    order: int
+
+
+AXES = {
+    "data": Axis(("examples",), 1),
+    "shard": Axis(("examples", "parameters"), 2),
+    "tensor": Axis(("features",), 3),
+    "pipe": Axis(("layers",), 0),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,21 +72,68 @@ class Mesh:
         """The size of one axis; an axis that is not there has size 1."""
         return dict(self.axes).get(name, 1)
 
+    @property
+    def data(self) -> int:
+        """The replicas of each device's parameters that take other examples."""
+        return self.axis("data")
+
+    @property
+    def shard(self) -> int:
+        """The devices over which parameters, gradients and optimizer state are sharded."""
+        return self.axis("shard")
+
+    @property
+    def tensor(self) -> int:
+        """The devices over which layers are split inside."""
+        return self.axis("tensor")
+
+    @property
+    def pipe(self) -> int:
+        """The devices over which the model is split between its layers."""
+        return self.axis("pipe")
+
+    @property
+    def replicas(self) -> int:
+        """The number of parts of a batch by examples; the devices of each part hold one model in training together."""
+        return self.parts("examples")
+
+    def parts(self, cut: Dimension) -> int:
+        """The number of parts into which something is cut, along all axes that cut it."""
+        return math.prod(self.axis(name) for name, axis in AXES.items() if cut in axis.cuts)
+
+    def part(self, rank: int, cut: Dimension) -> int:
+        """Which of these parts a device has.
+
+        Args:
+            rank: The place of the device among all.
+            cut: What is cut.
+        """
+        part = 0
+        for name, size, stride in self._strides():
+            part = part * size + rank // stride % size if cut in AXES[name].cuts else part
+        return part
+
     def members(self, group: str, ranks: int, place: int) -> tuple[int, ...]:
         """The places of the devices that share a group with one of them; all, where that was not recorded.
 
         Args:
-            group: An axis, or "all". The last axis varies fastest.
-            ranks: How many they are.
-            place: Of one of them.
+            group: An axis, or "all".
+            ranks: The size of the group.
+            place: The place of the device.
         """
-        step = 1
-        for name, size in reversed(self.axes) if ranks < self.size else ():
+        for name, size, stride in self._strides() if ranks < self.size else ():
             if name == group:
-                first = place - place // step % size * step
-                return tuple(range(first, first + size * step, step))
-            step *= size
+                first = place - place // stride % size * stride
+                return tuple(range(first, first + size * stride, stride))
         return tuple(range(self.size))
+
+    def _strides(self) -> list[tuple[str, int, int]]:
+        """Each axis in the order of the ranks, its size, and the distance between two neighbours along it."""
+        stride, found = 1, list[tuple[str, int, int]]()
+        for name, size in sorted(self.axes, key=lambda pair: -AXES[pair[0]].order):
+            found.insert(0, (name, size, stride))
+            stride *= size
+        return found
 
     @property
     def only_axis(self) -> str:

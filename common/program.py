@@ -11,6 +11,8 @@ from samestep.common.ledger import Footprint, Send
 
 Arrays = dict[str, np.ndarray]
 """Arrays by neutral name."""
+RESIDUAL, SUM_RESIDUAL = "residual", "sum_residual"
+"""In the local state, before the name of a parameter: what an exchange left out of the rank's own gradient, and of a sum."""
 SKIPPED = "skipped_steps"
 """In the local state: the steps whose updates a loss scaler skipped."""
 
@@ -22,7 +24,7 @@ class TrainState:
     Attributes:
         step: How many steps have been taken.
         params: Parameter name -> array.
-        slots: Optimizer state: its name (as in `OptimizerSpec.slots`) -> parameter name -> array.
+        slots: Optimizer state: its name (as in `OptimizerSpec.state`) -> parameter name -> array.
         buffers: What the model keeps beside its parameters, such as running statistics: neutral name -> array.
         local: What each rank keeps for itself, such as residuals or a scaler: one mapping name -> array per rank, or
             none. It continues only on as many devices; on others it starts anew.

@@ -4,11 +4,10 @@ import dataclasses
 import re
 
 from samestep.common.errors import ConfigError
-from samestep.common.flags import Scalar, flag
-from samestep.common.techniques import MAX_FACTOR, MAX_STEPS, Techniques
-
-FRAMEWORKS = {"numpy": "samestep.common.reference", "torch": "samestep.torch_impl", "tf": "samestep.tf_impl"}
-"""Framework -> package. The only place that maps one to the other; `importlib` does the rest."""
+from samestep.common.flags import MAX_FACTOR, MAX_STEPS, Scalar, flag
+from samestep.common.frameworks import FRAMEWORKS
+from samestep.common.techniques import Techniques
+from samestep.common.workload.optimizers.table import OPTIMIZERS, USER
 
 ORACLE = "numpy:oracle"
 """The strategy that every run is compared with."""
@@ -24,10 +23,11 @@ MAX_THREADS = 1024
 MAX_SECONDS = 100_000
 """More than a day. The first step may take ten times as long, and frameworks count milliseconds in 31 bits."""
 MAX_SEED = 2**63 - 1
-OPTIMIZERS = ("sgd", "adamw")
 BATCH_NORMS = ("local", "sync", "frozen")
 DTYPES = {"float32": 4, "float64": 8}
 """Dtype -> bytes of a number."""
+UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}
+"""How far rounding moves a number, relative to it, at most."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +61,7 @@ class RunConfig:
         None, "GLOBAL batch size, over all devices (default: the workload's)", least=1, in_cell=True
     )
     optimizer: str | None = flag(
-        None, "how weights are updated (default: the workload's)", choices=(*OPTIMIZERS, "own"), in_cell=True
+        None, "how weights are updated (default: the workload's)", choices=(*OPTIMIZERS, USER), in_cell=True
     )
     learning_rate: float | None = flag(
         None,

@@ -2,28 +2,23 @@
 
 import dataclasses
 
-from samestep.common.batch_norm import check_statistics, num_replicas, takes_shares
+from samestep.common.batch_norm import check_statistics, takes_shares
 from samestep.common.catalog import framework_info, read_options, strategy_info
-from samestep.common.compression import check_compression
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import check_fields, flags, spell_flag, spell_flags
 from samestep.common.mesh import Mesh
-from samestep.common.precision import check_precision, check_weights
-from samestep.common.recomputation import check_recomputation
+from samestep.common.optimizer import check_optimizer, read_optimizer
 from samestep.common.request import MAX_DEVICES, MAX_PREDICTED_DEVICES, Launch, RunConfig, read_bandwidth
 from samestep.common.strategy import Run, StrategyInfo
 from samestep.common.techniques import Techniques
-from samestep.common.workload.models.own import OwnSpec
-from samestep.common.workload.optimizers import OptimizerSpec
-from samestep.common.workload.own import optimizer_of, own_workload
+from samestep.common.techniques.used import exchange_of, used
 from samestep.common.workload.table import resolve
+from samestep.common.workload.user_workload import user_workload
 from samestep.common.workload.workload import Workload
 
 _MADE = ("strategy", "workload", "optimizer", "mesh", "batch_size", "steps", "options", "weights")
 _SAME = tuple(field.name for field in dataclasses.fields(Run) if field.name not in _MADE)
 """What a run takes from its request as it is."""
-_CHECKS = (check_recomputation, check_compression, check_precision, check_statistics)
-"""What techniques and features refuse, whatever the row."""
 
 
 def parse(config: RunConfig) -> Run:
@@ -56,8 +51,12 @@ def parse_prediction(config: RunConfig, weights: str | None = None) -> Run:
     Raises:
         ConfigError: The request is wrong.
     """
-    check_weights(config, weights)
-    return dataclasses.replace(_read(config, MAX_PREDICTED_DEVICES), weights=weights)
+    if weights is not None and config.dtype != "float32":
+        raise ConfigError(f"--weights {weights} has master weights in float32; leave out --dtype {config.dtype}.")
+    run = dataclasses.replace(_read(config, MAX_PREDICTED_DEVICES), weights=weights)
+    for technique in used(run.techniques):
+        technique.refuse(run)
+    return run
 
 
 def _read(config: RunConfig, most_devices: int) -> Run:
@@ -73,15 +72,13 @@ def _read(config: RunConfig, most_devices: int) -> Run:
         raise ConfigError(
             f"{config.framework}:{info.name} trains in {' or '.join(info.dtypes)}, not in {config.dtype}."
         )
-    for technique, why in info.refuses.items():
-        field = flags(Techniques).get(technique)
-        if field is not None and getattr(config.techniques, technique) != field.default:
-            name = f"{config.framework}:{info.name}"
-            flag, *_ = spell_flags(Techniques(**{technique: getattr(config.techniques, technique)}))
-            raise ConfigError(f"{name} does not take {flag}: {why}; leave out {flag}.")
+    _check_techniques(config, info)
     options = read_options(config.framework, info, config.options)
     mesh = _mesh(config, info, info.compiled_cores(options), most_devices)
-    workload = resolve(config.workload, config.data) if config.model is None else own_workload(config)
+    if config.model is None:
+        workload = resolve(config.workload, config.data)
+    else:
+        workload = user_workload(config.model, config.described, config.data, config.seed)
     workload = workload.without_dropout() if config.dropout is False else workload
     _check_features(config, info, workload)
     _check_framework(config, workload)
@@ -89,16 +86,28 @@ def _read(config: RunConfig, most_devices: int) -> Run:
         **{name: getattr(config, name) for name in _SAME},
         strategy=info,
         workload=workload,
-        optimizer=_optimizer(config, workload),
+        optimizer=read_optimizer(config, workload),
         mesh=mesh,
         batch_size=config.batch_size or workload.batch_size,
         steps=config.steps or workload.steps,
         options=options,
     )
-    run = dataclasses.replace(run, techniques=_scheduled(run))
-    for check in (_check_devices, _check_batch, *_CHECKS, info.needs):
+    for technique in used(run.techniques):
+        run = dataclasses.replace(run, techniques=technique.fill_in(run))
+    techniques = (technique.refuse for technique in used(run.techniques))
+    for check in (_check_devices, _check_batch, check_optimizer, *techniques, check_statistics, info.needs):
         check(run)
     return run
+
+
+def _check_techniques(config: RunConfig, info: StrategyInfo) -> None:
+    """Refuses techniques that the strategy cannot take."""
+    for technique, why in info.refuses.items():
+        field = flags(Techniques).get(technique)
+        if field is not None and getattr(config.techniques, technique) != field.default:
+            name = f"{config.framework}:{info.name}"
+            flag, *_ = spell_flags(Techniques(**{technique: getattr(config.techniques, technique)}))
+            raise ConfigError(f"{name} does not take {flag}: {why}; leave out {flag}.")
 
 
 def _check_features(config: RunConfig, info: StrategyInfo, workload: Workload) -> None:
@@ -118,7 +127,7 @@ def as_config(run: Run, launch: Launch) -> RunConfig:
         run: A checked request.
         launch: How it is started.
     """
-    described = {"described": run.workload.model.path} if isinstance(run.workload.model, OwnSpec) else {}
+    described = {} if run.workload.model.facts.folder is None else {"described": run.workload.model.facts.folder}
     return RunConfig(
         **{name: getattr(run, name) for name in (*_SAME, "batch_size", "steps")},
         strategy=run.strategy.name,
@@ -151,38 +160,14 @@ _NAMED = ("framework", "strategy", "workload")
 
 def _check_framework(config: RunConfig, workload: Workload) -> None:
     """Refuses a user's model in a framework for which their file has no builder."""
-    if isinstance(workload.model, OwnSpec) and config.framework not in workload.model.described.frameworks:
+    built_by = workload.model.facts.frameworks
+    if built_by and config.framework not in built_by:
         if config.framework == "numpy":
             raise ConfigError(f"the oracle has no model of {config.model}; its reference is its own run on one device.")
         raise ConfigError(
             f"{config.model} has no model for {config.framework}; add `{config.framework}=` to its samestep.Model, or choose "
-            f"a strategy of {' or '.join(workload.model.described.frameworks)}."
+            f"a strategy of {' or '.join(built_by)}."
         )
-
-
-def _optimizer(config: RunConfig, workload: Workload) -> OptimizerSpec:
-    name = config.optimizer or next(iter(workload.learning_rates))
-    return optimizer_of(
-        config.framework, workload, name, config.learning_rate or workload.learning_rates.get(name, 0.0)
-    )
-
-
-def _scheduled(run: Run) -> Techniques:
-    """Fills in where a decay ends; refuses a schedule that never gets there, and a decay that nothing follows."""
-    given, schedule = run.techniques, run.techniques.learning_rate_schedule
-    if schedule == "constant":
-        if given.decay_steps is not None:
-            raise ConfigError(
-                f"--decay-steps {given.decay_steps} ends a decay, and the learning rate is constant; add "
-                "--learning-rate-schedule cosine, or leave it out."
-            )
-        return given
-    end = given.decay_steps or run.steps
-    if given.warmup_steps >= end:
-        raise ConfigError(
-            f"--warmup-steps {given.warmup_steps} leave no step of {end} to the {schedule} decay; give at most {end - 1}."
-        )
-    return dataclasses.replace(given, decay_steps=end)
 
 
 def _mesh(config: RunConfig, info: StrategyInfo, compiled_cores: int, most: int) -> Mesh:
@@ -205,7 +190,7 @@ def _mesh(config: RunConfig, info: StrategyInfo, compiled_cores: int, most: int)
 
 def _check_devices(run: Run) -> None:
     """Refuses several devices where a row has one; but the oracle also computes what each of several would have."""
-    has_shares = run.framework == "numpy" and (run.techniques.compress is not None or takes_shares(run))
+    has_shares = run.framework == "numpy" and (exchange_of(run.techniques) is not None or takes_shares(run))
     if not run.strategy.axes and run.mesh.size > 1 and not has_shares:
         others = ", ".join(row.name for row in framework_info(run.framework).rows if row.axes)
         raise ConfigError(f"{run.name} runs on one device, not on {run.mesh.size}; for more choose from: {others}.")
@@ -213,7 +198,7 @@ def _check_devices(run: Run) -> None:
 
 def _check_batch(run: Run) -> None:
     parts = run.accumulation_steps
-    shards = num_replicas(run) * parts
+    shards = run.mesh.replicas * parts
     if run.batch_size % shards:
         below, above = run.batch_size // shards * shards, (run.batch_size // shards + 1) * shards
         sizes = f"{below} or {above}" if below else f"{above}"

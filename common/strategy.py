@@ -4,13 +4,13 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Generic, Literal, TypeVar
 
-from samestep.common.families import Textbook
 from samestep.common.ledger import Ledger
 from samestep.common.mesh import Mesh
-from samestep.common.request import DTYPES
+from samestep.common.request import DTYPES, FRAMEWORKS
 from samestep.common.techniques import Techniques
-from samestep.common.workload.optimizers import OptimizerSpec
-from samestep.common.workload.schedules import at_step
+from samestep.common.techniques.schedule.statement import at_step
+from samestep.common.workload.optimizers.spec import OptimizerSpec
+from samestep.common.workload.saved import SavedLists
 from samestep.common.workload.workload import Workload
 
 
@@ -51,14 +51,12 @@ class ProcessSpec:
 
     Attributes:
         role: Its name in logs and messages, such as "rank-0" or "ps-1".
-        node: The machine it runs on, from 0.
         environment: Its identity and the others' addresses, with placeholders for hosts and ports.
         serves: Whether it never finishes by itself: it is stopped when the others are done.
         expendable: Whether the run goes on if it dies, as long as another such process is left.
     """
 
     role: str
-    node: int
     environment: Mapping[str, str]
     serves: bool = False
     expendable: bool = False
@@ -109,6 +107,11 @@ class Run(Generic[Options]):
         return f"{self.framework}:{self.strategy.name}"
 
     @property
+    def module(self) -> str:
+        """The module of the strategy."""
+        return f"{FRAMEWORKS[self.framework]}.strategies.{self.strategy.name}"
+
+    @property
     def num_devices(self) -> int:
         """The size of the mesh."""
         return self.mesh.size
@@ -121,12 +124,12 @@ class Run(Generic[Options]):
     @property
     def product_bytes(self) -> int:
         """The bytes of one number of what goes into products, and of parameters that are gathered for them."""
-        return self.item_bytes if self.techniques.precision is None else 2
+        return self.item_bytes if self.arithmetic == self.dtype else 2
 
     @property
     def arithmetic(self) -> str:
         """The type in which forward and backward are computed: mixed precision's, or the dtype."""
-        return self.techniques.precision or self.dtype
+        return self.techniques.arithmetic(self.dtype)
 
     @property
     def accumulation_steps(self) -> int:
@@ -171,6 +174,7 @@ class StrategyInfo:
         options: A frozen dataclass; its fields are the strategy's own options.
         measures: The quantities that `Program.measures` returns.
         dtypes: The dtypes it can train in.
+        cuts_parameters: Whether devices update parts of parameters although no axis of its mesh cuts them.
         scales_loss: Whether it scales the loss where gradients in two bytes would vanish.
         emulation: What runs instead where its hardware is missing, in words; "" if the strategy runs anywhere.
         synchronous: Whether every step waits for every device under these options, so that parity is promised.
@@ -179,7 +183,6 @@ class StrategyInfo:
         refuses: Technique, or feature of a model -> why the strategy cannot take it.
         needs: Raises a ConfigError for a run that the strategy cannot train.
         available: Raises Unavailable for what this machine lacks for the run beside installed packages.
-        textbook: Its places in the textbooks' ranking of its family, if there is one.
         package: A package that it needs beside its framework; the extra that installs it has the same name.
         danger_of_open_ports: Who can connect to its processes where there is no private network, and what they can do
             then that is more than to spoil a run, as a clause; `{ports}` stands for the ports that are known.
@@ -201,6 +204,7 @@ class StrategyInfo:
     options: type = NoOptions
     measures: tuple[Measure, ...] = ()
     dtypes: tuple[str, ...] = tuple(DTYPES)
+    cuts_parameters: bool = False
     scales_loss: bool = False
     emulation: str = ""
     synchronous: Callable[..., bool] = lambda options: True
@@ -209,7 +213,6 @@ class StrategyInfo:
     refuses: Mapping[str, str] = dataclasses.field(default_factory=dict)
     needs: Callable[[Run], None] = lambda run: None
     available: Callable[[Run], None] = lambda run: None
-    textbook: Textbook | None = None
     package: str = ""
     danger_of_open_ports: str = ""
 
@@ -226,12 +229,18 @@ class FrameworkInfo:
         preload: The modules that a fork server imports before it forks.
         preload_for_models: The modules that it imports before it first forks a worker with a user's model.
         available: Raises Unavailable for what this machine lacks for a run under any of its strategies.
+        reference_row: The row that takes the steps of any other on one device.
+        title: What people call it.
+        saved: Which list says what a run saves between forward and backward; None if nobody wrote one down.
     """
 
     module: str
+    title: str
     extra: str
     environment: Mapping[str, str]
     rows: tuple[StrategyInfo, ...]
     preload: tuple[str, ...]
     preload_for_models: tuple[str, ...] = ()
     available: Callable[[Run], None] = lambda run: None
+    reference_row: str = "single"
+    saved: Callable[[Run, bool], SavedLists] | None = None

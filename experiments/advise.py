@@ -14,12 +14,12 @@ from samestep.common.request import RunConfig
 from samestep.common.run import parse_prediction
 from samestep.common.seconds.machine import Machine, load_machine
 from samestep.common.seconds.step_time import StepTime
-from samestep.common.techniques import TWO_BYTES
+from samestep.common.techniques.precision.flag import TWO_BYTES
 from samestep.common.workload.published import PUBLISHED
 from samestep.experiments.advising.advice import advise
 from samestep.experiments.advising.advice_text import document
 from samestep.experiments.advising.calibration import calibrated
-from samestep.experiments.advising.layouts import Candidate
+from samestep.experiments.advising.layouts import FRAMEWORK, Candidate
 from samestep.experiments.advising.step_times import Timer, seconds_of
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import Parser, add_flags
@@ -103,7 +103,7 @@ def _this_machine() -> tuple[Timer, Machine]:
     Raises:
         Unavailable: torch is not installed, which measures and is measured.
     """
-    require("torch")
+    require(FRAMEWORK)
     from samestep.experiments.advising.here import load_here, store
     from samestep.experiments.advising.local_times import seconds_here
     from samestep.experiments.calibrate import calibrate

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 from samestep.common.catalog import require
+from samestep.common.cell import Cell
 from samestep.common.errors import WorkerFailed
 from samestep.common.flags import Scalar
 from samestep.common.runtime.parent.processes.scratch import Scratch
+from samestep.experiments.advising.layouts import FRAMEWORK
 from samestep.experiments.cli.arguments import read_request, run_command
 from samestep.experiments.cli.parser import Parser, add_format
 from samestep.experiments.printing.formats import Case, Document, check_format, write
@@ -49,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
     add_format(parser)
     form = parser.parse_args(arguments).format
     check_format(form)
-    require("torch")
+    require(FRAMEWORK)
     start = time.monotonic()
     here = calibrate()
     from samestep.experiments.advising.here import store
@@ -151,14 +153,14 @@ def _measure_overhead(here: "Here") -> Mapping[str, tuple[float, float]]:
 
     found = {}
     with Launcher() as launcher:
-        launcher.warm(["torch"])
+        launcher.warm([FRAMEWORK])
         for row in dict.fromkeys(row.strategy for row in (ONE, *WHOLE, *SPLIT, *ALONE)):
 
-            def odd(overhead: tuple[float, float], name: str = f"torch:{row}") -> str:
+            def odd(overhead: tuple[float, float], name: str = f"{FRAMEWORK}:{row}") -> str:
                 cores = dataclasses.replace(here.cores, overhead_seconds={name: overhead})
                 return odd_figure(cores, here.machine.memory_bytes_per_second)
 
-            found[f"torch:{row}"] = measure_again(functools.partial(_overhead, launcher, row, here), odd)
+            found[f"{FRAMEWORK}:{row}"] = measure_again(functools.partial(_overhead, launcher, row, here), odd)
     return found
 
 
@@ -181,7 +183,7 @@ def _overhead(launcher: "Launcher", row: str, here: "Here") -> tuple[float, floa
     return less - few * each, each
 
 
-def _tiny(row: str, layers: int, out: str) -> tuple[str, dict[str, Scalar]]:
+def _tiny(row: str, layers: int, out: str) -> tuple[Cell, dict[str, Scalar]]:
     """The cell and the rest of the request of a model that takes no time to compute."""
     given: dict[str, Scalar] = {
         "workload": f"synthetic-mlp+features=8+width=8+outputs=4+layers={layers}",
@@ -190,8 +192,8 @@ def _tiny(row: str, layers: int, out: str) -> tuple[str, dict[str, Scalar]]:
     }
     given |= {"parity": False, "out": out}
     if row in ("pp", "hybrid"):
-        return f"torch:{row}+schedule=1f1b+microbatches=2+mesh=pipe={RANKS}", given
-    return f"torch:{row}", given | ({} if row == "single" else {"devices": RANKS})
+        return Cell.parse(f"torch:{row}+schedule=1f1b+microbatches=2+mesh=pipe={RANKS}"), given
+    return Cell(FRAMEWORK, row), given | ({} if row == "single" else {"devices": RANKS})
 
 
 def _document(here: "Here", path: str, seconds: float) -> Document:

@@ -5,15 +5,14 @@ Only what samestep wrote is found and removed, by the lists in `common/files/wri
 
 import contextlib
 import dataclasses
-import fcntl
 import os
 import re
-import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from samestep.common.errors import ConfigError
+from samestep.common.files.locks import is_any_claimed
 from samestep.common.files.reading import Unreadable, read_json
 from samestep.common.files.removing import discard, discard_all, find_written, walk
 from samestep.common.files.written import read
@@ -120,9 +119,7 @@ def is_running(run: Path) -> bool:
     with contextlib.suppress(OSError):
         descriptor = os.open(run / "config.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
-            wanted = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-            held = struct.unpack("hhqqi", fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, wanted))
-            return held[0] != fcntl.F_UNLCK
+            return is_any_claimed(descriptor)
         finally:
             os.close(descriptor)
     return False

@@ -1,15 +1,19 @@
 """Holds two implementations of your model against each other: `samestep port --model net.py --data arrays.npz`."""
 
 import dataclasses
+import math
 import sys
 from collections.abc import Sequence
 
 from samestep.common.errors import ConfigError, ParityFailed
-from samestep.common.flags import flag, read_fields
-from samestep.common.request import MAX_FACTOR, MAX_SECONDS, MAX_SEED, MAX_STEPS, OPTIMIZERS, RunConfig
+from samestep.common.flags import MAX_FACTOR, MAX_STEPS, flag, read_fields
+from samestep.common.request import MAX_SECONDS, MAX_SEED, RunConfig
+from samestep.common.workload.optimizers.table import DEFAULT, OPTIMIZERS
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import Parser, add_flags, add_format
 from samestep.experiments.printing.formats import check_format, write
+
+_RATES = ", ".join(f"2^{math.log2(kind.default_rate):.0f} for {name}" for name, kind in reversed(OPTIMIZERS.items()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,10 +26,8 @@ class Asked:
     )
     batch_size: int = flag(16, "examples of a step", least=1)
     steps: int = flag(100, "steps of the curve; 0 takes none", least=0, most=MAX_STEPS)
-    optimizer: str = flag("adamw", "how weights are updated, unless the samestep.Model says it", choices=OPTIMIZERS)
-    learning_rate: float | None = flag(
-        None, "its step size (default: 2^-10 for adamw, 2^-7 for sgd)", above=0, most=MAX_FACTOR
-    )
+    optimizer: str = flag(DEFAULT, "how weights are updated, unless the samestep.Model says it", choices=OPTIMIZERS)
+    learning_rate: float | None = flag(None, f"its step size (default: {_RATES})", above=0, most=MAX_FACTOR)
     seed: int = flag(0, "determines the initial weights and the order of the examples", least=0, most=MAX_SEED)
     timeout_seconds: float = flag(
         60.0,

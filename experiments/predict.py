@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.flags import Scalar, flag, flags, read_fields, spell_flag
 from samestep.common.request import RunConfig
@@ -64,14 +65,14 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _validation(cell: str | None, command: _Command, given: Mapping[str, Scalar]) -> Document:
+def _validation(cell: Cell | None, command: _Command, given: Mapping[str, Scalar]) -> Document:
     """Holds predictions against published measurements.
 
     Raises:
         ConfigError: Something else is asked for, too, or rows are given that nothing takes.
     """
     strangers = [spell_flag(name) for name in given if name not in flags(_Command)]
-    if strangers := [cell] * bool(cell) + strangers:
+    if strangers := [str(cell)] * bool(cell) + strangers:
         raise ConfigError(f"--validate predicts what others measured; leave out {strangers[0]}.")
     if command.validate is None or (command.rows is not None and command.validate != "vtrain"):
         raise ConfigError(f"--rows {command.rows} needs --validate vtrain.")
@@ -80,11 +81,11 @@ def _validation(cell: str | None, command: _Command, given: Mapping[str, Scalar]
     return document(VALIDATIONS[command.validate](Path(command.rows) if command.rows else None))
 
 
-def read(cell: str | None, given: Mapping[str, Scalar]) -> tuple[RunConfig, Assumptions]:
+def read(cell: Cell | None, given: Mapping[str, Scalar]) -> tuple[RunConfig, Assumptions]:
     """Makes a request of what was given beside a cell.
 
     Args:
-        cell: With its framework; None stands for every row, which have no options in common.
+        cell: What is predicted; None stands for every row, which have no options in common.
         given: Fields of RunConfig, Assumptions and Techniques, and options of the strategy.
 
     Raises:

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     config = parse_run(arguments, "samestep run")
     from samestep.common.run import parse  # here, like the next ones: --help imports no NumPy
     from samestep.common.runtime.parent.check import check_launch
-    from samestep.common.runtime.parent.judging.verdict import raise_if_missed
+    from samestep.common.runtime.parent.judging.finishing import raise_if_missed
     from samestep.common.runtime.parent.launcher import Launcher
     from samestep.common.runtime.parent.prepare import prepare
     from samestep.experiments.printing.ledger import ledger_of_run
@@ -69,7 +69,7 @@ def describe(run: Run, launch: Launch) -> str:
     from samestep.common.workload.table import title  # here, like those of `main`
 
     mesh, count, trained = run.mesh, run.num_devices, title(run.workload.name, launch.data)
-    shards = mesh.axis("data") * mesh.axis("shard")
+    shards = mesh.replicas
     batch = f"global batch {run.batch_size} = {shards} x {run.batch_size // shards}"
     devices = f"{count} device{'s' if count > 1 else ''}" + (f" ({mesh})" if "," in str(mesh) else "")
     rate = f"{run.optimizer.name} at rate {run.optimizer.learning_rate:g}"

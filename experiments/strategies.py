@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.catalog import catalogue, mirror_folder, strategy_info
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.files.reading import read_text
 from samestep.common.flags import flags, spell_flag
 from samestep.common.request import RunConfig
 from samestep.common.strategy import StrategyInfo
 from samestep.common.techniques import Techniques
-from samestep.experiments.cli.arguments import apply_cell, complete_cell, run_command
+from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import Parser, add_format
 from samestep.experiments.printing.formats import check_format, write
 from samestep.experiments.printing.listing import lacks, listing
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     check_format(given.format)
     if given.picture or given.beside or given.out:
         return _picture(given.cell, given.picture, given.beside, given.out)
-    chosen = None if given.cell is None else apply_cell(given.cell, RunConfig())
+    chosen = None if given.cell is None else Cell.parse(given.cell).apply_to(RunConfig())
     rows = catalogue() if chosen is None else [(chosen.framework, strategy_info(chosen.framework, chosen.strategy))]
     print(write(listing(rows, lambda: tables() if chosen is None else _describe(chosen)), given.format))
     return 0
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
 def _picture(cell: str | None, picture: bool, beside: str | None, out: str | None) -> int:
     if cell is None or not picture:
         raise ConfigError("a picture is drawn by --picture of one strategy: samestep strategies torch:ddp --picture.")
-    print(write_picture([complete_cell(each) for each in (cell, beside) if each], out))
+    print(write_picture([str(Cell.parse(each)) for each in (cell, beside) if each], out))
     return 0
 
 

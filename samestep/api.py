@@ -7,17 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Unpack
 
+from samestep.common.cell import Cell, parse_cells
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import Scalar
 from samestep.common.judging.confounds import check_allowed
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.check import check_launch
-from samestep.common.runtime.parent.judging.verdict import raise_if_missed
+from samestep.common.runtime.parent.judging.finishing import raise_if_missed
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.experiments.advising.forecast import Forecast, forecast
-from samestep.experiments.cli.arguments import complete_cell, read_request, split_cells
+from samestep.experiments.cli.arguments import read_request
 from samestep.experiments.comparing import compare as comparing
 from samestep.experiments.comparing import comparison_file, stored
 from samestep.experiments.comparing.asked import check_bit_equal
@@ -48,7 +49,7 @@ def run(cell: str, *, progress: bool = False, **settings: Unpack[RunSettings]) -
     """
     given = _known(settings, RunSettings.__annotations__)
     with Launcher() as launcher:
-        config = launcher.describe(read_request(complete_cell(cell, RunConfig.framework), given))
+        config = launcher.describe(read_request(Cell.parse(cell, RunConfig.framework), given))
         checked, launch = parse(config), launch_of(config)
         if note := check_launch(checked, launch):
             warnings.warn(note, stacklevel=2)
@@ -129,7 +130,7 @@ def predict(cell: str | None = None, **settings: Unpack[PredictSettings]) -> For
         ConfigError: The request is wrong, or no strategy can take it.
     """
     given = _known(settings, PredictSettings.__annotations__)
-    full = None if cell is None else complete_cell(cell, RunConfig.framework)
+    full = None if cell is None else Cell.parse(cell, RunConfig.framework)
     return forecast(full, *read(full, given))
 
 
@@ -147,7 +148,7 @@ def load(path: str | os.PathLike[str]) -> RunResult | Comparison:
 
 
 def _cells(name: str, cells: Sequence[str]) -> list[str]:
-    return split_cells(name, cells if isinstance(cells, str) else ",".join(cells))
+    return [str(cell) for cell in parse_cells(name, cells if isinstance(cells, str) else ",".join(cells))]
 
 
 def _known(settings: Mapping[str, Scalar], names: Iterable[str]) -> Mapping[str, Scalar]:

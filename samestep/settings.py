@@ -1,6 +1,6 @@
-"""The keyword arguments of `samestep.run`, `compare` and `predict`: the flags of the commands, by their fields' names.
+"""The keyword arguments of `samestep.run`, `compare` and `predict`: the flags of the commands, named as fields.
 
-Written out for type checkers and editors, which cannot read them off the dataclasses; a test holds the two together.
+Type checkers and editors cannot read them off the dataclasses, so `python -m experiments.documenting.settings` writes them.
 """
 
 from typing import TypedDict
@@ -10,9 +10,6 @@ class CompareSettings(TypedDict, total=False):
     """What all rows of a comparison share; `samestep compare --help` explains each."""
 
     workload: str
-    model: str | None
-    dropout: bool | None
-    batch_norm: str
     devices: int | None
     steps: int | None
     batch_size: int | None
@@ -22,7 +19,10 @@ class CompareSettings(TypedDict, total=False):
     seed: int
     threads: int
     out: str | None
+    model: str | None
     data: str | None
+    dropout: bool | None
+    batch_norm: str
     timeout_seconds: float
     bandwidth: str | None
     parity: bool | None
@@ -61,7 +61,7 @@ class OptionSettings(TypedDict, total=False):
 
 
 class RunSettings(CompareSettings, OptionSettings, total=False):
-    """What one run takes: also its mesh, where it starts, and the options of its strategy."""
+    """What one run takes, with its mesh, where it starts and the options of its strategy; `samestep run --help` explains each."""
 
     mesh: str | None
     start_from: str | None
@@ -71,7 +71,6 @@ class PredictSettings(OptionSettings, total=False):
     """What a prediction takes; `samestep predict --help` explains each."""
 
     workload: str
-    devices: int | None
     mesh: str | None
     batch_size: int | None
     optimizer: str | None
@@ -79,6 +78,7 @@ class PredictSettings(OptionSettings, total=False):
     model: str | None
     data: str | None
     batch_norm: str
+    devices: int | None
     backend: str | None
     device_memory: str | None
     weights: str | None

@@ -14,13 +14,13 @@ os.environ["XDG_CACHE_HOME"] = str(pathlib.Path(__file__).parents[1] / "build" /
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 from samestep.common.catalog import framework_info
+from samestep.common.cell import Cell
 from samestep.common.errors import Unavailable
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.cli.arguments import apply_cell
 from tests.one_batch_worker import ONE_BATCH
 
 RunCell = Callable[..., RunResult]
@@ -93,7 +93,7 @@ def run_cell(launcher: Launcher, tmp_path_factory: pytest.TempPathFactory) -> Ru
         # A stuck collective ends well before pytest's own timeout, and says where.
         defaults = {"out": str(out), "timeout_seconds": 60.0, "parity": True, "batch_size": 48, "steps": 20}
         try:
-            asked = launcher.describe(apply_cell(cell, RunConfig(workload=workload, **{**defaults, **fields})))
+            asked = launcher.describe(Cell.parse(cell).apply_to(RunConfig(workload=workload, **{**defaults, **fields})))
             run, launch = parse(asked), launch_of(asked)
             check_launch(run, launch)
             brief = {} if all_held_out else {ONE_BATCH: "1"}

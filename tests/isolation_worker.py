@@ -12,7 +12,7 @@ import numpy as np
 from samestep.common.errors import ConfigError
 from samestep.common.request import FRAMEWORKS
 from samestep.common.runtime.directory import read_config
-from samestep.common.runtime.records import Measured
+from samestep.common.runtime.measured import Measured
 from samestep.common.runtime.worker import worker
 
 ENOUGH = "SEEN_ENOUGH"

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 from samestep.common.catalog import catalogue, strategy_info
+from samestep.common.cell import Cell
 from samestep.common.flags import flags
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.records import RunResult, Throughput, load_result
-from samestep.experiments.cli.arguments import apply_cell
 
-REAL = Path(__file__).parent / "data" / "version_2" / "ddp"
+REAL = Path(__file__).parent / "data" / "ddp"
 EVERY_CELL = [f"{framework}:{row.name}" for framework, row in catalogue()]
 
 real = functools.cache(load_result)
@@ -29,7 +29,7 @@ def made(
         **changes: Fields of the result; `judged` is the number of steps that were judged, None for none.
     """
     base = real(REAL)
-    config = apply_cell(cell, RunConfig())
+    config = Cell.parse(cell).apply_to(RunConfig())
     info = strategy_info(config.framework, config.strategy)
     defaults = {name: field.default for name, field in flags(info.options).items()}
     is_oracle = config.framework == "numpy"

@@ -4,7 +4,6 @@ import contextlib
 import re
 import subprocess
 import sys
-import typing
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,8 @@ import pytest
 import samestep
 from samestep import api
 from samestep.common.catalog import catalogue
-from samestep.common.flags import flags
-from samestep.common.request import RunConfig
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.techniques import Techniques
-from samestep.experiments.advising.prediction import Assumptions
 from samestep.experiments.comparing import rounds
-from samestep.experiments.predict import PREDICTED
-from samestep.settings import CompareSettings, PredictSettings, RunSettings
 from tests.experiments.comparisons import MISSED, UNJUDGED, make_up
 from tests.processes import descendants
 
@@ -54,29 +47,6 @@ def test_everything_offered_is_there_and_documented() -> None:
         assert name in dir(samestep)
     with pytest.raises(AttributeError, match=r"it offers .*run"):
         samestep.rnu  # noqa: B018 (looked up for its error)
-
-
-def test_the_settings_are_the_flags() -> None:
-    """A field of a request, a technique or an option of a strategy that is new belongs into samestep/settings.py."""
-    owners = {row.options for _, row in catalogue()}
-    fields = {name: kind for owner in (RunConfig, Techniques, *owners) for name, kind in fields_of(owner).items()}
-    in_the_cell_or_of_no_use = {"framework", "strategy", "prepare"}
-    wanted = {name: kind for name, kind in fields.items() if name not in in_the_cell_or_of_no_use}
-    assert typing.get_type_hints(RunSettings) == wanted
-    shared = {name for name, field in flags(RunConfig).items() if field.metadata["compared"]} | set(flags(Techniques))
-    assert typing.get_type_hints(CompareSettings) == {name: kind for name, kind in wanted.items() if name in shared}
-
-
-def test_the_settings_of_a_prediction_are_its_flags() -> None:
-    owners = (Assumptions, Techniques, *{row.options for _, row in catalogue()})
-    wanted = {name: kind for owner in owners for name, kind in fields_of(owner).items()}
-    wanted |= {name: kind for name, kind in fields_of(RunConfig).items() if name in PREDICTED}
-    assert typing.get_type_hints(PredictSettings) == wanted
-
-
-def fields_of(owner: type) -> dict[str, object]:
-    hints = typing.get_type_hints(owner)
-    return {name: hints[name] for name in flags(owner)}
 
 
 # --- a run ------------------------------------------------------------------------------------------------------------

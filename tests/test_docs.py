@@ -96,3 +96,10 @@ def test_a_good_link_is_none() -> None:
     assert not broken(ROOT / "README.md", "docs/same-step.md#what-is-excluded-and-why")
     assert not broken(ROOT / "docs" / "glossary.md", "../README.md#start")
     assert not broken(ROOT / "README.md", "https://example.com/page#part")
+
+
+def test_the_glossary_stays_short() -> None:
+    """Eighty words of our own are as many as a reader can be asked to learn; the field's words need no entry."""
+    words = re.findall(r"^\| ([^|]+) \|", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)[2:]
+    assert words == sorted(words, key=str.lower)
+    assert len(words) <= 80

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from samestep.__main__ import COMMANDS
+from tests.sharing import made_once
 
 ROOT = Path(__file__).parents[1]
 RUN = ["run", "--framework", "numpy", "--strategy", "oracle", "--workload", "synthetic-mlp+width=8"]
@@ -26,10 +27,12 @@ def ran(folder: Path, *line: str | Path) -> str:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, as pip builds it from a checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
     line = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    ran(ROOT, *line, "--wheel-dir", str(folder), ".")
-    (built,) = folder.glob("*.whl")
+
+    def build(folder: Path) -> None:
+        ran(ROOT, *line, "--wheel-dir", str(folder), ".")
+
+    (built,) = made_once(tmp_path_factory, "wheel", build).glob("*.whl")
     return built
 
 
@@ -58,7 +61,8 @@ def test_a_wheel_has_one_name(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         tops = {name.partition("/")[0] for name in archive.namelist()}
         assert "samestep/torch_impl/strategies/ddp.py" in archive.namelist()
-        assert {"samestep/py.typed", "samestep/experiments/page/page.css"} <= set(archive.namelist())
+        page = {f"samestep/experiments/page/{name}" for name in ("page.css", "templates/page.html.j2")}
+        assert {"samestep/py.typed", *page} <= set(archive.namelist())
         carried = ("machines/a100-80gb.toml", "vtrain/LICENSE", "vtrain/single_node.csv", "published/megatron.csv")
         assert {f"samestep/common/seconds/{name}" for name in carried} <= set(archive.namelist())
     assert {top for top in tops if not top.endswith(".dist-info")} == {"samestep"}

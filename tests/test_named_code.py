@@ -70,7 +70,7 @@ def ran(directory: Path, capfd: pytest.CaptureFixture[str]) -> tuple[object, str
     def start() -> str:
         run, _ = worker.read_run(directory)
         worker._allow_code(run, directory, is_told=True)
-        source = run.workload.model.described.source.rpartition(":")[0]
+        source = run.workload.model.facts.source.rpartition(":")[0]
         try:
             import_file(source, "torch")
         except ConfigError as error:

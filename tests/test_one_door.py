@@ -40,7 +40,7 @@ ALLOWED = {
     "common/files/writing.py: os.open": "made or written in place",
     "common/files/writing.py: os.fdopen": "likewise",
     "experiments/kept.py: os.open": "config.json, to see whether a process holds its lock",
-    "common/runtime/worker/loop.py: os.fdopen": "metrics.jsonl, to write it",
+    "common/steps/writing.py: os.fdopen": "metrics.jsonl, to write it",
     "common/runtime/parent/processes/memory.py: (self._cgroup / name).read_text": "the kernel's",
     "common/runtime/parent/processes/memory.py: Path('/proc/self/cgroup').read_text": "the kernel's",
     "common/runtime/parent/processes/memory.py: os.open": "the kernel's log, without waiting",

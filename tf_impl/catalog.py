@@ -6,6 +6,7 @@ from samestep.common.costs.data_parallel import replicated
 from samestep.common.costs.dtensor import dtensor, tpu
 from samestep.common.costs.one_process import central_storage, mirrored
 from samestep.common.costs.parameter_server import parameter_server
+from samestep.common.costs.saved_activations import kept_tf
 from samestep.common.runtime.topology import chief_workers_and_servers, clients, one_process, workers
 from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo
 from samestep.tf_impl.rows import needs, options
@@ -33,6 +34,8 @@ SERVER_MEASURES = (
 
 FRAMEWORK = FrameworkInfo(
     module="tensorflow",
+    title="TensorFlow",
+    saved=kept_tf.saved,
     extra="tf",
     environment={"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "1"},
     preload=("samestep.tf_impl.lean", "samestep.tf_impl.program"),
@@ -121,6 +124,7 @@ FRAMEWORK = FrameworkInfo(
             model_split=Answer("yes", "tables by rows over the servers, the other variables one by one"),
             hardware="many machines with much memory, and CPU or GPU workers",
             topology=chief_workers_and_servers,
+            cuts_parameters=True,
             refuses=REMOTE,
             cost=parameter_server,
             reference="tf.distribute.ParameterServerStrategy, tf.distribute.coordinator.ClusterCoordinator",

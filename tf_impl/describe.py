@@ -11,15 +11,16 @@ from samestep.common.errors import ConfigError
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import call_user, load_model
-from samestep.common.workload.models.describing import EXAMPLES, Found, LossOfEach, write_found
-from samestep.common.workload.models.findings import OwnOptimizer
+from samestep.common.workload.draws import DRAWS
+from samestep.common.workload.models.describing import EXAMPLES, BuildReport, LossOfEach, write_found
+from samestep.common.workload.models.findings import DescribedOptimizer
 from samestep.common.workload.models.probing import find_habits
 from samestep.common.workload.models.spec import Segment
 from samestep.tf_impl.describing.probing import Probe
 from samestep.tf_impl.describing.roundings import describe_two_bytes
-from samestep.tf_impl.models.draws import DRAWS
+from samestep.tf_impl.models.draws import STILL
 from samestep.tf_impl.models.inputs import as_inputs
-from samestep.tf_impl.models.own import OwnModel
+from samestep.tf_impl.models.user_model import UserModel
 
 
 def describe(folder: Path, source: str, split: Split, seed: int) -> None:
@@ -34,7 +35,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     Raises:
         ConfigError: The file, the model or the data are not what they have to be; the message says what to change.
     """
-    DRAWS.install()
+    DRAWS.install(STILL)
     model = load_model(source, "tf")
     if model.tf is None:
         raise ConfigError(f"--model {source} has no model for tf; add `tf=` to its samestep.Model.")
@@ -42,10 +43,10 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     keras.utils.set_random_seed(seed % 2**32)  # NumPy's generators take no larger one
     keras.config.set_floatx("float64")
     inputs, targets = (as_inputs(array[:EXAMPLES]) for array in (split.train_inputs, split.train_targets))
-    built = OwnModel(model, source, inputs)
+    built = UserModel(model, source, inputs)
     outputs = built.predict(inputs)
     params = {name: variable.numpy() for name, variable in built.params.items()}
-    found = Found(
+    found = BuildReport(
         outputs=outputs.numpy(),
         loss_of_each=_loss_of_each(model, outputs, targets, source),
         params=params,
@@ -56,7 +57,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         sums=_sums(built, split),
         batch_norms=tuple(layer.name for layer in built.layers(keras.layers.BatchNormalization)),
         habits=find_habits(Probe(built, model, split, source)),
-        optimizer=None if model.optimizer is None else OwnOptimizer(),  # no row takes it, which is said
+        optimizer=None if model.optimizer is None else DescribedOptimizer(),  # no row takes it, which is said
         layers=built.describe_layers(inputs),
         frozen=built.frozen,
         two_bytes=describe_two_bytes(model, source, inputs),  # last: it changes how layers are built
@@ -71,7 +72,7 @@ def _loss_of_each(model: Model, outputs: tf.Tensor, targets: tf.Tensor, source: 
     return lambda: np.asarray(call_user(function, source, "the loss", outputs, targets))
 
 
-def _sums(built: OwnModel, split: Split) -> tuple[str, ...]:
+def _sums(built: UserModel, split: Split) -> tuple[str, ...]:
     """The layers that add a loss which is no mean over examples; none where there are too few examples to see it."""
     inputs = as_inputs(split.train_inputs[: 2 * EXAMPLES])
     is_tried = built.added.by_name() and len(split.train_targets) >= 2 * EXAMPLES

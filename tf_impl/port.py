@@ -10,25 +10,26 @@ import numpy as np
 import tensorflow as tf
 
 from samestep.common.batch import batches
-from samestep.common.porting.trace import Asked, Call, Trace, read_weights, write_trace
+from samestep.common.porting.trace import LayerCall, ModelTrace, TraceRequest, read_weights, write_trace
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import call_user, load_model
-from samestep.common.workload.models.describing import EXAMPLES, OWN_LOSS
+from samestep.common.workload.draws import DRAWS
+from samestep.common.workload.models.describing import EXAMPLES, USER_LOSS
 from samestep.tf_impl import tracing
 from samestep.tf_impl.describing.configured import HyperParameters, dropouts, hyper_parameters, own_hyper_parameters
-from samestep.tf_impl.models.draws import DRAWS
+from samestep.tf_impl.models.draws import STILL
 from samestep.tf_impl.models.inputs import Inputs, as_inputs
 from samestep.tf_impl.models.losses import LOSSES, Loss
-from samestep.tf_impl.models.own import OwnModel
-from samestep.tf_impl.optimizers import UPDATES, coefficients
+from samestep.tf_impl.models.user_model import UserModel
+from samestep.tf_impl.optimizers import bind_update, coefficients
 
 Gradients = list[tf.Tensor]
 Update = Callable[[Gradients, tf.Tensor], None]
 """(gradients, coefficients of the step): changes the parameters."""
 
 
-def trace(folder: Path, asked: Asked, split: Split) -> None:
+def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
     """Traces a model.
 
     Args:
@@ -36,17 +37,17 @@ def trace(folder: Path, asked: Asked, split: Split) -> None:
         asked: What to trace.
         split: The data.
     """
-    DRAWS.install()  # before the user's file is imported
+    DRAWS.install(STILL)  # before the user's file is imported
     model = load_model(asked.model, "tf")
     keras.utils.clear_session(free_memory=False)  # names are numbered from the start
     keras.utils.set_random_seed(asked.seed % 2**32)
     keras.config.set_floatx("float64")
-    built = OwnModel(model, asked.model, as_inputs(split.train_inputs[:EXAMPLES]))
+    built = UserModel(model, asked.model, as_inputs(split.train_inputs[:EXAMPLES]))
     dropped = dropouts(built.layers(keras.layers.Dropout))
     built.switch_layers(False, "local")
     loss, params = _with_added(_mean_loss(model, asked), built), list(built.params.values())
     first = next(batches(split.train_inputs, split.train_targets, asked.batch_size, asked.seed))
-    x, y = map(as_inputs, first.rows(0, 1))
+    x, y = map(as_inputs, first.rows())
     _start(built, folder)
     with built.recording() as evaluated:
         outputs_evaluated = built.predict(x)
@@ -59,10 +60,10 @@ def trace(folder: Path, asked: Asked, split: Split) -> None:
     gradients = [_dense(gradient, source) for gradient, source in zip(found, params, strict=False)]
     learning = [gradient for name, gradient in zip(built.params, gradients, strict=True) if name in built.trained]
     update, hyper = _updates(model, asked, built)
-    update(learning, coefficients(asked.optimizer, 1))
+    update(learning, coefficients(asked.update, 1))
     write_trace(
         folder,
-        Trace(
+        ModelTrace(
             calls=tuple(_calls(trained.calls, evaluated.calls, found[len(params) :])),
             outputs=outputs.numpy(),
             evaluated=outputs_evaluated.numpy(),
@@ -78,7 +79,7 @@ def trace(folder: Path, asked: Asked, split: Split) -> None:
     )
 
 
-def _start(built: OwnModel, folder: Path) -> None:
+def _start(built: UserModel, folder: Path) -> None:
     for variables, values in zip((built.params, built.buffers), read_weights(folder), strict=True):
         for name, value in values.items():
             variables[name].assign(value)
@@ -88,7 +89,9 @@ def _dense(gradient: tf.Tensor | tf.IndexedSlices | None, source: tf.Variable) -
     return tf.zeros_like(source) if gradient is None else tf.convert_to_tensor(gradient)
 
 
-def _curve(model: Model, asked: Asked, built: OwnModel, folder: Path, loss: Loss, split: Split) -> tuple[float, ...]:
+def _curve(
+    model: Model, asked: TraceRequest, built: UserModel, folder: Path, loss: Loss, split: Split
+) -> tuple[float, ...]:
     _start(built, folder)
     params, (update, _) = list(built.trained.values()), _updates(model, asked, built)
 
@@ -102,11 +105,11 @@ def _curve(model: Model, asked: Asked, built: OwnModel, folder: Path, loss: Loss
     traced, losses = tf.function(step, autograph=False), []
     examples = batches(split.train_inputs, split.train_targets, asked.batch_size, asked.seed)
     for number, batch in enumerate(itertools.islice(examples, asked.steps), 1):
-        losses.append(traced(*map(as_inputs, batch.rows(0, 1)), coefficients(asked.optimizer, number)))
+        losses.append(traced(*map(as_inputs, batch.rows()), coefficients(asked.update, number)))
     return tuple(float(value) for value in losses)
 
 
-def _updates(model: Model, asked: Asked, built: OwnModel) -> tuple[Update, HyperParameters]:
+def _updates(model: Model, asked: TraceRequest, built: UserModel) -> tuple[Update, HyperParameters]:
     """The user's optimizer, or ours, with its state as at the start; and its settings."""
     if model.optimizer is not None and "tf" in model.optimizer:
         own: Any = call_user(model.optimizer["tf"], asked.model, "the function given as optimizer")
@@ -114,18 +117,19 @@ def _updates(model: Model, asked: Asked, built: OwnModel) -> tuple[Update, Hyper
         own.build(variables)
         hyper = hyper_parameters(own, dict(zip(built.trained, variables, strict=True)))
         return lambda gradients, coefficients: own.apply(gradients, variables), hyper
-    spec, params = asked.optimizer, list(built.trained.values())
+    spec, params = asked.update, list(built.trained.values())
+    apply = bind_update(spec)
     slots = [[tf.Variable(tf.zeros_like(v)) for _ in spec.slots] for v in params]
 
     def update(gradients: Gradients, coefficients: tf.Tensor) -> None:
         for variable, gradient, held in zip(params, gradients, slots, strict=True):
-            UPDATES[spec.name](spec, variable, gradient, held, coefficients)
+            apply(variable, gradient, held, coefficients)
 
     return update, own_hyper_parameters(spec, built.params)
 
 
-def _mean_loss(model: Model, asked: Asked) -> Loss:
-    if asked.loss != OWN_LOSS:
+def _mean_loss(model: Model, asked: TraceRequest) -> Loss:
+    if asked.loss != USER_LOSS:
         return lambda outputs, targets: LOSSES[asked.loss](outputs, targets) / targets.shape.num_elements()
     assert isinstance(model.loss, Mapping)
     function = model.loss["tf"]
@@ -137,7 +141,7 @@ def _mean_loss(model: Model, asked: Asked) -> Loss:
     return own
 
 
-def _with_added(loss: Loss, built: OwnModel) -> Loss:
+def _with_added(loss: Loss, built: UserModel) -> Loss:
     """Adds what the model added when it was called last."""
 
     def whole(outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
@@ -148,10 +152,12 @@ def _with_added(loss: Loss, built: OwnModel) -> Loss:
     return whole
 
 
-def _calls(trained: list[tracing.Call], evaluated: list[tracing.Call], gradients: list[tf.Tensor | None]) -> list[Call]:
+def _calls(
+    trained: list[tracing.Call], evaluated: list[tracing.Call], gradients: list[tf.Tensor | None]
+) -> list[LayerCall]:
     are_same = [call.name for call in trained] == [call.name for call in evaluated]
     return [
-        Call(
+        LayerCall(
             name=call.name,
             kind=call.kind,
             settings=call.settings,

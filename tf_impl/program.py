@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from samestep.common.batch import Batch
+from samestep.common.batch import WHOLE, Batch
 from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
+from samestep.common.techniques.used import first_steady_step
 from samestep.tf_impl import weights
 from samestep.tf_impl.models import predictor
 from samestep.tf_impl.models.inputs import Inputs, as_inputs, gather
 from samestep.tf_impl.observing.activations import kept_bytes
 from samestep.tf_impl.observing.exchanges import Copy, copies, sends_of, short_name
-from samestep.tf_impl.optimizers import coefficients
-from samestep.tf_impl.step import accumulate, bind_update, mean_loss, micro_batches, transform, with_added
-from samestep.tf_impl.techniques.compress import build_compressor, exchange_read
+from samestep.tf_impl.optimizers import bind_update, coefficients
+from samestep.tf_impl.step import accumulate, mean_loss, micro_batches, transform, with_added
+from samestep.tf_impl.techniques.exchange import build_exchange, exchange_read
 from samestep.tf_impl.upstream import function_names
 
 
@@ -58,12 +59,13 @@ class TrainingProgram:
             self.slots = {slot: weights.zeros_like(self.trained) for slot in run.optimizer.slots}
         self.loss = with_added(run, mean_loss(run), self.model)
         self._buffers = weights.buffers_of(self.model)
-        self._compressor = build_compressor(run, parts.strategy, self.trained)
+        self._own_exchange = build_exchange(run, parts.strategy, self.trained)
+        self._first_own = first_steady_step(run.techniques)
         # Nothing here branches on a tensor: without autograph the trace takes half the time.
         # A function for each way, since one that takes a bool is called more slowly; what is not called is not traced.
         self._train = {
-            compresses: tf.function(functools.partial(self._replicated_step, compresses), autograph=False)
-            for compresses in (False, True)
+            is_plain: tf.function(functools.partial(self._replicated_step, is_plain), autograph=False)
+            for is_plain in (True, False)
         }
         self._predict = tf.function(predictor(self.model), autograph=False)
         compiled = tf.function(self.gradients, autograph=False, jit_compile=True)
@@ -75,30 +77,33 @@ class TrainingProgram:
         self._step += 1
 
     def _step_function(self) -> Callable[..., tuple[tf.Tensor, ...]]:
-        return self._train[self.run.techniques.compression_at(self._step) is not None]
+        return self._train[self._own_exchange is None or self._step < self._first_own]
 
     def _arguments(self, batch: Batch) -> tuple[object, object, tf.Tensor]:
         x, y = self.parts.strategy.experimental_distribute_values_from_function(
             lambda own: tuple(
-                map(as_inputs, gather(self.run, batch, own.replica_id_in_sync_group, own.num_replicas_in_sync))
+                map(
+                    as_inputs,
+                    gather(self.run, batch, WHOLE.split(own.replica_id_in_sync_group, own.num_replicas_in_sync)),
+                )
             )
         )
         now = coefficients(self.run.optimizer_at(self._step + 1), self._step + 1 - self._skipped)
         return x, y, now
 
     def _replicated_step(
-        self, compresses: bool, x: Inputs, y: tf.Tensor, coefficients: tf.Tensor
+        self, is_plain: bool, x: Inputs, y: tf.Tensor, coefficients: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
-        """Takes a step on all replicas; it is traced once with compression, and once without if there is a warm-up."""
-        losses = self.parts.strategy.run(self._replica_step, args=(x, y, coefficients, compresses))
+        """Takes a step on all replicas; it is traced once for each way to exchange that the run has."""
+        losses = self.parts.strategy.run(self._replica_step, args=(x, y, coefficients, is_plain))
         return self.parts.strategy.experimental_local_results(losses)
 
-    def _replica_step(self, x: Inputs, y: tf.Tensor, coefficients: tf.Tensor, compresses: bool) -> tf.Tensor:
+    def _replica_step(self, x: Inputs, y: tf.Tensor, coefficients: tf.Tensor, is_plain: bool) -> tf.Tensor:
         """Runs on one replica: forward and backward on each micro-batch, then the exchange and the update of all replicas."""
         loss, gradients = self._replica_gradients(x, y)
-        if self._compressor and compresses:
-            gradients = exchange_read(self._compressor, gradients, self.trained.values())
-        tf.distribute.get_replica_context().merge_call(self.apply, args=(coefficients, compresses, *gradients))
+        if self._own_exchange and not is_plain:
+            gradients = exchange_read(self._own_exchange, gradients, self.trained.values())
+        tf.distribute.get_replica_context().merge_call(self.apply, args=(coefficients, is_plain, *gradients))
         return loss
 
     def gradients(self, x: Inputs, y: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor | None]]:
@@ -114,18 +119,18 @@ class TrainingProgram:
         return loss, gradients
 
     def apply(
-        self, strategy: tf.distribute.Strategy, coefficients: tf.Tensor, is_summed: bool, *gradients: tf.Tensor | None
+        self, strategy: tf.distribute.Strategy, coefficients: tf.Tensor, is_plain: bool, *gradients: tf.Tensor | None
     ) -> None:
         """Sums the gradients, clips by the global norm, and updates each parameter where its variable is.
 
         Args:
             strategy: In its cross-replica context.
             coefficients: Of the step, as `optimizers.coefficients` computes them.
-            is_summed: Whether a compressed exchange has summed the gradients already.
+            is_plain: Whether the strategy sums the gradients; otherwise a technique's exchange has done so already.
             *gradients: The gradients of each replica, in the order of the parameters; None leaves one as it is.
         """
         read = {name: each for name, each in zip(self.trained, gradients, strict=True) if each is not None}
-        total = list(read.values()) if is_summed else self.exchange(strategy, read)
+        total = self.exchange(strategy, read) if is_plain else list(read.values())
         if self.run.techniques.need_norm:
             total = self._transformed(strategy, total)
         for gradient, name in zip(total, read, strict=True):
@@ -172,7 +177,7 @@ class TrainingProgram:
         """Reads parameters and optimizer state."""
         read = lambda variable: variable.numpy()  # noqa: E731
         state = weights.snapshot(self._step, self.params, self.slots, read, self._buffers)
-        kept = self._compressor.snapshot() if self._compressor else ()
+        kept = self._own_exchange.snapshot() if self._own_exchange else ()
         return dataclasses.replace(state, local=kept, skipped=self._skipped)
 
     def restore(self, state: TrainState) -> None:
@@ -180,8 +185,8 @@ class TrainingProgram:
         self._step, self._skipped = state.step, state.skipped
         assign = lambda variable, value: variable.assign(value)  # noqa: E731
         weights.restore(state, self.run.dtype, self.params, self.slots, assign, self._buffers)
-        if self._compressor:
-            self._compressor.restore(state.local)
+        if self._own_exchange:
+            self._own_exchange.restore(state.local)
 
     def observe(self, batch: Batch) -> None:
         """Takes one more step; what it sends is in its graph."""
@@ -210,7 +215,7 @@ class TrainingProgram:
             gradients_bytes=self._gradients_bytes,
             optimizer_bytes=sum(self._local_bytes(slot.values(), device) for slot in self.slots.values()),
             activations_bytes=None if self._compiled else self._activations.get(device, 0),
-            residuals_bytes=self._local_bytes(self._compressor.kept.values() if self._compressor else (), device),
+            residuals_bytes=self._local_bytes(self._own_exchange.kept.values() if self._own_exchange else (), device),
             source="graph",
             optimizer_dtype=weights.dtype_names(v for slot in self.slots.values() for v in slot.values()),
         )

@@ -4,7 +4,6 @@ It works on whatever a strategy's parameters are: mirrored variables, DTensors, 
 step that is only lowered.
 """
 
-import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -13,17 +12,14 @@ import tensorflow as tf
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 from samestep.common.workload.models.spec import ignores_targets
-from samestep.common.workload.optimizers import OptimizerSpec
-from samestep.tf_impl.models import OwnModel, summed_loss
+from samestep.tf_impl.models import UserModel, summed_loss
 from samestep.tf_impl.models.inputs import Inputs
 from samestep.tf_impl.models.losses import Loss, weighted_cross_entropy
 from samestep.tf_impl.observing.activations import BACKWARD, FORWARD
-from samestep.tf_impl.optimizers import UPDATES
 
 Gradient = tf.Tensor | tf.IndexedSlices
 Logits = Callable[[Inputs], tf.Tensor]
 """Inputs -> logits."""
-Update = Callable[[tf.Variable, tf.Tensor, Sequence[tf.Variable], tf.Tensor], None]
 """(parameter, gradient, optimizer state, coefficients of the step): changes the first and the third in place."""
 
 
@@ -53,7 +49,7 @@ def with_added(run: Run, loss: Loss, model: Logits, num_means: int = 1) -> Loss:
         model: What was called on the part, in this thread, before its loss is asked for.
         num_means: As in `mean_loss`.
     """
-    if not isinstance(model, OwnModel):
+    if not isinstance(model, UserModel):
         return loss
 
     def summed(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
@@ -62,11 +58,6 @@ def with_added(run: Run, loss: Loss, model: Logits, num_means: int = 1) -> Loss:
         return of_targets if added is None else of_targets + added * (targets.shape[0] * num_means / run.batch_size)
 
     return summed
-
-
-def bind_update(optimizer: OptimizerSpec) -> Update:
-    """Binds an optimizer's update to its hyper-parameters."""
-    return functools.partial(UPDATES[optimizer.name], optimizer)
 
 
 def micro_batches(x: Inputs, y: tf.Tensor, count: int) -> Iterator[tuple[Inputs, tf.Tensor]]:

@@ -10,7 +10,7 @@ from unittest import mock
 import keras
 import tensorflow as tf
 
-from samestep.common.workload.models.layer import Held, Layer
+from samestep.common.workload.models.layer import LayerTensor, ParameterLayer
 
 WHOLE = ("MultiHeadAttention", "GroupQueryAttention", "LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional")
 """Layers that are recorded as one, whatever layers they are made of."""
@@ -176,7 +176,7 @@ def _recorded(recorder: Recorder, plain: Callable[..., Any]) -> Callable[..., An
     return call
 
 
-def find_layers(model: Any, started: list[Any], neutral: Mapping[int, str]) -> tuple[Layer, ...]:
+def find_layers(model: Any, started: list[Any], neutral: Mapping[int, str]) -> tuple[ParameterLayer, ...]:
     """The layers of a model that hold parameters, in the order of execution.
 
     Args:
@@ -197,7 +197,7 @@ def find_layers(model: Any, started: list[Any], neutral: Mapping[int, str]) -> t
                 continue
             seen.add(id(_value(variable)))
             name = neutral[id(_value(variable))]
-            held = Held(name, name, tuple(variable.shape), tuple(range(len(variable.shape))))
+            held = LayerTensor(name, name, tuple(variable.shape), tuple(range(len(variable.shape))))
             last = variable.name.rpartition("/")[2].partition(":")[0]
             if variable.trainable or any(variable is each for each in _made_to_train(layer)):
                 params[last] = held  # a frozen one as well
@@ -208,14 +208,14 @@ def find_layers(model: Any, started: list[Any], neutral: Mapping[int, str]) -> t
 
 
 def _layers(
-    name: str, call: str, kind: str, params: Mapping[str, Held], buffers: Mapping[str, Held]
-) -> Iterator[Layer]:
+    name: str, call: str, kind: str, params: Mapping[str, LayerTensor], buffers: Mapping[str, LayerTensor]
+) -> Iterator[ParameterLayer]:
     known = {_ROLES[last]: held for last, held in params.items() if last in _ROLES}
     if known or buffers:
-        yield Layer(name=name, kind=kind, call=call, params=known, buffers=dict(buffers))
+        yield ParameterLayer(name=name, kind=kind, call=call, params=known, buffers=dict(buffers))
     for last, held in params.items():
         if last not in _ROLES:
-            yield Layer(name=f"{name}/{last}", kind="Parameter", call=call, params={"value": held})
+            yield ParameterLayer(name=f"{name}/{last}", kind="Parameter", call=call, params={"value": held})
 
 
 def _value(variable: Any) -> Any:

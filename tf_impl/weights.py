@@ -8,14 +8,14 @@ import tensorflow as tf
 
 from samestep.common.program import TrainState
 from samestep.common.strategy import Run
+from samestep.common.workload.draws import DRAWS
 from samestep.common.workload.initial import init, initial_buffers, initial_weights
-from samestep.common.workload.models.own import OwnSpec, running_of
 from samestep.tf_impl.models import build_model
 from samestep.tf_impl.models.cnn import BabyCNN
-from samestep.tf_impl.models.draws import DRAWS
+from samestep.tf_impl.models.draws import STILL
 from samestep.tf_impl.models.layers import Lookup, VariableFactory
 from samestep.tf_impl.models.mlp import Mlp
-from samestep.tf_impl.models.own import OwnModel, build_own
+from samestep.tf_impl.models.user_model import UserModel, build_user_model
 from samestep.tf_impl.step import Logits
 from samestep.tf_impl.techniques.precision import narrow_type, product_of
 from samestep.tf_impl.techniques.recompute import recompute
@@ -67,11 +67,12 @@ def fresh_model(
     Returns:
         The model, and its variables by neutral name.
     """
-    if isinstance(spec := run.workload.model, OwnSpec):
+    spec = run.workload.model
+    if not spec.facts.is_built_here:
         if run.dropout is False:
-            DRAWS.install()
-        own = build_own(spec, run.dtype, narrow_type(run))
-        own.switch_layers(run.dropout, run.batch_norm, running_of(spec))
+            DRAWS.install(STILL)
+        own = build_user_model(spec, run.dtype, narrow_type(run))
+        own.switch_layers(run.dropout, run.batch_norm, spec.facts.habits.running)
         for variable, value in ((own.params[name], value) for name, value in init(spec, run.seed).items()):
             variable.assign(value)
         for name, value in initial_buffers(spec).items():
@@ -93,7 +94,7 @@ def fresh_model(
 
 def buffers_of(model: Logits) -> dict[str, tf.Variable]:
     """The variables of a model that are not trained, by neutral name."""
-    if isinstance(model, OwnModel):
+    if isinstance(model, UserModel):
         return model.buffers
     norms = model.norms.values() if isinstance(model, Mlp | BabyCNN) else ()
     return {name: buffer for norm in norms for name, buffer in norm.buffers.items()}

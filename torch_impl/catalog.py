@@ -5,17 +5,15 @@ import os
 
 from samestep.common.costs.data_parallel import c10d, ddp, replicated
 from samestep.common.costs.deepspeed import deepspeed
-from samestep.common.costs.hybrid import hybrid
 from samestep.common.costs.one_process import dp
 from samestep.common.costs.parameter_server import rpc_parameter_server
-from samestep.common.costs.pipeline import mp, pp, rpc
+from samestep.common.costs.pipeline import hybrid, mp, pp, rpc
+from samestep.common.costs.saved_activations import kept_torch_mixed
 from samestep.common.costs.tensor import tp
 from samestep.common.costs.zero import fsdp, zero1, zero2
-from samestep.common.families import Textbook
 from samestep.common.runtime.topology import one_process, ranks, ranks_and_server
 from samestep.common.strategy import Answer, FrameworkInfo, StrategyInfo
 from samestep.torch_impl.rows import dangers, measures, needs, options, refusals
-from samestep.torch_impl.rows.families import ZERO
 
 GPUS = "several GPUs on one or more machines; CPU cores over gloo"
 SHARD_PER_RANK = Answer("yes", "one contiguous shard of the global batch per rank")
@@ -41,6 +39,8 @@ over_rpc = functools.partial(
 
 FRAMEWORK = FrameworkInfo(
     module="torch",
+    title="PyTorch",
+    saved=kept_torch_mixed.saved,
     available=needs.require_compiler,
     extra="torch",
     # Without a name server, as in a private network, torch warns of every connection that it has no name for (2.13).
@@ -112,7 +112,6 @@ FRAMEWORK = FrameworkInfo(
             model_split=Answer("partial", "the optimizer state only, whole parameters to a rank"),
             refuses=refusals.BROADCASTS,
             cost=zero1,
-            textbook=Textbook(ZERO, speed=1, memory=1, sent=2),
             reference="torch.distributed.optim.ZeroRedundancyOptimizer",
             measures=measures.OVERLAP,
             status="experimental; upstream calls it subject to change and develops fully_shard",
@@ -124,7 +123,6 @@ FRAMEWORK = FrameworkInfo(
             model_split=Answer("partial", "each parameter along its first dimension, but whole during the step"),
             axes=("shard", "data"),
             cost=zero2,
-            textbook=Textbook(ZERO, speed=2, memory=2, sent=2),
             reference="torch.distributed.fsdp.fully_shard(reshard_after_forward=False)",
             status="stable; replaces FullyShardedDataParallel(SHARD_GRAD_OP), which is deprecated",
         ),
@@ -136,7 +134,6 @@ FRAMEWORK = FrameworkInfo(
             hardware="several GPUs with fast links, HSDP (data=2,shard=8) for more machines; CPU cores over gloo",
             axes=("shard", "data"),
             cost=fsdp,
-            textbook=Textbook(ZERO, speed=3, memory=3, sent=1),
             reference="torch.distributed.fsdp.fully_shard",
             status="stable; replaces FullyShardedDataParallel (FSDP1), which is deprecated",
         ),
@@ -151,6 +148,7 @@ FRAMEWORK = FrameworkInfo(
             needs=needs.check_engine,
             options=options.DeepSpeedOptions,
             dtypes=("float32",),
+            cuts_parameters=True,
             scales_loss=False,
             package="deepspeed",
         ),

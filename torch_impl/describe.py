@@ -14,21 +14,22 @@ from samestep.common.errors import ConfigError, unknown
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import IDS, call_user, load_model
-from samestep.common.workload.models.describing import EXAMPLES, Found, LossOfEach, write_found
+from samestep.common.workload.draws import DRAWS
+from samestep.common.workload.models.describing import EXAMPLES, BuildReport, LossOfEach, write_found
 from samestep.common.workload.models.dtypes import is_real
-from samestep.common.workload.models.findings import OwnOptimizer
+from samestep.common.workload.models.findings import DescribedOptimizer
 from samestep.common.workload.models.probing import FORWARD_PASS, find_habits
 from samestep.common.workload.models.spec import Segment, layer
-from samestep.common.workload.optimizers import OWN, OptimizerSpec
+from samestep.common.workload.optimizers.user import UserOptimizer
 from samestep.torch_impl import weights
 from samestep.torch_impl.describing.probing import Probe
 from samestep.torch_impl.describing.reach import always_called, find_reach
 from samestep.torch_impl.describing.roundings import describe_two_bytes
 from samestep.torch_impl.describing.segments import describe_segments
 from samestep.torch_impl.describing.uses import describe_uses
-from samestep.torch_impl.models.draws import DRAWS
+from samestep.torch_impl.models.draws import STILL
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
-from samestep.torch_impl.models.own import build_declared, dtypes_of
+from samestep.torch_impl.models.user_model import build_declared, dtypes_of
 from samestep.torch_impl.optimizers import own
 from samestep.torch_impl.tracing import describe_layers
 
@@ -47,7 +48,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     Raises:
         ConfigError: The file, the model or the data are not what they have to be; the message says what to change.
     """
-    DRAWS.install()
+    DRAWS.install(STILL)
     model = load_model(source, "torch")
     if model.torch is None:
         raise ConfigError(f"--model {source} has no model for torch; add `torch=` to its samestep.Model.")
@@ -63,7 +64,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     reach = find_reach(module, inputs, FORWARD_PASS in habits.randoms, source)
     varies = bool(reach.unused) or reach.branches
     blocks = tuple(_blocks(model, module, split.train_inputs if varies else None, source))
-    found = Found(
+    found = BuildReport(
         outputs=outputs.numpy(),
         loss_of_each=_loss_of_each(model, outputs, targets, source),
         params={name: weight.to_neutral(weight.parameter) for name, weight in named.items()},
@@ -114,14 +115,14 @@ def _try_forward(module: nn.Module, inputs: Inputs, source: str) -> tuple[torch.
     return outputs, counter.get_total_flops() // len(outputs)
 
 
-def _optimizer(model: Model, module: nn.Module, source: str) -> OwnOptimizer | None:
+def _optimizer(model: Model, module: nn.Module, source: str) -> DescribedOptimizer | None:
     """What the user's optimizer keeps of each parameter, seen after a step."""
     if model.optimizer is None:
         return None
     if "torch" not in model.optimizer:
-        return OwnOptimizer(refused=f"has an optimizer for {', '.join(model.optimizer)} alone; add one for torch")
+        return DescribedOptimizer(refused=f"has an optimizer for {', '.join(model.optimizer)} alone; add one for torch")
     parameters = list(module.parameters())
-    made = own(OptimizerSpec(OWN, 0.0, source=source), parameters)
+    made = own.build(UserOptimizer(0.0, source), parameters)
     first, *_ = trained = [parameter for parameter in parameters if parameter.requires_grad]
     for parameter in trained:
         parameter.grad = torch.ones_like(parameter)
@@ -136,7 +137,7 @@ def _optimizer(model: Model, module: nn.Module, source: str) -> OwnOptimizer | N
         refused = f"has an optimizer with the rates {rates}; give all parameters one"
     names = {id(weight.parameter): name for name, weight in weights.named_weights(module).items()}
     groups = tuple(tuple(names[id(p)] for p in group["params"] if id(p) in names) for group in made.param_groups)
-    return OwnOptimizer(learning_rate=rates[0], kept=tuple(tensors), groups=groups, refused=refused)
+    return DescribedOptimizer(learning_rate=rates[0], kept=tuple(tensors), groups=groups, refused=refused)
 
 
 def _told(inputs: Inputs) -> str:

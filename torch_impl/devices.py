@@ -14,6 +14,7 @@ import time
 import torch
 import torch.distributed as dist
 
+from samestep.common.batch import BatchPart
 from samestep.common.errors import WorkerFailed
 from samestep.common.program import Hardware
 from samestep.common.runtime.topology import LAUNCHED_AT, TIMEOUT
@@ -81,9 +82,9 @@ def is_shared(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.device_count() < local_world_size()
 
 
-def own_shard() -> tuple[int, int]:
-    """The shard of the global batch that this rank takes where every rank takes one, and their number."""
-    return dist.get_rank(), dist.get_world_size()
+def own_part(run: Run) -> BatchPart:
+    """The part of the global batch that this process takes, by its place on the mesh."""
+    return BatchPart.of(run.mesh, dist.get_rank() if dist.is_initialized() else 0)
 
 
 def dist_world_size() -> int:

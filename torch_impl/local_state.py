@@ -12,7 +12,6 @@ from samestep.common.ledger import Footprint
 from samestep.common.program import Arrays, TrainState
 from samestep.common.runtime.state_file import from_bytes, to_bytes
 from samestep.common.strategy import Run
-from samestep.common.workload.models.reached import may_skip
 from samestep.torch_impl import sharded, weights
 from samestep.torch_impl.optimizers import slot_keys
 from samestep.torch_impl.weights import Weight
@@ -178,7 +177,7 @@ def build_local_state(run: Run, optimizer: torch.optim.Optimizer, *models: nn.Mo
         LocalOptimizerState(optimizer),
         slot_keys(run.optimizer),
         buffers=weights.named_buffers(*models),
-        counts=may_skip(run.workload.model),
+        counts=run.workload.model.facts.may_skip,
     )
 
 

@@ -11,26 +11,27 @@ from torch import nn
 
 from samestep.common.batch import batches
 from samestep.common.errors import ConfigError
-from samestep.common.porting.trace import NUDGE, Asked, Call, Trace, read_weights, write_trace
+from samestep.common.porting.trace import NUDGE, LayerCall, ModelTrace, TraceRequest, read_weights, write_trace
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import call_user, load_model
-from samestep.common.workload.models.describing import OWN_LOSS
-from samestep.common.workload.optimizers import OWN, OptimizerSpec
+from samestep.common.workload.draws import DRAWS
+from samestep.common.workload.models.describing import USER_LOSS
+from samestep.common.workload.optimizers.user import UserOptimizer
 from samestep.torch_impl import tracing, weights
 from samestep.torch_impl.describing.configured import dropouts, hyper_parameters
-from samestep.torch_impl.models.draws import DRAWS
+from samestep.torch_impl.models.draws import STILL
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.losses import LOSSES, Loss
-from samestep.torch_impl.models.own import build_declared, switch_layers
+from samestep.torch_impl.models.user_model import build_declared, switch_layers
 from samestep.torch_impl.optimizers import build_optimizer, own
 
 
 class _Traced:
     """A model that starts again and again from the same weights."""
 
-    def __init__(self, folder: Path, asked: Asked, split: Split) -> None:
-        DRAWS.install()  # before the user's file is imported
+    def __init__(self, folder: Path, asked: TraceRequest, split: Split) -> None:
+        DRAWS.install(STILL)  # before the user's file is imported
         self._model, self._asked, self._split = load_model(asked.model, "torch"), asked, split
         torch.manual_seed(asked.seed)
         self.module = build_declared(self._model, asked.model).double()
@@ -51,7 +52,7 @@ class _Traced:
         """The batches of the curve."""
         inputs, targets = self._split.train_inputs, self._split.train_targets
         for batch in batches(inputs, targets, self._asked.batch_size, self._asked.seed):
-            x, y = batch.rows(0, 1)
+            x, y = batch.rows()
             yield as_inputs(x), torch.from_numpy(y)
 
     def curve(self, factor: float = 0.0) -> tuple[float, ...]:
@@ -61,7 +62,7 @@ class _Traced:
         return tuple(float(_step(self.module, update, self.loss, x, y)) for x, y in taken)
 
 
-def trace(folder: Path, asked: Asked, split: Split) -> None:
+def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
     """Traces a model.
 
     Args:
@@ -82,7 +83,7 @@ def trace(folder: Path, asked: Asked, split: Split) -> None:
     named = weights.named_weights(module)
     gradients = {name: _gradient(weight) for name, weight in named.items()}
     update.step()
-    found = Trace(
+    found = ModelTrace(
         calls=tuple(_calls(recorder.calls, evaluated_calls)),
         outputs=outputs.detach().numpy(),
         evaluated=evaluated,
@@ -97,13 +98,13 @@ def trace(folder: Path, asked: Asked, split: Split) -> None:
     write_trace(folder, dataclasses.replace(found, losses=traced.curve(), nudged=traced.curve(NUDGE)))
 
 
-def _mean_loss(model: Model, asked: Asked) -> Loss:
-    if asked.loss != OWN_LOSS:
+def _mean_loss(model: Model, asked: TraceRequest) -> Loss:
+    if asked.loss != USER_LOSS:
         return lambda outputs, targets: LOSSES[asked.loss](outputs, targets) / targets.numel()
     assert isinstance(model.loss, Mapping)
     function = model.loss["torch"]
 
-    def own_loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def user_loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         losses = call_user(function, asked.model, "the loss", outputs, targets)
         if not isinstance(losses, torch.Tensor):
             kind = type(losses).__name__
@@ -112,15 +113,15 @@ def _mean_loss(model: Model, asked: Asked) -> Loss:
             )
         return losses.sum() / targets.numel()
 
-    return own_loss
+    return user_loss
 
 
-def _optimizer(model: Model, asked: Asked) -> Callable[[list[nn.Parameter]], torch.optim.Optimizer]:
+def _optimizer(model: Model, asked: TraceRequest) -> Callable[[list[nn.Parameter]], torch.optim.Optimizer]:
     given = model.optimizer
     if given is None or "torch" not in given:
-        return lambda parameters: build_optimizer(asked.optimizer, parameters)
+        return lambda parameters: build_optimizer(asked.update, parameters)
 
-    return lambda parameters: own(OptimizerSpec(OWN, 0.0, source=asked.model), parameters)
+    return lambda parameters: own.build(UserOptimizer(0.0, asked.model), parameters)
 
 
 def _step(module: nn.Module, update: torch.optim.Optimizer, loss: Loss, x: Inputs, y: torch.Tensor) -> torch.Tensor:
@@ -144,10 +145,10 @@ def _evaluate(module: nn.Module, x: Inputs) -> tuple[np.ndarray, list[tracing.Ca
     return outputs.detach().numpy(), recorder.calls
 
 
-def _calls(trained: list[tracing.Call], evaluated: list[tracing.Call]) -> list[Call]:
+def _calls(trained: list[tracing.Call], evaluated: list[tracing.Call]) -> list[LayerCall]:
     are_same = [call.name for call in trained] == [call.name for call in evaluated]
     return [
-        Call(
+        LayerCall(
             name=call.name,
             kind=call.kind,
             settings=call.settings,

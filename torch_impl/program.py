@@ -9,55 +9,22 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from samestep.common.batch import Batch
+from samestep.common.batch import Batch, BatchPart
 from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
-from samestep.common.workload.initial import initial_buffers, initial_weights
-from samestep.common.workload.models.own import OwnSpec, running_of
 from samestep.torch_impl import devices, weights
 from samestep.torch_impl.local_state import HeldState, build_local_state
-from samestep.torch_impl.micro_batch import MICRO_BATCH
-from samestep.torch_impl.models import build_model, summed_loss
+from samestep.torch_impl.models import place_positions, summed_loss
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
-from samestep.torch_impl.models.own import switch_functions, switch_layers
-from samestep.torch_impl.models.synchronized import synchronize
 from samestep.torch_impl.observing.activations import follow_activations
-from samestep.torch_impl.observing.exchanges import RECORDER, Observer
+from samestep.torch_impl.observing.exchanges import Observer
 from samestep.torch_impl.optimizers import build_optimizer, set_rate
 from samestep.torch_impl.sharded import full_tensor
 from samestep.torch_impl.step import Loss, accumulate, target_share, transform
-from samestep.torch_impl.techniques.compile import compile_model
+from samestep.torch_impl.step_context import StepContext
 from samestep.torch_impl.techniques.loss_scale import scaler_of
-from samestep.torch_impl.techniques.precision import mix_precision
-from samestep.torch_impl.techniques.recompute import recompute
 from samestep.torch_impl.upstream import num_graphs
-
-
-def build_fresh_model(
-    run: Run, device: torch.device, distribute: Callable[[nn.Module], object] = lambda model: None
-) -> nn.Module:
-    """Builds the workload's model with its initial weights, in the run's dtype.
-
-    Args:
-        run: What is trained.
-        device: The device to build it on.
-        distribute: Shards the model in place while it takes no memory yet, so that no process ever holds all of it.
-    """
-    spec = run.workload.model
-    switch_functions(run.dropout)
-    # On the meta device; but a user's model may hold tensors that are neither parameters nor buffers.
-    with torch.device(device if isinstance(spec, OwnSpec) else "meta"):
-        model = build_model(spec).to(getattr(torch, run.dtype))
-    switch_layers(model, run.dropout, run.batch_norm, running_of(spec))
-    if run.batch_norm == "sync" and run.mesh.axis("data") * run.mesh.axis("shard") > 1:
-        model = synchronize(model, device)
-    recompute(run, model)
-    distribute(model)
-    weights.materialize(model, device, initial_weights(spec, run.seed), initial_buffers(spec))
-    mix_precision(run, model, device)
-    compile_model(run, model)
-    return model
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,13 +34,14 @@ class Parts:
     Attributes:
         bare: The model itself, whose modules have their own paths; in a pipeline the stages of this rank.
         hardware: What the program runs on.
+        context: What the model was built with.
         model: Computes logits; the model as the strategy wrapped it, if it did.
         predict: Computes logits in evaluation, if not as in training.
         optimizer: The optimizer, if it is not torch's own for the parameters of `bare`.
-        shard: Which contiguous shard of the global batch this process takes, of how many. If there are more than one,
-            every rank takes one, and the losses of all ranks are summed.
-        sums_losses: Whether they are summed even if there is one shard, since the ranks have parts of its loss.
-        averages_gradients: Whether the wrapper averages the gradients over the shards. They are multiplied by the shards'
+        part: What this process takes of the global batch, if that is not what its place on the mesh says. If it is one of
+            several, the losses of all ranks are summed.
+        sums_losses: Whether they are summed even if there is one part, since the ranks have parts of its loss.
+        averages_gradients: Whether the wrapper averages the gradients over the parts. They are multiplied by the parts'
             number then, since the step wants the sum.
         forward_backward: (inputs, targets) of a micro-batch -> its loss, if that takes more than calling the model;
             gradients accumulate.
@@ -91,10 +59,11 @@ class Parts:
 
     bare: nn.Module
     hardware: Hardware
+    context: StepContext
     model: Callable[[Inputs], torch.Tensor] | None = None
     predict: Callable[[Inputs], torch.Tensor] | None = None
     optimizer: torch.optim.Optimizer | None = None
-    shard: tuple[int, int] = (0, 1)
+    part: BatchPart | None = None
     sums_losses: bool = False
     averages_gradients: bool = False
     forward_backward: Callable[[Inputs, torch.Tensor], torch.Tensor] | None = None
@@ -114,17 +83,20 @@ class TrainingProgram:
 
     def __init__(self, run: Run, parts: Parts) -> None:
         self.run, self.parts, self.hardware = run, parts, parts.hardware
+        self.part = parts.part or devices.own_part(run)
+        place_positions(parts.bare, self.part.positions)
         self._device = next(parts.bare.parameters()).device
         self._model = parts.model or parts.bare
         self._optimizer = parts.optimizer or build_optimizer(run.optimizer, parts.bare.parameters())
         self._local_state = parts.local_state or build_local_state(run, self._optimizer, parts.bare)
-        self._loss, self._target_share = parts.loss or summed_loss(run.workload.model), target_share(run, self._device)
-        self._scaler = scaler_of(run)
+        self.context = parts.context
+        self._loss = parts.loss or summed_loss(run.workload.model)
+        self._target_share = target_share(run, self.context, self._device)
+        self._scaler = scaler_of(run, self.context)
         self._step = self._skipped = 0
         self._losses: list[torch.Tensor] = []
         self._gradients_bytes = self._gathered_bytes = self._activations_bytes = 0
         self._sends: tuple[Send, ...] = ()
-        RECORDER.whole = run.mesh.only_axis
 
     def step(self, batch: Batch) -> None:
         """Takes every micro-batch forward and backward, exchanges on the last, clips, updates."""
@@ -134,24 +106,24 @@ class TrainingProgram:
     def gradients(self, batch: Batch) -> torch.Tensor:
         """Accumulates the gradient of the global mean loss; returns this rank's part of the loss, on its device."""
         self._optimizer.zero_grad()
-        return accumulate(self.run, batch, self.parts.shard, self._exchanged_pass, self._device)
+        return accumulate(self.run, self.context, batch, self.part, self._exchanged_pass, self._device)
 
     def _exchanged_pass(self, inputs: np.ndarray, targets: np.ndarray, last: bool) -> torch.Tensor:
         x, y = (as_inputs(array, self._device) for array in (inputs, targets))
-        RECORDER.phase = "forward"
+        self.context.recorder.phase = "forward"
         with self.parts.exchange(last):
             return (self.parts.forward_backward or self._forward_backward)(x, y)
 
     def _forward_backward(self, x: Inputs, y: torch.Tensor) -> torch.Tensor:
         loss, share = self._loss(self._model(x), y), self._target_share()
         # The backward pass starts with the mean's gradient by the sum: one number in place of operations in the graph.
-        first = share * self.parts.shard[1] if self.parts.averages_gradients else share
-        loss.backward(first * MICRO_BATCH.loss_scale if self._scaler else first)
+        first = share * self.part.count if self.parts.averages_gradients else share
+        loss.backward(first * self.context.loss_scale if self._scaler else first)
         return loss.detach() * share
 
     def apply(self) -> None:
         """Transforms the gradients as the techniques ask, then updates every parameter."""
-        RECORDER.phase = "update"
+        self.context.recorder.phase = "update"
         self._step += 1
         if self._scaler and not self._scaler.unscale(self._gradients(), self._step - 1):
             self._skipped += 1
@@ -167,9 +139,7 @@ class TrainingProgram:
     def losses(self) -> list[float]:
         """The global losses since the last call: one sum over all ranks."""
         taken, self._losses = self._losses, []
-        if not taken:
-            return []
-        return self._sum(torch.stack(taken))
+        return self._sum(torch.stack(taken)) if taken else []
 
     def agree(self, value: float) -> float:
         """Computes the mean over ranks."""
@@ -180,7 +150,7 @@ class TrainingProgram:
 
     @property
     def _is_one_of_many(self) -> bool:
-        return self.parts.shard[1] > 1 or self.parts.sums_losses
+        return self.part.count > 1 or self.parts.sums_losses
 
     def _sum(self, own: torch.Tensor) -> list[float]:
         if self._is_one_of_many:
@@ -212,14 +182,14 @@ class TrainingProgram:
 
     def observe(self, batch: Batch) -> None:
         """Takes one more step; its collectives are recorded as they are dispatched."""
-        RECORDER.start()
-        with Observer(self.parts.bare) as observer, self.parts.watch():
+        self.context.recorder.start()
+        with Observer(self.context.recorder, self.parts.bare) as observer, self.parts.watch():
             with follow_activations(self.parts.bare) as kept:
                 self._losses.append(self.gradients(batch))
             self._gradients_bytes = weights.nbytes(p.grad for p in self.parts.bare.parameters())
             self.apply()
         self._gathered_bytes, self._activations_bytes = observer.gathered.peak_bytes, kept.peak_bytes
-        self._sends = RECORDER.stop()
+        self._sends = self.context.recorder.stop()
 
     def sends(self) -> tuple[Send, ...]:
         """The collectives, and what the strategy recorded itself."""

@@ -17,32 +17,34 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from samestep.torch_impl.micro_batch import MICRO_BATCH
 from samestep.torch_impl.models.inputs import Inputs
-from samestep.torch_impl.observing.exchanges import RECORDER
+from samestep.torch_impl.observing.recorder import Recorder
+from samestep.torch_impl.step_context import StepContext
 
 _PACKED = ("broadcast_parameters", "reduce_gradients")
 """The exchanges that take one message per replica, as nn.DataParallel coalesces them."""
 
 
-def record(name: str, shares: Sequence[Sequence[torch.Tensor]], phase: str) -> None:
+def record(recorder: Recorder, name: str, shares: Sequence[Sequence[torch.Tensor]], phase: str) -> None:
     """Records an exchange between the master and the other replicas, message by message.
 
     Args:
+        recorder: The recorder of the program.
         name: The name of the exchange.
         shares: What each of the other replicas is sent, or sends.
         phase: The phase of the step.
     """
     for tensors in shares:
         for message in [tensors] if name in _PACKED else [[tensor] for tensor in tensors]:
-            RECORDER.add(name, message, "data", len(shares) + 1, phase=phase)
+            recorder.add(name, message, "data", len(shares) + 1, phase=phase)
 
 
 class CountedDataParallel(nn.DataParallel):
     """nn.DataParallel itself, with its exchanges recorded; each backward exchange mirrors one of the forward pass."""
 
-    def __init__(self, module: nn.Module, device_ids: list[int]) -> None:
+    def __init__(self, module: nn.Module, device_ids: list[int], recorder: Recorder) -> None:
         super().__init__(module, device_ids)
+        self._recorder = recorder
         self._others = 0
 
     def scatter(self, inputs: tuple[Any, ...], kwargs: dict[str, Any] | None, device_ids: Sequence[int]) -> Any:
@@ -54,7 +56,7 @@ class CountedDataParallel(nn.DataParallel):
             device_ids: The devices that take a mini-batch each.
         """
         shards = super().scatter(inputs, kwargs, device_ids)
-        record("scatter_inputs", shards[0][1:], "forward")
+        record(self._recorder, "scatter_inputs", shards[0][1:], "forward")
         return shards
 
     def replicate(self, module: nn.Module, device_ids: Sequence[int]) -> list[nn.Module]:
@@ -65,7 +67,7 @@ class CountedDataParallel(nn.DataParallel):
             device_ids: The devices that take a replica each.
         """
         self._others = len(device_ids) - 1
-        record("broadcast_parameters", [list(module.parameters())] * self._others, "forward")
+        record(self._recorder, "broadcast_parameters", [list(module.parameters())] * self._others, "forward")
         return super().replicate(module, device_ids)
 
     def gather(self, outputs: Sequence[torch.Tensor], output_device: int | torch.device) -> Any:
@@ -76,13 +78,13 @@ class CountedDataParallel(nn.DataParallel):
             output_device: The device of the master.
         """
         others = [[output] for output in outputs[1:]]
-        record("gather_outputs", others, "forward")
+        record(self._recorder, "gather_outputs", others, "forward")
         gathered = super().gather(outputs, output_device)
 
         def go_back(_: torch.Tensor) -> None:
-            record("scatter_output_gradients", others, "backward")
+            record(self._recorder, "scatter_output_gradients", others, "backward")
             trained = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
-            record("reduce_gradients", [trained] * self._others, "backward")
+            record(self._recorder, "reduce_gradients", [trained] * self._others, "backward")
 
         if gathered.requires_grad:
             gathered.register_hook(go_back)
@@ -102,8 +104,17 @@ class Replicas(nn.Module):
         copied_bytes: What each replica but the first was last sent of the parameters.
     """
 
-    def __init__(self, module: nn.Module, count: int, threads: int) -> None:
+    def __init__(self, module: nn.Module, context: StepContext, count: int, threads: int) -> None:
+        """Makes the replicas, without parameters.
+
+        Args:
+            module: The master.
+            context: That it was built with; each replica has one of its own, since they pass at the same time.
+            count: How many replicas there are, the master among them.
+            threads: Of each replica.
+        """
         super().__init__()
+        self._context = context
         self.module = module
         self.together_seconds = 0.0
         self.copied_bytes = 0
@@ -111,7 +122,8 @@ class Replicas(nn.Module):
         numbers = {parameter: number for number, parameter in enumerate(module.parameters())}
         self._names = {name: numbers[each] for name, each in module.named_parameters(remove_duplicate=False)}
         # functional_call swaps parameters in place: on one module shared by threads it is a race that raises nothing.
-        self._skeletons = [[copy.deepcopy(module).to("meta") for _ in range(count)]]
+        self._contexts = [StepContext() for _ in range(count)]
+        self._skeletons = [[copy.deepcopy(module, {id(context): own}).to("meta") for own in self._contexts]]
         self._pool = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(threads,))
 
     def forward(self, x: Inputs) -> torch.Tensor:
@@ -127,7 +139,7 @@ class Replicas(nn.Module):
             phase: The phase of the step.
         """
         shards = whole.chunk(len(self._skeletons[0]))
-        record(name, [[shard] for shard in shards[1:]], phase)
+        record(self._context.recorder, name, [[shard] for shard in shards[1:]], phase)
         return (shards[0], *(shard.clone() for shard in shards[1:]))
 
     def scatter_inputs(self, x: Inputs) -> Sequence[Inputs]:
@@ -141,17 +153,22 @@ class Replicas(nn.Module):
         """Copies the parameters for each replica; the master needs no copy."""
         others = [[param.detach().clone() for param in params] for _ in self._skeletons[0][1:]]
         self.copied_bytes = sum(param.nbytes for param in others[0]) if others else 0
-        record("broadcast_parameters", others, "forward")
+        record(self._context.recorder, "broadcast_parameters", others, "forward")
         return [[param.detach() for param in params], *others]
 
     def gather(self, outputs: Sequence[torch.Tensor]) -> torch.Tensor:
         """Collects all outputs on the master, in order."""
-        record("gather_outputs", [[output] for output in outputs[1:]], "forward")
+        record(self._context.recorder, "gather_outputs", [[output] for output in outputs[1:]], "forward")
         return torch.cat([output.detach() for output in outputs])
 
     def reduce(self, gradients: Sequence[Sequence[torch.Tensor | None]]) -> list[torch.Tensor | None]:
         """Sums on the master, in a fixed order: every run adds the same way. None is what no replica's examples reached."""
-        record("reduce_gradients", [[each for each in own if each is not None] for own in gradients[1:]], "backward")
+        record(
+            self._context.recorder,
+            "reduce_gradients",
+            [[each for each in own if each is not None] for own in gradients[1:]],
+            "backward",
+        )
         there = [[part for part in parts if part is not None] for parts in zip(*gradients, strict=True)]
         return [functools.reduce(torch.add, parts) if parts else None for parts in there]
 
@@ -177,19 +194,24 @@ class Replicas(nn.Module):
         """
         shards, copies = self.scatter_inputs(x), self.broadcast(params)
 
-        count = len(self._skeletons[0])
         trains = [param.requires_grad for param in self.module.parameters()]
-        keys = [None] * count if MICRO_BATCH.keys is None else MICRO_BATCH.keys.chunk(count)
+        keys = (
+            [None] * len(self._contexts)
+            if self._context.keys is None
+            else self._context.keys.chunk(len(self._contexts))
+        )
+        for context, part in zip(self._contexts, keys, strict=True):
+            context.keys = part
 
-        def replica(skeleton: nn.Module, shard: Inputs, own: list[torch.Tensor], keys: torch.Tensor | None) -> Replica:
-            with torch.set_grad_enabled(grad), MICRO_BATCH.on_thread(keys):  # a thread has its own mode
+        def replica(skeleton: nn.Module, shard: Inputs, own: list[torch.Tensor]) -> Replica:
+            with torch.set_grad_enabled(grad):  # a thread has its own mode
                 leaves = [
                     param.requires_grad_(grad) for param, is_trained in zip(own, trains, strict=True) if is_trained
                 ]
                 named = {name: own[number] for name, number in self._names.items()}
                 return functional_call(skeleton, named, shard), leaves
 
-        return self.run_together(replica, self._skeletons[0], shards, copies, keys)
+        return self.run_together(replica, self._skeletons[0], shards, copies)
 
 
 class _Replicated(torch.autograd.Function):

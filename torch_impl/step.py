@@ -9,14 +9,14 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from samestep.common.batch import Batch
+from samestep.common.batch import Batch, BatchPart
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 from samestep.common.workload.models.spec import draws, ignores_targets
-from samestep.torch_impl.micro_batch import MICRO_BATCH
 from samestep.torch_impl.models import summed_loss
 from samestep.torch_impl.models.losses import Loss
 from samestep.torch_impl.sharded import local_part
+from samestep.torch_impl.step_context import StepContext
 
 KEPT_STEPS = 1000
 """Medians are taken over so many of the last steps: memory does not grow with a run."""
@@ -24,60 +24,67 @@ ForwardBackward = Callable[[np.ndarray, np.ndarray, bool], torch.Tensor]
 """(inputs, targets, whether it is the last) of one micro-batch -> its loss."""
 
 
-def mean_loss(run: Run) -> Loss:
+def mean_loss(run: Run, context: StepContext) -> Loss:
     """Makes the loss of any part of a batch: its share of the mean over every target of the GLOBAL batch.
 
     It multiplies with what `target_share` says, so that all programs round alike.
+
+    Args:
+        run: What is trained.
+        context: Of the process that computes the loss.
     """
     summed = summed_loss(run.workload.model)
     count = run.batch_size * math.prod(run.workload.model.targets().shape)
     if ignores_targets(run.workload.model):
-        return lambda logits, targets: summed(logits, targets) * (1 / (MICRO_BATCH.num_targets or count))
+        return lambda logits, targets: summed(logits, targets) * (1 / (context.num_targets or count))
     return lambda logits, targets: summed(logits, targets) * (1 / count)
 
 
-def target_share(run: Run, device: torch.device) -> Callable[[], torch.Tensor]:
+def target_share(run: Run, context: StepContext, device: torch.device) -> Callable[[], torch.Tensor]:
     """Makes what tells how much one target counts in the mean over every target of the present GLOBAL batch.
 
     Args:
         run: What is trained.
+        context: Of this process.
         device: Of the losses.
     """
     model, dtype = run.workload.model, getattr(torch, run.dtype)
     if ignores_targets(model):
-        return lambda: torch.tensor(1 / MICRO_BATCH.num_targets, dtype=dtype, device=device)
+        return lambda: torch.tensor(1 / context.num_targets, dtype=dtype, device=device)
     share = torch.tensor(1 / (run.batch_size * math.prod(model.targets().shape)), dtype=dtype, device=device)
     return lambda: share
 
 
 def accumulate(
     run: Run,
+    context: StepContext,
     batch: Batch,
-    shard: tuple[int, int],
+    part: BatchPart,
     forward_backward: ForwardBackward,
     device: torch.device | None = None,
 ) -> torch.Tensor:
-    """Takes every micro-batch of a shard forward and backward; the gradients add up.
+    """Takes every micro-batch of a part forward and backward; the gradients add up.
 
     Args:
         run: What is trained.
+        context: That the model was built with.
         batch: The global batch.
-        shard: Which contiguous shard of it, of how many.
+        part: Which part of it.
         forward_backward: The function to call once for each micro-batch, in order.
         device: Of the model; the CPU, unless given.
 
     Returns:
         The sum of the detached losses.
     """
-    (index, count), steps, has_dropout = shard, run.accumulation_steps, draws(run.workload.model)
+    steps, has_dropout = run.accumulation_steps, draws(run.workload.model)
     losses = []
     if ignores_targets(run.workload.model):
-        MICRO_BATCH.num_targets = batch.num_targets
+        context.num_targets = batch.num_targets
     for micro in range(steps):
-        part = index * steps + micro, count * steps
-        keys = torch.from_numpy(batch.keys(run.seed, *part)).to(device) if has_dropout else None
-        with MICRO_BATCH.numbered(keys) if has_dropout else contextlib.nullcontext():
-            losses.append(forward_backward(*batch.rows(*part), micro == steps - 1).detach())
+        own = part.split(micro, steps)
+        keys = torch.from_numpy(batch.keys(run.seed, own)).to(device) if has_dropout else None
+        with context.numbered(keys) if has_dropout else contextlib.nullcontext():
+            losses.append(forward_backward(*batch.rows(own), micro == steps - 1).detach())
     return functools.reduce(torch.add, losses)
 
 

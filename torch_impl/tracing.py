@@ -11,7 +11,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
-from samestep.common.workload.models.layer import Held, Layer
+from samestep.common.workload.models.layer import LayerTensor, ParameterLayer
 from samestep.torch_impl import weights
 from samestep.torch_impl.models.inputs import Inputs
 
@@ -146,7 +146,7 @@ def recording(model: nn.Module) -> Iterator[Recorder]:
         yield recorder
 
 
-def describe_layers(model: nn.Module, inputs: Inputs) -> tuple[Layer, ...]:
+def describe_layers(model: nn.Module, inputs: Inputs) -> tuple[ParameterLayer, ...]:
     """The layers of a model that hold parameters, in the order in which some inputs reach them.
 
     Args:
@@ -158,7 +158,7 @@ def describe_layers(model: nn.Module, inputs: Inputs) -> tuple[Layer, ...]:
     return find_layers(model, recorder.started)
 
 
-def find_layers(model: nn.Module, started: list[str]) -> tuple[Layer, ...]:
+def find_layers(model: nn.Module, started: list[str]) -> tuple[ParameterLayer, ...]:
     """The layers of a model that hold parameters, in the order of execution.
 
     Args:
@@ -168,12 +168,14 @@ def find_layers(model: nn.Module, started: list[str]) -> tuple[Layer, ...]:
     modules = dict(model.named_modules())
     order = {path: number for number, path in enumerate(started)}
     neutral = {id(weight.parameter): (name, weight) for name, weight in weights.named_weights(model).items()}
-    found: list[tuple[int, Layer]] = []
+    found: list[tuple[int, ParameterLayer]] = []
     for path, module in modules.items():
         whole = next((outer for outer in _outer(path) if isinstance(modules[outer], WHOLE)), path)
         place = order.get(path, order.get(whole, len(order)))
         held = {
-            name: Held(neutral[id(p)][0], f"{path}.{name}".lstrip("."), tuple(p.shape), neutral[id(p)][1].permutation)
+            name: LayerTensor(
+                neutral[id(p)][0], f"{path}.{name}".lstrip("."), tuple(p.shape), neutral[id(p)][1].permutation
+            )
             for name, p in module.named_parameters(recurse=False)
             if id(p) in neutral
         }
@@ -188,7 +190,7 @@ def _outer(path: str) -> list[str]:
     return [".".join(parts[:count]) for count in range(len(parts))]
 
 
-def _layers(path: str, call: str, module: nn.Module, held: dict[str, Held]) -> Iterator[Layer]:
+def _layers(path: str, call: str, module: nn.Module, held: dict[str, LayerTensor]) -> Iterator[ParameterLayer]:
     """The layers of one module: one for a module whose parameters have roles, else one for each parameter."""
     kind, used = type(module).__name__, set[str]()
     if isinstance(module, nn.RNNBase):
@@ -197,32 +199,36 @@ def _layers(path: str, call: str, module: nn.Module, held: dict[str, Held]) -> I
                 names = {f"{stem}_l{number}{suffix}": role for stem, (role, _) in _RECURRENT.items()}
                 params = {role: held[name] for name, role in names.items() if name in held}
                 if params:
-                    yield Layer(name=f"{path}.l{number}{suffix}", kind=kind, call=call, params=params)
+                    yield ParameterLayer(name=f"{path}.l{number}{suffix}", kind=kind, call=call, params=params)
         return
     if isinstance(module, nn.MultiheadAttention):
         params = {role: held[f"in_proj_{name}"] for name, role in _ROLES.items() if f"in_proj_{name}" in held}
         used |= {f"in_proj_{name}" for name in _ROLES}
         if params:
-            yield Layer(name=path, kind=kind, call=call, params=params)
+            yield ParameterLayer(name=path, kind=kind, call=call, params=params)
     known = {name: role for name, role in _roles(held).items() if name in held}
     if known:
         params = {role: held[name] for name, role in known.items()}
-        yield Layer(name=path, kind=kind, call=call, params=params, buffers=_buffers(path, module))
+        yield ParameterLayer(name=path, kind=kind, call=call, params=params, buffers=_buffers(path, module))
     for name in held.keys() - known.keys() - used:
-        yield Layer(name=f"{path}.{name}".lstrip("."), kind="Parameter", call=path, params={"value": held[name]})
+        yield ParameterLayer(
+            name=f"{path}.{name}".lstrip("."), kind="Parameter", call=path, params={"value": held[name]}
+        )
 
 
-def _roles(held: Mapping[str, Held]) -> dict[str, str]:
+def _roles(held: Mapping[str, LayerTensor]) -> dict[str, str]:
     """Torch's names -> roles: those that the neutral names have, else a weight is a kernel."""
     known = {"kernel", "table", "scale", "bias"}
     roles = {name: last for name, each in held.items() if (last := each.neutral.rpartition("/")[2]) in known}
     return roles | {name: role for name, role in _ROLES.items() if name in held and name not in roles}
 
 
-def _buffers(path: str, module: nn.Module) -> dict[str, Held]:
+def _buffers(path: str, module: nn.Module) -> dict[str, LayerTensor]:
     named = dict(module.named_buffers(recurse=False))
     return {
-        name: Held(f"{path.replace('.', '/')}/{name}".lstrip("/"), f"{path}.{name}".lstrip("."), tuple(b.shape), (0,))
+        name: LayerTensor(
+            f"{path.replace('.', '/')}/{name}".lstrip("/"), f"{path}.{name}".lstrip("."), tuple(b.shape), (0,)
+        )
         for name, b in named.items()
         if name in ("running_mean", "running_var")
     }

@@ -12,14 +12,14 @@ import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from samestep.common.costs.compression import exchanged, residuals_bytes
 from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.sizes import ID_BYTES, KEY_BYTES, holder_of, symmetric, with_agreement
 from samestep.common.costs.statistics import with_statistics
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
-from samestep.common.workload.models.own import OwnSpec
+from samestep.common.techniques import Techniques
+from samestep.common.techniques.used import exchange_of
 from samestep.common.workload.models.reached import num_trained, trained
 from samestep.common.workload.models.spec import Param, batch_norms
 
@@ -40,7 +40,7 @@ def replicated(run: Run, backend: str) -> Ledger:
     params = list(trained(run.workload.model.params()).values())
     together = [[param] for param in reversed(params)] if run.techniques.overlap else [params]
     ledger = _summed(run, together if run.num_devices > 1 else [], backend)
-    if backend != "grpc" or run.techniques.compress:  # whose exchanges are ours, under keys that stay
+    if backend != "grpc" or exchange_of(run.techniques):  # whose exchanges are ours, under keys that stay
         return ledger
     calls = run.num_devices * sum(send.count for send in ledger.sends)
     return dataclasses.replace(ledger, sent_bytes_per_step=ledger.sent_bytes_per_step + calls * KEY_BYTES)
@@ -53,21 +53,28 @@ def oracle(run: Run, backend: str) -> Ledger:
         run: What is trained.
         backend: "memory".
     """
-    alone = dataclasses.replace(run.techniques, compress=None)
-    return replicated(dataclasses.replace(run, mesh=Mesh((("data", 1),)), techniques=alone), backend)
+    return replicated(dataclasses.replace(run, mesh=Mesh((("data", 1),)), techniques=Techniques()), backend)
 
 
 def _summed(run: Run, together: Iterable[Sequence[Param]], backend: str) -> Ledger:
     """Predicts full models whose gradients are summed over all devices, some parameters' together."""
-    sends = (send for params in together for send in exchanged(run, params))
+    exchange = exchange_of(run.techniques)
+    sum_up = _plain_sum if exchange is None else exchange.sends
+    sends = (send for params in together for send in sum_up(run, params))
     return symmetric(run, replicated_footprints(run), with_agreement(run, with_statistics(run, sends)), backend)
+
+
+def _plain_sum(run: Run, params: Sequence[Param]) -> Iterator[Send]:
+    size = sum(param.size for param in params) * run.item_bytes
+    yield Send("backward", "all_reduce", run.mesh.only_axis, run.num_devices, size)
 
 
 def replicated_footprints(run: Run) -> tuple[Footprint, ...]:
     """Predicts the memory of devices that all hold the full model, and a shard of the batch."""
     params = run.workload.model.params()
     footprint = holder_of(run, params.values(), count=run.num_devices)
-    kept = residuals_bytes(run, trained(params).values())
+    exchange = exchange_of(run.techniques)
+    kept = 0 if exchange is None else exchange.kept_bytes(run, trained(params).values())
     return (dataclasses.replace(footprint, activations_bytes=activation_bytes(run), residuals_bytes=kept),)
 
 
@@ -110,16 +117,15 @@ def bucketed(run: Run, caps: tuple[int, ...], backend: str) -> Ledger:
 
 def _buffers(run: Run) -> Iterator[Send]:
     """Rank 0's buffers, which DDP broadcasts before the first forward pass of a step: one message for each kind of number."""
-    model = run.workload.model
-    if isinstance(model, OwnSpec):
-        whole, sizes = model.described.whole_buffers, {n: math.prod(s) for n, s in model.described.buffers.items()}
-    else:
-        whole, sizes = (
-            (),
-            {name: 2 * channels for name, channels in batch_norms(model).items()},
-        )  # a mean and a variance
-    for item_bytes, is_whole in ((run.item_bytes, False), (ID_BYTES, True)):
-        if size := item_bytes * sum(size for name, size in sizes.items() if (name in whole) == is_whole):
+    facts, num_whole = run.workload.model.facts, 0
+    num_real = 2 * sum(batch_norms(run.workload.model).values())  # a mean and a variance
+    for name, shape in facts.buffers.items():
+        if name in facts.whole_buffers:
+            num_whole += math.prod(shape)
+        else:
+            num_real += math.prod(shape)
+    for size in (num_real * run.item_bytes, num_whole * ID_BYTES):
+        if size:
             yield Send("forward", "broadcast", run.mesh.only_axis, run.num_devices, size)
 
 

@@ -20,10 +20,9 @@ from collections.abc import Iterator, Mapping
 
 from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.sizes import holder, symmetric
-from samestep.common.costs.statistics import sums, with_statistics
+from samestep.common.costs.statistics import framework_sums, stated_sums, sums, with_statistics
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
-from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.reached import trained
 from samestep.common.workload.models.spec import Param, layer, num_params
 
@@ -40,12 +39,11 @@ def deepspeed(run: Run, backend: str) -> Ledger:
     """
     footprints, sends = (_each_split if run.options.zero_stage == 3 else _end_to_end)(run)
     # What the engine's linear function keeps in two bytes while a block is computed again is not written down.
-    is_known = run.techniques.precision is None or run.options.zero_stage < 3 or not run.techniques.recompute
+    is_known = run.product_bytes == run.item_bytes or run.options.zero_stage < 3 or not run.techniques.recompute
     activations = activation_bytes(run, as_it_comes=run.options.zero_stage == 3) if is_known else None
     footprints = tuple(dataclasses.replace(each, activations_bytes=activations) for each in footprints)
     needed = (send for send in sends if send.operation != "all_gather" or run.num_devices > 1)
-    if run.options.zero_stage < 3 or isinstance(run.workload.model, OwnSpec):
-        needed = with_statistics(run, needed)
+    needed = with_statistics(run, needed, sums if run.options.zero_stage < 3 else framework_sums)
     return symmetric(run, footprints, tuple(needed), backend)
 
 
@@ -113,7 +111,7 @@ def _each_split(run: Run) -> tuple[tuple[Footprint, ...], list[Send]]:
     footprint = dataclasses.replace(held, params_bytes=params_bytes, params_peak_bytes=peak, count=devices)
     once = []
     for phase, layers in (("forward", (every := _layers(params))), ("backward", every[::-1])):
-        summed = {} if isinstance(run.workload.model, OwnSpec) else sums(run, phase)
+        summed = stated_sums(run, phase)
         for names in itertools.chain.from_iterable(layers):
             size = sum(-(-params[name].size // devices) for name in names) * item
             once += [Send(phase, "all_gather", "data", devices, size)]
@@ -149,7 +147,7 @@ def _peak_gathered(run: Run, params: Mapping[str, Param]) -> int:
     convolution in two bytes it keeps a copy.
     Tables pass no gradient on, so the engine never learns when one is done: all stay until the backward pass ends.
     """
-    devices, is_copied = run.num_devices, run.techniques.precision is not None
+    devices, is_copied = run.num_devices, run.product_bytes < run.item_bytes
     padded = {name: -(-param.size // devices) * devices for name, param in params.items()}
     peak = kept = 0
     looked_up: set[str] = set()

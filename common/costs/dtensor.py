@@ -24,8 +24,7 @@ from samestep.common.costs.tensor import tensor_elements
 from samestep.common.ledger import Ledger, Send, in_order
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
-from samestep.common.workload.models.reached import num_positions
-from samestep.common.workload.models.spec import ignores_targets
+from samestep.common.workload.models.spec import ignores_targets, num_positions
 from samestep.common.workload.split import even_split_table
 
 _PACKED = 1024
@@ -42,12 +41,12 @@ def dtensor(run: Run, backend: str) -> Ledger:
         The footprint of all devices, and the all-reduces that a device takes part in.
     """
     mesh, model = run.mesh, run.workload.model
-    split = even_split_table(model, mesh.axis("tensor")) if mesh.axis("tensor") > 1 else {}
-    footprint = holder(run, tensor_elements(model, mesh.axis("tensor")), count=mesh.size)
+    split = even_split_table(model, mesh.tensor) if mesh.tensor > 1 else {}
+    footprint = holder(run, tensor_elements(model, mesh.tensor), count=mesh.size)
     gathered = _packed([model.params()[name].size for name in split if model.params()[name].lookups]) * run.item_bytes
     footprint = dataclasses.replace(footprint, params_peak_bytes=footprint.params_bytes + gathered)
-    forward, backward = _along_tensor(run, split) if mesh.axis("tensor") > 1 else ([], [])
-    gradients, targets = _along_data(run, split) if mesh.axis("data") > 1 else ([], [])
+    forward, backward = _along_tensor(run, split) if mesh.tensor > 1 else ([], [])
+    gradients, targets = _along_data(run, split) if mesh.data > 1 else ([], [])
     # DTensor packs what it sums for the update last; the targets wait for nothing.
     told = [("data", "backward", targets), ("tensor", "forward", forward), ("tensor", "backward", backward)]
     told.append(("data", "backward", gradients))
@@ -68,7 +67,7 @@ def _along_tensor(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[i
     """Predicts the bytes of each all-reduce along tensor, forward and backward."""
     params = run.workload.model.params()
     passes = run.accumulation_steps
-    rows = run.batch_size // run.mesh.axis("data") // passes * num_positions(run.workload.model)
+    rows = run.batch_size // run.mesh.data // passes * num_positions(run.workload.model)
     tables = [params[name].size for name in split if params[name].lookups]
     forward, backward = [_packed(tables)] if tables else [], []
     inside = ""
@@ -92,10 +91,10 @@ def _along_tensor(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[i
 
 def _along_data(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[int]]:
     """Predicts the bytes of each all-reduce along data, of gradients and of targets."""
-    model, parts = run.workload.model, run.mesh.axis("tensor")
+    model, parts = run.workload.model, run.mesh.tensor
     passes, gradients, of_products = run.accumulation_steps, [], []
     # A sum of two bytes is widened and sent in four, but packed apart from others; that of several passes is in four anyway.
-    is_narrow = run.techniques.precision is not None and passes == 1
+    is_narrow = run.product_bytes < run.item_bytes and passes == 1
     for name, param in model.params().items():
         if is_narrow and param.role == "kernel":
             of_products.append(param.size // (parts if name in split else 1))
@@ -121,7 +120,7 @@ def _leaving(mesh: Mesh, axis: str, clients: int) -> int:
         axis: The axis along which the rings lie.
         clients: The number of processes.
     """
-    ring, stride = mesh.axis(axis), 1 if axis == "tensor" else mesh.axis("tensor")
+    ring, stride = mesh.axis(axis), 1 if axis == "tensor" else mesh.tensor
     per_client = mesh.size // clients
     period = math.lcm(ring * stride, per_client)  # after which rings and processes begin together again
     crossing = 0
@@ -142,7 +141,7 @@ def tpu(run: Run, backend: str) -> Ledger:
     Returns:
         The footprint of all cores; exchanges only without the axis tensor.
     """
-    parts = run.mesh.axis("tensor")
+    parts = run.mesh.tensor
     footprints = (holder(run, tensor_elements(run.workload.model, parts), count=run.num_devices),)
     if parts > 1:
         return Ledger(footprints, (), 0.0)

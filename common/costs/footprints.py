@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from samestep.common.costs.data_parallel import ddp, replicated, replicated_footprints
-from samestep.common.costs.hybrid import hybrid, hybrid_footprints
-from samestep.common.costs.pipeline import pp, pp_footprints
+from samestep.common.costs.pipeline import hybrid, hybrid_footprints, pp
 from samestep.common.costs.tensor import tp, tp_footprints
 from samestep.common.costs.zero import fsdp, fsdp_footprints, zero1, zero1_footprints, zero2, zero2_footprints
 from samestep.common.ledger import Footprint
@@ -17,7 +16,7 @@ FOOTPRINTS: Mapping[Cost, Callable[[Run], tuple[Footprint, ...]]] = {
     zero2: zero2_footprints,
     fsdp: fsdp_footprints,
     tp: tp_footprints,
-    pp: pp_footprints,
+    pp: hybrid_footprints,
     hybrid: hybrid_footprints,
 }
 """Cost model -> the footprints of its ledger."""

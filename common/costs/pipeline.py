@@ -1,29 +1,99 @@
-"""Models split by layers: each rank holds some stages and hands activations on, gradients back.
+"""Models split between their layers, whose stages may be split inside, replicated or sharded: mp, pp, rpc and hybrid.
 
-With B bytes of activations (of the full global batch) at a boundary between two ranks, a step sends B forward and B
-back, however many micro-batches there are. A step of p ranks and m micro-batches idles for (p-1)/(m+p-1) of its time
-under GPipe and 1F1B; v stages a rank divide the numerator by v. `common/workload/pipeline.py` has the schedules.
+Each axis costs what it costs alone, on less. One that has a single device costs nothing, so pp is hybrid without the others.
 
-References:
-    Huang et al., arXiv 1811.06965 (GPipe); Narayanan et al., arXiv 2104.04473 (1F1B, interleaved).
+Memory of a rank: its stages, of which 1/T along `tensor` where the split table allows, of which 1/S along `shard`.
+Exchanges: micro-batches along `pipe`, of each pipeline's part of the batch; all-reduces along `tensor` for each of
+them; once a step the stage gathered and its gradients reduce-scattered along `shard`, or all-reduced along `data`.
 """
 
+import collections
 import dataclasses
-import itertools
+import functools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from samestep.common.costs.saved_activations.activations import pipeline_activation_bytes
-from samestep.common.costs.sizes import agreement, example_bytes, holder_of, sent_bytes
-from samestep.common.ledger import Footprint, Ledger, Send, in_order
+from samestep.common.costs.shards import gathers, reductions, shard_elements, sharded_holders
+from samestep.common.costs.sizes import agreement, example_bytes, reached, sent_bytes
+from samestep.common.costs.stages import boundary_sends, carried, count_tensors, passes_of, tied_sends
+from samestep.common.costs.tensor import split_shapes, sums
+from samestep.common.ledger import PHASES, Footprint, Ledger, Send, in_order
 from samestep.common.strategy import Run
-from samestep.common.workload.models.reached import carry_gradients
-from samestep.common.workload.models.spec import Param, Segment, parameters_of, tied_segments
-from samestep.common.workload.passes import PASSES
-from samestep.common.workload.pipeline import SCHEDULES, Stages, group_segments
+from samestep.common.workload.models.reached import trained
+from samestep.common.workload.models.spec import ModelSpec, Role, Segment, parameters_of, tied_segments
+from samestep.common.workload.passes import Pass
+from samestep.common.workload.pipeline import SCHEDULES, group_segments
+from samestep.common.workload.split import even_split_table
 
 _CALLS_BYTES = 5500
 """About what torch 2.13 sends to and from each further RPC worker in a step besides tensors: pickled calls, replies."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _WholeBatch:
+    """The options of a pipeline that takes one batch at a time."""
+
+    schedule: str = "gpipe"
+    microbatches: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class _Stage:
+    """A stage of the pipeline.
+
+    Attributes:
+        pipe: The place along `pipe` that holds it.
+        segments: What it consists of.
+        held: Shape and role of each parameter, of which a part along `tensor`.
+        trained: Those that are not frozen.
+        padded: The elements of the first shard along `shard`; the others are padded to as many.
+        padded_trained: Likewise, of those that are not frozen.
+    """
+
+    pipe: int
+    segments: tuple[Segment, ...]
+    held: Mapping[str, tuple[Sequence[int], Role]]
+    trained: Mapping[str, tuple[Sequence[int], Role]]
+    padded: int
+    padded_trained: int
+
+
+def hybrid(run: Run, backend: str) -> Ledger:
+    """Predicts each rank, in the order of the mesh pipe x data (or shard) x tensor.
+
+    Args:
+        run: What is trained.
+        backend: "gloo" or "nccl".
+
+    Returns:
+        The footprints of all ranks, and what rank 0 exchanges.
+    """
+    mesh, stages = run.mesh, _stages(run)
+    pipes, replicas, parts = mesh.pipe, mesh.replicas, mesh.tensor
+    sizes = [_handed_on(run, stage.segments[-1]) for stage in stages]
+    cut = [stage.segments for stage in stages]
+    carries, pipes_of = carried(run, cut), [stage.pipe for stage in stages]
+    messages = boundary_sends(sizes, count_tensors(cut), pipes_of, replicas * parts, carries)
+    halves = list(
+        tied_sends(run, [s.segments for s in stages], [s.pipe for s in stages], replicas * parts, _parts(run))
+    )
+    of_rank = [
+        [
+            *_sends(run, stages, messages, pipe),
+            *(send for rank, send in halves if rank == pipe),
+            *agreement(run),
+            *(_norms(run, [stage for stage in stages if stage.pipe == pipe]) if run.techniques.need_norm else ()),
+        ]
+        for pipe in range(pipes)
+    ]
+    sent = sum((sent_bytes(send, backend, run.item_bytes) for sends in of_rank for send in sends), 0.0)
+    return Ledger(hybrid_footprints(run), in_order(of_rank[0]), sent * replicas * parts)
+
+
+def pp(run: Run, backend: str) -> Ledger:
+    """Predicts each rank of a mesh that has the axis `pipe` alone; the arguments are those of `hybrid`."""
+    return hybrid(run, backend)
 
 
 def mp(run: Run, backend: str) -> Ledger:
@@ -36,20 +106,7 @@ def mp(run: Run, backend: str) -> Ledger:
     Returns:
         One footprint per rank, and the sends of rank 0.
     """
-    return _pipelined(run, "gpipe", 1, backend)
-
-
-def pp(run: Run, backend: str) -> Ledger:
-    """Predicts one or more stages per rank, through which micro-batches go.
-
-    Args:
-        run: What is trained.
-        backend: "gloo" or "nccl".
-
-    Returns:
-        One footprint per rank, and the sends of rank 0.
-    """
-    return _pipelined(run, run.options.schedule, run.options.microbatches, backend)
+    return hybrid(dataclasses.replace(run, options=_WholeBatch()), backend)
 
 
 def rpc(run: Run, backend: str) -> Ledger:
@@ -77,136 +134,102 @@ def rpc(run: Run, backend: str) -> Ledger:
     return dataclasses.replace(ledger, sends=in_order([*once * passes, losses]), sent_bytes_per_step=sent)
 
 
-def _pipelined(run: Run, schedule: str, microbatches: int, backend: str) -> Ledger:
-    """Predicts stages along the axis `pipe`.
-
-    Args:
-        run: What is trained.
-        schedule: The schedule, which says where the stages are, and in which order they compute.
-        microbatches: The number of micro-batches of an accumulation step.
-        backend: What carries its exchanges.
-    """
-    pipe = run.mesh.axis("pipe")
-    ranks = SCHEDULES[schedule].stage_ranks(pipe)
-    stages = group_segments(run.workload.model.segments(), len(ranks))
-    rows = run.batch_size // run.accumulation_steps // microbatches
-    sizes = [rows * math.prod(segments[-1].outputs) * run.item_bytes for segments in stages]
-    messages = boundary_sends(sizes, count_tensors(stages), ranks, carried=carried(run, stages))
-    sends = [
-        messages[each]
-        for each in passes_of(0, schedule, pipe, microbatches) * run.accumulation_steps
-        if each in messages
-    ]
-    sent = (
-        microbatches
-        * run.accumulation_steps
-        * sum(sent_bytes(send, backend, run.item_bytes) for send in messages.values())
-    )
-    for rank, send in tied_sends(run, stages, ranks):
-        sends += [send] if rank == 0 else []
-        sent += sent_bytes(send, backend, run.item_bytes)
-    for send in agreement(run):
-        sends.append(send)
-        sent += pipe * sent_bytes(send, backend, run.item_bytes)
-    if run.techniques.need_norm:
-        squared_norm = Send("update", "all_reduce", "pipe", pipe, run.item_bytes)
-        sends.append(squared_norm)
-        sent += pipe * sent_bytes(squared_norm, backend, run.item_bytes)
-    return Ledger(_footprints(run, schedule, microbatches), in_order(sends), sent)
-
-
-def pp_footprints(run: Run) -> tuple[Footprint, ...]:
-    """Predicts the memory of each rank of a pipeline."""
-    return _footprints(run, run.options.schedule, run.options.microbatches)
-
-
-def _footprints(run: Run, schedule: str, microbatches: int) -> tuple[Footprint, ...]:
-    model, ranks = run.workload.model, SCHEDULES[schedule].stage_ranks(run.mesh.axis("pipe"))
-    held: list[dict[str, Param]] = [{} for _ in range(run.mesh.axis("pipe"))]
-    for segments, rank in zip(group_segments(model.segments(), len(ranks)), ranks, strict=True):
-        held[rank] |= parameters_of(model, *segments)  # a tied one counts once
+def hybrid_footprints(run: Run) -> tuple[Footprint, ...]:
+    """Predicts the memory of each rank; of many micro-batches it takes a fraction of the time of the whole ledger."""
+    stages, schedule, microbatches = _stages(run), run.options.schedule, run.options.microbatches
     return tuple(
-        dataclasses.replace(holder_of(run, params.values()), activations_bytes=kept)
-        for params, kept in zip(held, pipeline_activation_bytes(run, schedule, microbatches), strict=True)
+        dataclasses.replace(each, activations_bytes=kept)
+        for pipe, kept in enumerate(pipeline_activation_bytes(run, schedule, microbatches))
+        for each in _footprints(run, [stage for stage in stages if stage.pipe == pipe])
     )
 
 
-def tied_sends(
-    run: Run, stages: Stages, ranks: Sequence[int], apart: int = 1, parts: int = 1
-) -> Iterator[tuple[int, Send]]:
-    """Predicts the halves of a tied parameter's gradient that the ranks of its first and its last stage hand each other.
-
-    Args:
-        run: What is trained.
-        stages: The segments of each stage.
-        ranks: The rank along the pipeline that holds each stage.
-        apart: By how much two neighbours along the pipeline differ in their ranks of the run.
-        parts: The number of ranks among which each stage's parameters are in equal parts.
-
-    Yields:
-        The rank along the pipeline, and what it sends.
-    """
-    for name, (first, *_, last) in tied_segments(run.workload.model).items():
-        here, there = (next(r for s, r in zip(stages, ranks, strict=True) if user in s) for user in (first, last))
-        size = run.workload.model.params()[name].size // parts * run.item_bytes
-        for one, other in ((here, there), (there, here)) if here != there else ():
-            yield one, Send("backward", "send", "pipe", max(ranks) + 1, size, to=str(other * apart))
+def _stages(run: Run) -> Sequence[_Stage]:
+    mesh = run.mesh
+    return _cut(run.workload.model, run.options.schedule, mesh.pipe, mesh.tensor, mesh.shard)
 
 
-def passes_of(rank: int, schedule: str, ranks: int, microbatches: int) -> list[tuple[str, int]]:
-    """Lists the passes of a rank in order: the phase, and the stage of the model.
-
-    Args:
-        rank: The rank along the pipeline.
-        schedule: The schedule.
-        ranks: The number of ranks along the pipeline.
-        microbatches: The number of micro-batches.
-    """
-    own = [stage for stage, holder in enumerate(SCHEDULES[schedule].stage_ranks(ranks)) if holder == rank]
-    return [(phase, own[index]) for phase, index in PASSES[schedule](rank, ranks, microbatches)]
-
-
-def carried(run: Run, stages: Stages) -> list[bool]:
-    """Whether a gradient comes back for what each stage hands on: nothing up to there is trained, and none does.
-
-    Args:
-        run: What is trained.
-        stages: The segments of each stage.
-    """
-    model = run.workload.model
-    every = itertools.accumulate(stages, lambda before, stage: (*before, *stage))
-    return [carry_gradients(model, segments) for segments in every]
+@functools.lru_cache(maxsize=8)  # it does not depend on the batch, of which a search tries many
+def _cut(model: ModelSpec, schedule: str, pipes: int, parts: int, shards: int) -> Sequence[_Stage]:
+    ranks = SCHEDULES[schedule].stage_ranks(pipes)
+    stages = []
+    for rank, segments in zip(ranks, group_segments(model.segments(), len(ranks)), strict=True):
+        every = parameters_of(model, *segments)
+        held = split_shapes(model, parts, every)
+        learning = {name: held[name] for name in trained(every)}
+        padded, padded_trained = (shard_elements(each.values(), shards)[0][0] for each in (held, learning))
+        stages.append(_Stage(rank, segments, held, learning, padded, padded_trained))
+    return stages
 
 
-def count_tensors(stages: Iterable[Sequence[Segment]]) -> list[int]:
-    """The number of tensors that each stage hands on, with a message for each."""
-    return [len(segments[-1].several) or 1 for segments in stages]
+def _footprints(run: Run, stages: Sequence[_Stage]) -> Iterator[Footprint]:
+    """The ranks at one place along `pipe`: all shards, each with its parts along `tensor`; or as many replicas."""
+    shards, replicas = run.mesh.shard, run.mesh.data
+    gathered = sum(shards * stage.padded for stage in stages) * (run.product_bytes if shards > 1 else run.item_bytes)
+    # Sharded stages arrive in a buffer and are copied out of it; replicated ones are copied as well (torch 2.13).
+    copies = 2 if shards > 1 else 1 if replicas > 1 else 0
+    # A parameter that two stages of a rank tie is there once.
+    both = (collections.ChainMap(*each) for each in ([dict(s.held) for s in stages], [dict(s.trained) for s in stages]))
+    every, learning = (shard_elements(each.values(), shards) for each in both)
+    for held in sharded_holders(run, every, learning, replicas * run.mesh.tensor):
+        yield dataclasses.replace(held, params_peak_bytes=held.params_bytes + copies * gathered)
 
 
-def boundary_sends(
-    sizes: Sequence[int],
-    counts: Sequence[int],
-    ranks: Sequence[int],
-    apart: int = 1,
-    carried: Sequence[bool] = (),
-) -> dict[tuple[str, int], Send]:
-    """Predicts the messages with which each pass of a micro-batch through a stage ends, unless nobody else needs them.
+def _parts(run: Run) -> int:
+    """Into how many parts the table of a tied head is cut."""
+    split = even_split_table(run.workload.model, run.mesh.tensor)
+    parts = run.mesh.tensor if any(name in split for name in tied_segments(run.workload.model)) else 1
+    return parts * run.mesh.shard
 
-    Args:
-        sizes: The bytes of the activations that each stage hands on.
-        counts: In how many tensors.
-        ranks: The rank along the pipeline that holds each stage.
-        apart: By how much two neighbours along the pipeline differ in their ranks of the run.
-        carried: Whether a gradient comes back to each stage, as `carried` says; to all, unless given.
 
-    Returns:
-        (phase, stage) -> the messages, in one record.
-    """
-    found = {}
-    for stage, (here, there) in enumerate(itertools.pairwise(ranks)):
-        if here != there:
-            message = Send("forward", "send", "pipe", max(ranks) + 1, sizes[stage], counts[stage], str(there * apart))
-            found["forward", stage] = message
-            if not carried or carried[stage]:
-                found["backward", stage + 1] = dataclasses.replace(message, phase="backward", to=str(here * apart))
-    return found
+def _rows(run: Run) -> int:
+    """The examples of a micro-batch."""
+    replicas = run.mesh.replicas
+    return run.batch_size // (replicas * run.options.microbatches * run.accumulation_steps)
+
+
+def _sends(run: Run, stages: Sequence[_Stage], messages: Mapping[Pass, Send], pipe: int) -> Iterator[Send]:
+    """Predicts everything that a rank takes part in during a step; `messages` are those at the ends of passes."""
+    mesh, microbatches = run.mesh, run.options.microbatches
+    within = {
+        (phase, number): sends
+        for number, stage in enumerate(stages)
+        if mesh.tensor > 1 and stage.pipe == pipe
+        for phase, sends in zip(PHASES, sums(run, _rows(run), stage.segments), strict=False)
+    }
+    passes = passes_of(pipe, run.options.schedule, mesh.pipe, microbatches)
+    for _ in range(run.accumulation_steps):
+        left = collections.Counter(passes)
+        for number in dict.fromkeys(number for _, number in passes):  # torch 2.13 gathers them ahead of the first pass
+            yield from gathers(run, "forward", stages[number].padded)
+        for each in passes:
+            phase, number = each
+            yield from within.get(each, ())
+            left[each] -= 1
+            if phase == "backward" and not left[each]:
+                yield from reductions(run, stages[number].padded_trained)
+            if each in messages:
+                yield messages[each]
+    held = sum(len(stage.trained) for stage in stages if stage.pipe == pipe)
+    axis = "shard" if mesh.shard > 1 else "data"
+    yield from reached(run, held, axis, mesh.axis(axis))
+
+
+def _norms(run: Run, stages: Sequence[_Stage]) -> Iterator[Send]:
+    """Predicts the norm of a clipped gradient: that of each parameter over the ranks that share it, then that of all."""
+    model, mesh = run.workload.model, run.mesh
+    split = even_split_table(model, mesh.tensor)
+    for name in trained(parameters_of(model, *(segment for stage in stages for segment in stage.segments))):
+        if mesh.shard > 1:
+            yield Send("update", "all_reduce", "shard", mesh.shard, run.item_bytes)
+        if mesh.tensor > 1 and name in split:
+            yield Send("update", "all_reduce", "tensor", mesh.tensor, run.item_bytes)
+    yield Send("update", "all_reduce", mesh.only_axis, mesh.size, run.item_bytes)
+
+
+def _handed_on(run: Run, last: Segment) -> int:
+    """The bytes that a rank hands on of a micro-batch: of what a layer split by column has left in parts, its part."""
+    model, parts = run.workload.model, run.mesh.tensor
+    kernels = [name for name, param in parameters_of(model, last).items() if param.role == "kernel"]
+    is_split = bool(kernels) and even_split_table(model, parts).get(kernels[-1]) == 1
+    return _rows(run) * math.prod(last.outputs) // (parts if is_split else 1) * run.item_bytes

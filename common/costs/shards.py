@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from samestep.common.costs.sizes import holder
-from samestep.common.ledger import Footprint
+from samestep.common.ledger import Footprint, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import Role
 
@@ -48,6 +48,30 @@ def sharded_holders(
         elements, learning = (runs[bisect.bisect(of, start)][0] for runs, of in zip(both, ends, strict=True))
         yield holder(run, elements, count=(end - start) * times, trained=learning)
         start = end
+
+
+def gathers(run: Run, phase: str, elements: int) -> list[Send]:
+    """What a rank hands over where parameters are gathered along the axis `shard`: nothing if it has them all.
+
+    Args:
+        run: What is trained.
+        phase: Of the step.
+        elements: The numbers of the rank's part, padded.
+    """
+    shards = run.mesh.shard
+    return [Send(phase, "all_gather", "shard", shards, elements * run.product_bytes)] if shards > 1 else []
+
+
+def reductions(run: Run, elements: int) -> list[Send]:
+    """What a rank hands over where gradients are summed: along `shard`, of which its part is left, then along `data`.
+
+    Args:
+        run: What is trained.
+        elements: The numbers of the rank's part, padded; nothing is sent of none.
+    """
+    size, mesh = elements * run.item_bytes, run.mesh
+    summed = [("reduce_scatter", "shard", mesh.shard, mesh.shard * size), ("all_reduce", "data", mesh.data, size)]
+    return [Send("backward", *each) for each in summed if size and each[2] > 1]
 
 
 def _shard(columns: Mapping[int, int], shards: int, shard: int) -> int:

@@ -8,10 +8,12 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 
+from samestep.common.frameworks import conventions
 from samestep.common.ledger import Footprint, Ledger, Send, in_order
 from samestep.common.request import DTYPES
 from samestep.common.strategy import Run
-from samestep.common.workload.models.reached import may_skip, num_trained, trained
+from samestep.common.techniques.used import used
+from samestep.common.workload.models.reached import num_trained, trained
 from samestep.common.workload.models.spec import ArraySpec, Param
 
 ID_BYTES = 8
@@ -45,13 +47,20 @@ _ALIGNED_BYTES = 64
 """To more than which TensorFlow rounds the parts of its rings up (`CollectiveAdapter::AlignedChunkElts`, 2.21)."""
 
 
-def optimizer_item_bytes(run: Run) -> int:
-    """The bytes of optimizer state for one number of parameters: slots, and master weights if the weights have two bytes.
+def optimizer_bytes(run: Run, elements: int) -> int:
+    """The bytes of optimizer state of some numbers of parameters: slots, and master weights if the weights have two bytes.
+
+    Args:
+        run: What is trained.
+        elements: How many numbers; of the state of all parameters that are trained, they have their share.
 
     References:
         Rajbhandari et al., arXiv 1910.02054, section 3.1 (K = 12 for Adam).
     """
-    return (len(run.optimizer.slots) + (run.weights is not None)) * DTYPES[run.dtype]
+    learning = trained(run.workload.model.params()).values()
+    kept = sum(math.prod(shape) for param in learning for shape in run.optimizer.state(param).values())
+    masters = elements if run.weights is not None else 0
+    return (elements * kept // max(1, num_trained(learning)) + masters) * DTYPES[run.dtype]
 
 
 def holder(run: Run, elements: int, device: str = "each", count: int = 1, trained: int | None = None) -> Footprint:
@@ -65,7 +74,7 @@ def holder(run: Run, elements: int, device: str = "each", count: int = 1, traine
         trained: How many of the elements are not frozen; all, unless given.
     """
     held, learning = elements * run.item_bytes, elements if trained is None else trained
-    footprint = Footprint.uniform(device, held, learning * optimizer_item_bytes(run))
+    footprint = Footprint.uniform(device, held, optimizer_bytes(run, learning))
     return dataclasses.replace(footprint, gradients_bytes=learning * run.item_bytes, count=count)
 
 
@@ -166,10 +175,8 @@ def _filled(size: float, ranks: int, backend: str, item_bytes: int) -> float:
 
 
 def agreement(run: Run) -> list[Send]:
-    """Predicts the number by which ranks agree whether to take a step in fp16: that of those whose gradients overflowed."""
-    if run.techniques.precision != "fp16" or run.num_devices == 1:
-        return []
-    return [Send("update", "all_reduce", run.mesh.only_axis, run.num_devices, DTYPES["float32"])]
+    """What techniques have ranks agree on, once a step ahead of the update."""
+    return [send for each in used(run.techniques) for send in each.sends_before_update(run)]
 
 
 def reached(run: Run, num_params: int, axis: str, ranks: int) -> list[Send]:
@@ -181,13 +188,13 @@ def reached(run: Run, num_params: int, axis: str, ranks: int) -> list[Send]:
         axis: The axis along which ranks exchange gradients.
         ranks: How many ranks.
     """
-    if run.framework != "torch" or ranks == 1 or not may_skip(run.workload.model):
+    if ranks == 1 or not run.workload.model.facts.may_skip or not conventions(run.framework).agrees_on_gradients:
         return []
     return [Send("backward", "all_reduce", axis, ranks, num_params * DTYPES["float32"])]
 
 
 def with_agreement(run: Run, sends: Iterable[Send]) -> list[Send]:
-    """Adds what ranks agree on to what each sends, ahead of the update: what got a gradient, and whether to update in fp16.
+    """Adds what ranks agree on to what each sends, ahead of the update: what got a gradient, and what techniques ask.
 
     Args:
         run: What is trained.
@@ -195,7 +202,7 @@ def with_agreement(run: Run, sends: Iterable[Send]) -> list[Send]:
     """
     every = list(sends)
     update = next((number for number, send in enumerate(every) if send.phase == "update"), len(every))
-    ranks = run.num_devices // run.mesh.axis("tensor")  # along which every rank sees the whole batch
+    ranks = run.num_devices // run.mesh.tensor  # along which every rank sees the whole batch
     on = reached(run, len(trained(run.workload.model.params())), run.mesh.only_axis, ranks)
     return [*every[:update], *on, *agreement(run), *every[update:]]
 

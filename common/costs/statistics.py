@@ -8,29 +8,16 @@ References:
     keras/src/backend/tensorflow/nn.py of Keras 3.15.
 """
 
-import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
+from samestep.common.frameworks import conventions
 from samestep.common.ledger import Send
 from samestep.common.strategy import Run
-from samestep.common.workload.models.own import Description, OwnSpec
 from samestep.common.workload.models.spec import batch_norms
 
-_SUMS = {"torch": {"forward": 2, "backward": 2}, "tf": {"forward": 3, "backward": 2}}
-"""Framework -> how many sums a layer of a user's model takes in each phase."""
-
-
-def with_statistics(run: Run, sends: Iterable[Send]) -> list[Send]:
-    """Adds the sums of batch normalisations to what a strategy sends.
-
-    Args:
-        run: What is trained.
-        sends: In order.
-    """
-    sends, forward, backward = list(sends), sums(run, "forward"), sums(run, "backward")
-    summed = [*forward.values(), *reversed(backward.values())]
-    first = next((index for index, send in enumerate(sends) if send.phase != "forward"), len(sends))
-    return [*sends[:first], *summed, *sends[first:]]
+_STATED_SUMS = 2
+"""How many sums a batch normalisation takes in each phase that every mirror states."""
+Sums = Callable[[Run, str], dict[str, Send]]
 
 
 def sums(run: Run, phase: str) -> dict[str, Send]:
@@ -40,23 +27,49 @@ def sums(run: Run, phase: str) -> dict[str, Send]:
         run: What is trained.
         phase: Of the step.
     """
+    return stated_sums(run, phase) | framework_sums(run, phase)
+
+
+def stated_sums(run: Run, phase: str) -> dict[str, Send]:
+    """The sums of the batch normalisations that every mirror states.
+
+    Args:
+        run: What is trained.
+        phase: Of the step.
+    """
+    return _sums(run, phase, batch_norms(run.workload.model), _STATED_SUMS)
+
+
+def framework_sums(run: Run, phase: str) -> dict[str, Send]:
+    """The sums of the batch normalisations that are layers of the framework itself.
+
+    Args:
+        run: What is trained.
+        phase: Of the step.
+    """
+    if not (norms := run.workload.model.facts.framework_norms):
+        return {}
+    return _sums(run, phase, norms, conventions(run.framework).norm_sums[phase])
+
+
+def _sums(run: Run, phase: str, channels: Mapping[str, int], count: int) -> dict[str, Send]:
     if run.batch_norm != "sync" or run.num_devices == 1:
         return {}
-    model, count = run.workload.model, 2
-    if isinstance(model, OwnSpec):
-        count = _SUMS[run.framework][phase]
-        channels = {layer: _channels(model.described, layer) for layer in model.described.batch_norms}
-    else:
-        channels = batch_norms(model)
     return {
         path: Send(phase, "all_reduce", run.mesh.only_axis, run.num_devices, size * run.item_bytes * count, count)
         for path, size in channels.items()
     }
 
 
-def _channels(described: Description, layer: str) -> int:
-    """The channels of a layer: what it keeps or trains has one number of each."""
-    prefix = f"{layer.replace('.', '/')}/"
-    kept = [shape for name, shape in described.buffers.items() if name.startswith(prefix) and shape]
-    trained = [param.shape for name, param in described.params.items() if name.startswith(prefix)]
-    return math.prod(next(iter([*kept, *trained]), (0,)))
+def with_statistics(run: Run, sends: Iterable[Send], sums: Sums = sums) -> list[Send]:
+    """Adds the sums of batch normalisations to what a strategy sends.
+
+    Args:
+        run: What is trained.
+        sends: In order.
+        sums: Which of the sums.
+    """
+    sends, forward, backward = list(sends), sums(run, "forward"), sums(run, "backward")
+    summed = [*forward.values(), *reversed(backward.values())]
+    first = next((index for index, send in enumerate(sends) if send.phase != "forward"), len(sends))
+    return [*sends[:first], *summed, *sends[first:]]

@@ -12,6 +12,7 @@ References:
 import dataclasses
 import functools
 import itertools
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from samestep.common.costs.saved_activations.activations import activation_bytes
@@ -19,9 +20,8 @@ from samestep.common.costs.saved_activations.recomputed import both_passes
 from samestep.common.costs.sizes import holder, symmetric, with_agreement
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
-from samestep.common.workload.models.own import OwnSpec
-from samestep.common.workload.models.reached import num_positions, trained, use_of
-from samestep.common.workload.models.spec import ModelSpec, Param, Segment, layer, parameters_of
+from samestep.common.workload.models.reached import trained
+from samestep.common.workload.models.spec import ModelSpec, Param, Role, Segment, layer, num_positions, parameters_of
 from samestep.common.workload.split import even_split_table
 
 
@@ -35,13 +35,13 @@ def tp(run: Run, backend: str) -> Ledger:
     Returns:
         The footprint of all ranks, and the collectives of both passes.
     """
-    sends = with_agreement(run, _tp_collectives(run)) if run.mesh.axis("tensor") > 1 else ()
+    sends = with_agreement(run, _tp_collectives(run)) if run.mesh.tensor > 1 else ()
     return symmetric(run, tp_footprints(run), sends, backend)
 
 
 def tp_footprints(run: Run) -> tuple[Footprint, ...]:
     """Predicts the memory of ranks that hold a part of each split layer, and all of the rest."""
-    parts = run.mesh.axis("tensor")
+    parts = run.mesh.tensor
     every = run.workload.model.params()
     of_all, learning = (tensor_elements(run.workload.model, parts, params) for params in (every, trained(every)))
     held = holder(run, of_all, count=parts, trained=learning)
@@ -51,7 +51,7 @@ def tp_footprints(run: Run) -> tuple[Footprint, ...]:
 
 def _tp_collectives(run: Run) -> Iterator[Send]:
     """Predicts every collective of a rank."""
-    model, parts, passes = run.workload.model, run.mesh.axis("tensor"), run.accumulation_steps
+    model, parts, passes = run.workload.model, run.mesh.tensor, run.accumulation_steps
     rows = run.batch_size // passes
     once = _in_shards(run, rows) if run.options.sequence_parallel else sums(run, rows, model.segments())
     for _ in range(passes):
@@ -72,7 +72,7 @@ def sums(run: Run, rows: int, segments: Sequence[Segment]) -> tuple[list[Send], 
         rows: The number of examples.
         segments: The part of the model that is meant.
     """
-    parts = run.mesh.axis("tensor")
+    parts = run.mesh.tensor
 
     def summed(phase: str, kinds: Collection[str], segment: Segment) -> list[Send]:
         layers = _split_layers(run.workload.model, parts, [segment])[:: 1 if phase == "forward" else -1]
@@ -90,7 +90,7 @@ def _in_shards(run: Run, rows: int) -> tuple[list[Send], list[Send]]:
     Each rank computes the gradients of norms on its shard, so they are summed; that of the embedding's output, which each
     rank cut, is gathered.
     """
-    parts = run.mesh.axis("tensor")
+    parts = run.mesh.tensor
     ahead = {"table": "all_reduce", "column": "all_gather", "row": "reduce_scatter", "logits": "all_reduce"}
     back = {"table": "all_gather", "column": "reduce_scatter", "row": "all_gather", "norm": "all_reduce"}
 
@@ -116,7 +116,7 @@ def _item_bytes(run: Run, kind: str, is_product: bool = False) -> int:
         kind: As in `_split_layers`.
         is_product: Whether what the layer takes is what a product returned.
     """
-    is_narrow = kind == "row" or (kind in ("column", "table") and run.mesh.axis("shard") > 1)
+    is_narrow = kind == "row" or (kind in ("column", "table") and run.mesh.shard > 1)
     return run.product_bytes if is_narrow or (kind == "column" and is_product) else run.item_bytes
 
 
@@ -135,27 +135,25 @@ def _split_layers(model: ModelSpec, parts: int, segments: Sequence[Segment]) -> 
     """
     params, split = model.params(), even_split_table(model, parts)
     meant, last = parameters_of(model, *segments), parameters_of(model, model.segments()[-1])
-    is_own = isinstance(
-        model, OwnSpec
-    )  # whose description says where gradients are needed, and whose loss takes whole logits
-    first = "" if is_own or model.inputs().ids else next(iter(params))  # it reads data, whose gradient nobody needs
     norms = {layer(name) for name, param in meant.items() if param.role == "scale"}
     whole, found = num_positions(model), list[tuple[str, int]]()
     ties = [name for name in split if params[name].tied and model.segments()[-1] in segments]
     kernels = {name for name, param in meant.items() if name in split and param.role != "bias"}
     logits = next((name for name in reversed(split) if params[name].role != "bias"), "")
     for name, param in meant.items():
-        use = use_of(model, layer(name))
+        use = model.facts.use_of(layer(name))
         if layer(name) in norms:
             found.append(("norm", param.size))
         elif name in kernels and param.lookups and (not param.tied or model.segments()[0] in segments):
             found.append(("table", param.lookups * param.shape[1]))
         elif name in kernels and split[name] == 0 and not param.lookups:
             found += [("row", positions * param.shape[1]) for positions in use.positions]
-        elif name in kernels and name != first and not param.shares_input and not param.lookups and use.takes_gradient:
+        elif name in kernels and not param.shares_input and not param.lookups and use.takes_gradient:
             found += [("column", positions * param.shape[0]) for positions in use.positions]
     found += [("column", whole * params[name].shape[1]) for name in ties]
-    has_split_logits = bool(ties) or (not is_own and split.get(logits) == 1 and logits in meant and logits in last)
+    has_split_logits = bool(ties) or (
+        not model.facts.takes_whole_logits and split.get(logits) == 1 and logits in meant and logits in last
+    )
     return found + [("logits", whole)] * (3 if has_split_logits else 0)
 
 
@@ -167,6 +165,20 @@ def tensor_elements(model: ModelSpec, parts: int, params: Mapping[str, Param] | 
         parts: The size of the axis.
         params: Which of its parameters; all, unless given.
     """
-    split = even_split_table(model, parts)
     every = model.params() if params is None else params
-    return sum(param.size // (parts if name in split else 1) for name, param in every.items())
+    return sum(math.prod(shape) for shape, _ in split_shapes(model, parts, every).values())
+
+
+def split_shapes(model: ModelSpec, parts: int, params: Mapping[str, Param]) -> dict[str, tuple[list[int], Role]]:
+    """Parameter name -> the shape of what a device along a tensor axis has of it, and its role.
+
+    Args:
+        model: The spec.
+        parts: The size of the axis.
+        params: Which of its parameters.
+    """
+    split = even_split_table(model, parts)
+    return {
+        name: ([size // (parts if split.get(name) == dim else 1) for dim, size in enumerate(param.shape)], param.role)
+        for name, param in params.items()
+    }

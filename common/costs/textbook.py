@@ -17,15 +17,15 @@ from typing import cast
 
 from samestep.common.costs.data_parallel import c10d, ddp, replicated
 from samestep.common.costs.deepspeed import deepspeed
-from samestep.common.costs.hybrid import hybrid
 from samestep.common.costs.one_process import mirrored
-from samestep.common.costs.pipeline import mp, pp
+from samestep.common.costs.pipeline import hybrid, mp, pp
 from samestep.common.costs.saved_activations.activations import textbook_block_bytes
-from samestep.common.costs.sizes import optimizer_item_bytes
+from samestep.common.costs.sizes import optimizer_bytes
 from samestep.common.costs.tensor import tp
 from samestep.common.costs.zero import fsdp, zero1, zero2
 from samestep.common.ledger import Formula
 from samestep.common.strategy import Cost, Run
+from samestep.common.techniques.used import used
 from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.pipeline import SCHEDULES
@@ -36,7 +36,7 @@ Formulas = Callable[[Run, str], tuple[Formula, ...]]
 
 
 def formulas(run: Run, backend: str) -> tuple[Formula, ...]:
-    """What the textbooks say of a run; nothing of rows that none of them has, nor of what compression sends and keeps.
+    """What the textbooks say of a run; nothing of rows that none of them has, nor of other exchanges than plain sums.
 
     Their numbers all have one size, so they say nothing of mixed precision but what a device holds.
 
@@ -46,10 +46,9 @@ def formulas(run: Run, backend: str) -> tuple[Formula, ...]:
     """
     if run.strategy.cost not in _FORMULAS:
         return ()
-    state_and_sent = _FORMULAS[run.strategy.cost](run, backend) if run.techniques.compress is None else ()
-    if run.techniques.precision is not None:
-        return tuple(formula for formula in state_and_sent if formula.quantity == "state")
-    return (*state_and_sent, *_activations(run))
+    told = (*_FORMULAS[run.strategy.cost](run, backend), *_activations(run))
+    covered = [each.in_textbooks for each in used(run.techniques) if each.in_textbooks is not None]
+    return tuple(formula for formula in told if all(formula.quantity in quantities for quantities in covered))
 
 
 def _activations(run: Run) -> tuple[Formula, ...]:
@@ -58,12 +57,12 @@ def _activations(run: Run) -> tuple[Formula, ...]:
     if run.framework == "numpy" or not (model.name == "transformer" or getattr(model, "style", "") == "gpt"):
         return ()
     model = cast(DecoderSpec, model)  # by the sizes that count, a transformer of ours is one
-    rows //= mesh.axis("data") * mesh.axis("shard")
-    if mesh.axis("pipe") > 1:  # p micro-batches are in flight, each through 1 / p of the blocks
+    rows //= mesh.replicas
+    if mesh.pipe > 1:  # p micro-batches are in flight, each through 1 / p of the blocks
         if run.strategy.cost not in (pp, hybrid) or run.options.schedule != "1f1b":
             return ()
         rows //= run.options.microbatches
-    kept = model.layers * textbook_block_bytes(model, rows, run.item_bytes, mesh.axis("tensor"))
+    kept = model.layers * textbook_block_bytes(model, rows, run.item_bytes, mesh.tensor)
     text = "L T D B (4 w + 2 + 12 w / t + (2 w + 1) H T / (D t))"
     return (Formula("activations", kept, text, "Korthikanti et al. 2022, section 4.2"),)
 
@@ -72,9 +71,9 @@ def _zero(stage: int) -> Formulas:
     """Stage 0 is plain data parallelism, in which every device holds everything."""
 
     def found(run: Run, backend: str) -> tuple[Formula, ...]:
-        model, shards = num_params(run.workload.model), run.mesh.axis("shard") if stage else 1
+        model, shards = num_params(run.workload.model), run.mesh.shard if stage else 1
         shards = shards if shards > 1 else run.num_devices
-        weights, gradients, state = run.item_bytes, run.item_bytes, optimizer_item_bytes(run)
+        weights, gradients, state = run.item_bytes, run.item_bytes, optimizer_bytes(run, model) / model
         held, text = [
             (weights + gradients + state, "(w + g + k) Ψ"),
             (weights + gradients + state / shards, "(w + g) Ψ + k Ψ / N"),
@@ -105,7 +104,7 @@ def _split(microbatches: Callable[[Run], tuple[int, int]]) -> Formulas:
     def found(run: Run, backend: str) -> tuple[Formula, ...]:
         model, mesh = run.workload.model, run.mesh
         data, shards, tensor, pipe = (mesh.axis(name) for name in ("data", "shard", "tensor", "pipe"))
-        each = 2 * run.item_bytes + optimizer_item_bytes(run)
+        each = 2 * run.item_bytes + optimizer_bytes(run, num_params(model)) / num_params(model)
         told = [
             Formula(
                 "state",

@@ -20,15 +20,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from samestep.common.costs.data_parallel import DEFAULT_CAPS, bucketed, replicated_footprints
 from samestep.common.costs.saved_activations.activations import activation_bytes
-from samestep.common.costs.shards import shard_elements, sharded_holders
-from samestep.common.costs.sizes import optimizer_item_bytes, symmetric, with_agreement
-from samestep.common.costs.statistics import sums, with_statistics
+from samestep.common.costs.shards import gathers, reductions, shard_elements, sharded_holders
+from samestep.common.costs.sizes import optimizer_bytes, symmetric, with_agreement
+from samestep.common.costs.statistics import framework_sums, stated_sums, with_statistics
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
-from samestep.common.workload.models.own import OwnSpec
-from samestep.common.workload.models.reached import trained, use_of
+from samestep.common.workload.models.reached import trained
 from samestep.common.workload.models.spec import ModelSpec, Param, parameters_of
-from samestep.common.workload.optimizers import OWN
 
 _DUMMY_BYTES = 4
 """What a rank without parameters broadcasts: one float32 (torch 2.13)."""
@@ -56,8 +54,7 @@ def zero1_footprints(run: Run) -> tuple[Footprint, ...]:
     """Predicts the memory of ranks that hold everything, but of the optimizer state only that of some parameters."""
     (each,) = replicated_footprints(run)
     return tuple(
-        dataclasses.replace(each, optimizer_bytes=own * optimizer_item_bytes(run), count=count)
-        for own, count in _owned(run)
+        dataclasses.replace(each, optimizer_bytes=optimizer_bytes(run, own), count=count) for own, count in _owned(run)
     )
 
 
@@ -68,9 +65,7 @@ def _owned(run: Run) -> list[tuple[int, int]]:
     counted when they are handed out, and updated by nobody.
     """
     params = run.workload.model.params()
-    groups: Sequence[Sequence[str]] = (list(params),)
-    if run.optimizer.name == OWN and isinstance(run.workload.model, OwnSpec) and run.workload.model.described.optimizer:
-        groups = run.workload.model.described.optimizer.groups
+    groups: Sequence[Sequence[str]] = run.optimizer.groups or (list(params),)
     handed = [
         each for group in groups for each in sorted((params[n] for n in group), key=lambda p: p.size, reverse=True)
     ]
@@ -95,7 +90,7 @@ def zero2(run: Run, backend: str) -> Ledger:
     Returns:
         The footprints of all ranks, and the collectives along both axes.
     """
-    return _fully_sharded(run, gathers=1, backend=backend)
+    return _fully_sharded(run, frees=False, backend=backend)
 
 
 def fsdp(run: Run, backend: str) -> Ledger:
@@ -108,36 +103,35 @@ def fsdp(run: Run, backend: str) -> Ledger:
     Returns:
         The footprints of all ranks, and the collectives along both axes.
     """
-    return _fully_sharded(run, gathers=2, backend=backend)
+    return _fully_sharded(run, frees=True, backend=backend)
 
 
-def _fully_sharded(run: Run, gathers: int, backend: str) -> Ledger:
+def _fully_sharded(run: Run, frees: bool, backend: str) -> Ledger:
     """Predicts shards along the axis `shard`, and replicas of them along `data`.
 
     Args:
         run: What is trained.
-        gathers: How often a block is gathered per micro-batch; with 2 it is freed in between.
+        frees: Whether a block is freed after its forward pass, and gathered again for its backward pass.
         backend: "gloo" or "nccl".
     """
-    sends = list(_collectives(run, gathers))
-    if isinstance(run.workload.model, OwnSpec):  # whose blocks may have several normalisations each
-        sends = with_statistics(run, sends)
-    return symmetric(run, _sharded_footprints(run, gathers), with_agreement(run, sends), backend)
+    sends = list(_collectives(run, frees))
+    sends = with_statistics(run, sends, framework_sums)
+    return symmetric(run, _sharded_footprints(run, frees), with_agreement(run, sends), backend)
 
 
 def zero2_footprints(run: Run) -> tuple[Footprint, ...]:
     """Predicts the memory of ranks that gather every block and keep it until its backward pass."""
-    return _sharded_footprints(run, gathers=1)
+    return _sharded_footprints(run, frees=False)
 
 
 def fsdp_footprints(run: Run) -> tuple[Footprint, ...]:
     """Predicts the memory of ranks that gather a block only while it computes."""
-    return _sharded_footprints(run, gathers=2)
+    return _sharded_footprints(run, frees=True)
 
 
 def _padded(run: Run, together: Iterable[Mapping[str, Param]]) -> list[int]:
     """The numbers of each rank of what goes together: shards are padded to the first's size."""
-    shards = run.mesh.axis("shard")
+    shards = run.mesh.shard
     return [_shards(params, shards)[0][0] if params else 0 for params in together]
 
 
@@ -146,17 +140,15 @@ def _blocks(run: Run) -> list[int]:
     return _padded(run, gathered_together(run.workload.model))
 
 
-def _sharded_footprints(run: Run, gathers: int) -> tuple[Footprint, ...]:
-    every, shards, blocks = run.workload.model.params(), run.mesh.axis("shard"), _blocks(run)
-    peak = _peak_gathered(
-        [shards * block * run.product_bytes for block in blocks], freed=gathers == 2, buffered=shards > 1
-    )
+def _sharded_footprints(run: Run, frees: bool) -> tuple[Footprint, ...]:
+    every, shards, blocks = run.workload.model.params(), run.mesh.shard, _blocks(run)
+    peak = _peak_gathered([shards * block * run.product_bytes for block in blocks], freed=frees, buffered=shards > 1)
     activations = activation_bytes(run)
     held = [
         dataclasses.replace(each, params_peak_bytes=each.params_bytes + peak, activations_bytes=activations)
         for each in sharded_holders(run, *(_shards(params, shards) for params in (every, trained(every))))
     ]
-    whole = [dataclasses.replace(held[0], count=run.num_devices)] if len(held) == 1 else held * run.mesh.axis("data")
+    whole = [dataclasses.replace(held[0], count=run.num_devices)] if len(held) == 1 else held * run.mesh.data
     return tuple(whole)
 
 
@@ -172,7 +164,7 @@ def _shards(params: Mapping[str, Param], shards: int) -> list[tuple[int, int]]:
     return shard_elements(((param.shape, param.role) for param in params.values()), shards)
 
 
-def _collectives(run: Run, gathers: int) -> Iterator[Send]:
+def _collectives(run: Run, frees: bool) -> Iterator[Send]:
     """Predicts what a rank takes part in during a step.
 
     In the backward pass a block that was freed is gathered while the one behind it still computes, so it comes before that
@@ -180,9 +172,8 @@ def _collectives(run: Run, gathers: int) -> Iterator[Send]:
 
     Args:
         run: What is trained.
-        gathers: How often a block is gathered per micro-batch.
+        frees: As in `_fully_sharded`.
     """
-    shards, replicas = run.mesh.axis("shard"), run.mesh.axis("data")
     together = gathered_together(run.workload.model)
     rest, *blocks = _blocks(run)
     first = [rest] if rest else []
@@ -190,23 +181,18 @@ def _collectives(run: Run, gathers: int) -> Iterator[Send]:
     inside = {phase: _sums_inside(run, phase) for phase in ("forward", "backward")}
     for micro in range(run.accumulation_steps):
         for block, summed in zip((*first, *blocks), (*[()] * len(first), *inside["forward"]), strict=True):
-            if shards > 1:
-                yield Send("forward", "all_gather", "shard", shards, block * run.product_bytes)
+            yield from gathers(run, "forward", block)
             yield from summed
-        again = [*first, *reversed(blocks[_first_regathered(run) :])] if gathers == 2 and shards > 1 else []
-        ahead = [Send("backward", "all_gather", "shard", shards, block * run.product_bytes) for block in again]
+        again = [*first, *reversed(blocks[_first_regathered(run) :])] if frees else []
+        ahead = [send for block in again for send in gathers(run, "backward", block)]
         yield from ahead[: len(first) + 1]
         ahead = ahead[len(first) + 1 :]
         for number, block in enumerate([*reduced, *([reduced_last] if rest else [])]):
             yield from ahead[number : number + 1]
             yield from inside["backward"][len(blocks) - 1 - number] if number < len(blocks) else ()
-            if micro < run.accumulation_steps - 1 or not block:
-                continue
-            if shards > 1:
-                yield Send("backward", "reduce_scatter", "shard", shards, shards * block * run.item_bytes)
-            if replicas > 1:
-                yield Send("backward", "all_reduce", "data", replicas, block * run.item_bytes)
-    if shards > 1 and run.techniques.need_norm:  # each parameter's norm
+            if micro == run.accumulation_steps - 1:
+                yield from reductions(run, block)
+    if (shards := run.mesh.shard) > 1 and run.techniques.need_norm:  # each parameter's norm
         size = len(trained(run.workload.model.params())) * run.item_bytes
         yield Send("update", "all_reduce", "shard", shards, size)
 
@@ -215,16 +201,17 @@ def _first_regathered(run: Run) -> int:
     """The first block that is gathered for the backward pass: the last one before gradients end, ahead of its turn."""
     model = run.workload.model
     held = [block for block in model.blocks() if parameters_of(model, block)]
-    ends = next((number for number, block in enumerate(held) if use_of(model, block.name).gives_gradient), len(held))
+    ends = next(
+        (number for number, block in enumerate(held) if model.facts.use_of(block.name).gives_gradient), len(held)
+    )
     return max(0, ends - 1)
 
 
 def _sums_inside(run: Run, phase: str) -> list[list[Send]]:
-    """What the batch normalisation of each block of ours exchanges."""
-    model = run.workload.model
-    own = {} if isinstance(model, OwnSpec) else sums(run, phase)
+    """What the batch normalisation of each block exchanges; nobody knows in which block those of a framework are."""
+    model, summed = run.workload.model, stated_sums(run, phase)
     paths = [f"{block.name}/norm" for block in model.blocks() if parameters_of(model, block)]
-    return [[own[path]] if path in own else [] for path in paths]
+    return [[summed[path]] if path in summed else [] for path in paths]
 
 
 def _peak_gathered(blocks: Sequence[int], freed: bool, buffered: bool) -> int:

@@ -47,7 +47,7 @@ def load_arrays(file: IO[bytes], names: Collection[str], size: int) -> "dict[str
 
     Args:
         file: The archive.
-        names: As for `read_arrays`.
+        names: The arrays to read; all, unless given.
         size: The bytes of the file.
     """
     with zipfile.ZipFile(file) as archive:
@@ -67,7 +67,7 @@ def load_arrays(file: IO[bytes], names: Collection[str], size: int) -> "dict[str
 
 
 def _measure(archive: zipfile.ZipFile, name: str, info: zipfile.ZipInfo) -> int:
-    """The number of elements that a member's header claims, if the member is as large as they are."""
+    """Returns the number of elements that a member's header claims, once the member is known to be that large."""
     if info.flag_bits & _ENCRYPTED or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise Unreadable(f"{name} is encrypted or compressed in a way that numpy.savez does not use")
     from numpy.lib import format as npy

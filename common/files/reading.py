@@ -32,7 +32,7 @@ class Unreadable(Exception):
 
 
 def memory_bytes() -> int:
-    """The memory of this machine."""
+    """Returns the memory of this machine."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -87,7 +87,7 @@ def read_text(path: Path | str, most_bytes: int = MOST_BYTES, encoding: str = "u
     Args:
         path: The file.
         most_bytes: A larger one is refused.
-        encoding: Of its characters.
+        encoding: The encoding of its characters.
 
     Raises:
         Unreadable: It cannot be read, is larger, or holds other bytes.
@@ -182,7 +182,7 @@ def read_toml(path: Path | str, most_bytes: int = MOST_BYTES) -> dict[str, objec
 
 
 def _shallow(value: Value) -> Value:
-    """The value, unless what handles it after us could run out of stack."""
+    """Returns the value, unless it is nested so deeply that later code could run out of stack."""
     level: list[object] = [value]
     for _ in range(MOST_DEPTH):
         inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))

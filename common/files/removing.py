@@ -38,7 +38,7 @@ def find_written(folder: Path, depth: int = 32) -> Iterator[tuple[Path, dict[str
 
 
 def bytes_below(folder: Path) -> int:
-    """The bytes of all files in and below a folder that are ours, without the lists of them."""
+    """Adds up the bytes of all files of ours in and below a folder, without the lists of them."""
     listed = [each for _, found in find_written(folder) for each in found.items()]
     return sum(status.st_size for name, status in listed if name != LIST and stat.S_ISREG(status.st_mode))
 
@@ -53,9 +53,9 @@ def discard(directory: Path, keep: Collection[str] = (), is_changed: bool = Fals
     """Removes what samestep wrote into a directory, and the directory if samestep made it and nothing else is in it.
 
     Args:
-        directory: One without a list, or that is a link, is left alone.
-        keep: What stays of it.
-        is_changed: As for `present`.
+        directory: The directory; one without a list is left alone, and so is a link.
+        keep: The names that stay.
+        is_changed: Whether a file still counts if it was replaced or has other bytes by now.
     """
     with contextlib.suppress(OSError), opened(directory, follow=False) as root:
         found = present(root, is_changed)

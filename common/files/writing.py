@@ -156,8 +156,8 @@ def copy_file(source: Path, path: Path, below: Path | None = None) -> None:
 
     Args:
         source: The file.
-        path: Where to.
-        below: As for `replacing`.
+        path: The copy.
+        below: The directory that it belongs to; its parent, unless given.
 
     Raises:
         Unreadable: The source is not a plain file.
@@ -168,7 +168,7 @@ def copy_file(source: Path, path: Path, below: Path | None = None) -> None:
 
 @contextlib.contextmanager
 def _entered(path: Path, below: Path | None) -> Iterator[tuple[int, int, str]]:
-    """The open directory of a file, its open folder in that, and its name there."""
+    """Opens the directory of a file and the folder in it; the file's name there comes with them."""
     try:
         directory = below or path.parent
         with (
@@ -183,7 +183,7 @@ def _entered(path: Path, below: Path | None) -> Iterator[tuple[int, int, str]]:
 
 
 def _is_taken(path: Path, root: int, name: str, parent: int, leaf: str) -> bool:
-    """Whether there is a file of ours under a name; refuses what is not. Without a list, every plain file is ours."""
+    """Checks whether a file of ours has a name, and refuses one that is not ours. Without a list, every plain file is ours."""
     try:
         status = os.stat(leaf, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:

@@ -26,9 +26,9 @@ class Entry:
 
     Attributes:
         name: Below the directory, as in `model/initial.npz`.
-        inode: Of what was made.
-        bytes: Of a file that is complete; None while it is written, and of a folder.
-        is_folder: Whether it is one.
+        inode: The inode of what was made.
+        bytes: The size of a complete file; None while it is written, and for a folder.
+        is_folder: Whether the entry is a folder.
     """
 
     name: str
@@ -143,7 +143,7 @@ def read(root: int) -> Written | None:
 
 
 def present(root: int, is_changed: bool = False) -> dict[str, os.stat_result] | None:
-    """What is in a directory and ours, with its status; None if the directory has no list.
+    """Finds what is ours in a directory, with its status; None if the directory has no list.
 
     Args:
         root: The open directory.
@@ -164,7 +164,7 @@ def seal(directory: Path, name: str | None = None) -> None:
     """Notes the bytes of files that were open until now: whoever changes one from here on makes it their own.
 
     Args:
-        directory: Of the files.
+        directory: The directory of the files.
         name: The one that was written; all whose bytes are not known yet, unless given.
     """
     with contextlib.suppress(OSError), opened(directory) as root:
@@ -186,7 +186,7 @@ def _line(entry: Entry) -> bytes:
 
 
 def _entry(line: bytes) -> Entry | None:
-    """A line as it was written; None if it is damaged, or names what is not below the directory."""
+    """Parses a line; None if it is damaged or names something outside the directory."""
     try:
         entry = Entry(**json.loads(line))
         parts = PurePosixPath(os.fsdecode(os.fsencode(entry.name))).parts

@@ -6,12 +6,11 @@ import statistics
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeVar
 
+from samestep.common.judging.power import detectable, pairs_needed
 from samestep.common.judging.statistics import (
-    detectable,
     holm,
     mean_interval,
     p_value,
-    pairs_needed,
     prediction_interval,
     welch,
 )
@@ -161,17 +160,11 @@ def compare_apart(pairs: Mapping[Key, tuple[Speeds, Speeds]]) -> dict[Key, Diffe
 def _apart(logs: Sequence[float], others: Sequence[float]) -> Difference:
     """The numbers of a pair that was measured apart, with the p-value of the pair alone."""
     rounds = min(len(logs), len(others))
-    if rounds < 2:
-        return Difference(math.exp(statistics.fmean(logs) - statistics.fmean(others)), None, None, rounds, None)
-    from scipy.special import stdtr, stdtrit  # here: --help needs no SciPy
-
-    difference, error, degrees = welch(logs, others)
-    if not error:
-        return Difference(math.exp(difference), None, None, rounds, None)
-    half = float(stdtrit(degrees, 1 - LEVEL / 2)) * error
-    p_value = 2 * float(stdtr(degrees, -abs(difference) / error))
-    low, high = math.exp(difference - half), math.exp(difference + half)
-    return Difference(math.exp(difference), low, high, rounds, None, p_value=p_value)
+    found = Difference(math.exp(statistics.fmean(logs) - statistics.fmean(others)), None, None, rounds, None)
+    if rounds < 2 or (test := welch(logs, others, 1 - LEVEL)) is None:
+        return found
+    low, high, p_value = test
+    return dataclasses.replace(found, low=math.exp(low), high=math.exp(high), p_value=p_value)
 
 
 def _verdict(ratio: float, corrected: float | None) -> str:

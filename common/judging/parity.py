@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from samestep.common.steps.log import Log
+
 LOSS_BOUND = {"float64": 1e-12, "float32": 1e-5}
 WEIGHT_BOUND = {"float64": 1e-10, "float32": math.inf}
 """Float32 weights are not bounded: Adam divides rounding noise by itself wherever a gradient is nearly zero."""
@@ -169,6 +171,22 @@ def judge(
         every,
         loss_bound=loss_bound,
     )
+
+
+def judge_batches(parity: Parity, log: Log, reference: Log) -> Parity:
+    """Judges which examples a run trained on, where both logs say it; a loss may hardly show another example.
+
+    Args:
+        parity: The verdict on its losses.
+        log: Of the run.
+        reference: Of the reference.
+    """
+    wanted = {step.number: step.batch for step in reference.steps()}
+    for step in log.steps():
+        if None not in (step.batch, other := wanted.get(step.number)) and step.batch != other:
+            reason = f"step {step.number} trained on other examples than the reference's"
+            return dataclasses.replace(parity, passed=False, reason=f"{reason}{parity.reason and f': {parity.reason}'}")
+    return parity
 
 
 def relative_distance(seen: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> float:

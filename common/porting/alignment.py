@@ -11,12 +11,13 @@ import numpy as np
 from samestep.common.porting.families import OTHER, WITHOUT_PARAMETERS
 from samestep.common.porting.layouts import Both, family, find_axes, like, squeezed, turned
 from samestep.common.porting.matching.matching import Matching
-from samestep.common.porting.trace import Call, Trace
+from samestep.common.porting.trace import LayerCall, ModelTrace
 
 Sides = tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
 """Arrays by role or name, torch's and TensorFlow's."""
 _IN_PIECES = ("split", "packed")
 """Changes between one call on one side and three on the other."""
+_SIDES = ("source", "target")
 OUTPUTS = "outputs"
 """The kind of the last call of an alignment: what the model returns."""
 
@@ -26,8 +27,8 @@ class Aligned:
     """A call of each model that compute the same.
 
     Attributes:
-        torch: Torch's call.
-        tf: TensorFlow's.
+        source: The source's call.
+        target: The target's.
         family: What they are.
         inputs: What both were given first; None if it cannot be compared.
         output: What both made.
@@ -37,8 +38,8 @@ class Aligned:
         buffers: Likewise.
     """
 
-    torch: Call
-    tf: Call
+    source: LayerCall
+    target: LayerCall
     family: str
     inputs: Both | None
     output: Both
@@ -50,57 +51,61 @@ class Aligned:
     @property
     def names(self) -> str:
         """Both layers, as messages have them."""
-        return f"torch `{self.torch.name}`, tf `{self.tf.name}`"
+        return f"{{a:key}} `{self.source.name}`, {{b:key}} `{self.target.name}`"
 
 
-def align(matching: Matching, torch: Trace, tf: Trace, weights: Sides) -> list[Aligned]:
+def align(matching: Matching, source: ModelTrace, target: ModelTrace, weights: Sides) -> list[Aligned]:
     """Aligns the calls of two models by the parameters that their layers hold; between these, by family and order.
 
     Args:
         matching: Of the parameters.
-        torch: Torch's trace.
-        tf: TensorFlow's.
+        source: The source's trace.
+        target: The target's.
         weights: What both started from, parameters and buffers by neutral name.
 
     Returns:
         In torch's order; the last one is what the models return.
     """
-    anchors = _anchors(matching, torch.calls, tf.calls)
+    anchors = _anchors(matching, source.calls, target.calls)
     held = _held(matching, weights)
-    pairs = anchors | dict.fromkeys(_between(sorted(anchors), torch.calls, tf.calls), True)
-    placed = [(i, _aligned(torch.calls[i], tf.calls[j], held, given)) for (i, j), given in pairs.items()]
-    placed += _joined(matching, torch.calls, tf.calls)
-    return [*(layer for _, layer in sorted(placed, key=lambda each: each[0])), _returned(torch, tf)]
+    pairs = anchors | dict.fromkeys(_between(sorted(anchors), source.calls, target.calls), True)
+    placed = [(i, _aligned(source.calls[i], target.calls[j], held, given)) for (i, j), given in pairs.items()]
+    placed += _joined(matching, source.calls, target.calls)
+    return [*(layer for _, layer in sorted(placed, key=lambda each: each[0])), _returned(source, target)]
 
 
-def _joined(matching: Matching, torch: Sequence[Call], tf: Sequence[Call]) -> Iterator[tuple[int, Aligned]]:
+def _joined(
+    matching: Matching, source: Sequence[LayerCall], target: Sequence[LayerCall]
+) -> Iterator[tuple[int, Aligned]]:
     """Projections that one side computes as one and the other as three, the three put together; with torch's place."""
     for pair in matching.pairs:
-        if pair.change not in _IN_PIECES or len(pair.torch[0].shape) < 2:
+        if pair.change not in _IN_PIECES or len(pair.source[0].shape) < 2:
             continue
         sides = [
             [place for held in side for place in _places(calls).get(re.split("[./][^./]*$", held.native)[0], [])]
-            for side, calls in ((pair.torch, torch), (pair.tf, tf))
+            for side, calls in ((pair.source, source), (pair.target, target))
         ]
         if sorted(map(len, sides)) != [1, 3]:
             continue  # inside of an attention that is recorded as one, or called more than once
-        one, other = ([calls[place] for place in side] for side, calls in zip(sides, (torch, tf), strict=True))
+        one, other = ([calls[place] for place in side] for side, calls in zip(sides, (source, target), strict=True))
         yield max(sides[0]), Aligned(_join(one), _join(other), "linear", None, (_join(one).output, _join(other).output))
 
 
-def _join(calls: Sequence[Call]) -> Call:
+def _join(calls: Sequence[LayerCall]) -> LayerCall:
     if len(calls) == 1:
         return calls[0]
     name = ", ".join(call.name for call in calls)
     return dataclasses.replace(calls[-1], name=name, output=np.concatenate([call.output for call in calls], axis=-1))
 
 
-def _anchors(matching: Matching, torch: Sequence[Call], tf: Sequence[Call]) -> dict[tuple[int, int], bool]:
+def _anchors(
+    matching: Matching, source: Sequence[LayerCall], target: Sequence[LayerCall]
+) -> dict[tuple[int, int], bool]:
     """The calls of matched layers, and whether they are given the same: the n-th of one is the n-th of the other.
 
     Where one call does what several do on the other side, the last of these computes the result.
     """
-    places = [_places(calls) for calls in (torch, tf)]
+    places = [_places(calls) for calls in (source, target)]
     both = [pair.layers for pair in matching.pairs if pair.change not in _IN_PIECES]
     names = {(one.call, other.call): None for one, other in both if one.call in places[0] and other.call in places[1]}
     last_of, last_in = dict(list(names)), {other: one for one, other in names}
@@ -112,7 +117,7 @@ def _anchors(matching: Matching, torch: Sequence[Call], tf: Sequence[Call]) -> d
     return found
 
 
-def _places(calls: Sequence[Call]) -> dict[str, list[int]]:
+def _places(calls: Sequence[LayerCall]) -> dict[str, list[int]]:
     places: dict[str, list[int]] = {}
     for number, call in enumerate(calls):
         places.setdefault(call.name, []).append(number)
@@ -120,7 +125,7 @@ def _places(calls: Sequence[Call]) -> dict[str, list[int]]:
 
 
 def _between(
-    anchors: Sequence[tuple[int, int]], torch: Sequence[Call], tf: Sequence[Call]
+    anchors: Sequence[tuple[int, int]], source: Sequence[LayerCall], target: Sequence[LayerCall]
 ) -> Iterator[tuple[int, int]]:
     """The calls between two anchors, aligned by family."""
     rising = [(-1, -1)]
@@ -128,10 +133,10 @@ def _between(
         if j > rising[-1][1]:
             rising.append((i, j))
     taken = ({i for i, _ in anchors}, {j for _, j in anchors})
-    for (i, j), (end_i, end_j) in itertools.pairwise([*rising, (len(torch), len(tf))]):
+    for (i, j), (end_i, end_j) in itertools.pairwise([*rising, (len(source), len(target))]):
         own = [k for k in range(i + 1, end_i) if k not in taken[0]]
         other = [k for k in range(j + 1, end_j) if k not in taken[1]]
-        kinds = [family(torch[k]) for k in own], [family(tf[k]) for k in other]
+        kinds = [family(source[k]) for k in own], [family(target[k]) for k in other]
         blocks = difflib.SequenceMatcher(None, *kinds, autojunk=False).get_matching_blocks()
         for start, start_other, size in blocks:
             for k in range(size):
@@ -143,7 +148,7 @@ def _held(matching: Matching, weights: Sides) -> dict[tuple[str, str], tuple[dic
     """(side, call) -> parameters and buffers by role."""
     held: dict[tuple[str, str], tuple[dict[str, np.ndarray], ...]] = {}
     for both in matching.layers:
-        for side, layer, values in zip(("torch", "tf"), both, weights, strict=True):
+        for side, layer, values in zip(_SIDES, both, weights, strict=True):
             params, buffers = held.setdefault((side, layer.call), ({}, {}))
             prefix = "" if layer.call == layer.name else f"{re.split('[./]', layer.name)[-1]}/"
             params |= {prefix + role: values[each.neutral] for role, each in layer.params.items()}
@@ -152,12 +157,12 @@ def _held(matching: Matching, weights: Sides) -> dict[tuple[str, str], tuple[dic
 
 
 def _aligned(
-    one: Call, other: Call, held: Mapping[tuple[str, str], tuple[dict[str, np.ndarray], ...]], is_alone: bool
+    one: LayerCall, other: LayerCall, held: Mapping[tuple[str, str], tuple[dict[str, np.ndarray], ...]], is_alone: bool
 ) -> Aligned:
     kind = family(one) if family(one) != OTHER else family(other)
     axes = find_axes(kind, one, other)
     nothing: tuple[dict[str, np.ndarray], ...] = ({}, {})
-    sides = [held.get(("torch", one.name), nothing), held.get(("tf", other.name), nothing)]
+    sides = [held.get((side, call.name), nothing) for side, call in zip(_SIDES, (one, other), strict=True)]
     inputs = None
     same = OTHER in (family(one), family(other)) or family(one) == family(other)
     if (
@@ -168,8 +173,8 @@ def _aligned(
             given = like(one.inputs[0], other.inputs[0]), other.inputs[0]
         inputs = given if given[0].shape == given[1].shape else None
     return Aligned(
-        torch=one,
-        tf=other,
+        source=one,
+        target=other,
         family=kind,
         inputs=inputs,
         output=squeezed(turned(one.output, axes), other.output),
@@ -186,9 +191,13 @@ def _both(one: np.ndarray | None, other: np.ndarray | None, axes: tuple[int, ...
     return squeezed(turned(one, axes), other)
 
 
-def _returned(torch: Trace, tf: Trace) -> Aligned:
+def _returned(source: ModelTrace, target: ModelTrace) -> Aligned:
     calls = [
-        Call(name="the outputs", kind=OUTPUTS, settings={}, inputs=(), output=each.outputs, evaluated=each.evaluated)
-        for each in (torch, tf)
+        LayerCall(
+            name="the outputs", kind=OUTPUTS, settings={}, inputs=(), output=each.outputs, evaluated=each.evaluated
+        )
+        for each in (source, target)
     ]
-    return Aligned(calls[0], calls[1], OUTPUTS, None, (torch.outputs, tf.outputs), (torch.evaluated, tf.evaluated))
+    return Aligned(
+        calls[0], calls[1], OUTPUTS, None, (source.outputs, target.outputs), (source.evaluated, target.evaluated)
+    )

@@ -34,9 +34,9 @@ def _sources(before: Sequence[Aligned], side: int) -> list[tuple[str, np.ndarray
     """
     found: list[tuple[str, np.ndarray]] = []
     for layer in reversed(before):
-        found.append((f"the output of `{layer.torch.name}`", layer.output[side][:EXAMPLES]))
+        found.append((f"the output of `{layer.source.name}`", layer.output[side][:EXAMPLES]))
         if layer.inputs is not None and layer.inputs[side].dtype.kind == "f":
-            found.append((f"the input of `{layer.torch.name}`", layer.inputs[side][:EXAMPLES]))
+            found.append((f"the input of `{layer.source.name}`", layer.inputs[side][:EXAMPLES]))
     return found[: 2 * _MOST_SOURCES]
 
 

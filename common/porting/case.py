@@ -8,8 +8,9 @@ import numpy as np
 from samestep.common.porting.alignment import Aligned, align
 from samestep.common.porting.layouts import Both, apart
 from samestep.common.porting.matching.matching import Matching
-from samestep.common.porting.trace import Trace
+from samestep.common.porting.trace import ModelTrace
 from samestep.common.porting.words import percent
+from samestep.common.workload.declaration import BUILDERS
 
 LAYER_BOUND = 1e-12
 """How far a layer may be from its counterpart in float64, relative to its largest element."""
@@ -23,7 +24,7 @@ SAME, CONSTANTS, DIFFERENT = "same", "constants", "different"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Verdict:
+class PortVerdict:
     """What comparing two implementations found.
 
     Attributes:
@@ -31,8 +32,8 @@ class Verdict:
         sentence: Can be pasted into an issue.
         phase: Where the first difference is: forward, dropout, loss, evaluation, backward, buffers, update,
             curve; "" if none.
-        torch: Torch's layer or parameter that differs first.
-        tf: TensorFlow's.
+        source: The source's layer or parameter that differs first.
+        target: The target's.
         deviation: How far it is off, relative.
         cause: In words; "" if none that is known explains it.
         notes: What differs and does no harm.
@@ -41,44 +42,51 @@ class Verdict:
     kind: str
     sentence: str
     phase: str = ""
-    torch: str = ""
-    tf: str = ""
+    source: str = ""
+    target: str = ""
     deviation: float = 0.0
     cause: str = ""
     notes: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Case:
+class PortCase:
     """Two implementations, run from the same weights.
 
     Attributes:
         matching: Of their parameters.
-        torch: Torch's trace.
-        tf: TensorFlow's.
+        source: The source's trace.
+        target: The target's.
         layers: Their calls, aligned.
-        weights: Torch's parameters and buffers, and TensorFlow's, by neutral name.
+        weights: The parameters and buffers of the source, and of the target, by neutral name.
+        frameworks: Of the source and of the target.
     """
 
     matching: Matching
-    torch: Trace
-    tf: Trace
+    source: ModelTrace
+    target: ModelTrace
     layers: Sequence[Aligned]
     weights: tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
+    frameworks: Sequence[str] = BUILDERS
 
 
 def make_case(
-    matching: Matching, torch: Trace, tf: Trace, weights: tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
-) -> Case:
+    matching: Matching,
+    source: ModelTrace,
+    target: ModelTrace,
+    weights: tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]],
+    frameworks: Sequence[str] = BUILDERS,
+) -> PortCase:
     """Aligns two traces.
 
     Args:
         matching: Of the parameters.
-        torch: Torch's trace.
-        tf: TensorFlow's.
+        source: The source's trace.
+        target: The target's.
         weights: What both started from, by neutral name.
+        frameworks: Of the source and of the target.
     """
-    return Case(matching, torch, tf, align(matching, torch, tf, weights), weights)
+    return PortCase(matching, source, target, align(matching, source, target, weights), weights, frameworks)
 
 
 def off(layer: Aligned) -> float:
@@ -86,11 +94,11 @@ def off(layer: Aligned) -> float:
     return max(apart(*layer.output), 0.0 if layer.inputs is None else apart(*layer.inputs))
 
 
-def different(phase: str, layer: Aligned, deviation: float, seen: str, cause: str, where: str = "") -> Verdict:
+def different(phase: str, layer: Aligned, deviation: float, seen: str, cause: str, where: str = "") -> PortVerdict:
     """Makes the verdict that a layer is the first difference.
 
     Args:
-        phase: As in `Verdict`.
+        phase: As in `PortVerdict`.
         layer: The layer.
         deviation: How far it is off, relative.
         seen: What was seen, in words.
@@ -98,12 +106,12 @@ def different(phase: str, layer: Aligned, deviation: float, seen: str, cause: st
         where: What is named in place of the layer.
     """
     names = where or layer.names
-    return Verdict(
+    return PortVerdict(
         kind=DIFFERENT,
         sentence=f"first difference: {names}: {seen}" + (f": {cause}" if cause else ""),
         phase=phase,
-        torch=layer.torch.name,
-        tf=layer.tf.name,
+        source=layer.source.name,
+        target=layer.target.name,
         deviation=deviation,
         cause=cause,
     )

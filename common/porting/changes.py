@@ -17,7 +17,7 @@ GATES = ("r, z, n", "z, r, n")
 
 
 @dataclasses.dataclass(frozen=True)
-class Change:
+class Rearrangement:
     """One way from torch's arrays to TensorFlow's.
 
     Attributes:
@@ -47,22 +47,24 @@ def _reverse_space(array: np.ndarray) -> np.ndarray:
     return array.transpose(*reversed(space), array.ndim - 2, array.ndim - 1)
 
 
-CHANGES: Mapping[str, Change] = {
-    "same": Change("", lambda arrays, shapes: [arrays[0]]),
-    "native": Change("as it is", lambda arrays, shapes: [arrays[0].T]),
-    "flipped": Change("transposed", lambda arrays, shapes: [arrays[0]]),
-    "reshaped": Change("reshaped", lambda arrays, shapes: [arrays[0].reshape(shapes[0])]),
-    "space": Change("axes of space reversed", lambda arrays, shapes: [_reverse_space(arrays[0])]),
-    "split": Change("split in {count}", _split),
-    "packed": Change("packed", lambda arrays, shapes: [np.concatenate(list(arrays), axis=-1).reshape(shapes[0])]),
-    "summed": Change("summed", lambda arrays, shapes: [arrays[0] + arrays[1]], is_summed=True),
-    "gates": Change(f"gates {GATES[0]} -> {GATES[1]}", lambda arrays, shapes: [_swap_gates(arrays[0])]),
-    "summed gates": Change(
+CHANGES: Mapping[str, Rearrangement] = {
+    "same": Rearrangement("", lambda arrays, shapes: [arrays[0]]),
+    "native": Rearrangement("as it is", lambda arrays, shapes: [arrays[0].T]),
+    "flipped": Rearrangement("transposed", lambda arrays, shapes: [arrays[0]]),
+    "reshaped": Rearrangement("reshaped", lambda arrays, shapes: [arrays[0].reshape(shapes[0])]),
+    "space": Rearrangement("axes of space reversed", lambda arrays, shapes: [_reverse_space(arrays[0])]),
+    "split": Rearrangement("split in {count}", _split),
+    "packed": Rearrangement(
+        "packed", lambda arrays, shapes: [np.concatenate(list(arrays), axis=-1).reshape(shapes[0])]
+    ),
+    "summed": Rearrangement("summed", lambda arrays, shapes: [arrays[0] + arrays[1]], is_summed=True),
+    "gates": Rearrangement(f"gates {GATES[0]} -> {GATES[1]}", lambda arrays, shapes: [_swap_gates(arrays[0])]),
+    "summed gates": Rearrangement(
         f"summed, gates {GATES[0]} -> {GATES[1]}",
         lambda arrays, shapes: [_swap_gates(arrays[0] + arrays[1])],
         is_summed=True,
     ),
-    "stacked": Change(
+    "stacked": Rearrangement(
         f"stacked, gates {GATES[0]} -> {GATES[1]}", lambda arrays, shapes: [np.stack([_swap_gates(a) for a in arrays])]
     ),
 }

@@ -6,7 +6,7 @@ Neither needs to show in numbers: dropout is off where they are compared, and Ad
 import math
 from collections.abc import Mapping, Sequence
 
-from samestep.common.porting.case import DIFFERENT, Case, Verdict
+from samestep.common.porting.case import DIFFERENT, PortCase, PortVerdict
 from samestep.common.porting.matching.pairing import Pair
 
 Dropout = tuple[str, float]
@@ -18,25 +18,26 @@ _KINDS = ("sgd", "adam", "rmsprop", "adagrad", "adadelta", "adamax", "nadam", "l
 _NAMES = {
     **{"lr": "learning rate", "learning_rate": "learning rate", "eps": "epsilon", "epsilon": "epsilon"},
     **{"alpha": "rho", "rho": "rho", "beta_1": "beta_1", "beta_2": "beta_2", "momentum": "momentum"},
+    **{"beta1": "beta_1", "beta2": "beta_2"},
     **{name: name for name in ("nesterov", "dampening", "amsgrad", "centered", "maximize", "lr_decay", "use_ema")},
     **{name: name for name in ("clipnorm", "clipvalue", "global_clipnorm", "initial_accumulator_value")},
 }
-"""A setting of an optimizer, as torch or Keras calls it -> as a message does. Others do not decide an update."""
+"""A setting of an optimizer, as torch, Keras or samestep calls it -> as a message does. Others do not decide an update."""
 
 
 # --- dropout ----------------------------------------------------------------------------------------------------------
 
 
-def compare_dropouts(case: Case, bound: float) -> Verdict | None:
+def compare_dropouts(case: PortCase, bound: float) -> PortVerdict | None:
     """Finds the first layer that drops another share than its counterpart, or has none.
 
     Args:
         case: Both implementations.
         bound: Not used: rates are equal or they are not.
     """
-    ours, theirs = ({n: d for n, d in trace.dropouts.items() if d[1]} for trace in (case.torch, case.tf))
+    ours, theirs = ({n: d for n, d in trace.dropouts.items() if d[1]} for trace in (case.source, case.target))
     for layer in case.layers:
-        names = layer.torch.name, layer.tf.name
+        names = layer.source.name, layer.target.name
         if names[0] in ours and names[1] in theirs and layer.family == "dropout":
             one, other = ours.pop(names[0]), theirs.pop(names[1])
             if one != other:
@@ -44,7 +45,7 @@ def compare_dropouts(case: Case, bound: float) -> Verdict | None:
     return _compare_left(list(ours.items()), list(theirs.items()))
 
 
-def _compare_left(ours: list[tuple[str, Dropout]], theirs: list[tuple[str, Dropout]]) -> Verdict | None:
+def _compare_left(ours: list[tuple[str, Dropout]], theirs: list[tuple[str, Dropout]]) -> PortVerdict | None:
     """Compares what was not aligned: a layer of attention may drop itself what a layer of its own drops on the other side."""
     for name, dropout in list(ours):
         if (found := next((each for each in theirs if each[1] == dropout), None)) is not None:
@@ -56,18 +57,18 @@ def _compare_left(ours: list[tuple[str, Dropout]], theirs: list[tuple[str, Dropo
     return _dropped((one_name, other_name), one, other)
 
 
-def _dropped(names: tuple[str, str], one: Dropout | None, other: Dropout | None) -> Verdict:
+def _dropped(names: tuple[str, str], one: Dropout | None, other: Dropout | None) -> PortVerdict:
     said = ["nothing there" if dropout is None else f"{dropout[1]:g} of the {dropout[0]}" for dropout in (one, other)]
     is_kept = one and other and one[0] == other[0] and math.isclose(one[1] + other[1], 1)
-    kept = ", which is what torch keeps" if is_kept else ""
-    where = ", ".join(f"{side} `{name}`" for side, name in zip(("torch", "tf"), names, strict=True) if name)
-    cause = f"torch drops {said[0]}, TensorFlow {said[1]}{kept}"
-    return Verdict(
+    kept = ", which is what {a} keeps" if is_kept else ""
+    where = ", ".join(f"{side} `{name}`" for side, name in zip(("{a:key}", "{b:key}"), names, strict=True) if name)
+    cause = f"{{a}} drops {said[0]}, {{b}} {said[1]}{kept}"
+    return PortVerdict(
         kind=DIFFERENT,
         sentence=f"first difference: {where}: dropout is off in all that was compared, and differs: {cause}",
         phase="dropout",
-        torch=names[0],
-        tf=names[1],
+        source=names[0],
+        target=names[1],
         cause=cause,
     )
 
@@ -75,12 +76,15 @@ def _dropped(names: tuple[str, str], one: Dropout | None, other: Dropout | None)
 # --- hyper-parameters -------------------------------------------------------------------------------------------------
 
 
-def compare_optimizers(case: Case) -> dict[int, str]:
+def compare_optimizers(case: PortCase) -> dict[int, str]:
     """The hyper-parameters in which two optimizers differ, in words, by the id of each pair of parameters they differ for."""
     found: dict[int, list[str]] = {}
     pairs = [pair for pair in case.matching.pairs if not pair.is_buffer]
     for pair in pairs:
-        one, other = case.torch.optimizer.get(pair.torch[0].neutral), case.tf.optimizer.get(pair.tf[0].neutral)
+        one, other = (
+            case.source.optimizer.get(pair.source[0].neutral),
+            case.target.optimizer.get(pair.target[0].neutral),
+        )
         if one and other and (said := _differing(one, other)):
             found[id(pair)] = said
     on = " on biases" if _are_biases([pair for pair in pairs if id(pair) in found]) and len(found) < len(pairs) else ""
@@ -88,7 +92,7 @@ def compare_optimizers(case: Case) -> dict[int, str]:
 
 
 def _are_biases(pairs: Sequence[Pair]) -> bool:
-    return {pair.torch[0].neutral.rpartition("/")[2] for pair in pairs} == {"bias"}
+    return {pair.source[0].neutral.rpartition("/")[2] for pair in pairs} == {"bias"}
 
 
 def _differing(one: Hyper, other: Hyper) -> list[str]:
@@ -97,11 +101,11 @@ def _differing(one: Hyper, other: Hyper) -> list[str]:
     if not set(known) <= {*_KINDS}:
         return []
     if known[0] != known[1]:
-        return [f"the optimizer: {kinds[0]} in torch, {kinds[1]} in TensorFlow"]
+        return [f"the optimizer: {kinds[0]} in {{a}}, {kinds[1]} in {{b}}"]
     ours, theirs = _neutral(one), _neutral(other)
     differing = [name for name in dict.fromkeys([*ours, *theirs]) if not _are_same(ours.get(name), theirs.get(name))]
     both = ((name, ours.get(name), theirs.get(name)) for name in differing)
-    return [f"{name}: {_spell(one, other)} in torch, {_spell(other, one)} in TensorFlow" for name, one, other in both]
+    return [f"{name}: {_spell(one, other)} in {{a}}, {_spell(other, one)} in {{b}}" for name, one, other in both]
 
 
 def _neutral(given: Hyper) -> dict[str, object]:

@@ -3,18 +3,18 @@
 import numpy as np
 
 from samestep.common.porting.families import SPATIAL, family_of
-from samestep.common.porting.trace import Call
+from samestep.common.porting.trace import LayerCall
 
 Both = tuple[np.ndarray, np.ndarray]
 """Torch's array in TensorFlow's layout, and TensorFlow's."""
 
 
-def family(call: Call) -> str:
+def family(call: LayerCall) -> str:
     """What a call is, whatever its framework calls it; a function that a layer applies at its end is an activation."""
     return "activation" if call.settings.get("is_activation") else family_of(call.kind)
 
 
-def find_axes(family: str, one: Call, other: Call) -> tuple[int, ...]:
+def find_axes(family: str, one: LayerCall, other: LayerCall) -> tuple[int, ...]:
     """How the axes of torch's results are permuted to TensorFlow's.
 
     Args:

@@ -64,9 +64,9 @@ def _averaged(one: float, other: float, outputs: np.ndarray) -> str:
         ((0, 1), "over all targets"),
     ):
         count = int(np.prod([outputs.shape[axis] for axis in axes if axis < outputs.ndim]))
-        for ratio, small, large in ((other / one, "torch", "TensorFlow"), (one / other, "TensorFlow", "torch")):
+        for ratio, small, large in ((other / one, "{a}", "{b}"), (one / other, "{b}", "{a}")):
             if count > 1 and abs(ratio / count - 1) < _FITS:
                 if axes == (1,):
                     return f"{small} takes the mean over all targets, {large} over the batch: {count} times as much"
                 return f"{small} takes the mean {what}, {large} the sum: {count} times as much"
-    return f"TensorFlow's is {other / one:.6g} times torch's"
+    return f"{{b}}'s is {other / one:.6g} times {{a}}'s"

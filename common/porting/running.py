@@ -58,7 +58,7 @@ def _move(old: np.ndarray, new: np.ndarray, seen: np.ndarray) -> _Move:
 
 
 def _buffer_name(matching: Matching, layer: Aligned, role: str, side: int) -> str:
-    name = (layer.torch, layer.tf)[side].name
+    name = (layer.source, layer.target)[side].name
     return next(
         (
             b.neutral
@@ -71,45 +71,45 @@ def _buffer_name(matching: Matching, layer: Aligned, role: str, side: int) -> st
     )
 
 
-def explain_buffers(layer: Aligned, torch: Arrays, tf: Arrays, matching: Matching) -> str:
+def explain_buffers(layer: Aligned, source: Arrays, target: Arrays, matching: Matching) -> str:
     """Why the running statistics of a normalisation move differently; "" if they do not.
 
     Args:
         layer: The normalisation.
-        torch: Buffers after one step by neutral name.
-        tf: Likewise.
+        source: Buffers after one step by neutral name.
+        target: Likewise.
         matching: Of the parameters.
     """
-    for role, (one, other) in _moved(layer, (torch, tf), matching).items():
+    for role, (one, other) in _moved(layer, (source, target), matching).items():
         if one.fits != other.fits:
             name = role.replace("running_var", "running variance").replace("_", " ")
-            return f"the {name} does not move to that of the batch in {'TensorFlow' if one.fits else 'torch'}"
+            return f"the {name} does not move to that of the batch in {'{b}' if one.fits else '{a}'}"
         # A layer that is called twice moves its mean twice: that fits no share, but it is the same on both sides.
         if (one.fits or role == "running_mean") and abs(one.share - other.share) > _FITS:
             return (
-                f"torch moves them by {one.share:.3g} (momentum={one.share:.3g}), TensorFlow by {other.share:.3g} "
-                f"(momentum={1 - other.share:.3g}); torch's momentum is one minus Keras'"
+                f"{{a}} moves them by {one.share:.3g} (momentum={one.share:.3g}), {{b}} by {other.share:.3g} "
+                f"(momentum={1 - other.share:.3g}); {{a}}'s momentum is one minus Keras'"
             )
     return ""
 
 
-def notes(layers: Sequence[Aligned], torch: Arrays, tf: Arrays, matching: Matching) -> tuple[str, ...]:
+def notes(layers: Sequence[Aligned], source: Arrays, target: Arrays, matching: Matching) -> tuple[str, ...]:
     """What differs between the frameworks in every port and does not change what is trained.
 
     Args:
         layers: The calls of both.
-        torch: Buffers after one step by neutral name.
-        tf: Likewise.
+        source: Buffers after one step by neutral name.
+        target: Likewise.
         matching: Of the parameters.
     """
     biased = []
     for layer in layers:
-        moves = _moved(layer, (torch, tf), matching).get("running_var")
+        moves = _moved(layer, (source, target), matching).get("running_var")
         if moves is not None and moves[1].is_biased and not moves[0].is_biased:
-            biased.append(layer.tf.name)
+            biased.append(layer.target.name)
     if not biased:
         return ()
     return (
-        f"torch keeps the unbiased running variance, n / (n - 1) times as large as Keras' ({', '.join(biased)}): evaluation "
+        f"{{a}} keeps the unbiased running variance, n / (n - 1) times as large as Keras' ({', '.join(biased)}): evaluation "
         "differs by that as training goes on",
     )

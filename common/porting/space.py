@@ -23,7 +23,7 @@ def _either(layer: Aligned, names: Sequence[str], count: int, default: int = 1) 
     """What either side has of a setting, torch's first."""
     found = [
         _numbers(call.settings[name], count)
-        for call in (layer.torch, layer.tf)
+        for call in (layer.source, layer.target)
         for name in names
         if call.settings.get(name) is not None and not isinstance(call.settings[name], str)
     ]

@@ -11,7 +11,8 @@ from samestep.common.errors import ConfigError
 from samestep.common.files.arrays import read_arrays
 from samestep.common.files.reading import Unreadable, read_json
 from samestep.common.files.writing import replacing
-from samestep.common.workload.optimizers import OptimizerSpec
+from samestep.common.workload.optimizers.spec import OptimizerSpec
+from samestep.common.workload.optimizers.table import OPTIMIZERS
 
 ASKED, CALLS, ARRAYS = "port.json", "trace.json", "trace.npz"
 WEIGHTS = "weights.npz"
@@ -22,7 +23,7 @@ _MOST_BYTES = 2**26
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Asked:
+class TraceRequest:
     """What a worker is asked to trace.
 
     Attributes:
@@ -33,7 +34,8 @@ class Asked:
         seed: Decides the batches.
         batch_size: Examples of a step.
         steps: Of the curve.
-        optimizer: The update, unless the user's file gives one.
+        optimizer: A name of ours, unless the user's file gives an optimizer.
+        learning_rate: Its rate.
     """
 
     framework: str
@@ -43,11 +45,17 @@ class Asked:
     seed: int
     batch_size: int
     steps: int
-    optimizer: OptimizerSpec
+    optimizer: str
+    learning_rate: float
+
+    @property
+    def update(self) -> OptimizerSpec:
+        """Our optimizer."""
+        return OPTIMIZERS[self.optimizer](self.learning_rate)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Call:
+class LayerCall:
     """One call of a layer, or of a function between layers.
 
     Attributes:
@@ -70,7 +78,7 @@ class Call:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Trace:
+class ModelTrace:
     """What one implementation computes from given weights.
 
     Attributes:
@@ -88,7 +96,7 @@ class Trace:
         optimizer: Its settings for each parameter, by neutral name.
     """
 
-    calls: tuple[Call, ...]
+    calls: tuple[LayerCall, ...]
     outputs: np.ndarray
     evaluated: np.ndarray
     loss: float
@@ -106,7 +114,7 @@ _TABLES = ("gradients", "buffers", "stepped")
 _CONFIGURED = ("added", "dropouts", "optimizer")
 
 
-def write_trace(folder: Path, trace: Trace) -> None:
+def write_trace(folder: Path, trace: ModelTrace) -> None:
     """Writes a trace.
 
     Args:
@@ -133,7 +141,7 @@ def write_trace(folder: Path, trace: Trace) -> None:
         file.write((json.dumps(about) + "\n").encode())
 
 
-def read_trace(folder: Path) -> Trace:
+def read_trace(folder: Path) -> ModelTrace:
     """Reads a trace.
 
     Raises:
@@ -144,7 +152,7 @@ def read_trace(folder: Path) -> Trace:
     except Unreadable as error:
         raise ConfigError(f"{folder} holds no trace: {error}; repeat the command.") from None
     assert isinstance(about, dict)
-    return Trace(
+    return ModelTrace(
         calls=tuple(_call(each, f"calls/{number}/", arrays) for number, each in enumerate(about["calls"])),
         outputs=arrays["outputs"],
         evaluated=arrays["evaluated"],
@@ -161,11 +169,11 @@ def read_trace(folder: Path) -> Trace:
     )
 
 
-def _call(about: Mapping[str, object], prefix: str, arrays: Mapping[str, np.ndarray]) -> Call:
+def _call(about: Mapping[str, object], prefix: str, arrays: Mapping[str, np.ndarray]) -> LayerCall:
     inputs: Sequence[str] = sorted(name for name in arrays if name.startswith(prefix) and name[len(prefix) :].isdigit())
     settings = about["settings"]
     assert isinstance(settings, dict)
-    return Call(
+    return LayerCall(
         name=str(about["name"]),
         kind=str(about["kind"]),
         settings=settings,

@@ -8,7 +8,7 @@ from samestep.common.porting.changes import CHANGES
 from samestep.common.porting.layouts import Both
 from samestep.common.porting.matching.matching import Matching
 from samestep.common.porting.matching.pairing import Pair
-from samestep.common.porting.trace import Trace
+from samestep.common.porting.trace import ModelTrace
 
 Arrays = Mapping[str, np.ndarray]
 LEAST_SHARE = 1e-3
@@ -21,21 +21,21 @@ CONSTANT = 1e-7
 """What a rate that passed through float32 changes in an update."""
 
 
-def gradients(pair: Pair, torch: Arrays, tf: Arrays) -> list[Both]:
+def gradients(pair: Pair, source: Arrays, target: Arrays) -> list[Both]:
     """The gradients of matched parameters, torch's in TensorFlow's layout.
 
     Args:
         pair: The parameters.
-        torch: Gradients by neutral name.
-        tf: Likewise.
+        source: Gradients by neutral name.
+        target: Likewise.
     """
     if pair.is_buffer:
         return []
-    change, ours = CHANGES[pair.change], [torch[held.neutral] for held in pair.torch]
+    change, ours = CHANGES[pair.change], [source[held.neutral] for held in pair.source]
     if change.is_summed:  # the gradient of each is that of the sum
         ours = [ours[0], np.zeros_like(ours[0])]
-    made = change.make(ours, [held.shape for held in pair.tf])
-    return [(array, tf[held.neutral]) for array, held in zip(made, pair.tf, strict=True)]
+    made = change.make(ours, [held.shape for held in pair.target])
+    return [(array, target[held.neutral]) for array, held in zip(made, pair.target, strict=True)]
 
 
 def deviation(both: Both, largest: float) -> float:
@@ -64,10 +64,10 @@ def explain_gradient(pair: Pair, both: Sequence[Both]) -> str:
     one, other = both[0]
     if one.ndim == 2:
         rows = np.flatnonzero((np.abs(one - other) > LEAST_SHARE * np.abs(other - one).max()).any(axis=1))
-        for frozen, name, trains in ((one, "torch", "TensorFlow"), (other, "TensorFlow", "torch")):
+        for frozen, name, trains in ((one, "{a}", "{b}"), (other, "{b}", "{a}")):
             if len(rows) == 1 and not frozen[rows[0]].any():
                 return f"{name} does not train row {rows[0]} (padding_idx={rows[0]}), {trains} does"
-    for stopped, name in ((one, "torch"), (other, "TensorFlow")):
+    for stopped, name in ((one, "{a}"), (other, "{b}")):
         if not stopped.any():
             return f"no gradient reaches it in {name}"
     return ""
@@ -79,7 +79,7 @@ def explain_gradient(pair: Pair, both: Sequence[Both]) -> str:
 def compare_updates(
     matching: Matching,
     weights: tuple[Arrays, Arrays],
-    traces: tuple[Trace, Trace],
+    traces: tuple[ModelTrace, ModelTrace],
     bound: float,
     hyper: Mapping[int, str],
 ) -> tuple[Pair, float, str] | None:
@@ -107,7 +107,7 @@ def compare_updates(
     if not apart:
         return None
     pair, off = apart[0]
-    roles = {one.torch[0].neutral.rpartition("/")[2] for one, _ in apart}
+    roles = {one.source[0].neutral.rpartition("/")[2] for one, _ in apart}
     set_otherwise, seen = hyper.get(id(pair), ""), ("", "")
     if off > max(bound, CONSTANT):
         seen = _explain_update(pair, moved[id(pair)], weights, traces, roles)
@@ -115,20 +115,20 @@ def compare_updates(
     return pair, off, "; ".join(filter(None, said))
 
 
-def _update(pair: Pair, weights: tuple[Arrays, Arrays], traces: tuple[Trace, Trace]) -> list[Both]:
+def _update(pair: Pair, weights: tuple[Arrays, Arrays], traces: tuple[ModelTrace, ModelTrace]) -> list[Both]:
     """How far one step moved the parameters, torch's in TensorFlow's layout."""
-    ours = {held.neutral: traces[0].stepped[held.neutral] - weights[0][held.neutral] for held in pair.torch}
-    made = pair.to_tf(ours)
-    theirs = {held.neutral: traces[1].stepped[held.neutral] - weights[1][held.neutral] for held in pair.tf}
+    ours = {held.neutral: traces[0].stepped[held.neutral] - weights[0][held.neutral] for held in pair.source}
+    made = pair.to_target(ours)
+    theirs = {held.neutral: traces[1].stepped[held.neutral] - weights[1][held.neutral] for held in pair.target}
     return [(made[name], theirs[name]) for name in theirs]
 
 
-def _clear(pair: Pair, traces: tuple[Trace, Trace], largest: float) -> list[np.ndarray]:
+def _clear(pair: Pair, traces: tuple[ModelTrace, ModelTrace], largest: float) -> list[np.ndarray]:
     """Which elements have a gradient that is more than rounding."""
-    return [np.abs(traces[1].gradients[held.neutral]) > LEAST_SHARE * largest for held in pair.tf]
+    return [np.abs(traces[1].gradients[held.neutral]) > LEAST_SHARE * largest for held in pair.target]
 
 
-def _apart(pair: Pair, moved: Sequence[Both], traces: tuple[Trace, Trace], largest: float) -> float:
+def _apart(pair: Pair, moved: Sequence[Both], traces: tuple[ModelTrace, ModelTrace], largest: float) -> float:
     off = 0.0
     for (one, other), clear in zip(moved, _clear(pair, traces, largest), strict=True):
         if clear.any():
@@ -141,13 +141,13 @@ def _explain_update(
     pair: Pair,
     moved: Sequence[Both],
     weights: tuple[Arrays, Arrays],
-    traces: tuple[Trace, Trace],
+    traces: tuple[ModelTrace, ModelTrace],
     roles: set[str],
 ) -> tuple[str, str]:
     """Why two first steps differ: what explains all of it, and where Adam's epsilon acts."""
     one, other = (each.ravel() for each in moved[0])
-    weight = weights[1][pair.tf[0].neutral].ravel()
-    gradient = traces[1].gradients[pair.tf[0].neutral].ravel()
+    weight = weights[1][pair.target[0].neutral].ravel()
+    gradient = traces[1].gradients[pair.target[0].neutral].ravel()
     clear = np.abs(gradient) > LEAST_SHARE * np.abs(gradient).max()
     one, other, weight, gradient = one[clear], other[clear], weight[clear], gradient[clear]
     if not all(np.isfinite(each).all() and each.any() for each in (one, other)):
@@ -156,15 +156,15 @@ def _explain_update(
     if _is_multiple(other - one, weight):
         which = "biases" if roles == {"bias"} else "parameters"
         rate = float((other - one) @ weight / (weight @ weight))
-        who = "TensorFlow" if rate < 0 else "torch"
+        who = "{b}" if rate < 0 else "{a}"
         return f"weight decay on {which}: {who} shrinks them by {abs(rate):.3g} of their size more", epsilon
     if CHANGES[pair.change].is_summed and _is_multiple(one, other, _TWICE):
         times = float(one @ other / (other @ other))
-        said = f"torch has two biases where TensorFlow has one; both move, and their sum {times:.2g} times as far"
+        said = f"{{a}} has two biases where {{b}} has one; both move, and their sum {times:.2g} times as far"
         return said, epsilon
     times = float(other @ one / (one @ one))
     is_multiple = abs(times - 1) > LEAST_SHARE and _is_multiple(other, one)
-    return f"TensorFlow's step is {times:.6g} times torch's" if is_multiple else "", epsilon
+    return f"{{b}}'s step is {times:.6g} times {{a}}'s" if is_multiple else "", epsilon
 
 
 def _explain_epsilon(gradient: np.ndarray, one: np.ndarray, other: np.ndarray) -> str:
@@ -172,7 +172,7 @@ def _explain_epsilon(gradient: np.ndarray, one: np.ndarray, other: np.ndarray) -
     if ours is None or theirs is None or abs(ours - theirs) <= _FITS * max(ours, theirs):
         return ""
     return (
-        f"Adam's epsilon acts as {ours:.2g} in torch and as {theirs:.2g} in TensorFlow: Keras adds it before the bias "
+        f"Adam's epsilon acts as {ours:.2g} in {{a}} and as {theirs:.2g} in {{b}}: Keras adds it before the bias "
         "correction, which makes it larger in the first steps"
     )
 

@@ -14,8 +14,8 @@ from samestep.common.porting.case import (
     GROWTH,
     LAYER_BOUND,
     SAME,
-    Case,
-    Verdict,
+    PortCase,
+    PortVerdict,
     differ,
     different,
     off,
@@ -27,60 +27,62 @@ from samestep.common.porting.losses import explain_loss, is_explained
 from samestep.common.porting.matching.pairing import Pair
 from samestep.common.porting.running import explain_buffers, notes
 from samestep.common.porting.trace import NUDGE
-from samestep.common.porting.words import percent, relative
+from samestep.common.porting.words import name_sides, percent, relative
 
 
-def judge_port(case: Case) -> Verdict:
+def judge_port(case: PortCase) -> PortVerdict:
     """Finds the first difference: forward, dropout, loss, evaluation, backward, buffers, update, curve.
 
     Args:
         case: Both implementations.
     """
     with np.errstate(all="ignore"):  # what is no number, or too large for one, is off
-        return _judge(case)
+        found = _judge(case)
+    said = {name: name_sides(getattr(found, name), case.frameworks) for name in ("sentence", "cause")}
+    return dataclasses.replace(found, **said, notes=tuple(name_sides(note, case.frameworks) for note in found.notes))
 
 
-def _judge(case: Case) -> Verdict:
+def _judge(case: PortCase) -> PortVerdict:
     found, constants, bound = go_forward(case)
     for check in (compare_dropouts, _loss, _evaluation, _backward, _buffers, _update, _curve):
         found = found or check(case, bound)
-    found_notes = notes(case.layers, case.torch.buffers, case.tf.buffers, case.matching)
+    found_notes = notes(case.layers, case.source.buffers, case.target.buffers, case.matching)
     if found is not None:
         return dataclasses.replace(found, notes=found_notes)
     steps = (
         f", {len([*_finite_losses(case)])} steps within {_curve_words(case, bool(constants))}"
-        if case.torch.losses
+        if case.source.losses
         else ""
     )
     if not constants:
-        return Verdict(
+        return PortVerdict(
             kind=SAME, sentence=f"the same model: every layer within {LAYER_BOUND:.0e}{steps}", notes=found_notes
         )
-    names = ", ".join(dict.fromkeys(f"`{layer.tf.name}`" for layer in constants))
+    names = ", ".join(dict.fromkeys(f"`{layer.target.name}`" for layer in constants))
     deviation = max(off(layer) for layer in constants)
-    return Verdict(
+    return PortVerdict(
         kind=CONSTANTS,
         sentence=f"the same model up to float32 constants in {names} ({deviation:.0e}){steps}",
-        torch=constants[0].torch.name,
-        tf=constants[0].tf.name,
+        source=constants[0].source.name,
+        target=constants[0].target.name,
         deviation=deviation,
         notes=found_notes,
     )
 
 
-def reach(case: Case, verdict: Verdict) -> int:
+def reach(case: PortCase, verdict: PortVerdict) -> int:
     """How many layers agree before the first difference.
 
     Args:
         case: Both implementations.
         verdict: Of these.
     """
-    names = [layer.torch.name for layer in case.layers]
+    names = [layer.source.name for layer in case.layers]
     is_forward = verdict.kind == DIFFERENT and verdict.phase == "forward"
-    return names.index(verdict.torch) if is_forward and verdict.torch in names else len(names)
+    return names.index(verdict.source) if is_forward and verdict.source in names else len(names)
 
 
-def _curve_words(case: Case, has_constants: bool) -> str:
+def _curve_words(case: PortCase, has_constants: bool) -> str:
     worst = _worst_step(case)
     return (
         f"{CURVE_BOUND:.0e}"
@@ -92,15 +94,15 @@ def _curve_words(case: Case, has_constants: bool) -> str:
 # --- after the forward pass -------------------------------------------------------------------------------------------
 
 
-def _loss(case: Case, bound: float) -> Verdict | None:
-    one, other, added = case.torch.loss, case.tf.loss, case.tf.added
+def _loss(case: PortCase, bound: float) -> PortVerdict | None:
+    one, other, added = case.source.loss, case.target.loss, case.target.added
     deviation, bound = relative(one, other), max(bound, LAYER_BOUND)
     if deviation <= (LAYER_BOUND if is_explained(one, other, added) else bound):
         return None
-    cause = explain_loss(one, other, case.torch.outputs, added, bound)
-    return Verdict(
+    cause = explain_loss(one, other, case.source.outputs, added, bound)
+    return PortVerdict(
         kind=DIFFERENT,
-        sentence=f"first difference: the loss of equal outputs is {one:.9g} in torch and {other:.9g} in TensorFlow"
+        sentence=f"first difference: the loss of equal outputs is {one:.9g} in {{a}} and {other:.9g} in {{b}}"
         + (f": {cause}" if cause else ""),
         phase="loss",
         deviation=deviation,
@@ -108,7 +110,7 @@ def _loss(case: Case, bound: float) -> Verdict | None:
     )
 
 
-def _evaluation(case: Case, bound: float) -> Verdict | None:
+def _evaluation(case: PortCase, bound: float) -> PortVerdict | None:
     for layer in case.layers:
         if layer.evaluated is not None and (deviation := apart(*layer.evaluated)) > bound:
             seen = f"in evaluation {differ('outputs', layer.evaluated)}, in training they agree"
@@ -116,14 +118,14 @@ def _evaluation(case: Case, bound: float) -> Verdict | None:
     return None
 
 
-def _backward(case: Case, bound: float) -> Verdict | None:
+def _backward(case: PortCase, bound: float) -> PortVerdict | None:
     """Goes back from the last layer: the first parameter whose gradient differs, or the layer above it."""
-    largest = max(float(np.abs(g).max(initial=0.0)) for g in case.torch.gradients.values())
+    largest = max(float(np.abs(g).max(initial=0.0)) for g in case.source.gradients.values())
     flows = [layer for layer in case.layers if layer.gradient is not None]
     scale = max((float(np.abs(layer.gradient[0]).max()) for layer in flows), default=0.0)  # type: ignore[index]
     apart_flows = [layer for layer in flows if updates.deviation(layer.gradient, scale) > bound]  # type: ignore[arg-type]
     for pair in reversed(case.matching.pairs):
-        both = updates.gradients(pair, case.torch.gradients, case.tf.gradients)
+        both = updates.gradients(pair, case.source.gradients, case.target.gradients)
         deviation = max((updates.deviation(each, largest) for each in both), default=0.0)
         if deviation <= bound:
             continue
@@ -135,28 +137,28 @@ def _backward(case: Case, bound: float) -> Verdict | None:
     return None
 
 
-def _of_pair(phase: str, pair: Pair, deviation: float, seen: str, cause: str) -> Verdict:
-    names = f"torch `{pair.torch[0].native}`, tf `{pair.tf[0].native}`"
-    return Verdict(
+def _of_pair(phase: str, pair: Pair, deviation: float, seen: str, cause: str) -> PortVerdict:
+    names = f"{{a:key}} `{pair.source[0].native}`, {{b:key}} `{pair.target[0].native}`"
+    return PortVerdict(
         kind=DIFFERENT,
         sentence=f"first difference: {names}: {seen}" + (f": {cause}" if cause else ""),
         phase=phase,
-        torch=pair.layers[0].name,
-        tf=pair.layers[1].name,
+        source=pair.layers[0].name,
+        target=pair.layers[1].name,
         deviation=deviation,
         cause=cause,
     )
 
 
-def _buffers(case: Case, bound: float) -> Verdict | None:
+def _buffers(case: PortCase, bound: float) -> PortVerdict | None:
     for layer in case.layers:
-        if cause := explain_buffers(layer, case.torch.buffers, case.tf.buffers, case.matching):
+        if cause := explain_buffers(layer, case.source.buffers, case.target.buffers, case.matching):
             return different("buffers", layer, 1.0, "the running statistics differ after one step", cause)
     return None
 
 
-def _update(case: Case, bound: float) -> Verdict | None:
-    traces, hyper = (case.torch, case.tf), compare_optimizers(case)
+def _update(case: PortCase, bound: float) -> PortVerdict | None:
+    traces, hyper = (case.source, case.target), compare_optimizers(case)
     found = updates.compare_updates(case.matching, case.weights, traces, bound, hyper)
     if found is None:
         return None
@@ -166,19 +168,19 @@ def _update(case: Case, bound: float) -> Verdict | None:
     return _of_pair("update", pair, deviation, f"its gradients agree, {seen}", cause)
 
 
-def _worst_step(case: Case) -> float:
+def _worst_step(case: PortCase) -> float:
     return max((relative(one, other) for one, other in _finite_losses(case)), default=0.0)
 
 
-def _finite_losses(case: Case) -> Iterator[tuple[float, float]]:
+def _finite_losses(case: PortCase) -> Iterator[tuple[float, float]]:
     """The losses of both curves, to where neither is finite: from there on nothing can be compared."""
-    for one, other in zip(case.torch.losses, case.tf.losses, strict=True):
+    for one, other in zip(case.source.losses, case.target.losses, strict=True):
         if not (math.isfinite(one) or math.isfinite(other)):
             return
         yield one, other
 
 
-def allowed_deviations(case: Case) -> list[float]:
+def allowed_deviations(case: PortCase) -> list[float]:
     """How far the loss of each step of the curve may be off, relative: by what the steps make of what the layers are off.
 
     It is at least CURVE_BOUND. How steps amplify a deviation is seen in torch's own curve from weights that were moved a little.
@@ -187,20 +189,18 @@ def allowed_deviations(case: Case) -> list[float]:
         case: Both implementations.
     """
     start, growth, found = max(apart(*layer.output) for layer in case.layers), 1.0, []
-    for number, one in enumerate(case.torch.losses):
-        if case.torch.nudged and math.isfinite(moved := relative(case.torch.nudged[number], one)):
+    for number, one in enumerate(case.source.losses):
+        if case.source.nudged and math.isfinite(moved := relative(case.source.nudged[number], one)):
             growth = max(growth, moved / NUDGE)
         found.append(max(CURVE_BOUND, GROWTH * growth * max(start, 1e-15)))
     return found
 
 
-def _curve(case: Case, bound: float) -> Verdict | None:
+def _curve(case: PortCase, bound: float) -> PortVerdict | None:
     """The first loss that rounding, as the steps amplify it, does not explain."""
     allowed = allowed_deviations(case)
     for number, (one, other) in enumerate(_finite_losses(case)):
         if not (deviation := relative(one, other)) <= allowed[number]:
-            said = (
-                f"the first step agrees, the loss of step {number} is {one:.9g} in torch and {other:.9g} in TensorFlow"
-            )
-            return Verdict(kind=DIFFERENT, sentence=f"first difference: {said}", phase="curve", deviation=deviation)
+            said = f"the first step agrees, the loss of step {number} is {one:.9g} in {{a}} and {other:.9g} in {{b}}"
+            return PortVerdict(kind=DIFFERENT, sentence=f"first difference: {said}", phase="curve", deviation=deviation)
     return None

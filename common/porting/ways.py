@@ -46,7 +46,7 @@ def normalisation(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Can
         params: scale and bias.
         layer: The layer.
     """
-    own = [call.settings.get(name) for call in (layer.torch, layer.tf) for name in ("eps", "epsilon")]
+    own = [call.settings.get(name) for call in (layer.source, layer.target) for name in ("eps", "epsilon")]
     epsilons = dict.fromkeys([*(float(e) for e in own if isinstance(e, int | float)), *EPSILONS])
     for what, (mean, variance) in _statistics(x, layer).items():
         for epsilon, has_bias in itertools.product(epsilons, (True, False)):
@@ -77,7 +77,9 @@ def _statistics(x: np.ndarray, layer: Aligned) -> dict[str, tuple[np.ndarray, np
     buffers = layer.buffers[0]
     if "running_mean" in buffers:
         found["the running statistics"] = (buffers["running_mean"], buffers["running_var"])
-    for groups in {call.settings.get(name) for call in (layer.torch, layer.tf) for name in ("num_groups", "groups")}:
+    for groups in {
+        call.settings.get(name) for call in (layer.source, layer.target) for name in ("num_groups", "groups")
+    }:
         if isinstance(groups, int) and x.shape[-1] % groups == 0:
             parts = x.reshape(len(x), -1, groups, x.shape[-1] // groups)
             shape = (len(x), *(1,) * (x.ndim - 2), x.shape[-1])
@@ -119,7 +121,7 @@ def attention(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candida
         params: Torch's: kernel and bias of the packed projection, and of out_proj.
         layer: The layer.
     """
-    stated = [call.settings.get("num_heads") for call in (layer.torch, layer.tf)]
+    stated = [call.settings.get("num_heads") for call in (layer.source, layer.target)]
     heads = [count for count in dict.fromkeys(stated) if isinstance(count, int)]
     if "out_proj/kernel" not in params:
         return

@@ -1,8 +1,9 @@
 """How a cause is said: from the settings in which two implementations differ."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+from samestep.common.frameworks import conventions
 from samestep.common.porting.identify import Settings
 
 Say = Callable[[object, object], str]
@@ -14,22 +15,22 @@ _DEFAULTS: Settings = {"activation": "none", "factor": 1.0, "after": False}
 
 
 def _missing(what: str, one: object, other: object) -> str:
-    return f"{what} is left out in {'TensorFlow' if one else 'torch'}"
+    return f"{what} is left out in {'{b}' if one else '{a}'}"
 
 
 def _activation(one: object, other: object) -> str:
     if one in _GELUS and other in _GELUS:
-        return f"torch computes {_GELUS[str(one)]}, TensorFlow {_GELUS[str(other)]}"
+        return f"{{a}} computes {_GELUS[str(one)]}, {{b}} {_GELUS[str(other)]}"
     if "none" in (one, other):
-        name, where = (one, "TensorFlow") if other == "none" else (other, "torch")
+        name, where = (one, "{b}") if other == "none" else (other, "{a}")
         return f"the activation ({name}) is left out in {where}"
-    return f"torch's activation is {one}, TensorFlow's {other}"
+    return f"{{a}}'s activation is {one}, {{b}}'s {other}"
 
 
 def _padding(one: object, other: object) -> str:
     ours, theirs = (each[0] if isinstance(each, tuple) and len(set(each)) == 1 else each for each in (one, other))
-    name = "TensorFlow's SAME" if theirs != (0, 0) else "TensorFlow's VALID"
-    return f"{name} pads {theirs}, torch pads {ours}"
+    name = "{b}'s SAME" if theirs != (0, 0) else "{b}'s VALID"
+    return f"{name} pads {theirs}, {{a}} pads {ours}"
 
 
 def _ahead(one: object, other: object) -> str:
@@ -40,17 +41,17 @@ def _ahead(one: object, other: object) -> str:
         "-1": "does not see itself",
     }
     off = "causal mask off by one: " if isinstance(one, int) and isinstance(other, int) else "the masks differ: "
-    return f"{off}in torch a position {said.get(str(one), one)}, in TensorFlow it {said.get(str(other), other)}"
+    return f"{off}in {{a}} a position {said.get(str(one), one)}, in {{b}} it {said.get(str(other), other)}"
 
 
 def _terms(one: object, other: object) -> str:
     ours, theirs = _listed(one), _listed(other)
     if sorted(ours) == sorted(theirs):
-        return f"the activation is that of {ours[0]} in torch, of {theirs[0]} in TensorFlow"
-    for more, fewer, lacks in ((ours, theirs, "TensorFlow"), (theirs, ours, "torch")):
+        return f"the activation is that of {ours[0]} in {{a}}, of {theirs[0]} in {{b}}"
+    for more, fewer, lacks in ((ours, theirs, "{b}"), (theirs, ours, "{a}")):
         if len(fewer) < len(more) and set(fewer) < set(more):
             return f"{lacks} does not add {' and '.join(each for each in more if each not in fewer)}"
-    return f"torch {_does({'terms': one})}, TensorFlow {_does({'terms': other})}"
+    return f"{{a}} {_does({'terms': one})}, {{b}} {_does({'terms': other})}"
 
 
 def _listed(terms: object) -> list[str]:
@@ -66,33 +67,31 @@ def _number(value: object) -> str:
 
 
 def _rounding(one: object, other: object) -> str:
-    return f"torch rounds the number of windows {one}, TensorFlow {other}"
+    return f"{{a}} rounds the number of windows {one}, {{b}} {other}"
 
 
 _SAY: Mapping[str, Say] = {
-    "statistics": lambda one, other: f"torch normalises by {one}, TensorFlow by {other}",
-    "epsilon": lambda one, other: f"torch's epsilon is {_number(one)}, TensorFlow's {_number(other)}",
+    "statistics": lambda one, other: f"{{a}} normalises by {one}, {{b}} by {other}",
+    "epsilon": lambda one, other: f"{{a}}'s epsilon is {_number(one)}, {{b}}'s {_number(other)}",
     "bias": lambda one, other: _missing("the bias", one, other),
-    "kernel": lambda one, other: (
-        f"the square kernel is transposed in {'TensorFlow' if other == 'transposed' else 'torch'}"
-    ),
+    "kernel": lambda one, other: f"the square kernel is transposed in {'{b}' if other == 'transposed' else '{a}'}",
     "activation": _activation,
     "rounding": _rounding,
     "padding": _padding,
-    "pools": lambda one, other: f"torch pools by the {one}, TensorFlow by the {other}",
-    "window": lambda one, other: f"torch's window is {one}, TensorFlow's {other}",
-    "stride": lambda one, other: f"torch's stride is {one}, TensorFlow's {other}",
-    "dilation": lambda one, other: f"torch's dilation is {one}, TensorFlow's {other}",
-    "heads": lambda one, other: f"torch has {one} heads, TensorFlow {other}",
-    "scale": lambda one, other: f"torch scales the attention by {one}, TensorFlow by {other}",
+    "pools": lambda one, other: f"{{a}} pools by the {one}, {{b}} by the {other}",
+    "window": lambda one, other: f"{{a}}'s window is {one}, {{b}}'s {other}",
+    "stride": lambda one, other: f"{{a}}'s stride is {one}, {{b}}'s {other}",
+    "dilation": lambda one, other: f"{{a}}'s dilation is {one}, {{b}}'s {other}",
+    "heads": lambda one, other: f"{{a}} has {one} heads, {{b}} {other}",
+    "scale": lambda one, other: f"{{a}} scales the attention by {one}, {{b}} by {other}",
     "ahead": _ahead,
-    "gates": lambda one, other: f"torch's gates are in the order {one}, TensorFlow's in {other}",
-    "reset": lambda one, other: f"torch's reset gate comes {one} the product with the state, TensorFlow's {other} it",
-    "biases": lambda one, other: f"torch adds {_which(one)}, TensorFlow {_which(other)}",
-    "order": lambda one, other: f"torch flattens {one}, TensorFlow {other}",
-    "factor": lambda one, other: f"torch multiplies by {_number(one)}, TensorFlow by {_number(other)}",
+    "gates": lambda one, other: f"{{a}}'s gates are in the order {one}, {{b}}'s in {other}",
+    "reset": lambda one, other: f"{{a}}'s reset gate comes {one} the product with the state, {{b}}'s {other} it",
+    "biases": lambda one, other: f"{{a}} adds {_which(one)}, {{b}} {_which(other)}",
+    "order": lambda one, other: f"{{a}} flattens {one}, {{b}} {other}",
+    "factor": lambda one, other: f"{{a}} multiplies by {_number(one)}, {{b}} by {_number(other)}",
     "terms": _terms,
-    "after": lambda one, other: f"the activation comes after the sum in {'torch' if one else 'TensorFlow'} only",
+    "after": lambda one, other: f"the activation comes after the sum in {'{a}' if one else '{b}'} only",
 }
 """Setting -> what is said where the two sides differ in it, in this order."""
 _NONE_IS_A_VALUE = ("ahead",)
@@ -126,7 +125,7 @@ def say(one: Settings, other: Settings) -> str:
         other: TensorFlow's.
     """
     if {*one} & {*_DOES} != {*other} & {*_DOES}:
-        return f"torch {_does(one)}, TensorFlow {_does(other)}"
+        return f"{{a}} {_does(one)}, {{b}} {_does(other)}"
     ours, theirs = ({**_DEFAULTS, **each} for each in (one, other))
     differing = [name for name in _SAY if ours.get(name) != theirs.get(name)]
     implied = {each for name in differing for each in _IMPLIED.get(name, ())}
@@ -135,12 +134,24 @@ def say(one: Settings, other: Settings) -> str:
 
 def _say(name: str, one: Settings, other: Settings) -> str:
     """Says a setting in which two sides differ; one that only one side has is said of that side."""
-    for ours, theirs, who in ((one, other, "torch"), (other, one, "TensorFlow")):
+    for ours, theirs, who in ((one, other, "{a}"), (other, one, "{b}")):
         if name not in theirs:
             return f"only {who} has {name} {ours[name]}" if ours[name] is not None else ""
     if None in (one[name], other[name]) and name not in _NONE_IS_A_VALUE:
-        return f"torch's {name} is {_named(one[name])}, TensorFlow's {_named(other[name])}"
+        return f"{{a}}'s {name} is {_named(one[name])}, {{b}}'s {_named(other[name])}"
     return _SAY[name](one[name], other[name])
+
+
+def name_sides(text: str, frameworks: Sequence[str]) -> str:
+    """Fills in what the two sides are called: every other function here writes `{a}` and `{b}`, or `{a:key}` and `{b:key}`.
+
+    Args:
+        text: A sentence.
+        frameworks: Of the source and of the target.
+    """
+    for mark, framework in zip("ab", frameworks, strict=True):
+        text = text.replace(f"{{{mark}}}", conventions(framework).name).replace(f"{{{mark}:key}}", framework)
+    return text
 
 
 def percent(ratio: float) -> str:

@@ -12,7 +12,9 @@ for the next one: a third of a step's time."""
 
 FRAMEWORK = FrameworkInfo(
     module="numpy",
+    title="the NumPy oracle",
     extra="",
+    reference_row="oracle",
     environment={"GLIBC_TUNABLES": _KEEP_MEMORY},
     preload=("samestep.common.reference.program",),
     rows=(

@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from samestep.common.batch import Batch, batches
-from samestep.common.batch_norm import num_replicas
 from samestep.common.judging.parity import deviation, spell_apart
 from samestep.common.judging.roundoff import noise_of
 from samestep.common.program import Arrays, TrainState
-from samestep.common.reference.distance import Step, distance, loss_apart, program_at, statistics_apart, take
+from samestep.common.reference.distance import StepOutcome, distance, loss_apart, program_at, statistics_apart, take
 from samestep.common.reference.known import KNOWN
 from samestep.common.reference.mutants import Context
 from samestep.common.reference.step import transform
@@ -28,7 +27,7 @@ PERTURBATION = 1e-8
 MOST_MEASURED = 200
 """Steps over which it is measured."""
 
-Replay = Callable[[int], tuple[list[float], TrainState]]
+Replay = Callable[[int], tuple[Sequence[float], TrainState]]
 """Repeats a run up to a step count; returns its losses and its state there."""
 OneStep = Callable[[TrainState], tuple[float, TrainState]]
 """Takes one step from a state; returns its loss and the state after it."""
@@ -70,8 +69,8 @@ def diagnose(run: Run, first: int, bad: int, start: TrainState, replay: Replay) 
         return next(batches(split.train_inputs, split.train_targets, run.batch_size, run.seed, number))
 
     @functools.cache
-    def reached(number: int) -> tuple[list[float], TrainState]:
-        return ([], start) if number == first else replay(number)
+    def reached(number: int) -> tuple[Sequence[float], TrainState]:
+        return ((), start) if number == first else replay(number)
 
     for number in dict.fromkeys((*range(max(first, bad - 1), bad + 1), *((first,) if first else ()))):
         before = reached(number)[1]
@@ -80,7 +79,9 @@ def diagnose(run: Run, first: int, bad: int, start: TrainState, replay: Replay) 
         if earlier is not None:
             _, last_gradients = program_at(run, earlier).gradients(batch_of(number - 1))
         context = Context(run.num_devices, batch_of(number + 1), last_gradients, earlier, first)
-        cause = _compare(run, ReplayedStep(before, batch_of(number), context), Step(losses[number - first], after))
+        cause = _compare(
+            run, ReplayedStep(before, batch_of(number), context), StepOutcome(losses[number - first], after)
+        )
         if cause:
             return f"step {number}: {cause}"
     return (
@@ -102,7 +103,7 @@ def find_bad_step(
         one_step: Takes the right step; the oracle does, unless given.
     """
 
-    def of_oracle(before: TrainState) -> Step:
+    def of_oracle(before: TrainState) -> StepOutcome:
         split = load(run.workload.data)
         stream = batches(split.train_inputs, split.train_targets, run.batch_size, run.seed, before.step)
         return take(program_at(run, before), next(stream))
@@ -110,8 +111,8 @@ def find_bad_step(
     for number in numbers:
         before = start if number == start.step else replay(number)[1]
         losses, after = replay(number + 1)
-        right = Step(*one_step(before)) if one_step else of_oracle(before)
-        if not distance(run, before, Step(losses[number - start.step], after), right) <= 1:
+        right = StepOutcome(*one_step(before)) if one_step else of_oracle(before)
+        if not distance(run, before, StepOutcome(losses[number - start.step], after), right) <= 1:
             return number
     return None
 
@@ -137,22 +138,22 @@ def measure_amplification(run: Run, steps: int, start: TrainState) -> float:
     return max(deviation(moved, plain, run.dtype) for plain, moved in zip(*curves, strict=True)) / PERTURBATION
 
 
-def _compare(run: Run, replayed: ReplayedStep, seen: Step) -> str:
+def _compare(run: Run, replayed: ReplayedStep, seen: StepOutcome) -> str:
     """The cause of one step's deviation; "" if it does not deviate."""
     right = take(program_at(run, replayed.before), replayed.batch)
     deviation = distance(run, replayed.before, seen, right)
     return "" if deviation <= 1 else _name(run, replayed, seen, deviation) or _describe(run, replayed, seen, right)
 
 
-def _name(run: Run, replayed: ReplayedStep, seen: Step, deviation: float) -> str:
+def _name(run: Run, replayed: ReplayedStep, seen: StepOutcome, deviation: float) -> str:
     """Names the known mistake whose step it is, with those that are the same step here; "" if there is none.
 
     A known mistake is named if the step is the one that it makes, within rounding, and if it explains the deviation: one
     that makes no difference here explains nothing. Each is tried with as many shards of the batch as there are devices, and with
     as many as there are replicas, which are fewer where a model is split.
     """
-    found: dict[str, tuple[float, Step]] = {}
-    for count, mutant in itertools.product(dict.fromkeys((run.num_devices, num_replicas(run))), KNOWN):
+    found: dict[str, tuple[float, StepOutcome]] = {}
+    for count, mutant in itertools.product(dict.fromkeys((run.num_devices, run.mesh.replicas)), KNOWN):
         program = program_at(run, replayed.before)
         if mutant.apply(program, dataclasses.replace(replayed.context, devices=count)):
             wrong = take(program, replayed.batch)
@@ -165,7 +166,7 @@ def _name(run: Run, replayed: ReplayedStep, seen: Step, deviation: float) -> str
     return "; or, which is the same step here, ".join([nearest, *same])
 
 
-def _describe(run: Run, replayed: ReplayedStep, seen: Step, right: Step) -> str:
+def _describe(run: Run, replayed: ReplayedStep, seen: StepOutcome, right: StepOutcome) -> str:
     """What is seen, where no mutant fits: the loss, else the gradients (read back from the slots), else the update."""
     if loss_apart(run, seen, right) > 1:
         found, wanted = spell_apart(seen.loss, right.loss)
@@ -204,10 +205,8 @@ def _spell_ratio(ratio: float) -> str:
 
 
 def _implied_gradients(run: Run, before: TrainState, after: TrainState) -> Arrays:
-    """The gradients that must have entered the first slot, since every slot is a running sum of them."""
-    spec = run.optimizer
-    slot, keep, take = (
-        ("momentum", spec.momentum, 1.0) if "momentum" in spec.slots else ("first_moment", spec.beta1, 1 - spec.beta1)
-    )
+    """The gradients that must have entered the slot that is a running sum of them."""
+    assert run.optimizer.gradient_average is not None  # the reference takes no user's optimizer
+    slot, keep, take = run.optimizer.gradient_average
     old, new = before.slots[slot], after.slots[slot]
     return {n: (new[n].astype(np.float64) - keep * old[n]) / take for n in new}

@@ -8,10 +8,10 @@ import numpy as np
 from samestep.common.batch import Batch
 from samestep.common.batch_norm import share_left
 from samestep.common.judging.parity import LEAST_LOSS, LOSS_BOUND
-from samestep.common.judging.roundoff import UNIT_ROUNDOFF, gradient_error, noise_of, residual_noise
-from samestep.common.program import Arrays, TrainState
-from samestep.common.reference.compression import residuals_of
+from samestep.common.judging.roundoff import gradient_error, noise_of, residual_noise
+from samestep.common.program import RESIDUAL, Arrays, TrainState
 from samestep.common.reference.program import TrainingProgram
+from samestep.common.request import UNIT_ROUNDOFF
 from samestep.common.strategy import Run
 
 ROUNDINGS_TO_STORE = 2
@@ -19,7 +19,7 @@ ROUNDINGS_TO_STORE = 2
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Step:
+class StepOutcome:
     """A step that was taken.
 
     Attributes:
@@ -43,7 +43,7 @@ def program_at(run: Run, state: TrainState) -> TrainingProgram:
     return program
 
 
-def take(program: TrainingProgram, batch: Batch) -> Step:
+def take(program: TrainingProgram, batch: Batch) -> StepOutcome:
     """Takes a step.
 
     Args:
@@ -52,10 +52,10 @@ def take(program: TrainingProgram, batch: Batch) -> Step:
     """
     program.step(batch)
     (loss,) = program.losses()
-    return Step(loss, program.state())
+    return StepOutcome(loss, program.state())
 
 
-def distance(run: Run, before: TrainState, seen: Step, candidate: Step) -> float:
+def distance(run: Run, before: TrainState, seen: StepOutcome, candidate: StepOutcome) -> float:
     """The largest deviation of loss, moves and residuals, in multiples of what rounding explains.
 
     Args:
@@ -78,13 +78,13 @@ def distance(run: Run, before: TrainState, seen: Step, candidate: Step) -> float
     )
 
 
-def loss_apart(run: Run, seen: Step, candidate: Step) -> float:
+def loss_apart(run: Run, seen: StepOutcome, candidate: StepOutcome) -> float:
     """The deviation of the loss in multiples of its bound; the arguments are those of `distance`."""
     size = max(abs(candidate.loss), LEAST_LOSS[run.dtype])
     return abs(seen.loss - candidate.loss) / ((gradient_error(run) or LOSS_BOUND[run.dtype]) * size)
 
 
-def statistics_apart(run: Run, before: TrainState, seen: Step, candidate: Step) -> float:
+def statistics_apart(run: Run, before: TrainState, seen: StepOutcome, candidate: StepOutcome) -> float:
     """The deviation of the running statistics, in multiples of what rounding makes of a batch's own ones.
 
     It is relative to what these add to the running ones, not to the way, which is their difference.
@@ -128,3 +128,14 @@ def _relative(seen: Arrays, candidate: Arrays, origin: Arrays) -> float:
     """The distance of two points, relative to the way from the origin to the second one."""
     difference, length = _length(_minus(seen, candidate)), _length(_minus(candidate, origin))
     return difference / length if length else math.inf if difference else 0.0
+
+
+def residuals_of(*states: TrainState) -> tuple[Arrays, ...]:
+    """What was left out of the gradients of all ranks in some states, and zeros of the same shapes; nothing kept is zero."""
+    opening = f"{RESIDUAL}/"
+    kept = [
+        {f"{rank}/{key}": own[key] for rank, own in enumerate(state.local) for key in own if key.startswith(opening)}
+        for state in states
+    ]
+    zeros = {name: np.zeros(value.shape) for each in kept for name, value in each.items()}
+    return (*(zeros | each for each in kept), zeros)

@@ -8,9 +8,10 @@ import numpy as np
 from samestep.common.dropout import example_keys
 from samestep.common.reference import silent_bugs as bugs
 from samestep.common.reference import silent_updates as updates
-from samestep.common.reference.known_runs import COMPRESSION, DATA_AND_RANKS, NORMALISATION, PRECISION
+from samestep.common.reference.known_runs import DATA_AND_RANKS, NORMALISATION
 from samestep.common.reference.mutants import MUTANTS, Context, Mutant
 from samestep.common.reference.program import TrainingProgram
+from samestep.common.reference.techniques import compress, precision
 from samestep.common.workload.models.spec import ignores_targets
 from samestep.common.workload.models.transformer import TOKENS
 
@@ -235,8 +236,8 @@ SILENT_BUGS: tuple[Mutant, ...] = (
     *RUN,
     *DATA_AND_RANKS,
     *NORMALISATION,
-    *COMPRESSION,
-    *PRECISION,
+    *compress.MISTAKES,
+    *precision.MISTAKES,
 )
 KNOWN: tuple[Mutant, ...] = (*MUTANTS, *SILENT_BUGS)
 """What the diagnosis tries."""

@@ -1,13 +1,9 @@
-"""Known mistakes of a whole run, of normalisation, compression and mixed precision, each with a cell in which it matters."""
+"""Known mistakes of a whole run, of and of normalisation, each with a cell in which it matters."""
 
-from samestep.common.judging.roundoff import MASTERS_IN_TWO_BYTES
-from samestep.common.reference import silent_compression as compression
-from samestep.common.reference import silent_precision as precision
 from samestep.common.reference import silent_runs as runs
 from samestep.common.reference.mutants import Mutant
 
 GPT = "prose-gpt+layers=1+heads=2+width=8+context=8"
-INT8 = f"{GPT}+compress=int8"
 NORMED = "digits-mlp+width=8+norm=batch"
 
 DATA_AND_RANKS = (
@@ -54,45 +50,5 @@ NORMALISATION = (
         "the running statistics move twice: the forward pass that moves them was computed once more",
         runs.statistics_moved_twice,
         NORMED,
-    ),
-)
-PRECISION = (
-    Mutant(
-        "masters_in_two_bytes",
-        MASTERS_IN_TWO_BYTES,
-        precision.masters_in_two_bytes,
-        GPT,
-    ),
-    Mutant(
-        "clip_before_unscaling",
-        "the gradient is clipped before it is divided by the loss scale: it is tens of thousands of times too small",
-        precision.clip_before_unscaling,
-        f"{GPT}+clip_norm=0.05",
-    ),
-    Mutant(
-        "loss_scale_differs_by_rank",
-        "the first of {devices} ranks has twice the loss scale of the others, whose shards count half",
-        precision.loss_scale_differs_by_rank,
-        GPT,
-    ),
-    Mutant(
-        "skipped_on_one_rank",
-        "one of {devices} ranks has skipped the step that the others took: its shards did not move",
-        precision.skipped_on_one_rank,
-        GPT,
-    ),
-)
-COMPRESSION = (
-    Mutant(
-        "error_feedback_dropped",
-        "error feedback is dropped: what compression left out of a gradient is not added to the next one",
-        compression.error_feedback_dropped,
-        INT8,
-    ),
-    Mutant(
-        "scale_by_rank",
-        "each rank scales its int8 by its own largest gradient, where all have to share one scale",
-        compression.scale_by_rank,
-        INT8,
     ),
 )

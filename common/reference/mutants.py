@@ -13,12 +13,12 @@ import numpy as np
 
 from samestep.common.batch import Batch
 from samestep.common.program import Arrays, TrainState
-from samestep.common.reference import wrong_updates
 from samestep.common.reference.models.layers import Gelu, Layer, Linear, Norm, Saved, layers_below
 from samestep.common.reference.models.transformer import Attention
-from samestep.common.reference.optimizers import Update
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.reference.silent_bugs import combine, parts_of
+from samestep.common.workload.optimizers.spec import Update
+from samestep.common.workload.optimizers.table import MISTAKES
 
 TANH_SCALE = math.sqrt(2 / math.pi)
 
@@ -192,8 +192,11 @@ MUTANTS = (
     ),
     Mutant("swapped_batch", "it trained on the next step's batch: the order of the batches is wrong", _swapped_batch),
     Mutant("stale_gradient", "it applied the gradient of the step before: the exchange lags by one", _stale_gradient),
-    *(Mutant(wrong.__name__, said, partial(_update, "sgd", wrong)) for wrong, said in wrong_updates.SGD.items()),
-    *(Mutant(wrong.__name__, said, partial(_update, "adamw", wrong)) for wrong, said in wrong_updates.ADAMW.items()),
+    *(
+        Mutant(wrong.__name__, said, partial(_update, optimizer, wrong))
+        for optimizer, mistakes in MISTAKES.items()
+        for wrong, said in mistakes.items()
+    ),
     Mutant(
         "float32_hyper_parameters",
         "a hyper-parameter passed through float32 on its way into the update",

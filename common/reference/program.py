@@ -6,16 +6,15 @@ from samestep.common.batch import Batch
 from samestep.common.batch_norm import MOMENTUM, examples_of_statistics, num_passes
 from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Arrays, Hardware, TrainState
-from samestep.common.reference import compression
 from samestep.common.reference.models import build_model
 from samestep.common.reference.models.losses import LOSSES
-from samestep.common.reference.optimizers import UPDATES, empty_slots
 from samestep.common.reference.step import accumulate, shard_gradients, transform
 from samestep.common.reference.step_context import StepContext
 from samestep.common.strategy import Run
-from samestep.common.workload.initial import init, initial_buffers
-from samestep.common.workload.optimizers import OptimizerSpec
-from samestep.common.workload.schedules import at_step
+from samestep.common.techniques.schedule.statement import at_step
+from samestep.common.techniques.used import exchange_of, first_steady_step
+from samestep.common.workload.initial import empty_slots, init, initial_buffers
+from samestep.common.workload.optimizers.spec import OptimizerSpec, Update
 
 
 class TrainingProgram:
@@ -31,10 +30,11 @@ class TrainingProgram:
         self.buffers = initial_buffers(run.workload.model)
         self.examples = examples_of_statistics(run)
         self.optimizer = run.optimizer
-        self.update = UPDATES[run.optimizer.name]
-        self.slots = empty_slots(run.optimizer, self.params)
+        self.update: Update = type(run.optimizer).update
+        self.slots = empty_slots(run.optimizer, run.workload.model.params())
         self.techniques = run.techniques
-        self.exchange = compression.exchange
+        exchange = exchange_of(run.techniques)
+        self.exchange = exchange and exchange.statement
         self.local: tuple[Arrays, ...] = ()
         self._step = self._skipped = 0
         self._losses: list[float] = []
@@ -48,9 +48,9 @@ class TrainingProgram:
         self.apply(gradients)
 
     def gradients(self, batch: Batch) -> tuple[float, Arrays]:
-        """Computes the global mean loss and its gradients, accumulated over the micro-batches; and, compressed, over devices."""
+        """Computes the global mean loss and its gradients, over all micro-batches; a technique may exchange them."""
         held = self.params | self.buffers
-        if self.run.techniques.compression_at(self._step) is None:
+        if self.exchange is None or self._step < first_steady_step(self.run.techniques):
             return accumulate(self.model, self.context, self.loss, held, batch, self.run, self.examples)
         loss, shards = shard_gradients(self.model, self.context, self.loss, held, batch, self.run, self.examples)
         gradients, self.local = self.exchange(self.run, shards, self.local)

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from samestep.common.batch import Batch
-from samestep.common.batch_norm import num_passes, num_replicas
+from samestep.common.batch_norm import num_passes
 from samestep.common.program import Arrays
 from samestep.common.reference.models.layers import layers_below
 from samestep.common.reference.models.transformer import Embedding, TiedLogits
@@ -55,7 +55,7 @@ def combine(program: TrainingProgram, parts: Sequence[Part], weights: Sequence[f
         weights: Of each part; all are 1 in the right step.
     """
     scaled = [{name: w * g for name, g in values.items()} for w, (_, values) in zip(weights, parts, strict=True)]
-    if program.run.techniques.compress is None:
+    if program.exchange is None:
         return _added(scaled)
     each = len(scaled) // program.run.num_devices
     shards = [_added(scaled[number : number + each]) for number in range(0, len(scaled), each)]
@@ -75,7 +75,7 @@ def weigh_microbatches(weight: Callable[[int, int], float], program: TrainingPro
         program: The program to be made wrong.
         devices: Ignored: a pipeline has fewer shards than devices.
     """
-    steps, count = num_passes(program.run), num_replicas(program.run) * num_passes(program.run)
+    steps, count = num_passes(program.run), program.run.mesh.replicas * num_passes(program.run)
 
     def gradients(batch: Batch) -> Part:
         parts = parts_of(program, batch, count)
@@ -93,7 +93,7 @@ def mean_of_means(program: TrainingProgram, devices: int) -> bool:
         program: The program to be made wrong.
         devices: Ignored: a pipeline has fewer shards than devices.
     """
-    count = num_replicas(program.run) * num_passes(program.run)
+    count = program.run.mesh.replicas * num_passes(program.run)
 
     def gradients(batch: Batch) -> Part:
         parts = parts_of(program, batch, count)

@@ -71,7 +71,7 @@ def step_count_lost(program: TrainingProgram, devices: int) -> bool:
     """
     right = program.update
     program.update = lambda spec, t, w, g, slots: right(spec, 1, w, g, slots)
-    return program.optimizer.name == "adamw"
+    return program.optimizer.counts_steps
 
 
 def schedule_runs_n_times(program: TrainingProgram, devices: int) -> bool:
@@ -115,8 +115,8 @@ def with_keys(keys_of: Callable[[np.ndarray, Batch, int], np.ndarray], program: 
     """
 
     def gradients(batch: Batch) -> tuple[float, Arrays]:
-        inputs, targets = batch.rows(0, 1)
-        program.context.keys = keys_of(batch.keys(program.run.seed, 0, 1), batch, devices)
+        inputs, targets = batch.rows()
+        program.context.keys = keys_of(batch.keys(program.run.seed), batch, devices)
         program.context.examples = program.examples
         logits, saved = program.model.forward(program.params | program.buffers, inputs)
         loss, dlogits = program.loss(logits, targets)

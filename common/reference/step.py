@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from samestep.common.batch import Batch
+from samestep.common.batch import WHOLE, Batch
 from samestep.common.program import Arrays
 from samestep.common.reference.models.layers import Layer
 from samestep.common.reference.models.losses import Loss
@@ -36,8 +36,9 @@ def accumulate(
     steps = run.accumulation_steps
     context.examples = examples
     for micro in range(steps):
-        inputs, targets = batch.rows(micro, steps)
-        context.keys = batch.keys(run.seed, micro, steps)
+        part = WHOLE.split(micro, steps)
+        inputs, targets = batch.rows(part)
+        context.keys = batch.keys(run.seed, part)
         logits, saved = model.forward(params, inputs)
         micro_loss, dlogits = loss(logits, targets)
         gradients: Arrays = {}

@@ -1,7 +1,7 @@
 """The run directory: plain files, readable however the run ended.
 
 config.json         the complete request
-metrics.jsonl       one line per window of steps, or per part of a long one, as training goes
+metrics.jsonl       the log of steps: one line per window, or per part of a long one, as training goes; attempts add to it
 process-ROLE.json   each process: its phase while it runs, what it measured when it is done
 state.npz           step, skipped, params/NAME, slots/SLOT/NAME, buffers/NAME, local/RANK/NAME, counts/NAME; gone once the run is
                     judged, but for --keep-state, a step that was not the same, and a run that failed
@@ -87,7 +87,7 @@ def write_json(path: Path, value: object) -> None:
 
     Args:
         path: The file.
-        value: Plain values and dataclasses.
+        value: The value, made of plain values and dataclasses.
     """
     with replacing(path) as file:
         file.write((json.dumps(value, default=dataclasses.asdict, indent=1) + "\n").encode())
@@ -138,12 +138,12 @@ def read_config(directory: Path) -> RunConfig:
 
 
 def _fields(owner: type, what: str, values: object) -> dict[str, typing.Any]:  # checked when they are parsed
-    """Fields as JSON has them.
+    """Reads the fields of a dataclass from JSON.
 
     Args:
-        owner: The dataclass that they are of.
-        what: What holds them, for the message.
-        values: As JSON has them.
+        owner: The dataclass.
+        what: The name of what holds them, for the message.
+        values: The values in the JSON.
     """
     if not isinstance(values, dict):
         raise Unreadable(f"{what} is {values!r}, not an object")
@@ -168,13 +168,13 @@ def reserve_error(directory: Path) -> None:
 
 
 def _place(error: BaseException) -> str:
-    """Where an error without words was raised, as `assert x.ndim == 2` is."""
+    """Finds where an error without a message was raised, such as `assert x.ndim == 2`."""
     frames = traceback.extract_tb(error.__traceback__)[-1:]
     return "".join(f"{Path(frame.filename).name}:{frame.lineno} `{frame.line}`" for frame in frames)
 
 
 def write_error(directory: Path, role: str, error: BaseException, first: bool = True) -> None:
-    """Writes down what stopped the run, for the parent and for later readers of the directory.
+    """Records what stopped the run, for the parent and for later readers of the directory.
 
     Args:
         directory: The run directory.
@@ -202,7 +202,7 @@ def write_error(directory: Path, role: str, error: BaseException, first: bool = 
 
 
 def read_error(directory: Path) -> tuple[str, SamestepError] | None:
-    """The error that a process left in a run directory: its role, and the exception it was; None if none did."""
+    """Reads the error that a process left in a run directory: its role and the exception; None if there is none."""
     try:
         values = read_json(directory / "error.json")
         role, kind, message = (values[name] for name in ("role", "type", "message"))  # pyrefly: ignore

@@ -1,4 +1,4 @@
-"""What a launcher and its fork servers say to each other: one JSON object a line, in both directions.
+"""The messages between a launcher and its fork servers: one JSON object a line, in both directions.
 
 launcher: {"network": 0, "bits_per_second": 0}   server: {"network": ""}   (or why there is none)
 launcher: {"preload": ["keras"]}   server: {"preloaded": 1}
@@ -16,7 +16,7 @@ from typing import TypedDict
 
 
 class Command(TypedDict, total=False):
-    """What a server is told.
+    """A command to a server.
 
     To make a private network, in place of the last one, with a link for each of `network` workers if there are any; to
     import modules, which the workers to come then share; to start worker `start` at a place in that network, or outside; or

@@ -12,8 +12,8 @@ from samestep.common.errors import ERRORS, ConfigError, unknown
 from samestep.common.files.reading import Unreadable, read_json
 from samestep.common.flags import check_fields
 from samestep.common.request import RunConfig
-from samestep.common.runtime.metrics_file import METRICS, read_windows
 from samestep.common.runtime.possible import find_huge_number, why_impossible
+from samestep.common.steps.log import METRICS, read_log
 
 if TYPE_CHECKING:
     from samestep.common.runtime.records import RunResult
@@ -30,8 +30,8 @@ def check_request(directory: Path, config: object) -> None:
     """Refuses a result whose directory has the request of another run.
 
     Args:
-        directory: Of the run; a result may lie there alone.
-        config: The request in the result, as JSON has it.
+        directory: The run directory; it may hold the result alone.
+        config: The request in the result, as JSON.
 
     Raises:
         ConfigError: It is not that of `config.json`, or that cannot be read.
@@ -57,9 +57,9 @@ def check_result(path: Path, values: object, result: "RunResult") -> None:
     """Refuses a result that holds what no run writes, or that contradicts itself.
 
     Args:
-        path: Its file.
-        values: The result, as JSON has it.
-        result: Made of them.
+        path: The file of the result.
+        values: The result as JSON.
+        result: The result that was made of them.
 
     Raises:
         ConfigError: It does; the message says where.
@@ -70,7 +70,7 @@ def check_result(path: Path, values: object, result: "RunResult") -> None:
 
 
 def _contradictions(result: "RunResult") -> Iterator[str]:
-    """What of a result cannot be true beside the rest of it."""
+    """Finds what in a result contradicts the rest of it."""
     config, taken = result.config, len(result.losses)
     try:
         check_asked(config)
@@ -107,7 +107,7 @@ def check_error(directory: Path) -> None:
     """Refuses an `error.json` that says nothing of how the run ended.
 
     Args:
-        directory: Of a run without a result; it need not have one.
+        directory: The directory of a run without a result; it need not hold an error.
 
     Raises:
         ConfigError: It is damaged.
@@ -131,9 +131,9 @@ def check_losses(directory: Path, first_step: int, losses: tuple[float, ...]) ->
     """Refuses a run whose `metrics.jsonl` does not have the losses that the run had.
 
     Args:
-        directory: Of the run.
+        directory: The run directory.
         first_step: The number of the first loss.
-        losses: One per step.
+        losses: One loss per step.
 
     Raises:
         ConfigError: It is missing, damaged, of another run, or not complete.
@@ -142,17 +142,16 @@ def check_losses(directory: Path, first_step: int, losses: tuple[float, ...]) ->
     lies_alone = not (os.path.lexists(path) or os.path.lexists(directory / "config.json"))
     if lies_alone or not losses:  # a step that was compiled only has none
         return
-    windows = read_windows(directory)
-    found = tuple(loss for window in windows for loss in window.losses)
-    is_same = found == losses[: len(found)] and (not windows or windows[0].step - len(windows[0].losses) == first_step)
-    if not is_same:
+    log = read_log(directory)
+    found = log.losses
+    if found != losses[: len(found)] or (found and log.first != first_step):
         raise ConfigError(f"{path} is of another run: its losses are not those of the result.")
     if len(found) < len(losses):
         raise ConfigError(f"{path} has {len(found)} of the {len(losses)} losses; somebody changed it.")
 
 
 def _damages(values: object, made: object, place: str) -> Iterator[str]:
-    """What of some values no run writes: fields that nothing has, numbers that are not finite."""
+    """Finds what no run writes in some values: unknown fields, and numbers that are not finite."""
     if isinstance(values, Mapping):
         known = {field.name for field in dataclasses.fields(made)} if _is_record(made) else set(values)
         for name, each in values.items():

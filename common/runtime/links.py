@@ -1,4 +1,4 @@
-"""What a parent and its workers know of the links between processes; `worker/links.py` makes them."""
+"""The addresses on the links between processes, which a parent and its workers share; `worker/links.py` makes the links."""
 
 DEVICE = "cable"
 """The network device of each process."""
@@ -7,5 +7,5 @@ MAX_LINKED = 250
 
 
 def address(place: int) -> str:
-    """The address of the process at a place of the topology."""
+    """Returns the address of the process at a place of the topology."""
     return f"10.77.{(place + 1) // 256}.{(place + 1) % 256}"

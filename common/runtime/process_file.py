@@ -10,8 +10,8 @@ from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.files.reading import Unreadable, parse_json, read_bytes, read_json
 from samestep.common.files.writing import reopen
 from samestep.common.runtime.directory import write_json
-from samestep.common.runtime.metrics_file import METRICS_BYTES
-from samestep.common.runtime.records import Measured, validate
+from samestep.common.runtime.measured import Measured, validate
+from samestep.common.steps.log import METRICS_BYTES
 
 DONE = "done"
 """The phase of a process that has written what it measured."""

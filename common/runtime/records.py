@@ -1,26 +1,21 @@
-"""What a run measured: Measured, from each process, and RunResult, composed of them."""
+"""What a run measured: RunResult, composed of what each process measured."""
 
 import dataclasses
-import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
 
 from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, read_json
 from samestep.common.flags import Scalar
 from samestep.common.judging.parity import Parity
-from samestep.common.ledger import Compiled, Exchange, Footprint, Ledger, Send, exchanges_of
+from samestep.common.ledger import Compiled, Exchange, Footprint, Ledger, Send
 from samestep.common.request import RunConfig
-from samestep.common.runtime.conditions import Conditions, Watched
+from samestep.common.runtime.conditions import Conditions
 from samestep.common.runtime.integrity import check_losses, check_request, check_result
-from samestep.common.runtime.metrics_file import METRICS_BYTES
-from samestep.common.runtime.upgrades import UPGRADES
+from samestep.common.runtime.measured import Usage, validate
+from samestep.common.steps.log import METRICS_BYTES
 
-if TYPE_CHECKING:
-    import pydantic
-
-SCHEMA_VERSION = max(UPGRADES) + 1
-Value = TypeVar("Value")
+SCHEMA_VERSION = 4
+"""Of the results that are written and read; it changes where a field gets another meaning."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,89 +39,6 @@ class Throughput:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Usage:
-    """What a whole process used, the framework included.
-
-    Attributes:
-        role: The process.
-        rank: Of the process.
-        sent_bytes_per_step: Over TCP.
-        received_bytes_per_step: Over TCP.
-        peak_rss_bytes: The most memory it has had.
-        cpu_seconds: The time that its threads had a core, from the first timed window to the end of the last.
-        busy_seconds: The processor time of its threads in the observed step. Observing adds to it. None where a device
-            is not of the CPU, whose time no process has; and None in older results, as the next one.
-        idle_seconds: The rest of that step on its devices: it waited for others, or for a core.
-    """
-
-    role: str
-    rank: int
-    sent_bytes_per_step: float = 0.0
-    received_bytes_per_step: float = 0.0
-    peak_rss_bytes: int = 0
-    cpu_seconds: float = 0.0
-    busy_seconds: float | None = None
-    idle_seconds: float | None = None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Measured(Usage):
-    """What one process measured; a process that only compiled a step has the defaults for what it did not train.
-
-    Attributes:
-        first_step: The number of the first step.
-        window_steps: The steps of each window; the first window is the first step alone, or with a warm-up of
-            compression all steps up to the first that is compressed.
-        window_seconds: Their seconds.
-        step_times: How many steps after the first one took how long, as `judging.percentiles` counts them; nothing where
-            the call that takes a step does not wait for it.
-        losses: One per step.
-        metric_value: On the held-out examples; None elsewhere than on rank 0.
-        sends: What the process sent in the observed step, in order.
-        footprints: Of every device that the process can report.
-        measures: The strategy's own quantities.
-        served: The processes that only serve; on rank 0.
-        dataset_sha256: Of the data.
-        device_note: As in `Hardware`, like the next two.
-        backend: What carried the exchanges.
-        emulation: What ran instead of the strategy's own API.
-        compiled: The step that was compiled, if none was taken.
-        startup_seconds: From the start of the run to that of its first step. Importing the framework is part of it, unless
-            a comparison did so before its first row.
-        cores: The CPU cores that the process was bound to.
-        attempt: Counted from 1 where something restarts the process.
-        versions: Of Python and the packages that decide numbers.
-        watched: What disturbed the timed windows.
-    """
-
-    first_step: int = 0
-    window_steps: tuple[int, ...] = ()
-    window_seconds: tuple[float, ...] = ()
-    step_times: dict[int, int] = dataclasses.field(default_factory=dict)
-    losses: tuple[float, ...] = ()
-    metric_value: float | None = None
-    sends: tuple[Send, ...] = ()
-    footprints: tuple[Footprint, ...] = ()
-    measures: dict[str, float] = dataclasses.field(default_factory=dict)
-    served: tuple[Usage, ...] = ()
-    dataset_sha256: str
-    device_note: str
-    backend: str = "memory"
-    emulation: str = ""
-    compiled: Compiled | None = None
-    startup_seconds: float = 0.0
-    cores: int = 1
-    attempt: int = 1
-    versions: dict[str, str] = dataclasses.field(default_factory=dict)
-    watched: Watched = dataclasses.field(default_factory=Watched)
-
-    @property
-    def exchanges(self) -> tuple[Exchange, ...]:
-        """The totals of the sends."""
-        return exchanges_of(self.sends)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class DeviceRow(Footprint, Usage):
     """One device of one process: its footprint, and what the whole process used.
 
@@ -141,15 +53,11 @@ class DeviceRow(Footprint, Usage):
     sends: tuple[Send, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class RunResult:
-    """What happened. `status` is "trained", "not the same step" or "compiled"; every other end leaves an `error.json`.
-
-    `docs/glossary.md` has the words; bytes are bytes, seconds are seconds, and None was not measured.
-    """
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunIdentity:
+    """What ran: everything that decides the numbers, and where they were computed."""
 
     schema_version: int
-    status: str
     config: RunConfig
     framework: str
     strategy: str
@@ -157,22 +65,8 @@ class RunResult:
     mesh: str
     dtype: str
     seed: int
-    first_step: int
-    steps: int
     global_batch_size: int
     optimizer: str
-    losses: tuple[float, ...]
-    metric_name: str
-    metric_value: float | None
-    metric_direction: str
-    examples_per_second: Throughput | None
-    step_seconds_median: float | None
-    startup_seconds: float
-    compile_seconds: float | None
-    parity: Parity
-    predicted: Ledger
-    exchanges: tuple[Exchange, ...]
-    processes: list[DeviceRow]
     cores: int
     attempt: int
     versions: dict[str, str]
@@ -184,47 +78,78 @@ class RunResult:
     device_note: str
     backend: str
     emulation: str
-    compiled: Compiled | None = None
-    uncounted: tuple[str, ...] = ()
-    conditions: Conditions = dataclasses.field(default_factory=Conditions)
-    step_times: dict[int, int] = dataclasses.field(default_factory=dict)
-    state_sha256: str = ""  # of every bit of the final state; "" where nobody asked for that state
 
     @property
     def arithmetic(self) -> str:
         """The type in which forward and backward were computed."""
-        return self.config.techniques.precision or self.dtype
+        return self.config.techniques.arithmetic(self.dtype)
 
 
-@functools.cache
-def adapter(kind: type) -> "pydantic.TypeAdapter":
-    """Makes what validates a dataclass; that takes longer than to use it."""
-    import pydantic  # here: no command needs it before it has a result to read
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunCurve:
+    """What the steps did, from the log of the run, and the verdict on them. `state_sha256` is "" where nobody asked for it."""
 
-    return pydantic.TypeAdapter(kind)
+    first_step: int
+    steps: int
+    losses: tuple[float, ...]
+    metric_name: str
+    metric_value: float | None
+    metric_direction: str
+    parity: Parity
+    state_sha256: str = ""
 
 
-def validate(kind: type[Value], values: object, what: str) -> Value:
-    """Makes a dataclass of plain values, every field of it checked.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunLedger:
+    """The bytes of a step: predicted, and measured by device; of a step that was compiled, by its compiler."""
 
-    Args:
-        kind: The dataclass.
-        values: As JSON gives them.
-        what: Where they come from, for the message.
+    predicted: Ledger
+    exchanges: tuple[Exchange, ...]
+    processes: list[DeviceRow]
+    uncounted: tuple[str, ...] = ()
+    compiled: Compiled | None = None
 
-    Raises:
-        ConfigError: They are not of that kind; the message names the first field that is not.
+    @property
+    def sent_bytes(self) -> float:
+        """What all processes together sent in a step, over TCP."""
+        return sum(row.sent_bytes_per_step for row in self.processes)
+
+    @property
+    def state_bytes(self) -> int | None:
+        """The state of the device that holds most; None without devices."""
+        return max((row.state_bytes for row in self.processes), default=None)
+
+    @property
+    def activations_bytes(self) -> int | None:
+        """The activations of the device that saves most; None where they were not measured."""
+        return max((row.activations_bytes for row in self.processes if row.activations_bytes is not None), default=None)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunSpeed:
+    """How long it took, and under which conditions."""
+
+    examples_per_second: Throughput | None
+    step_seconds_median: float | None
+    startup_seconds: float
+    compile_seconds: float | None
+    conditions: Conditions = dataclasses.field(default_factory=Conditions)
+    step_times: dict[int, int] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunResult(RunSpeed, RunLedger, RunCurve, RunIdentity):
+    """What happened. `status` is "trained", "not the same step" or "compiled"; every other end leaves an `error.json`.
+
+    It has the fields of its four parts, in JSON as well. `docs/glossary.md` has the words; bytes are bytes, seconds are
+    seconds, and None was not measured.
     """
-    try:
-        return adapter(kind).validate_python(values)
-    except ValueError as error:  # pydantic's
-        first = error.errors()[0]  # pyrefly: ignore
-        place = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{what}: {place}: {first['msg']}.") from None
+
+    status: str
 
 
 def load_result(directory: Path) -> RunResult:
-    """Reads the result of a run of any schema version, if it is whole and the files beside it are of the same run.
+    """Reads the result of a run, if it is whole and the files beside it are of the same run.
 
     Raises:
         ConfigError: There is none, it is not one, or they are not.
@@ -235,14 +160,11 @@ def load_result(directory: Path) -> RunResult:
     except Unreadable as error:
         raise ConfigError(f"{directory} holds no readable result.json: {error}; give a finished run.") from None
     written = values.get("schema_version") if isinstance(values, dict) else None
-    if not (type(written) is int and 1 <= written <= SCHEMA_VERSION):
-        raise ConfigError(f"{path} is no result: its schema_version is {written!r}; 1 to {SCHEMA_VERSION} can be read.")
+    if type(written) is int and 1 <= written < SCHEMA_VERSION:
+        raise ConfigError(f"{path} was written by an older samestep (schema_version {written}); run it again.")
+    if type(written) is not int or written != SCHEMA_VERSION:
+        raise ConfigError(f"{path} is no result: its schema_version is {written!r}; {SCHEMA_VERSION} can be read.")
     check_request(directory, values.get("config"))  # both as they were written
-    try:
-        for version in range(written, SCHEMA_VERSION):
-            UPGRADES[version](values)
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
-        raise ConfigError(f"{path} is not a result: it lacks {error}.") from None
     result = validate(RunResult, values, f"{path} is not a result")
     check_result(path, values, result)
     check_losses(directory, result.first_step, result.losses)

@@ -6,12 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from samestep.common.errors import ConfigError
-from samestep.common.program import TrainState
+from samestep.common.program import RESIDUAL, SUM_RESIDUAL, TrainState
+from samestep.common.request import Launch
 from samestep.common.runtime.state_file import read_state
 from samestep.common.strategy import Run
-from samestep.common.workload.compression import RESIDUAL, SUM_RESIDUAL
-from samestep.common.workload.initial import initial_buffers
-from samestep.common.workload.models.own import OwnSpec
+from samestep.common.workload.initial import empty_slots, init, initial_buffers
 from samestep.common.workload.models.reached import trained
 from samestep.common.workload.models.spec import Param
 
@@ -32,9 +31,7 @@ def read_start(run: Run, start_from: str) -> TrainState:
     opening, remedy = f"{given} holds another model: its", "give the --workload that its config.json names"
     groups = {"params": state.params, **state.slots}
     _check_arrays(run, run.workload.model.params(), state.params, opening, remedy)
-    if not isinstance(
-        run.workload.model, OwnSpec
-    ):  # whose buffers may be whole numbers, and others in another framework
+    if run.workload.model.facts.has_oracle:  # otherwise buffers may be others in another framework
         groups["buffers"] = state.buffers
         _check_arrays(run, initial_buffers(run.workload.model), state.buffers, opening, remedy)
     if set(state.slots) != set(run.optimizer.slots):
@@ -104,3 +101,17 @@ def _check_numbers(run: Run, array: np.ndarray, what: str) -> None:
         raise ConfigError(
             f"{what} holds numbers that are not finite in {run.dtype}; start from a run that has not diverged."
         )
+
+
+def initial_state(run: Run, launch: Launch) -> TrainState:
+    """The state that the run starts from.
+
+    Args:
+        run: What is trained.
+        launch: How it is started; it names the run to continue, if there is one.
+    """
+    if launch.start_from is not None:
+        return read_state(Path(launch.start_from))
+    params = init(run.workload.model, run.seed)
+    slots = empty_slots(run.optimizer, run.workload.model.params())
+    return TrainState(0, params, slots, initial_buffers(run.workload.model))

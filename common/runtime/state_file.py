@@ -13,8 +13,8 @@ from samestep.common.errors import ConfigError
 from samestep.common.files.arrays import load_arrays, read_arrays
 from samestep.common.files.reading import Unreadable
 from samestep.common.files.writing import replacing
+from samestep.common.flags import MAX_STEPS
 from samestep.common.program import SKIPPED, Arrays, TrainState
-from samestep.common.request import MAX_STEPS
 
 STATE = "state.npz"
 

@@ -43,7 +43,7 @@ class ServerOptions(Protocol):
 
 def one_process(run: Run) -> list[ProcessSpec]:
     """A single process that drives every device."""
-    return [ProcessSpec("rank-0", 0, {})]
+    return [ProcessSpec("rank-0", {})]
 
 
 def ranks(run: Run) -> list[ProcessSpec]:
@@ -61,7 +61,7 @@ def _ranks(count: int) -> list[ProcessSpec]:
     _check_count(count)
     shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "${host0}", "MASTER_PORT": "${port0}"}
     return [
-        ProcessSpec(f"rank-{rank}", 0, {"RANK": str(rank), "LOCAL_RANK": str(rank), **shared}) for rank in range(count)
+        ProcessSpec(f"rank-{rank}", {"RANK": str(rank), "LOCAL_RANK": str(rank), **shared}) for rank in range(count)
     ]
 
 
@@ -104,7 +104,6 @@ def tf_cluster(
     return [
         ProcessSpec(
             f"{job}-{index}",
-            0,
             {"TF_CONFIG": f'{{"cluster": {shared}, "task": {json.dumps({"type": job, "index": index})}}}'},
             job in serving,
             job in expendable,

@@ -21,7 +21,6 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
-from samestep.common.costs.saved_activations.kept import BEHIND
 from samestep.common.costs.saved_activations.kept_torch import KEPT
 from samestep.common.ledger import Ledger, Send
 from samestep.common.seconds.machine import Machine
@@ -30,6 +29,7 @@ from samestep.common.strategy import Run
 from samestep.common.workload.models.reached import first_trained, num_trained
 from samestep.common.workload.models.spec import Segment, parameters_of
 from samestep.common.workload.pipeline import SCHEDULES, group_segments
+from samestep.common.workload.saved import BEHIND
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Taken:
     @classmethod
     def by(cls, run: Run) -> "Taken":
         """Reads off a run how it takes its batch."""
-        rows = run.batch_size // (run.mesh.axis("data") * run.mesh.axis("shard") * run.accumulation_steps)
+        rows = run.batch_size // (run.mesh.replicas * run.accumulation_steps)
         if cls.is_staged(run):
             return cls(rows // run.options.microbatches, run.options.schedule)
         return cls(rows)
@@ -78,7 +78,7 @@ class Taken:
 
     def microbatches(self, run: Run) -> int:
         """The micro-batches of each replica."""
-        return run.batch_size // (run.mesh.axis("data") * run.mesh.axis("shard") * self.microbatch_size)
+        return run.batch_size // (run.mesh.replicas * self.microbatch_size)
 
 
 def core_time(run: Run, backend: str, taken: Taken, machine: Machine, cores: Cores) -> StepTime:
@@ -91,8 +91,8 @@ def core_time(run: Run, backend: str, taken: Taken, machine: Machine, cores: Cor
         machine: Its rates of memory and links; links that are slower than measured slow down all sends.
         cores: What was measured.
     """
-    stages = SCHEDULES[taken.schedule].stage_ranks(run.mesh.axis("pipe"))
-    held: list[list[Segment]] = [[] for _ in range(run.mesh.axis("pipe"))]
+    stages = SCHEDULES[taken.schedule].stage_ranks(run.mesh.pipe)
+    held: list[list[Segment]] = [[] for _ in range(run.mesh.pipe)]
     for rank, segments in zip(stages, group_segments(run.workload.model.segments(), len(stages)), strict=True):
         held[rank] += segments
     fixed, each = cores.overhead_seconds.get(run.name, (0.0, 0.0))
@@ -122,7 +122,7 @@ def _exchanges(
     run: Run, microbatches: int, backend: str, taken: Taken, machine: Machine, cores: Cores
 ) -> tuple[Ledger, dict[str, float]]:
     """The ledger of a step with so many micro-batches, and what its sends take along each axis."""
-    replicas = run.mesh.axis("data") * run.mesh.axis("shard")
+    replicas = run.mesh.replicas
     run = dataclasses.replace(run, batch_size=replicas * microbatches * taken.microbatch_size)
     if taken.is_staged(run):
         run = dataclasses.replace(run, options=type(run.options)(schedule=taken.schedule, microbatches=microbatches))
@@ -137,7 +137,7 @@ def _exchanges(
 
 def _pass_seconds(run: Run, segments: Sequence[Segment], taken: Taken, cores: Cores, ahead: Sequence[Segment]) -> float:
     """The arithmetic of a micro-batch on one rank, forward and backward; forward alone `ahead` of all that is trained."""
-    model, parts, rows = run.workload.model, run.mesh.axis("tensor"), taken.microbatch_size
+    model, parts, rows = run.workload.model, run.mesh.tensor, taken.microbatch_size
     kept = KEPT[model.name](model, run.item_bytes) if model.name in KEPT else {}
     seconds = 0.0
     for segment in segments:

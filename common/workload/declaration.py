@@ -19,6 +19,8 @@ LOSS_METRIC = "loss"
 NAMED_METRICS = (*METRICS.values(), "bits_per_token")
 Metric = Callable[["np.ndarray", "np.ndarray"], float]
 """(outputs, targets) of all held-out examples -> one number."""
+BUILDERS = ("torch", "tf")
+"""The frameworks that a declaration has a builder for, each in a field of its name; the first that has one draws the weights."""
 BY_NAME = ("segments", "tensor_plan", "optimizer", "names")
 """What a declaration has by the name of a framework, of a layer or of a parameter."""
 
@@ -62,9 +64,9 @@ class Model:
         Raises:
             ConfigError: An argument is of another kind.
         """
-        for name in ("torch", "tf"):
-            if getattr(self, name) is not None and not callable(getattr(self, name)):
-                raise _odd(name, getattr(self, name), "the function that builds the model")
+        for name in BUILDERS:
+            if (given := self.builder(name)) is not None and not callable(given):
+                raise _odd(name, given, "the function that builds the model")
         if not isinstance(self.loss, str | Mapping):
             raise _odd("loss", self.loss, "a name, or a function for each framework, as in {'torch': function}")
         if not (isinstance(self.metric, str) or callable(self.metric)):
@@ -77,7 +79,7 @@ class Model:
 
     def builder(self, framework: str) -> Builder | None:
         """How the model is built in a framework; None if the file does not say."""
-        return {"torch": self.torch, "tf": self.tf}[framework]
+        return vars(self)[framework]
 
 
 def _odd(name: str, given: object, wanted: str) -> ConfigError:

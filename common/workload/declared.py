@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError, unknown
+from samestep.common.frameworks import conventions
 from samestep.common.workload import code
-from samestep.common.workload.declaration import Model
+from samestep.common.workload.declaration import BUILDERS, Model
 
 if TYPE_CHECKING:
     import numpy as np  # only in annotations: a file that declares a model imports nothing else
 
-FRAMEWORK_MODULES = {"torch": ("torch",), "tf": ("tensorflow", "keras")}
-"""Framework -> the modules that only its workers may import."""
 DEFAULT_NAME = "model"
 OFFERS = "samestep.models"
 """The group of entry points under which an installed package offers models."""
@@ -123,7 +122,7 @@ def import_file(path: str, framework: str) -> types.ModuleType:
 def _refuse_other_framework(path: str, content: bytes, framework: str) -> None:
     """Refuses an import of the other framework at the top of the file: torch and TensorFlow never share a process."""
     source = importlib.util.decode_source(content)
-    foreign = {name for other, names in FRAMEWORK_MODULES.items() if other != framework for name in names}
+    foreign = {name for other in BUILDERS if other != framework for name in conventions(other).modules}
     for node in ast.parse(source, path).body:
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from samestep.common.workload.compression import FACTOR
-from samestep.common.workload.models.own import OwnSpec
+from samestep.common.workload.models.description import read_initial
 from samestep.common.workload.models.spec import ModelSpec, Param, batch_norms
+from samestep.common.workload.optimizers.spec import OptimizerSpec
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -55,18 +55,6 @@ def draw(name: str, param: Param, seed: int) -> np.ndarray:
     return value
 
 
-def initial_factor(name: str, shape: tuple[int, int], seed: int) -> np.ndarray:
-    """Draws the factor that PowerSGD starts with, float32-representable numbers from a stream of its own.
-
-    Args:
-        name: Of the parameter.
-        shape: Columns of the parameter's matrix, and rank.
-        seed: The seed of the run.
-    """
-    stream = np.random.default_rng([seed, zlib.crc32(f"{FACTOR}/{name}".encode())])
-    return stream.normal(size=shape).astype(np.float32).astype(np.float64)
-
-
 def initial_weights(model: ModelSpec, seed: int) -> Mapping[str, np.ndarray]:
     """The initial parameters by neutral name, each drawn when it is asked for.
 
@@ -74,8 +62,8 @@ def initial_weights(model: ModelSpec, seed: int) -> Mapping[str, np.ndarray]:
         model: The spec of the model.
         seed: The seed of the run.
     """
-    if isinstance(model, OwnSpec):
-        return model.initial()  # drawn by its own framework when it was described
+    if (folder := model.facts.folder) is not None:  # its own framework drew them when it was described
+        return read_initial(folder, "params", model.params())
     return InitialWeights(model.params(), seed)
 
 
@@ -89,10 +77,23 @@ def init(model: ModelSpec, seed: int) -> dict[str, np.ndarray]:
     return dict(initial_weights(model, seed))
 
 
+def empty_slots(optimizer: OptimizerSpec, params: Mapping[str, Param]) -> dict[str, dict[str, np.ndarray]]:
+    """Makes optimizer state of zeros, one array per slot and parameter.
+
+    Args:
+        optimizer: The optimizer, which says what it keeps.
+        params: The parameters by name.
+    """
+    return {
+        slot: {name: np.zeros(optimizer.state(param)[slot]) for name, param in params.items()}
+        for slot in optimizer.slots
+    }
+
+
 def initial_buffers(model: ModelSpec) -> dict[str, np.ndarray]:
-    """The initial buffers, by neutral name: of our own models the running statistics of batch normalisations."""
-    if isinstance(model, OwnSpec):
-        return dict(model.initial("buffers"))
+    """The initial buffers, by neutral name: those that a description holds, or running statistics."""
+    if (folder := model.facts.folder) is not None:
+        return read_initial(folder, "buffers", model.facts.buffers)
     kinds = {"running_mean": np.zeros, "running_var": np.ones}
     return {
         f"{path}/{kind}": make(channels)

@@ -2,10 +2,11 @@
 
 from samestep.common.workload.data.synthetic import SyntheticSpec
 from samestep.common.workload.models.decoder import DecoderSpec
+from samestep.common.workload.optimizers.table import DEFAULT
 from samestep.common.workload.workload import Workload
 
-_RATES = {"adamw": 2**-13, "sgd": 2**-13}
-"""They decide nothing that is predicted."""
+_RATES = {DEFAULT: 2**-13}
+"""It decides nothing that is predicted."""
 
 
 def _published(name: str, model: DecoderSpec, batch_size: int, source: str) -> Workload:

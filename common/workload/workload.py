@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from samestep.common.flags import flags
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import ModelSpec, draws
+from samestep.common.workload.optimizers.table import OPTIMIZERS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Workload:
         model: The model's spec.
         data: The data set's spec.
         metric: A name in `judging.metrics`, or what a user's own is called.
-        learning_rates: Optimizer name -> default rate; the default optimizer first.
+        learning_rates: Optimizer name -> default rate, where it is not the optimizer's own; the default optimizer first.
         batch_size: Default GLOBAL batch size.
         steps: Default number of steps.
         source: Of a published model, where its sizes come from; it can be predicted, not run. "" for those that can be run.
@@ -40,6 +41,11 @@ class Workload:
         """sha256 over the numbers of the model, the data set and the metric (not over the name)."""
         described = [_described(self.model), _described(self.data), self.metric]
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
+
+    def learning_rate(self, optimizer: str) -> float:
+        """The default rate of one of our optimizers, or of the user's."""
+        given = self.learning_rates
+        return given[optimizer] if optimizer in given else OPTIMIZERS[optimizer].default_rate
 
     def without_dropout(self) -> "Workload":
         """The same without any dropout of our models; a user's model switches its own off when it is built."""

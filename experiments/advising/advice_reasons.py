@@ -8,7 +8,6 @@ from samestep.common.seconds.machine import REFERENCE, load_machine
 from samestep.common.seconds.published_rows import llm_foundry, llm_foundry_a100, torchtitan
 from samestep.common.seconds.step_time import StepTime
 from samestep.common.seconds.validation import Score, score
-from samestep.common.workload.models.own import OwnSpec
 from samestep.experiments.advising.advice import EQUAL, Advice, Change, Timed
 from samestep.experiments.advising.layouts import ALONE, ONE, SPLIT, WHOLE
 from samestep.experiments.advising.step_times import PARTS, WORK
@@ -178,7 +177,7 @@ def next_step(advice: Advice, width: int) -> str:
         width: Characters of a line.
     """
     base, first = advice.base, advice.first.candidate
-    if isinstance(base.workload.model, OwnSpec):
+    if base.workload.model.facts.source:
         return ""
     about = f"--workload {shlex.quote(base.workload.name)} --batch-size {base.batch_size}"
     if base.optimizer.name != next(iter(base.workload.learning_rates)):

@@ -112,7 +112,7 @@ _COLUMNS = (
 
 
 def _schedule(timed: Timed) -> str:
-    return timed.candidate.run.options.schedule if timed.candidate.run.mesh.axis("pipe") > 1 else ""
+    return timed.candidate.run.options.schedule if timed.candidate.run.mesh.pipe > 1 else ""
 
 
 def _figures(timed: Timed) -> dict[str, Scalar]:

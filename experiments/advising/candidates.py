@@ -18,7 +18,7 @@ from samestep.common.mesh import Mesh
 from samestep.common.seconds.core_time import Taken
 from samestep.common.strategy import Run
 from samestep.common.workload.pipeline import SCHEDULES
-from samestep.experiments.advising.layouts import Candidate, Row, meshes, num_microbatches, with_microbatches
+from samestep.experiments.advising.layouts import FRAMEWORK, Candidate, Row, meshes, num_microbatches, with_microbatches
 from samestep.experiments.advising.prediction import needed_bytes
 
 LEAST_SEGMENTS = 3
@@ -72,9 +72,9 @@ def _try_mesh(found: Search, base: Run, row: Row, mesh: Mesh, memory: float) -> 
     Raises:
         ConfigError: The mesh is impossible for the model or the batch.
     """
-    info = strategy_info("torch", row.strategy)
+    info = strategy_info(FRAMEWORK, row.strategy)
     run = dataclasses.replace(base, strategy=info, mesh=mesh, options=info.options())
-    replicas = mesh.axis("data") * mesh.axis("shard")
+    replicas = mesh.replicas
     if base.batch_size % replicas:
         raise ConfigError(
             f"global batch {base.batch_size:,} does not divide among {replicas:,} replicas; "
@@ -164,7 +164,7 @@ class _State:
 def _held_bytes(state: _State) -> Sequence[int]:
     """The most that a device needs beside activations, for each place along `pipe`."""
     run = state.run
-    held, devices = [0] * run.mesh.axis("pipe"), 0
+    held, devices = [0] * run.mesh.pipe, 0
     for footprint in FOOTPRINTS[run.strategy.cost](run):
         place = devices * len(held) // run.num_devices
         held[place] = max(held[place], needed_bytes(footprint) - (footprint.activations_bytes or 0))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from samestep.common.catalog import catalogue
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.flags import Scalar
 from samestep.common.mesh import AXES
@@ -13,7 +14,7 @@ from samestep.common.request import RunConfig
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.table import title
 from samestep.experiments.advising.prediction import Assumptions, Prediction, parse_memory, predict_row, told_to_fit
-from samestep.experiments.cli.arguments import apply_cell
+from samestep.experiments.comparing.quantities import STATE
 from samestep.experiments.printing.formats import Case, Document, write
 from samestep.experiments.printing.ledger import ledger_table
 from samestep.experiments.printing.text import (
@@ -111,7 +112,7 @@ class Forecast:
         return fill(f"No row fits. {self._sentence(best)}", width)
 
 
-def forecast(cell: str | None, base: RunConfig, assumed: Assumptions) -> Forecast:
+def forecast(cell: Cell | None, base: RunConfig, assumed: Assumptions) -> Forecast:
     """Predicts a row, or every row that can take the request; a user's own model is described first.
 
     Args:
@@ -132,21 +133,21 @@ def forecast(cell: str | None, base: RunConfig, assumed: Assumptions) -> Forecas
 
 
 def _forecast(
-    cell: str | None, base: RunConfig, assumed: Assumptions, describe: Callable[[RunConfig], RunConfig]
+    cell: Cell | None, base: RunConfig, assumed: Assumptions, describe: Callable[[RunConfig], RunConfig]
 ) -> Forecast:
     memory = None if assumed.device_memory is None else parse_memory(assumed.device_memory)
     if cell is not None:
-        return Forecast((predict_row(cell, describe(base), assumed),), {}, memory)
-    names = [(f"{framework}:{row.name}", row.axes) for framework, row in catalogue() if framework != "numpy"]
+        return Forecast((predict_row(str(cell), describe(base), assumed),), {}, memory)
+    cells = [Cell(framework, row.name) for framework, row in catalogue() if framework != "numpy"]
     axes = set(re.findall(r"(\w+)\s*=", base.mesh or "")) & {*AXES}
-    refused = {name: f"it does not split along {', '.join(sorted(axes))}" for name, own in names if axes - {*own}}
+    able = [cell for cell in cells if axes <= {*cell.info.axes}]
+    refused = {cell.name: f"it does not split along {', '.join(sorted(axes))}" for cell in cells if cell not in able}
     rows = []
-    for name, _ in names:
-        if name not in refused:
-            try:
-                rows.append(predict_row(name, describe(apply_cell(name, base)), assumed, is_named=False))
-            except ConfigError as error:
-                refused[name] = str(error)
+    for each in able:
+        try:
+            rows.append(predict_row(each.name, describe(each.apply_to(base)), assumed, is_named=False))
+        except ConfigError as error:
+            refused[each.name] = str(error)
     if not rows:
         raise ConfigError(f"no strategy can take it. {next(reversed(refused.items()))[1]}")
     return Forecast(tuple(rows), _together(refused), memory)
@@ -164,7 +165,7 @@ def _caption(row: Prediction, width: int) -> str:
     """What is predicted, and where the sizes of a published model come from."""
     run = row.run
     numbers = run.dtype if run.weights is None else f"{run.weights} with {run.dtype} master weights"
-    numbers = f"{numbers}, computed in {run.arithmetic}" if run.techniques.precision else numbers
+    numbers = f"{numbers}, computed in {run.arithmetic}" if run.arithmetic != run.dtype else numbers
     size = large_number(num_params(run.workload.model))
     line = (
         f"Predicted, nothing was run: {title(run.workload.name, None)} ({size} parameters), "
@@ -184,7 +185,7 @@ def _columns(found: Forecast) -> tuple[Column[Prediction], ...]:
     return (
         Column("strategy", lambda row: row.cell),
         Column("mesh", lambda row: str(row.run.mesh), gives_way=5),
-        of("state", lambda row: max(each.state_bytes for each in row.ledger.footprints), _STATE),
+        of("state", lambda row: max(each.state_bytes for each in row.ledger.footprints), STATE.meaning),
         of("(textbook)", lambda row: row.textbook("state"), "(by the textbook)", gives_way=4, is_detail=True),
         of("gathered", lambda row: row.fullest.params_peak_bytes - row.fullest.params_bytes, _GATHERED, 3),
         of("activations", lambda row: row.fullest.activations_bytes, _ACTIVATIONS, 3),
@@ -195,7 +196,6 @@ def _columns(found: Forecast) -> tuple[Column[Prediction], ...]:
     )
 
 
-_STATE = "parameters, gradients, optimizer state and compression's residuals, on the device that holds most"
 _GATHERED = "copies of parameters that exist only within a step"
 _ACTIVATIONS = "kept between forward and backward pass; empty: not predicted"
 _NEEDED = "all of that on one device, each at its peak; buffers and the framework come on top"

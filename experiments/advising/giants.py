@@ -2,6 +2,7 @@
 
 import re
 
+from samestep.common.cell import Cell
 from samestep.common.flags import Scalar
 from samestep.common.request import RunConfig
 from samestep.common.workload.models.spec import num_params
@@ -34,7 +35,7 @@ def predicted(workload: str, cell: str, **given: Scalar) -> Prediction:
         cell: The row, with its mesh.
         **given: Further fields of the request.
     """
-    config: RunConfig = read_request(cell, {"workload": workload, **given})
+    config: RunConfig = read_request(Cell.parse(cell), {"workload": workload, **given})
     return predict_row(cell, config, Assumptions(backend="nccl", weights="fp16"))
 
 
@@ -71,7 +72,7 @@ def giants() -> str:
         [
             row.run.workload.name,
             large_number(num_params(row.run.workload.model)),
-            row.cell.partition("+")[0],
+            row.run.name,
             str(row.run.mesh),
         ]
         for row in found

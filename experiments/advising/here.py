@@ -6,11 +6,13 @@ import json
 import os
 from pathlib import Path
 
+from samestep.common.catalog import framework_info
 from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, read_toml
 from samestep.common.files.writing import open_directory, replacing
 from samestep.common.seconds.core_time import Cores
 from samestep.common.seconds.machine import Machine, parse_machine
+from samestep.experiments.advising.layouts import FRAMEWORK
 from samestep.experiments.advising.physical import odd_figure
 from samestep.experiments.printing.text import count
 
@@ -43,8 +45,8 @@ def key() -> str:
     """What makes figures of this machine comparable."""
     from samestep.common.runtime.parent.provenance import machine
 
-    about = machine()
-    return f"{about['cpu']}, {count(len(os.sched_getaffinity(0)), 'core')}, torch {importlib.metadata.version('torch')}"
+    about, version = machine(), importlib.metadata.version(framework_info(FRAMEWORK).module)
+    return f"{about['cpu']}, {count(len(os.sched_getaffinity(0)), 'core')}, {FRAMEWORK} {version}"
 
 
 def make_here(cores: Cores, num_cores: int, memory_bytes: float, memory_bytes_per_second: float) -> Here:

@@ -4,9 +4,13 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 
+from samestep.common.cell import Cell
 from samestep.common.mesh import Mesh
 from samestep.common.seconds.core_time import Taken
 from samestep.common.strategy import Run
+
+FRAMEWORK = "torch"
+"""The framework whose rows are ranked."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +73,7 @@ class Candidate:
         given = dataclasses.asdict(self.run.options) if Taken.is_staged(self.run) else {}
         given |= {"accumulation_steps": self.run.accumulation_steps} if self.run.accumulation_steps > 1 else {}
         given |= {"recompute": "true"} if self.recomputes else {}
-        return "+".join([self.run.name, *(f"{n}={v}" for n, v in given.items()), f"mesh={self.run.mesh}"])
+        return str(Cell(self.run.framework, self.run.strategy.name).extended({**given, "mesh": self.run.mesh}))
 
 
 def divisors(number: int) -> list[int]:
@@ -118,7 +122,7 @@ def with_microbatches(run: Run, rows: int, schedule: str) -> Iterator[Run]:
         rows: The examples of a replica.
         schedule: Of its pipeline; "" for a row without schedules.
     """
-    ranks, segments = run.mesh.axis("pipe"), len(run.workload.model.segments())
+    ranks, segments = run.mesh.pipe, len(run.workload.model.segments())
     for size in divisors(rows):
         count = rows // size
         if not schedule:

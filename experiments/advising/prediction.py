@@ -13,7 +13,7 @@ from samestep.common.mesh import Mesh
 from samestep.common.request import MAX_PREDICTED_DEVICES, RunConfig
 from samestep.common.run import parse_prediction
 from samestep.common.strategy import Run
-from samestep.common.techniques import TWO_BYTES
+from samestep.common.techniques.precision.flag import TWO_BYTES
 from samestep.experiments.printing.text import size
 
 BACKENDS = {
@@ -176,7 +176,7 @@ def _grown(run: Run, axis: str) -> Iterator[Run]:
     while True:
         sizes[axis] = 2 * sizes.get(axis, 1)
         mesh = Mesh(tuple(sizes.items()))
-        parts = mesh.axis("data") * mesh.axis("shard") * run.accumulation_steps
+        parts = mesh.replicas * run.accumulation_steps
         parts *= dataclasses.asdict(run.options).get("microbatches", 1)
         run = dataclasses.replace(run, mesh=mesh, batch_size=-(-run.batch_size // parts) * parts)
         if mesh.size > MAX_PREDICTED_DEVICES:

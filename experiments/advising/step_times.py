@@ -80,14 +80,14 @@ def seconds_of(candidate: Candidate, machine: Machine) -> StepTime:
     if (shape := SHAPES.get(candidate.run.workload.model.name)) is None:
         return _of_any_model(candidate, machine)
     run, mesh = candidate.run, candidate.run.mesh
-    staged, is_hsdp = mesh.axis("pipe") > 1, mesh.axis("shard") > 1 and mesh.axis("data") > 1
+    staged, is_hsdp = mesh.pipe > 1, mesh.shard > 1 and mesh.data > 1
     layout = Layout(
         batch_size=run.batch_size,
         microbatch_size=candidate.microbatch_size,
-        data=mesh.axis("data") if is_hsdp else mesh.axis(candidate.row.axis),
-        shard=mesh.axis("shard") if is_hsdp else 1,
-        tensor=mesh.axis("tensor"),
-        pipe=mesh.axis("pipe"),
+        data=mesh.data if is_hsdp else mesh.axis(candidate.row.axis),
+        shard=mesh.shard if is_hsdp else 1,
+        tensor=mesh.tensor,
+        pipe=mesh.pipe,
         schedule=run.options.schedule if staged else "1f1b",
         sharding=0 if is_hsdp else candidate.row.sharding,
         recomputes=candidate.recomputes,

@@ -3,12 +3,13 @@
 import textwrap
 from collections.abc import Sequence
 
-from samestep.common.catalog import catalogue, foreign_option, strategy_info
+from samestep.common.catalog import catalogue, foreign_option
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, unknown
-from samestep.common.flags import Scalar, flags, spell_flag, split_spelling
+from samestep.common.flags import Scalar, flags, spell_flag
 from samestep.common.request import RunConfig
 from samestep.common.techniques import Techniques
-from samestep.experiments.cli.arguments import complete_cell, read_request
+from samestep.experiments.cli.arguments import read_request
 from samestep.experiments.cli.parser import Parser, add_flags
 
 Group = tuple[str, type, Sequence[str]]
@@ -26,18 +27,18 @@ def parse_run(arguments: Sequence[str], program: str) -> RunConfig:
         ConfigError: A flag is unknown, belongs to another strategy, or has a value it cannot have.
     """
     groups = [("run", RunConfig, ()), ("techniques", Techniques, ())]
-    cell = named_cell(arguments, program, groups) or f"{RunConfig.framework}:{RunConfig.strategy}"
+    cell = named_cell(arguments, program, groups) or Cell(RunConfig.framework, RunConfig.strategy)
     about = "Train a workload under one strategy and compare its steps with the oracle's."
     return read_request(cell, parse_beside(cell, arguments, Parser(prog=program, description=about), groups))
 
 
 def parse_beside(
-    cell: str | None, arguments: Sequence[str], parser: Parser, groups: Sequence[Group]
+    cell: Cell | None, arguments: Sequence[str], parser: Parser, groups: Sequence[Group]
 ) -> dict[str, Scalar]:
     """Reads what a command is given beside the cell that it names.
 
     Args:
-        cell: The cell with its framework, whose strategy has options; None has none.
+        cell: The cell, whose strategy has options; None has none.
         arguments: Without the program.
         parser: Has the program and what it does.
         groups: The flags under any strategy.
@@ -51,22 +52,21 @@ def parse_beside(
     parser.add_argument("cell", nargs="?", metavar="CELL", help=told)
     for title, owner, leave_out in groups:
         add_flags(parser, title, owner, leave_out)
-    framework, _, strategy = split_spelling(cell or "")[0].partition(":")
-    info = strategy_info(framework, strategy) if cell else None
-    if info is not None:
-        parser.description = textwrap.fill(f"{parser.description} {framework}:{info.name}: {info.summary}")
+    info = cell and cell.info
+    if cell and info:
+        parser.description = textwrap.fill(f"{parser.description} {cell.name}: {info.summary}")
         if flags(info.options):
-            add_flags(parser, f"{framework}:{info.name}", info.options)
+            add_flags(parser, cell.name, info.options)
     values, foreign = parser.parse_known_intermixed_args(arguments)
     for word in foreign[:1]:
         name = word[2:].partition("=")[0].replace("-", "_")
-        if info is None or any(name in leave_out for _, _, leave_out in groups):
+        if cell is None or info is None or any(name in leave_out for _, _, leave_out in groups):
             raise ConfigError(f"{spell_flag(name)} is no flag of {parser.prog}{'' if info else ' without a strategy'}.")
-        raise foreign_option(framework, info, name)
+        raise foreign_option(cell.framework, info, name)
     return {name: value for name, value in vars(values).items() if name not in ("cell", "framework", "strategy")}
 
 
-def named_cell(arguments: Sequence[str], program: str, groups: Sequence[Group]) -> str | None:
+def named_cell(arguments: Sequence[str], program: str, groups: Sequence[Group]) -> Cell | None:
     """Finds the cell that a command's arguments name; its flags are only known once its strategy is.
 
     Args:
@@ -75,7 +75,7 @@ def named_cell(arguments: Sequence[str], program: str, groups: Sequence[Group]) 
         groups: The command's flags under any strategy.
 
     Returns:
-        The cell with its framework, or None if none is named.
+        The cell, or None if none is named.
 
     Raises:
         ConfigError: A flag is unknown, or two cells are named.
@@ -99,9 +99,8 @@ def named_cell(arguments: Sequence[str], program: str, groups: Sequence[Group]) 
     if not named and framework is None:
         return None
     text = (named or [RunConfig.strategy])[0]
-    prefix, colon, _ = text.partition("+")[0].partition(":")
-    if framework is None:
-        return complete_cell(text, RunConfig.framework)
-    if colon and prefix != framework:
+    is_complete = framework is None or ":" in text.partition("+")[0]
+    cell = Cell.parse(text if is_complete else f"{framework}:{text}", RunConfig.framework)
+    if framework not in (None, cell.framework):
         raise ConfigError(f"--framework {framework} disagrees with {text}; leave out --framework.")
-    return text if colon else f"{framework}:{text}"
+    return cell

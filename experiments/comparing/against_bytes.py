@@ -35,7 +35,7 @@ def changed_bytes(now: RunResult, then: RunResult) -> list[str]:
                 for each in (one, two)
             )
             changed.append(f"a step has {one_said} and had {two_said}")
-    sent, was_sent = (sum(row.sent_bytes_per_step for row in run.processes) for run in (now, then))
+    sent, was_sent = now.sent_bytes, then.sent_bytes
     if abs(sent - was_sent) > SENT_TOLERANCE * max(sent, was_sent):
         changed.append(f"{size(sent)} on the wire, and were {size(was_sent)}")
     return [each for each in changed if each]

@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from samestep.common.catalog import framework_info
+from samestep.common.cell import Cell, parse_cells
 from samestep.common.errors import ConfigError
 from samestep.common.flags import Scalar, flag, flags, read_fields, spell_flag
 from samestep.common.request import FRAMEWORKS, RunConfig
 from samestep.common.techniques import Techniques
-from samestep.experiments.cli.arguments import complete_cell, split_cells
 
 FRAMEWORKS_COMPARED = [framework for framework in FRAMEWORKS if framework != "numpy"]
 SHARED = [
@@ -101,7 +101,7 @@ def describe(given: Given) -> ComparisonConfig:
         base=base,
         strategies=_complete("--strategies", asked.strategies),
         require=_complete("--require", asked.require),
-        reference=asked.reference and complete_cell(asked.reference),
+        reference=asked.reference and str(Cell.parse(asked.reference)),
     )
 
 
@@ -157,20 +157,20 @@ def _values(name: str, text: str) -> tuple[str, ...]:
 
 
 def _complete(flag: str, text: str | None) -> str | None:
-    return None if text is None else ",".join(split_cells(flag, text))
+    return None if text is None else ",".join(map(str, parse_cells(flag, text)))
 
 
-def named_cells(asked: ComparisonConfig) -> list[str]:
+def named_cells(asked: ComparisonConfig) -> list[Cell]:
     """The cells that the user named; none if all strategies are compared."""
-    return [] if asked.strategies is None else split_cells("--strategies", asked.strategies)
+    return [] if asked.strategies is None else parse_cells("--strategies", asked.strategies)
 
 
-def required_cells(asked: ComparisonConfig) -> list[str]:
+def required_cells(asked: ComparisonConfig) -> list[Cell]:
     """The cells that must be judged."""
-    return [] if asked.require is None else split_cells("--require", asked.require)
+    return [] if asked.require is None else parse_cells("--require", asked.require)
 
 
-def every_cell(framework: str | None) -> list[str]:
+def every_cell(framework: str | None) -> list[Cell]:
     """The cells of all strategies, or of those of one framework."""
     frameworks: Sequence[str] = [framework] if framework else FRAMEWORKS_COMPARED
-    return [f"{name}:{row.name}" for name in frameworks for row in framework_info(name).rows]
+    return [Cell(name, row.name) for name in frameworks for row in framework_info(name).rows]

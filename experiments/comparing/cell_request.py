@@ -4,14 +4,14 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from samestep.common.catalog import strategy_info
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
-from samestep.common.flags import spell_flag, split_spelling
+from samestep.common.flags import spell_flag
 from samestep.common.request import RunConfig
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.cli.arguments import apply_cell
+from samestep.common.techniques.used import exchange_of
 from samestep.experiments.comparing import comparison_file
-from samestep.experiments.comparing.plan import Plan, is_oracle
+from samestep.experiments.comparing.plan import Plan
 
 _ELSEWHERE = ("out", "described")
 """Of a request: where its files are, which may have been moved."""
@@ -19,27 +19,26 @@ _FILLED_IN = ("devices", "mesh", "steps", "batch_size", "optimizer", "learning_r
 """What is taken from the workload, or from another field, where it was not asked for."""
 
 
-def request_of(cell: str, base: RunConfig, plan: Plan) -> RunConfig:
+def request_of(cell: Cell, base: RunConfig, plan: Plan) -> RunConfig:
     """Makes the request of a cell: strategies of one device have one, and those that nobody named have a dtype that they can.
 
     Args:
-        cell: As in `torch:ddp+devices=4`.
+        cell: Of the comparison.
         base: What all cells of the comparison share.
         plan: Of the comparison.
 
     Raises:
         ConfigError: There is no such option, or no such value of it.
     """
-    config, given = apply_cell(cell, base), split_spelling(cell)[1]
-    info = strategy_info(config.framework, config.strategy)
-    possible = config.dtype in info.dtypes or (cell in plan.named and not is_oracle(cell))
-    has_devices = bool(info.axes) or (is_oracle(cell) and config.techniques.compress is not None)
+    config, info = cell.apply_to(base), cell.info
+    possible = config.dtype in info.dtypes or (cell in plan.named and not cell.is_oracle)
+    has_devices = bool(info.axes) or (cell.is_oracle and exchange_of(config.techniques) is not None)
     return dataclasses.replace(
         config,
-        devices=config.devices if "devices" in given else None if config.mesh else base.devices if has_devices else 1,
+        devices=config.devices if cell.get("devices") else None if config.mesh else base.devices if has_devices else 1,
         dtype=config.dtype if possible else info.dtypes[0],
-        threads=1 if is_oracle(cell) else config.threads,
-        techniques=config.techniques.of_reference() if is_oracle(cell) else config.techniques,
+        threads=1 if cell.is_oracle else config.threads,
+        techniques=config.techniques.of_reference() if cell.is_oracle else config.techniques,
         parity=True if cell in plan.required else config.parity,
     )
 

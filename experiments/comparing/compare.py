@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, SamestepError
 from samestep.common.files.writing import open_directory
 from samestep.common.flags import spell_flag
@@ -21,11 +22,11 @@ from samestep.experiments.comparing.asked import ComparisonConfig, Given, descri
 from samestep.experiments.comparing.cell_request import refuse_other, request_of
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.named_code import check_code
-from samestep.experiments.comparing.plan import Plan, is_oracle, make_plan
+from samestep.experiments.comparing.plan import Plan, make_plan
 from samestep.experiments.comparing.rounds import Ready, measure, tell
 from samestep.experiments.comparing.stored import Found, compose, find, make_place, read_asked, run_directory
 
-Checked = Mapping[str, Ready | SamestepError]
+Checked = Mapping[Cell, Ready | SamestepError]
 """By cell: what to run, or why it cannot be run."""
 
 
@@ -104,19 +105,11 @@ def resume(directory: Path, given: Given, quiet: bool = False) -> Comparison:
         return _conduct(asked, plan, checked, found, directory, launcher, quiet)
 
 
-def _make(directory: Path) -> None:
-    """Makes the directory of a comparison, for its user alone."""
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"--out {directory} cannot be made ({error.strerror}); name another directory.") from None
-
-
 def _conduct(
     asked: ComparisonConfig,
     plan: Plan,
     checked: Checked,
-    found: Mapping[str, Found],
+    found: Mapping[Cell, Found],
     directory: Path,
     launcher: Launcher,
     quiet: bool,
@@ -132,6 +125,7 @@ def _conduct(
 
 
 def _make(directory: Path) -> None:
+    """Makes the directory of a comparison."""
     try:
         open_directory(directory)
     except OSError as error:
@@ -151,7 +145,7 @@ def _record(directory: Path, run: Path, why: SamestepError) -> None:
 
 def _check(base: RunConfig, plan: Plan, launcher: Launcher, quiet: bool) -> Checked:
     """Checks every cell. The oracle must be possible, and of the cells that the user named at least one."""
-    checked: dict[str, Ready | SamestepError] = {}
+    checked: dict[Cell, Ready | SamestepError] = {}
     notes, described = {}, {}
     for cell in plan.cells:
         config = request_of(cell, base, plan)
@@ -162,7 +156,7 @@ def _check(base: RunConfig, plan: Plan, launcher: Launcher, quiet: bool) -> Chec
             checked[cell] = run, launch
         except SamestepError as error:
             # NumPy is always there, so if the oracle lacks something it is the data
-            if is_oracle(cell):
+            if cell.is_oracle:
                 raise
             checked[cell] = error
             continue
@@ -177,7 +171,7 @@ def _check(base: RunConfig, plan: Plan, launcher: Launcher, quiet: bool) -> Chec
     return checked
 
 
-def _refused(plan: Plan, checked: Checked) -> dict[str, ConfigError]:
+def _refused(plan: Plan, checked: Checked) -> dict[Cell, ConfigError]:
     """The named cells that cannot be run as they were asked for, with the reasons.
 
     Raises:
@@ -185,7 +179,7 @@ def _refused(plan: Plan, checked: Checked) -> dict[str, ConfigError]:
     """
     refused = {cell: why for cell in plan.named if isinstance(why := checked[cell], ConfigError)}
     for why in refused.values():
-        if all(is_oracle(cell) or isinstance(checked[cell], SamestepError) for cell in plan.named):
+        if all(cell.is_oracle or isinstance(checked[cell], SamestepError) for cell in plan.named):
             raise why
     return refused
 

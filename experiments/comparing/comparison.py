@@ -10,8 +10,6 @@ from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing.against import Against, Earlier, hold
 from samestep.experiments.comparing.gate import find_failure
 from samestep.experiments.comparing.lint import explain_confounds, find_stops
-from samestep.experiments.comparing.plan import is_oracle
-from samestep.experiments.comparing.ranking import ranking
 from samestep.experiments.comparing.row import MISSED, NOT_RUN, Row, explain_rows
 from samestep.experiments.comparing.scaling import Scaling, find_scaling
 from samestep.experiments.comparing.speeds import Rounds, Speed, judge_rows, speed_figures, unseparated
@@ -31,8 +29,8 @@ class Comparison:
 
     Attributes:
         rows: One for each cell, the oracle's first.
-        named: The cells that must be possible and available, since the user named them.
-        required: The cells that must be judged.
+        named: The rows that must be possible and available, since the user named them.
+        required: The rows that must be judged.
         parity: Whether parity was asked for, so that something must be judged.
         interrupt: What ended it before its last row: Ctrl-C, or another signal, which it names.
         repeats: The rounds that were asked for.
@@ -66,7 +64,7 @@ class Comparison:
     @property
     def scaling(self) -> tuple[Scaling, ...]:
         """How the rows scale that have several numbers of devices."""
-        return find_scaling(self.rounds, self.allowed)
+        return find_scaling([row for row in self.rows if row.results], self.allowed)
 
     @property
     def rounds(self) -> dict[str, Rounds]:
@@ -99,7 +97,7 @@ class Comparison:
         if self.directory is None:
             return ""
         open_rows = [row for row in self.rows if row.results or row.status == NOT_RUN if row.status != MISSED]
-        wanted = sum(1 if is_oracle(row.cell) else self.repeats for row in open_rows)
+        wanted = sum(1 if row.configuration.is_oracle else self.repeats for row in open_rows)
         missing = wanted - sum(len(row.results) for row in open_rows)
         command = shlex.join(["samestep", "compare", "--resume", str(self.directory)])
         return f"{missing} of {wanted} runs are missing; go on with: {command}" if missing else ""
@@ -206,7 +204,6 @@ class Comparison:
                 [*([f"Again: {command}"] if command else []), *([f"Runs: {self.directory}"] if self.directory else [])]
             ),
             fill(tables.verdict(self.results), screen_width()),
-            ranking(list(self.rounds.values()), find_stops(self.allowed)),
             write_scaling(self.scaling),
             write_report(self.against) if self.against else "",
         ]
@@ -215,5 +212,5 @@ class Comparison:
 
 def _fields(row: Row) -> dict[str, object]:
     """A row as JSON has it."""
-    own = {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
+    own = {name: getattr(row, name) for name in ("cell", "status", "reason", "results", "seconds")}
     return own | {"result": row.result, "missed_predictions": misses(row.result) if row.result else {}}

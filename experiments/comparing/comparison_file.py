@@ -1,22 +1,24 @@
 """`compare.toml`: a comparison as a file, its keys the flags of `samestep compare` with underscores for dashes."""
 
-import json
 import tomllib
 from pathlib import Path
 
+import tomli_w
+
+from samestep.common.cell import parse_cells
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.files.reading import Unreadable, read_toml
 from samestep.common.files.writing import replacing
 from samestep.common.flags import flags
 from samestep.common.runtime.directory import COMPARISON
 from samestep.common.techniques import Techniques
-from samestep.experiments.cli.arguments import split_cells
 from samestep.experiments.comparing.asked import SHARED, ComparisonConfig, Given, describe
 from samestep.experiments.comparing.named_code import DIGESTS, find_digests
 
 NAME = COMPARISON
 KEYS = (*flags(ComparisonConfig), *SHARED, *flags(Techniques), "vary", DIGESTS)
 _LISTS = ("strategies", "require")
+_HEADING = "# A comparison of samestep: `samestep compare --help` explains each key."
 
 
 def read_file(path: Path) -> Given:
@@ -51,17 +53,14 @@ def write_file(path: Path, asked: ComparisonConfig) -> None:
     Raises:
         ConfigError: It cannot be written.
     """
-    lines = ["# A comparison of samestep: `samestep compare --help` explains each key."]
     usual = settings(describe({})) | {"workload": None, "vary": asked.vary}
-    told = {name: value for name, value in settings(asked).items() if value != usual[name]}
-    lines += [f"{name} = {_value(name, value)}" for name, value in told.items()]
-    if asked.vary:
-        lines += ["", "[vary]", *(f"{name} = {_value(name, values)}" for name, values in asked.vary.items())]
-    if digests := find_digests(told):
-        lines += ["", f"[{DIGESTS}]", *(f"{_text(file)} = {_text(digest)}" for file, digest in digests.items())]
+    told = {name: _spread(name, value) for name, value in settings(asked).items() if value != usual[name]}
+    tables = {"vary": {name: list(map(_bare, values)) for name, values in asked.vary.items()}}
+    tables[DIGESTS] = find_digests(told)
+    document = told | {name: table for name, table in tables.items() if table}
     try:
         with replacing(path) as file:
-            file.write(("\n".join(lines) + "\n").encode())
+            file.write(f"{_HEADING}\n{tomli_w.dumps(document)}".encode())
     except (OSError, UnicodeEncodeError) as error:
         raise ConfigError(f"{path} cannot be written ({error}); name another directory.") from None
 
@@ -76,24 +75,15 @@ def settings(asked: ComparisonConfig) -> dict[str, object]:
     return {name: getattr(values, name) for names, values in parts for name in names}
 
 
-def _value(name: str, value: object) -> str:
-    if isinstance(value, str) and name in _LISTS:
-        value = split_cells(name, value)
-    if isinstance(value, list):
-        return f"[{', '.join(_text(each) for each in value)}]"
-    if isinstance(value, tuple):
-        return f"[{', '.join(each if _is_bare(each) else _text(each) for each in value)}]"
-    return _text(value) if isinstance(value, str) else str(value).lower()
+def _spread(name: str, value: object) -> object:
+    """A value as the file has it: a list of cells is an array."""
+    return list(map(str, parse_cells(name, value))) if isinstance(value, str) and name in _LISTS else value
 
 
-def _text(value: str) -> str:
-    """A string as TOML has it: as JSON, but for one character that TOML wants escaped."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _is_bare(text: str) -> bool:
-    """Whether a value reads back as the same text if it is written without quotes."""
+def _bare(text: str) -> object:
+    """A varied value as a number, if that reads back as the same text."""
     try:
-        return str(tomllib.loads(f"value = {text}")["value"]) == text and not text.startswith(('"', "'", "[", "{"))
+        value = tomllib.loads(f"value = {text}")["value"]
     except ValueError:
-        return False
+        return text
+    return value if str(value) == text and isinstance(value, int | float) else text

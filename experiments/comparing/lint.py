@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from samestep.common.judging.confounds import CONFOUNDS, Circumstances, Confound, find_in_rounds, split_allowed
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.comparing.speeds import Confounds, Rounds
-from samestep.experiments.printing.columns import cell, share_cores
+from samestep.experiments.comparing.speeds import Confounds, Rounds, share_cores
+from samestep.experiments.printing.columns import cell
 from samestep.experiments.printing.text import count, fill, screen_width
 
 LEAST_RANKED = 2

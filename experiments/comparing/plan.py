@@ -5,12 +5,12 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 
-from samestep.common.catalog import catalogue, strategy_info
+from samestep.common.catalog import catalogue
+from samestep.common.cell import CELL_FIELDS, Cell, size_names
 from samestep.common.errors import ConfigError, unknown
-from samestep.common.flags import flags, spell_flag, split_spelling
+from samestep.common.flags import flags, spell_flag
 from samestep.common.request import ORACLE, RunConfig
 from samestep.common.techniques import Techniques
-from samestep.experiments.cli.arguments import CELL_FIELDS, size_names
 from samestep.experiments.comparing.asked import MAX_ROWS, ComparisonConfig, every_cell, named_cells, required_cells
 
 
@@ -26,20 +26,15 @@ class Plan:
         repeats: The rounds.
     """
 
-    cells: tuple[str, ...]
-    named: tuple[str, ...]
-    required: tuple[str, ...]
-    reference: str | None
+    cells: tuple[Cell, ...]
+    named: tuple[Cell, ...]
+    required: tuple[Cell, ...]
+    reference: Cell | None
     repeats: int
 
-    def rounds(self, cell: str) -> int:
+    def rounds(self, cell: Cell) -> int:
         """How often a cell is run: the oracle once, since nothing is compared with its speed."""
-        return 1 if is_oracle(cell) else self.repeats
-
-
-def is_oracle(cell: str) -> bool:
-    """Whether a cell is the oracle's."""
-    return cell.partition("+")[0] == ORACLE
+        return 1 if cell.is_oracle else self.repeats
 
 
 def make_plan(asked: ComparisonConfig) -> Plan:
@@ -56,19 +51,22 @@ def make_plan(asked: ComparisonConfig) -> Plan:
                 raise ConfigError(f"{flag} names {cell} twice; name it once, and measure it more often with --repeats.")
     chosen = strategies if asked.strategies is not None else every_cell(asked.framework)
     _check_names(asked, [*chosen, *required])
-    oracle = [ORACLE] if asked.base.model is None else []  # it has no user's model, whose reference is no row
+    oracle = (
+        [Cell.parse(ORACLE)] if asked.base.model is None else []
+    )  # it has no user's model, whose reference is no row
     every = dict.fromkeys([*oracle, *chosen, *required])
     _check_weak(asked, list(every))
     expanded = {cell: _scale(expand(cell, asked.vary, asked.base), asked) for cell in every}
 
-    def all_of(cells: Sequence[str]) -> tuple[str, ...]:
+    def all_of(cells: Sequence[Cell]) -> tuple[Cell, ...]:
         return tuple(dict.fromkeys(itertools.chain.from_iterable(expanded[cell] for cell in cells)))
 
     _check_count(sum(map(len, expanded.values())))
-    plan = Plan(all_of(list(every)), all_of([*strategies, *required]), all_of(required), asked.reference, asked.repeats)
-    trained = [cell for cell in plan.cells if not is_oracle(cell)]
+    reference = None if asked.reference is None else Cell.parse(asked.reference)
+    plan = Plan(all_of(list(every)), all_of([*strategies, *required]), all_of(required), reference, asked.repeats)
+    trained = [cell for cell in plan.cells if not cell.is_oracle]
     if plan.reference is not None and plan.reference not in trained:
-        raise unknown("reference", plan.reference, trained)
+        raise unknown("reference", str(plan.reference), map(str, trained))
     return plan
 
 
@@ -77,22 +75,22 @@ def _check_count(rows: int) -> None:
         raise ConfigError(f"the comparison has {rows} rows; name fewer cells or vary less, up to {MAX_ROWS} rows.")
 
 
-def expand(cell: str, vary: Mapping[str, tuple[str, ...]], base: RunConfig) -> list[str]:
+def expand(cell: Cell, vary: Mapping[str, tuple[str, ...]], base: RunConfig) -> list[Cell]:
     """The cell with each value of what varies and the cell has; the cell alone if it has nothing of that.
 
     What a cell sets itself does not vary.
 
     Args:
-        cell: As in `torch:pp+schedule=1f1b`.
+        cell: As it was named.
         vary: Name -> its values.
         base: What all rows share.
     """
-    axes = [[f"+{name}={value}" for value in values] for name, values in vary.items() if _has(cell, name, base)]
-    _check_count(math.prod(map(len, axes)))
-    return [cell + "".join(parts) for parts in itertools.product(*axes)]
+    axes = {name: values for name, values in vary.items() if cell.can_set(name, base)}
+    _check_count(math.prod(map(len, axes.values())))
+    return [cell.extended(dict(zip(axes, values, strict=True))) for values in itertools.product(*axes.values())]
 
 
-def _scale(cells: Sequence[str], asked: ComparisonConfig) -> list[str]:
+def _scale(cells: Sequence[Cell], asked: ComparisonConfig) -> list[Cell]:
     """The cells, in weak scaling with a batch that grows with their devices."""
     if asked.scaling == "strong":
         return list(cells)
@@ -100,11 +98,11 @@ def _scale(cells: Sequence[str], asked: ComparisonConfig) -> list[str]:
 
     batch = asked.base.batch_size or resolve(asked.base.workload, asked.base.data).batch_size
     fewest = min(int(devices) for devices in asked.vary["devices"])
-    grown = {cell: int(split_spelling(cell)[1].get("devices", fewest)) * batch // fewest for cell in cells}
-    return [cell if size == batch else f"{cell}+batch_size={size}" for cell, size in grown.items()]
+    grown = {cell: int(cell.get("devices") or fewest) * batch // fewest for cell in cells}
+    return [cell if size == batch else cell.extended({"batch_size": size}) for cell, size in grown.items()]
 
 
-def _check_weak(asked: ComparisonConfig, cells: Sequence[str]) -> None:
+def _check_weak(asked: ComparisonConfig, cells: Sequence[Cell]) -> None:
     """Refuses weak scaling of one number of devices, and of rows whose batch is given."""
     if asked.scaling == "strong":
         return
@@ -112,7 +110,7 @@ def _check_weak(asked: ComparisonConfig, cells: Sequence[str]) -> None:
     if len(devices) < 2 or not all(number.isdecimal() and int(number) for number in devices):
         given = f"; --devices {','.join(devices)} is none" if devices else ""
         raise ConfigError(f"--scaling weak takes several numbers of devices, as in --devices 1,2,4{given}.")
-    sets = [f"in {cell}" for cell in cells if "batch_size" in split_spelling(cell)[1]]
+    sets = [f"in {cell}" for cell in cells if cell.get("batch_size")]
     sets += ["in --vary"] if "batch_size" in asked.vary else []
     if sets:
         raise ConfigError(
@@ -121,35 +119,17 @@ def _check_weak(asked: ComparisonConfig, cells: Sequence[str]) -> None:
         )
 
 
-def _has(cell: str, name: str, base: RunConfig) -> bool:
-    spelling, given = split_spelling(cell)
-    framework, _, strategy = spelling.partition(":")
-    info = strategy_info(framework, strategy)
-    if name in given:
-        return False
-    if name == "devices":
-        return bool(info.axes) and "mesh" not in given
-    if name == "dtype":
-        return len(info.dtypes) > 1
-    if name in ("threads", "bandwidth"):
-        return not is_oracle(cell)
-    if name in (*CELL_FIELDS, *flags(Techniques)):
-        return name not in info.refuses
-    return name in flags(info.options) or name in size_names(base)
-
-
-def _check_names(asked: ComparisonConfig, cells: Sequence[str]) -> None:
+def _check_names(asked: ComparisonConfig, cells: Sequence[Cell]) -> None:
     """Refuses to vary what no cell has."""
     for name in asked.vary:
-        if any(_has(cell, name, asked.base) for cell in cells):
+        if any(cell.can_set(name, asked.base) for cell in cells):
             continue
         if name in flags(RunConfig) and name not in CELL_FIELDS:
             where = "write it into cells" if name == "mesh" else f"give one {spell_flag(name)}"
             raise ConfigError(f"--vary {name}: rows do not differ in it; {where}.")
         if owners := [f"{framework}:{row.name}" for framework, row in catalogue() if name in flags(row.options)]:
             raise ConfigError(f"--vary {name}: it is an option of {', '.join(owners)}, and of no row here.")
-        infos = [strategy_info(*cell.partition("+")[0].split(":")) for cell in cells]
-        options = dict.fromkeys(option for info in infos for option in flags(info.options))
+        options = dict.fromkeys(option for cell in cells for option in flags(cell.info.options))
         known = [*CELL_FIELDS, *flags(Techniques), *size_names(asked.base), *options]
         if name not in known:
             raise unknown("name in --vary", name, known)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from samestep.common.catalog import require
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
 from samestep.common.files.removing import discard
 from samestep.common.request import Launch
@@ -15,7 +16,7 @@ from samestep.common.runtime.directory import read_error, reserve_error, write_e
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.processes.watch import Progress
 from samestep.common.strategy import Run
-from samestep.experiments.comparing.plan import Plan, is_oracle
+from samestep.experiments.comparing.plan import Plan
 from samestep.experiments.comparing.stored import Found, make_place, run_directory
 from samestep.experiments.printing.progress import Timetable, show_runs
 
@@ -25,8 +26,8 @@ Ready = tuple[Run, Launch]
 
 def measure(
     plan: Plan,
-    ready: Mapping[str, Ready],
-    found: Mapping[str, Found],
+    ready: Mapping[Cell, Ready],
+    found: Mapping[Cell, Found],
     directory: Path,
     launcher: Launcher,
     quiet: bool,
@@ -48,8 +49,8 @@ def measure(
     """
     rounds = [(cell, number) for number in range(1, plan.repeats + 1) for cell in ready if number <= plan.rounds(cell)]
     todo = [(cell, number) for cell, number in rounds if number not in found[cell].results]
-    took = {cell: [*each.seconds] for cell, each in found.items() if not is_oracle(cell)}
-    timetable = Timetable([cell for cell, _ in todo], took)
+    took = {str(cell): [*each.seconds] for cell, each in found.items() if not cell.is_oracle}
+    timetable = Timetable([str(cell) for cell, _ in todo], took)
     try:
         _warm(launcher, [ready[cell] for cell, _ in todo], quiet)
         with contextlib.nullcontext() if quiet else show_runs(timetable) as begin:
@@ -59,9 +60,9 @@ def measure(
                     continue
                 run, launch = ready[cell]
                 launch = dataclasses.replace(launch, out=str(run_directory(directory, cell, number)))
-                label = f"{cell}, round {number} of {plan.repeats}" if plan.rounds(cell) > 1 else cell
+                label = f"{cell}, round {number} of {plan.repeats}" if plan.rounds(cell) > 1 else str(cell)
                 seconds = _take(launcher, directory, (run, launch), found[cell], number, begin and begin(run, label))
-                timetable.finish(None if is_oracle(cell) else seconds)  # which says nothing about the others
+                timetable.finish(None if cell.is_oracle else seconds)  # which says nothing about the others
                 tell(f"{label}: {seconds:.1f} s; {timetable.describe()}", quiet)
     except KeyboardInterrupt as interrupt:
         return interrupt

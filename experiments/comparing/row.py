@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from samestep.common.cell import Cell
 from samestep.common.judging.conclusion import explain_missed
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.printing.formats import Case, Outcome
@@ -18,20 +19,27 @@ class Row:
     """One cell of a comparison and what became of it.
 
     Attributes:
-        cell: As in `torch:ddp+clip_norm=1`.
+        configuration: What was run.
         status: "same step", "not the same step", "not judged", "reference" (the oracle's own row) or "compiled"; without
             a result "unavailable", "not possible", "failed" or "not run".
         reason: Why it has no result, was not judged, is not the same step, or is though its curve is off; "" otherwise.
         results: What its runs left, one a round, in the order of the rounds; none unless all of them trained. The oracle
             runs once, and a row that missed parity runs no further round.
         seconds: What its runs took, their judgement included.
+        number: Counts the rows of one configuration, where runs without a result have rows beside those that have one.
     """
 
-    cell: str
+    configuration: Cell
     status: str
     reason: str = ""
     results: tuple[RunResult, ...] = ()
     seconds: float = 0.0
+    number: int = 1
+
+    @property
+    def cell(self) -> str:
+        """The name of the row: its cell, as in `torch:ddp+clip_norm=1`."""
+        return str(self.configuration) + (f" #{self.number}" if self.number > 1 else "")
 
     @property
     def result(self) -> RunResult | None:
@@ -40,7 +48,7 @@ class Row:
         return next(missed, self.results[0] if self.results else None)
 
     @classmethod
-    def of(cls, cell: str, *results: RunResult, seconds: float = 0.0) -> "Row":
+    def of(cls, cell: Cell, *results: RunResult, seconds: float = 0.0) -> "Row":
         """Makes the row of runs that have results.
 
         Args:
@@ -50,9 +58,7 @@ class Row:
         """
         result = cls(cell, "", results=results).result
         assert result is not None
-        passed = result.parity.passed
-        unjudged = REFERENCE if result.framework == "numpy" else COMPILED if result.compiled else NOT_JUDGED
-        return cls(cell, {True: SAME, False: MISSED, None: unjudged}[passed], result.parity.reason, results, seconds)
+        return cls(cell, status_of(result), result.parity.reason, results, seconds)
 
     def case(self) -> Case:
         """The row as a test case: missed parity fails it, a run that failed is an error, what was not judged is skipped."""
@@ -64,6 +70,23 @@ class Row:
     def is_judged(self) -> bool:
         """Whether it was held against the oracle, with whatever outcome."""
         return self.status in (SAME, MISSED)
+
+
+def status_of(result: RunResult) -> str:
+    """The status of a row with this result: how it was judged, or why it was not."""
+    if result.parity.passed is not None:
+        return SAME if result.parity.passed else MISSED
+    return REFERENCE if Cell.of(result.config).is_oracle else COMPILED if result.compiled else NOT_JUDGED
+
+
+def same_step(result: RunResult) -> str:
+    """Whether a run took the same step, in a word; and how many steps were judged, if not all."""
+    if result.parity.passed is None:
+        return status_of(result)
+    judged, taken = result.parity.steps, len(result.losses)
+    partly = f", {judged} of {taken}" if judged < taken else ""
+    how = ", amplified" if result.parity.is_amplified else ""
+    return f"yes{how}{partly}" if result.parity.passed else "NO"
 
 
 def explain_rows(rows: Sequence[Row]) -> list[str]:

@@ -1,14 +1,16 @@
 """How rows scale with their number of devices: speed-up, efficiency, what stays serial, and what the textbook says."""
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
+from samestep.common.cell import Cell
 from samestep.common.judging.comparison import Difference, predict_speed
 from samestep.common.judging.confounds import split_allowed
 from samestep.common.judging.scaling import TEXTBOOK, amdahl_share, gustafson_share, share_interval
 from samestep.common.mesh import Mesh
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing.lint import confounds
+from samestep.experiments.comparing.row import Row
 from samestep.experiments.comparing.speeds import Rounds, compare_rounds, examples_per_second
 
 EXPECTED = {"strong": ("cores",), "weak": ("cores", "batch", "order")}
@@ -57,7 +59,7 @@ class Scaling:
         emulation: What ran instead of the strategy's own API.
     """
 
-    cell: str
+    cell: Cell
     kind: str
     points: tuple[Point, ...]
     serial_share: float | None
@@ -67,7 +69,7 @@ class Scaling:
     @property
     def name(self) -> str:
         """The cell; what is emulated is marked."""
-        return f"{self.cell} (emulated)" if self.emulation else self.cell
+        return f"{self.cell} (emulated)" if self.emulation else str(self.cell)
 
     def efficiency(self, point: Point) -> float | None:
         """The speed-up per device that was added.
@@ -78,18 +80,19 @@ class Scaling:
         return point.speedup and point.speedup.ratio * self.points[0].devices / point.devices
 
 
-def find_scaling(rows: Mapping[str, Rounds], allowed: Collection[str]) -> tuple[Scaling, ...]:
+def find_scaling(rows: Iterable[Row], allowed: Collection[str]) -> tuple[Scaling, ...]:
     """Finds the rows that differ in nothing but their number of devices, and in their batch if that grows in proportion.
 
     Args:
-        rows: Their results, one a round.
+        rows: Those that have results.
         allowed: The confounds that the user allowed.
     """
-    families: dict[str, dict[tuple[int, int], Rounds]] = {}
-    for cell, row in rows.items():
-        if row[0].framework != "numpy" and not row[0].compiled:
-            sizes = row[0].config.devices or 1, row[0].global_batch_size
-            families.setdefault(_without(cell, "devices", "batch_size"), {})[sizes] = row
+    families: dict[Cell, dict[tuple[int, int], Rounds]] = {}
+    for row in rows:
+        first, *_ = row.results
+        if not (row.configuration.is_oracle or first.compiled):
+            sizes = first.config.devices or 1, first.global_batch_size
+            families.setdefault(row.configuration.without(("devices", "batch_size")), {})[sizes] = row.results
     found = []
     for cell, family in families.items():
         batches = sorted({batch for _, batch in family})
@@ -98,7 +101,7 @@ def find_scaling(rows: Mapping[str, Rounds], allowed: Collection[str]) -> tuple[
         else:
             found += [
                 (
-                    cell + (f"+batch_size={batch}" if batches[1:] else ""),
+                    cell.extended({"batch_size": batch} if batches[1:] else {}),
                     "strong",
                     {k: v for k, v in family.items() if k[1] == batch},
                 )
@@ -107,13 +110,7 @@ def find_scaling(rows: Mapping[str, Rounds], allowed: Collection[str]) -> tuple[
     return tuple(_scaling(cell, kind, family, allowed) for cell, kind, family in found if len(family) > 1)
 
 
-def _without(cell: str, *names: str) -> str:
-    """A cell without what it sets of some names."""
-    first, *parts = cell.split("+")
-    return "+".join([first, *(part for part in parts if part.partition("=")[0] not in names)])
-
-
-def _scaling(cell: str, kind: str, family: Mapping[tuple[int, int], Rounds], allowed: Collection[str]) -> Scaling:
+def _scaling(cell: Cell, kind: str, family: Mapping[tuple[int, int], Rounds], allowed: Collection[str]) -> Scaling:
     rows = [family[sizes] for sizes in sorted(family)]
     base, *more = rows
     passes = {*allowed, *EXPECTED[kind]}

@@ -14,7 +14,7 @@ from samestep.common.judging.comparison import (
 )
 from samestep.common.judging.percentiles import add_counts, percentile
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.printing.text import fill, screen_width
+from samestep.experiments.printing.text import count, fill, screen_width
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 REFERENCE = "reference"
@@ -74,6 +74,36 @@ def speed_of(rounds: Rounds) -> Speed:
     counts = add_counts(result.step_times for result in rounds)
     steps = {name: percentile(counts, share) for name, share in PERCENTILES.items()}
     return Speed(predict_speed(examples_per_second(rounds)), steps)
+
+
+@dataclasses.dataclass(frozen=True)
+class MeasuredRow:
+    """A row that has a result.
+
+    Attributes:
+        result: The result of its first round.
+        speed: Its speed over all its rounds.
+    """
+
+    result: RunResult
+    speed: Speed
+
+    @classmethod
+    def of(cls, result: RunResult) -> "MeasuredRow":
+        """The row of a single run."""
+        return cls(result, speed_of([result]))
+
+
+def devices(result: RunResult) -> str:
+    """How many devices a run has, and on how many cores if they have to share them: their speed then says nothing."""
+    number = str(result.config.devices or 1)
+    return f"{number} on {count(result.cores, 'core')}" if share_cores(result) else number
+
+
+def share_cores(result: RunResult) -> bool:
+    """Whether a run's devices are of a CPU that has fewer cores than they have threads."""
+    on_cpu = all("cpu" in row.device.lower() for row in result.processes)
+    return on_cpu and not result.compiled and result.cores < (result.config.devices or 1) * result.config.threads
 
 
 def no_confounds(row: Rounds, other: Rounds) -> Sequence[str]:

@@ -7,6 +7,7 @@ import urllib.parse
 from collections.abc import Mapping
 from pathlib import Path
 
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, SamestepError, Unavailable, WorkerFailed
 from samestep.common.files.writing import make_folder
 from samestep.common.runtime.directory import read_error
@@ -16,20 +17,20 @@ from samestep.experiments.comparing import comparison_file
 from samestep.experiments.comparing.asked import ComparisonConfig, Given, describe
 from samestep.experiments.comparing.cell_request import refuse_other, request_of
 from samestep.experiments.comparing.comparison import Comparison
-from samestep.experiments.comparing.plan import Plan, is_oracle, make_plan
+from samestep.experiments.comparing.plan import Plan, make_plan
 from samestep.experiments.comparing.row import FAILED, IMPOSSIBLE, NOT_RUN, UNAVAILABLE, Row
 
 
-def run_directory(directory: Path, cell: str, number: int) -> Path:
+def run_directory(directory: Path, cell: Cell, number: int) -> Path:
     """Where a cell is run.
 
     Args:
         directory: Of the comparison.
-        cell: As in `torch:ddp+devices=4`.
+        cell: What is run.
         number: Of the round, from 1; the oracle runs in none.
     """
-    own = directory / urllib.parse.quote(cell.replace(":", "-", 1), safe="+=,")
-    return own if is_oracle(cell) else own / str(number)
+    own = directory / urllib.parse.quote(str(cell).replace(":", "-", 1), safe="+=,")
+    return own if cell.is_oracle else own / str(number)
 
 
 def make_place(run: Path, directory: Path) -> None:
@@ -62,7 +63,7 @@ class Found:
         """Whether no further round is of any use: one failed, or did not take the same step."""
         return self.error is not None or any(each.parity.passed is False for each in self.results.values())
 
-    def row(self, cell: str) -> Row:
+    def row(self, cell: Cell) -> Row:
         """Makes the row of the cell; its rounds count up to the first that is missing."""
         numbers = itertools.takewhile(self.results.__contains__, itertools.count(1))
         results, seconds = [self.results[number] for number in numbers], sum(self.seconds)
@@ -106,7 +107,7 @@ def compose(
     asked: ComparisonConfig,
     plan: Plan,
     directory: Path,
-    found: Mapping[str, Found],
+    found: Mapping[Cell, Found],
     interrupt: KeyboardInterrupt | None = None,
 ) -> Comparison:
     """Makes a comparison of what was found.
@@ -119,21 +120,21 @@ def compose(
         interrupt: What ended it early.
     """
     rows = tuple(found[cell].row(cell) for cell in plan.cells)
-    trained = (row.cell for row in rows if row.result and not (is_oracle(row.cell) or row.result.compiled))
+    trained = (row.cell for row in rows if row.result and not (row.configuration.is_oracle or row.result.compiled))
     return Comparison(
         rows,
-        plan.named,
-        plan.required,
+        tuple(map(str, plan.named)),
+        tuple(map(str, plan.required)),
         asked.base.parity is True,
         interrupt,
         plan.repeats,
-        plan.reference or next(trained, None),
+        str(plan.reference) if plan.reference else next(trained, None),
         directory,
     )
 
 
 def find(
-    directory: Path, cell: str, plan: Plan, asked: ComparisonConfig, damaged: list[tuple[Path, str]] | None = None
+    directory: Path, cell: Cell, plan: Plan, asked: ComparisonConfig, damaged: list[tuple[Path, str]] | None = None
 ) -> Found:
     """Reads what the runs of a cell left.
 

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samestep.common.catalog import catalogue
+from samestep.common.cell import Cell
 from samestep.common.errors import Unavailable
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.runtime.parent.processes.scratch import Scratch
-from samestep.experiments.cli.arguments import apply_cell, run_command
+from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.page.drawings.svg import file_of
 from samestep.experiments.page.drawings.timeline import drawn_from, timeline
 from samestep.experiments.printing.picture import DEVICES, SMALL, draw
@@ -62,7 +63,9 @@ def trace_schedule(launcher: "Launcher", schedule: str, like: RunConfig = _LARGE
     """
     from samestep.common.run import parse  # here: --help imports no NumPy
 
-    config = apply_cell(f"torch:pp+microbatches=4+schedule={schedule}", dataclasses.replace(like, devices=DEVICES))
+    config = Cell.parse(f"torch:pp+microbatches=4+schedule={schedule}").apply_to(
+        dataclasses.replace(like, devices=DEVICES)
+    )
     with Scratch() as scratch:
         config = dataclasses.replace(config, out=f"{scratch}/run")
         launcher.run(parse(config), launch_of(config))

@@ -70,12 +70,12 @@ def unpack(scratch: Path) -> "Loaded":
 
 def digests(loaded: "Loaded") -> Mapping[str, str]:
     """What each picture shows, as a digest: the section, and the style sheet."""
-    from samestep.experiments.page.markup import html
-    from samestep.experiments.page.page import HERE, SECTIONS
+    from samestep.experiments.page.page import SECTIONS
+    from samestep.experiments.page.rendering import HERE
 
     style = (HERE / "page.css").read_text()
     parts = {section.name: section.write(loaded) for section in SECTIONS if section.name in SHOWN}
-    texts = {name: style + html(part) for name, part in parts.items() if part is not None}
+    texts = {name: style + part for name, part in parts.items() if part is not None}
     return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
 
 

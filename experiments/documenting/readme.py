@@ -5,20 +5,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.catalog import catalogue, framework_info
+from samestep.common.workload.declaration import BUILDERS
 from samestep.experiments.advising import giants
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.comparing import stored
-from samestep.experiments.documenting import rules, seconds_page
+from samestep.experiments.comparing.quantities import QUANTITIES
+from samestep.experiments.documenting import seconds_page
 from samestep.experiments.printing import tables
 from samestep.experiments.printing.text import cells, github
 from samestep.experiments.strategies import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
-PAGES = {"torch": ROOT / "docs" / "pytorch.md", "tf": ROOT / "docs" / "tensorflow.md"}
+PAGES = {name: ROOT / "docs" / f"{framework_info(name).title.lower()}.md" for name in BUILDERS}
 PREDICTING = ROOT / "docs" / "predicting.md"
 SECONDS = ROOT / "docs" / "seconds.md"
-RULES = ROOT / "docs" / "rules.md"
+MEASURING = ROOT / "docs" / "measuring.md"
 WIDTH = 100
 """Of what stands in the README as it was printed."""
 
@@ -26,7 +28,7 @@ WIDTH = 100
 def main(arguments: Sequence[str]) -> int:
     """Writes what comes from the catalogues; and from a comparison's directory, if one is given, its results."""
     parts = [(README, "results", results(Path(directory))) for directory in arguments[:1]]
-    for write in (lambda: parts, generated, judged):  # what is generated depends on the results
+    for write in (lambda: parts, generated):  # what is generated depends on the results
         for page, name, content in write():
             page.write_text(replaced(page.read_text(), name, content))
     return 0
@@ -46,12 +48,8 @@ def generated() -> list[tuple[Path, str, str]]:
     }
     seconds = [(SECONDS, name, content) for name, content in told.items()]
     figure = (README, "seconds", seconds_page.figure())
-    return [(README, "strategies", strategies()), figure, *upstreams, *predicting, *seconds]
-
-
-def judged() -> list[tuple[Path, str, str]]:
-    """The same of what takes seconds: the rules, held against thousands of layouts."""
-    return [(RULES, "rules", rules.table())]
+    measuring = (MEASURING, "quantities", quantities_table())
+    return [(README, "strategies", strategies()), figure, measuring, *upstreams, *predicting, *seconds]
 
 
 def strategies() -> str:
@@ -59,6 +57,20 @@ def strategies() -> str:
     rows = [(framework, row) for framework, row in catalogue() if framework != "numpy"]
     lasting = [column for column in COLUMNS if column.header != "here"]  # the page is of no machine
     return github(*cells(lasting, rows))
+
+
+def quantities_table() -> str:
+    """Every quantity that results are compared by, and its names for programs and trackers."""
+    headers = ["quantity", "unit", "what it says", "better", "in `--format csv`", "in trackers"]
+    rows = [
+        [each.name, each.unit, each.meaning, each.better, _code(each.key), _code(each.tracked_as)]
+        for each in QUANTITIES
+    ]
+    return github(headers, rows)
+
+
+def _code(name: str) -> str:
+    return f"`{name}`" if name else ""
 
 
 def upstream(framework: str) -> str:

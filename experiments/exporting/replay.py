@@ -5,11 +5,13 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.flags import Scalar
-from samestep.common.runtime.metrics_file import METRICS, read_windows
 from samestep.common.runtime.records import RunResult, load_result
-from samestep.experiments.printing.columns import config_cell
+from samestep.common.steps.log import METRICS, read_log
+from samestep.experiments.comparing.quantities import QUANTITIES
+from samestep.experiments.printing.figures import figures
 
 _HIDDEN = ("described", "out", "prepare", "timeout_seconds")
 """Of a request, what says nothing about the run."""
@@ -98,14 +100,14 @@ def read_replay(name: str, directory: Path) -> Replay:
     result = load_result(directory)
     curve = _curve(result, directory)
     started = min((point.time for point in curve), default=0.0)
-    return Replay(name, directory, _settings(result), curve, _outcome(result), _notes(result), started)
+    return Replay(name, directory, _settings(result), curve, outcome(result), _notes(result), started)
 
 
 def _settings(result: RunResult) -> dict[str, Scalar]:
     plain = dataclasses.asdict(result.config)
     nested = {**plain.pop("options"), **plain.pop("techniques")}
     kept = {name: value for name, value in (plain | nested).items() if name not in _HIDDEN and value is not None}
-    every = {"cell": config_cell(result.config), **kept}
+    every = {"cell": str(Cell.of(result.config)), **kept}
     return {name: _text(value) if isinstance(value, str) else value for name, value in every.items()}
 
 
@@ -115,29 +117,22 @@ def _curve(result: RunResult, directory: Path) -> list[Point]:
     if not file.exists():
         time = (directory / "result.json").stat().st_mtime
         return [Point("loss", result.first_step + n, loss, time) for n, loss in enumerate(result.losses)]
-    windows, points = read_windows(directory), []
+    windows, points = read_log(directory).windows, []
     time = file.stat().st_mtime - sum(window.seconds for window in windows)
     for window in windows:
         time += window.seconds
         count = len(window.losses)
         each = {"seconds_per_step": window.seconds / count}
         each |= {"examples_per_second": result.global_batch_size * count / window.seconds} if window.seconds else {}
-        points += [Point("loss", window.step - count + n, loss, time) for n, loss in enumerate(window.losses)]
+        points += [Point("loss", window.first + n, loss, time) for n, loss in enumerate(window.losses)]
         points += [Point(name, window.step - 1, value, time) for name, value in each.items()]
     return points
 
 
-def _outcome(result: RunResult) -> dict[str, float]:
-    speed, rows = result.examples_per_second, result.processes
-    found = {
-        _text(result.metric_name): result.metric_value,
-        "median_examples_per_second": speed and speed.median,
-        "step_seconds_median": result.step_seconds_median,
-        "largest_relative_loss_deviation": result.parity.max_relative_loss,
-        "took_the_same_step": None if result.parity.passed is None else float(result.parity.passed),
-        "state_bytes_of_a_device": max((row.state_bytes for row in rows), default=None),
-        "sent_bytes_per_step": sum(row.sent_bytes_per_step for row in rows),
-    }
+def outcome(result: RunResult) -> dict[str, float]:
+    """What came of a run, by the names that trackers get: its metric, and the quantities that they are given."""
+    values, found = figures(result), {_text(result.metric_name): result.metric_value}
+    found |= {quantity.tracked_as: values[quantity.key] for quantity in QUANTITIES if quantity.tracked_as}
     return {name: float(value) for name, value in found.items() if value is not None}
 
 

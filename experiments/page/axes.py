@@ -50,7 +50,7 @@ class Axis:
             name: Of the axis: "x" or "y".
         """
         kind = "log" if self.is_log else "linear"
-        return {f"data_{name}": f"{self.low!r} {self.high!r}", f"data_{name}_scale": kind}
+        return {f"data-{name}": f"{self.low!r} {self.high!r}", f"data-{name}-scale": kind}
 
     @property
     def ticks(self) -> list[float]:

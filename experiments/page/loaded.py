@@ -5,12 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.catalog import strategy_info
-from samestep.common.judging.comparison import Difference
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import title
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import Row
-from samestep.experiments.comparing.speeds import Speed
+from samestep.experiments.comparing.speeds import MeasuredRow, Speed
 
 MOST_DRAWN = 24
 """Rows that a section of large drawings shows: more than there are strategies."""
@@ -37,7 +36,7 @@ class Entry:
     @property
     def framework(self) -> str:
         """A key of FRAMEWORKS."""
-        return self.row.cell.partition(":")[0]
+        return self.row.configuration.framework
 
     @property
     def result(self) -> RunResult | None:
@@ -45,9 +44,9 @@ class Entry:
         return self.row.result
 
     @property
-    def against(self) -> Difference | None:
-        """How its speed differs from the reference row's."""
-        return self.speed and self.speed.against
+    def measured(self) -> MeasuredRow | None:
+        """Its result with its speed; None without a result."""
+        return MeasuredRow(self.result, self.speed) if self.result and self.speed else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,14 +138,14 @@ def most_telling(rows: Sequence[tuple[Entry, RunResult]]) -> list[tuple[Entry, R
     Args:
         rows: With their results, in the order of the report.
     """
-    spelled = [f"{result.framework}:{result.strategy}" for _, result in rows]
+    spelled = [(result.framework, result.strategy) for _, result in rows]
     place = {name: number for number, name in reversed(list(enumerate(spelled)))}
     times = [spelled[:number].count(name) for number, name in enumerate(spelled)]
 
     def order(number: int) -> tuple[int, int, int]:
-        framework, _, strategy = spelled[number].partition(":")
         own = place[spelled[number]]
-        return times[number], min(own, place.get(strategy_info(framework, strategy).twin, own)), own
+        framework, _, strategy = strategy_info(*spelled[number]).twin.partition(":")
+        return times[number], min(own, place.get((framework, strategy), own)), own
 
     return [rows[number] for number in sorted(range(len(rows)), key=order)]
 

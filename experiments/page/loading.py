@@ -2,9 +2,10 @@
 
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import read_config, read_error
@@ -15,7 +16,6 @@ from samestep.experiments.comparing import comparison_file, stored
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import FAILED, Row
 from samestep.experiments.page.loaded import Group, Loaded, Problem, make_group
-from samestep.experiments.printing.columns import config_cell
 from samestep.experiments.printing.trace import load_trace
 
 _RUN = ("result.json", "error.json", "config.json")
@@ -151,7 +151,8 @@ def _read_run(path: Path, found: _Found) -> None:
 def _group(directory: Path, comparison: Comparison, first: int) -> Group:
     places = {
         row.cell: [
-            stored.run_directory(directory, row.cell, number) for number in range(1, 1 + max(1, len(row.results)))
+            stored.run_directory(directory, row.configuration, number)
+            for number in range(1, 1 + max(1, len(row.results)))
         ]
         for row in comparison.rows
     }
@@ -173,24 +174,20 @@ def _by_setting(found: _Found) -> dict[str, list[_SingleRun]]:
 def _group_of_runs(name: str, runs: Sequence[_SingleRun], first: int) -> Group:
     """Makes rows of single runs: those of one request are the rounds of a row."""
     varying = [field for field in _VARYING if len({getattr(run.config, field) for run in runs}) > 1]
-    rows: dict[str, list[_SingleRun]] = {}
+    cells: dict[Cell, list[_SingleRun]] = {}
     for run in runs:
-        own = "".join(f"+{field}={getattr(run.config, field)}" for field in varying)
-        rows.setdefault(config_cell(run.config) + own, []).append(run)
-    rows = dict(_apart(rows))
-    whole = [_row(cell, members) for cell, members in rows.items()]
-    places = {cell: [run.path for run in members] for cell, members in rows.items()}
-    return make_group(name, Comparison(tuple(whole)), places, first)
+        own = {field: getattr(run.config, field) for field in varying}
+        cells.setdefault(Cell.of(run.config).extended(own), []).append(run)
+    rows = [each for cell, members in cells.items() for each in _rows(cell, members)]
+    places = {row.cell: [run.path for run in members] for row, members in rows}
+    return make_group(name, Comparison(tuple(row for row, _ in rows)), places, first)
 
 
-def _apart(rows: Mapping[str, list[_SingleRun]]) -> Iterator[tuple[str, list[_SingleRun]]]:
-    """The rows, and one of its own for each run without a result that would be lost among the results of its row."""
-    for cell, runs in rows.items():
-        done, failed = [run for run in runs if run.result], [run for run in runs if not run.result]
-        yield cell, done or failed
-        yield from ((f"{cell} #{number}", [run]) for number, run in enumerate(failed if done else (), 2))
-
-
-def _row(cell: str, runs: Sequence[_SingleRun]) -> Row:
-    results = [run.result for run in runs if run.result]
-    return Row.of(cell, *results) if results else Row(cell, FAILED, runs[0].reason)
+def _rows(cell: Cell, runs: Sequence[_SingleRun]) -> Iterator[tuple[Row, Sequence[_SingleRun]]]:
+    """The row of a configuration, and a row for each run without a result that would be lost among the results."""
+    done, failed = [run for run in runs if run.result], [run for run in runs if not run.result]
+    if done:
+        yield Row.of(cell, *(run.result for run in done if run.result)), done
+        yield from ((Row(cell, FAILED, run.reason, number=n), [run]) for n, run in enumerate(failed, 2))
+    else:
+        yield Row(cell, FAILED, failed[0].reason), failed

@@ -1,59 +1,76 @@
 """The losses of every step, and below them how far each is from the reference's, on a logarithmic scale."""
 
+import dataclasses
 import math
 from collections.abc import Sequence
-from xml.etree.ElementTree import Element
+
+from markupsafe import Markup
 
 from samestep.common.judging.parity import bound_of
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.page.axes import Axis, linear, logarithmic
-from samestep.experiments.page.curves import Place, curve, panel, thin
+from samestep.experiments.page.curves import Panel, Place, curve, thin
 from samestep.experiments.page.loaded import Entry, Facet, Loaded
-from samestep.experiments.page.markup import element, more
-from samestep.experiments.page.plots import FRAMEWORKS, figure, for_facets, key, meaning
+from samestep.experiments.page.plots import render_figures
 
-_MEANING = (
-    "Above, the loss of every step: curves that take the same step lie on each other. Below, the deviation of each loss from the "
-    "reference's, relative. The dashed lines are the most that is allowed. What equals the reference's bit for bit lies on "
-    "the lowest line."
-)
-_OLDER = "These results hold no deviation of single steps: they were not judged, or an older version wrote them."
 _OPEN = 40
 """A list of more curves than that is closed at first."""
 Rows = Sequence[tuple[Entry, RunResult]]
 
 
-def write(loaded: Loaded) -> Element | None:
+@dataclasses.dataclass(frozen=True)
+class Losses:
+    """A figure of losses.
+
+    Attributes:
+        alt: What it shows, for those who do not see it.
+        title: What stands above it.
+        losses: Of every step.
+        deviations: From the reference's; None where no result holds them.
+        entries: The rows, to be picked out.
+        is_open: Whether their list is shown at once.
+    """
+
+    alt: str
+    title: str
+    losses: Panel
+    deviations: Panel | None
+    entries: Sequence[Entry]
+    is_open: bool
+
+
+def write(loaded: Loaded) -> Markup | None:
     """Makes the section."""
-    return for_facets(loaded, _figure, meaning(_MEANING), key(*FRAMEWORKS, ("bad", "not the same step")))
+    return render_figures(loaded, "losses", _figure)
 
 
-def _figure(facet: Facet) -> Element | None:
+def _figure(facet: Facet) -> Losses | None:
     rows = [(entry, result) for entry, result in facet.rows if result.losses]
     if not rows:
         return None
     last = max(result.first_step + len(result.losses) for _, result in rows)
     across = linear([result.first_step for _, result in rows] + [last - 1], lambda v: f"{v:,.0f}", from_zero=False)
     alt = f"Losses of {len(rows)} rows over {last} steps, {facet.title}, and their deviations from the reference."
-    return figure(alt, facet.title, _losses(across, rows), _deviations(across, rows), _legend(rows), class_="losses")
+    entries = [entry for entry, _ in rows]
+    return Losses(alt, facet.title, _losses(across, rows), _deviations(across, rows), entries, len(rows) <= _OPEN)
 
 
-def _losses(across: Axis, rows: Rows) -> Element:
+def _losses(across: Axis, rows: Rows) -> Panel:
     up = linear((loss for _, result in rows for loss in result.losses), lambda v: f"{v:g}", from_zero=False)
     curves = []
     for entry, result in sorted(rows, key=_emphasis):
         points = _points(result.losses, result.first_step)
         said = f"{entry.name}: from {result.losses[0]:.4g} to {result.losses[-1]:.4g}"
-        curves.append(curve(across, up, points, _kind(entry, result), said, data_row=entry.key))
+        curves.append(curve((across, up), points, _kind(entry, result), said, entry.key))
     ends = ", ".join(dict.fromkeys(f"{result.losses[-1]:.4g}" for _, result in rows))
     alt = f"Loss by step. Last losses: {ends[:200]}."
-    return panel(across, up, ("step", "loss"), alt, curves)
+    return Panel(across, up, ("step", "loss"), alt, curves)
 
 
-def _deviations(across: Axis, rows: Rows) -> Element:
+def _deviations(across: Axis, rows: Rows) -> Panel | None:
     judged = [(entry, result) for entry, result in rows if result.parity.deviations]
     if not judged:
-        return element("p", _OLDER, class_="note")
+        return None
     bounds = {result.arithmetic: bound_of(result.parity, result.dtype) for _, result in judged}
     values = [value for _, result in judged for value in result.parity.deviations if value]
     axis = logarithmic([*values, *bounds.values()], lambda v: f"{v:.0e}")
@@ -62,11 +79,11 @@ def _deviations(across: Axis, rows: Rows) -> Element:
     for entry, result in sorted(judged, key=_emphasis):
         said = f"{entry.name}: at most {result.parity.max_relative_loss or 0:.1e} in {result.arithmetic}"
         points = _points(result.parity.deviations, result.first_step)
-        curves.append(curve(across, up, points, _kind(entry, result), said, data_row=entry.key))
+        curves.append(curve((across, up), points, _kind(entry, result), said, entry.key))
     levels = [(bound, f"allowed in {dtype}: {bound:.0e}") for dtype, bound in bounds.items()]
     worst = max((result.parity.max_relative_loss or 0.0 for _, result in judged), default=0.0)
     alt = f"Relative deviation of the loss by step, logarithmic; the largest is {worst:.1e}."
-    return panel(across, up, ("step", "relative deviation, logarithmic"), alt, curves, levels)
+    return Panel(across, up, ("step", "relative deviation, logarithmic"), alt, curves, levels)
 
 
 def _points(values: Sequence[float | None], first: int) -> list[Place | None]:
@@ -89,17 +106,3 @@ def _kind(entry: Entry, result: RunResult) -> str:
 def _emphasis(row: tuple[Entry, RunResult]) -> int:
     """What is drawn last lies on top: the reference below, what missed above."""
     return {"numpy": 0, "bad": 2}.get(_kind(*row), 1)
-
-
-def _legend(rows: Rows) -> Element:
-    buttons = [
-        element(
-            "li",
-            element(
-                "button", entry.name, type="button", data_pick=entry.key, aria_pressed="false", class_=entry.framework
-            ),
-        )
-        for entry, _ in rows
-    ]
-    names = element("ul", *buttons, class_="legend")
-    return more(f"Pick out rows among {len(rows)}", names, open="" if len(rows) <= _OPEN else None)

@@ -3,14 +3,14 @@
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from xml.etree.ElementTree import Element
+
+from markupsafe import Markup
 
 from samestep.common.ledger import Footprint
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.page.axes import Axis, in_bytes
 from samestep.experiments.page.loaded import Facet, Loaded
-from samestep.experiments.page.markup import Child, element
-from samestep.experiments.page.plots import Line, figure, for_facets, key, lines, mark, meaning
+from samestep.experiments.page.plots import Line, Mark, Plot, mark, render_figures
 from samestep.experiments.printing.text import size
 
 CLASSES: Mapping[str, tuple[str, Callable[[Footprint], int | None]]] = {
@@ -22,11 +22,6 @@ CLASSES: Mapping[str, tuple[str, Callable[[Footprint], int | None]]] = {
     "activations": ("activations", lambda row: row.activations_bytes),
 }
 """Class in the style sheet -> its name, and its bytes on a device; None if nobody counted or predicts them."""
-_MEANING = (
-    "The upper bar of a device is measured, the lower, thin one is predicted by arithmetic; where a number stands alone, "
-    "both are equal. Each class is at its own peak, so a bar is an upper bound of what is held at once. Devices that hold "
-    "the same share a line."
-)
 UNKNOWN = "unknown"
 """The mark at the end of a bar that lacks a class."""
 _UNKNOWN_SHARE = 0.05
@@ -48,7 +43,7 @@ class Held:
     predicted: tuple[int | None, ...] | None
 
 
-def write(loaded: Loaded) -> Element | None:
+def write(loaded: Loaded) -> Markup | None:
     """Makes the section."""
     results = [result for facet in loaded.facets() for _, result in facet.rows if not result.compiled]
     parts = [part for result in results for each in held(result) for part in (each.measured, each.predicted) if part]
@@ -57,7 +52,7 @@ def write(loaded: Loaded) -> Element | None:
     ]
     if any(map(_lacks, parts)):
         swatches.append((UNKNOWN, "activations that nobody measured or predicted: the bar goes on"))
-    return for_facets(loaded, _figure, meaning(_MEANING), key(*swatches))
+    return render_figures(loaded, "memory", _plot, {"swatches": swatches})
 
 
 def held(result: RunResult) -> list[Held]:
@@ -75,7 +70,7 @@ def _bytes(row: Footprint) -> tuple[int | None, ...]:
     return tuple(value(row) for _, value in CLASSES.values())
 
 
-def _figure(facet: Facet) -> Element | None:
+def _plot(facet: Facet) -> Plot | None:
     devices = [(entry, each, result) for entry, result in facet.rows if not result.compiled for each in held(result)]
     if not devices:
         return None
@@ -86,7 +81,7 @@ def _figure(facet: Facet) -> Element | None:
     fullest = max(devices, key=lambda device: _total(device[1].measured))
     most = size(_total(fullest[1].measured))
     alt = f"Memory of a device by class, {len(facet.rows)} rows, {facet.title}; the longest bar, {most}, is of {fullest[0].name}."
-    return figure(alt, facet.title, lines(axis, f"{unit} of a device", drawn), class_="memory")
+    return Plot(alt, facet.title, axis, f"{unit} of a device", drawn)
 
 
 def _total(parts: Sequence[int | None]) -> int:
@@ -104,15 +99,17 @@ def _about(each: Held, count: int) -> str:
     return f"devices {together}"
 
 
-def _marks(axis: Axis, each: Held) -> list[Element]:
+def _marks(axis: Axis, each: Held) -> list[Mark]:
     bars = _bar(axis, each.measured, "measured")
     return bars + (_bar(axis, each.predicted, "predicted") if each.predicted else [])
 
 
-def _bar(axis: Axis, parts: Sequence[int | None], kind: str) -> list[Element]:
+def _bar(axis: Axis, parts: Sequence[int | None], kind: str) -> list[Mark]:
     ends = list(itertools.accumulate((part or 0 for part in parts), initial=0))
     places = zip(CLASSES, parts, ends, ends[1:], strict=False)
-    bars = [mark(f"bar {kind} {name}", axis, start, end, data_value=part) for name, part, start, end in places if part]
+    bars = [
+        mark(f"bar {kind} {name}", axis, start, end, {"data-value": part}) for name, part, start, end in places if part
+    ]
     if _lacks(parts):
         bars.append(mark(f"bar {kind} {UNKNOWN}", axis, ends[-1], ends[-1] + _UNKNOWN_SHARE * axis.high))
     return bars
@@ -123,16 +120,15 @@ def _lacks(parts: Sequence[int | None] | None) -> bool:
     return parts is not None and None in parts
 
 
-def _said(each: Held) -> list[Child]:
+def _said(each: Held) -> dict[str, object]:
     """The total, which is a lower bound where a class is missing, and what was predicted if that is another one."""
-    told = [element("b", _spell(each.measured))]
-    if _lacks(each.measured):
-        told.append(element("small", " activations not measured"))
-    if each.predicted is None:
-        told.append(element("small", ", not predicted"))
-    elif each.predicted != each.measured:
-        told.append(element("small", f", predicted {_spell(each.predicted)}"))
-    return list(told)
+    differs = each.predicted is not None and each.predicted != each.measured
+    return {
+        "total": _spell(each.measured),
+        "is_measured": not _lacks(each.measured),
+        "is_predicted": each.predicted is not None,
+        "predicted": _spell(each.predicted) if each.predicted and differs else "",
+    }
 
 
 def _spell(parts: Sequence[int | None]) -> str:

@@ -2,8 +2,8 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from xml.etree.ElementTree import Element
+
+from markupsafe import Markup
 
 from samestep.common.files.reading import read_text
 from samestep.experiments.page import (
@@ -20,13 +20,11 @@ from samestep.experiments.page import (
     wire,
 )
 from samestep.experiments.page.loaded import Loaded
-from samestep.experiments.page.markup import element, html
+from samestep.experiments.page.rendering import HERE, render
 from samestep.experiments.printing.text import count
 
 _NAMED = 3
 """Comparisons, in the title."""
-HERE = Path(__file__).parent
-"""Where the style sheet and the script are."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Section:
 
     name: str
     title: str
-    write: Callable[[Loaded], Element | None]
+    write: Callable[[Loaded], Markup | None]
 
 
 SECTIONS: Sequence[Section] = (
@@ -67,24 +65,14 @@ def page(loaded: Loaded) -> str:
     """
     written = [(section, section.write(loaded)) for section in SECTIONS]
     there = [(section, content) for section, content in written if content is not None]
-    links = [element("a", section.title, href=f"#{section.name}") for section, _ in there]
-    nav = element("nav", *links, aria_label="Sections")
-    heading = element("header", element("p", "samestep report"), element("h1", _title(loaded)), _about(loaded), nav)
-    whole = element(
-        "html",
-        element(
-            "head",
-            element("meta", charset="utf-8"),
-            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            element("meta", name="color-scheme", content="light dark"),
-            element("title", f"samestep report: {_title(loaded)}"),
-            _raw("style", "page.css"),
-            _raw("style", "drawing.css"),
-        ),
-        element("body", heading, element("main", *(_section(*each) for each in there)), _raw("script", "page.js")),
-        lang="en",
-    )
-    return f"<!doctype html>\n{html(whole)}\n"
+    content = {
+        "title": _title(loaded),
+        "about": _about(loaded),
+        "sections": there,
+        "styles": [Markup(read_text(HERE / file)) for file in ("page.css", "drawing.css")],
+        "script": Markup(read_text(HERE / "page.js")),
+    }
+    return f"{render('page', content)}\n"
 
 
 def _title(loaded: Loaded) -> str:
@@ -92,21 +80,9 @@ def _title(loaded: Loaded) -> str:
     return ", ".join(titles[:_NAMED]) + (f" and {len(titles) - _NAMED} more" if titles[_NAMED:] else "")
 
 
-def _about(loaded: Loaded) -> Element:
+def _about(loaded: Loaded) -> str:
     """How much the report is about."""
     trained = list(dict.fromkeys(facet.workload for facet in loaded.facets()))
     runs = sum(len(entry.row.results) for entry in loaded.entries)
     named = f" of {', '.join(trained[:4])}" + (f" and {len(trained) - 4} more" if trained[4:] else "")
-    return element("p", f"{count(len(loaded.entries), 'row')}, {count(runs, 'finished run')}{named if trained else ''}")
-
-
-def _section(section: Section, content: Element) -> Element:
-    heading = element("h2", section.title, id=f"{section.name}-title")
-    return element("section", heading, content, id=section.name, aria_labelledby=f"{section.name}-title")
-
-
-def _raw(name: str, file: str) -> Element:
-    """A style sheet or a script: our own files, whose text HTML takes as it is."""
-    made = element(name)
-    made.text = read_text(HERE / file)
-    return made
+    return f"{count(len(loaded.entries), 'row')}, {count(runs, 'finished run')}{named if trained else ''}"

@@ -1,30 +1,47 @@
 """Strategies by models: how far each is from its reference, and whether that is within the bounds."""
 
+import dataclasses
 import math
 from collections.abc import Sequence
-from xml.etree.ElementTree import Element
+
+from markupsafe import Markup
 
 from samestep.common.catalog import catalogue
 from samestep.common.judging.parity import bound_of
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.page.loaded import Entry, Loaded
-from samestep.experiments.page.markup import Child, element, scrolling
-from samestep.experiments.page.plots import figure, meaning
+from samestep.experiments.page.rendering import render
 from samestep.experiments.printing.text import count
 
 _ORDERS = 5
 """A deviation so many orders of magnitude below the bound is as pale as one can be."""
 _DARKEST = 45
 """Percent of the colour at the bound: text on it can still be read."""
-_MEANING = (
-    "The number is the largest relative deviation of a loss at any judged step. The stronger a field, the nearer "
-    "the deviation is to the bound of its dtype; without colour it is five orders of magnitude below, or equal. A "
-    "field with several rows shows the one that is nearest to its bound."
-)
 Judged = tuple[Entry, RunResult]
 
 
-def write(loaded: Loaded) -> Element | None:
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """One strategy on one model.
+
+    Attributes:
+        key: Of the row that is nearest to its bound; None without a run.
+        kind: Its class in the style sheet.
+        said: The largest deviation, and whether that is within the bounds.
+        rows: How many rows it stands for, if several.
+        deviation: As a number.
+        style: How strong its colour is.
+    """
+
+    key: str | None = None
+    kind: str | None = None
+    said: str = ""
+    rows: str = ""
+    deviation: float | None = None
+    style: str | None = None
+
+
+def write(loaded: Loaded) -> Markup | None:
     """Makes the section."""
     fields: dict[tuple[str, str], list[Judged]] = {}
     columns: dict[str, None] = {}
@@ -37,40 +54,33 @@ def write(loaded: Loaded) -> Element | None:
     names = [name for name in names if any(name == own for own, _ in fields)]
     if not names:
         return None
-    head = element(
-        "tr", element("th", "strategy", scope="col"), *(element("th", each, scope="col") for each in columns)
-    )
-    body = [
-        element("tr", _name(name, fields), *(_field(fields.get((name, column), [])) for column in columns))
+    rows = [
+        (_name(name, fields), name.partition(":")[0], [_field(fields.get((name, column), [])) for column in columns])
         for name in names
     ]
-    matrix = element("table", element("thead", head), element("tbody", *body), class_="matrix")
     alt = f"Parity of {len(names)} strategies on {count(len(columns), 'workload')}: the largest deviation of each."
-    whole = scrolling(matrix, "Parity by strategy and workload")
-    return element("div", meaning(_MEANING), figure(alt, "Largest deviation", whole, class_="parity"))
+    figure = {"alt": alt, "title": "Largest deviation"}
+    return render("parity", {"figure": figure, "columns": columns, "rows": rows})
 
 
-def _name(name: str, fields: dict[tuple[str, str], list[Judged]]) -> Element:
-    framework, _, _ = name.partition(":")
+def _name(name: str, fields: dict[tuple[str, str], list[Judged]]) -> str:
     is_emulated = any(result.emulation for (own, _), rows in fields.items() if own == name for _, result in rows)
-    return element("th", f"{name} (emulated)" if is_emulated else name, scope="row", class_=framework)
+    return f"{name} (emulated)" if is_emulated else name
 
 
-def _field(rows: Sequence[Judged]) -> Element:
-    """One strategy on one model."""
+def _field(rows: Sequence[Judged]) -> Field:
     if not rows:
-        return element("td")
+        return Field()
     judged = [row for row in rows if row[1].parity.passed is not None]
     if not judged:
-        return element("td", "not judged", class_="quiet", data_row=rows[0][0].key)
+        return Field(rows[0][0].key, "quiet", "not judged")
     entry, worst = max(judged, key=lambda row: (row[1].parity.passed is False, nearness(row[1])))
     deviation, passed = worst.parity.max_relative_loss, worst.parity.passed
     number = "not finite" if deviation is None else f"{deviation:.0e}" if deviation else "equal"
-    said: list[Child] = [f"{'✓' if passed else '✗'} {number}"]
-    said += [element("small", f" {count(len(judged), 'row')}")] if len(judged) > 1 else []
-    shade = None if not passed else f"--shade:{_DARKEST * nearness(worst):.0f}%"
-    kind = "same" if passed else "bad"
-    return element("td", *said, class_=kind, style=shade, data_value=deviation, data_row=entry.key)
+    said, kind = (f"✓ {number}", "same") if passed else (f"✗ {number}", "bad")
+    several = count(len(judged), "row") if len(judged) > 1 else ""
+    shade = f"--shade:{_DARKEST * nearness(worst):.0f}%" if passed else None
+    return Field(entry.key, kind, said, several, deviation, shade)
 
 
 def nearness(result: RunResult) -> float:

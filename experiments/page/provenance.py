@@ -1,41 +1,53 @@
 """Where every number comes from: the command that repeats each row, and the machine and versions it was measured with."""
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from xml.etree.ElementTree import Element
+
+from markupsafe import Markup
 
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.page.loaded import Entry, Loaded
-from samestep.experiments.page.markup import Child, code, element, more, scrolling, table
+from samestep.experiments.page.rendering import render
 from samestep.experiments.printing.text import size
 
 _DIGITS = 12
 """Of a digest, to tell it from others."""
-_HEADERS = ("row", "command that repeats it", "directory", "data and workload", "devices", "environment")
 Facts = dict[str, str]
 """Name -> value, of the machine and the versions."""
 
 
-def write(loaded: Loaded) -> Element:
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Where a row comes from.
+
+    Attributes:
+        entry: The row.
+        place: Its directories.
+        digests: Of its data and its workload; "" without a result, like the next one.
+        environment: The letter of what it was measured with.
+    """
+
+    entry: Entry
+    place: str
+    digests: str = ""
+    environment: str = ""
+
+
+def write(loaded: Loaded) -> Markup:
     """Makes the section."""
     environments: list[Facts] = []
-    rows = [_row(entry, environments) for entry in loaded.entries]
-    runs = scrolling(table(_HEADERS, rows, class_="provenance"), "Commands and directories")
-    return element("div", *(_environment(number, facts) for number, facts in enumerate(environments)), runs)
+    sources = [_source(entry, environments) for entry in loaded.entries]
+    lettered = [(_letter(number), facts) for number, facts in enumerate(environments)]
+    return render("provenance", {"sources": sources, "environments": lettered})
 
 
-def _environment(number: int, facts: Facts) -> Element:
-    is_first = "" if number == 0 else None
-    return more(f"Environment {_letter(number)}", table(["what", "value"], facts.items()), open=is_first)
-
-
-def _row(entry: Entry, environments: list[Facts]) -> list[Child]:
-    name = element("span", entry.name, id=f"from-{entry.key}", class_=entry.framework)
-    place, result = code(_place(entry.directories)), entry.result
+def _source(entry: Entry, environments: list[Facts]) -> Source:
+    place, result = _place(entry.directories), entry.result
     if result is None:
-        return [name, element("span", entry.row.reason or entry.row.status, class_="note"), place, None, None, None]
+        return Source(entry, place)
     digests = f"data {result.dataset_sha256[:_DIGITS]}, workload {result.workload_digest[:_DIGITS]}"
-    return [name, code(result.command), place, code(digests), result.device_note, _find(_facts(result), environments)]
+    return Source(entry, place, digests, _find(_facts(result), environments))
 
 
 def _place(directories: Sequence[Path]) -> str:

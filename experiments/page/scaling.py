@@ -1,16 +1,17 @@
 """How speed grows with the number of devices, beside what textbooks and a straight line say."""
 
+import dataclasses
 import math
 from collections.abc import Sequence
-from xml.etree.ElementTree import Element
+
+from markupsafe import Markup
 
 from samestep.experiments.comparing.scaling import Point, Scaling
 from samestep.experiments.comparing.speeds import spell_ratio
 from samestep.experiments.page.axes import Axis
-from samestep.experiments.page.curves import curve, dot, panel, whisker
+from samestep.experiments.page.curves import Panel, curve, dot, whisker
 from samestep.experiments.page.loaded import Group, Loaded
-from samestep.experiments.page.markup import Child, element, scrolling, table
-from samestep.experiments.page.plots import FRAMEWORKS, figure, key, meaning
+from samestep.experiments.page.rendering import render
 from samestep.experiments.printing.scaling_report import COLUMNS, explain_fit, title_of
 from samestep.experiments.printing.text import joined
 
@@ -18,61 +19,71 @@ _ASIDE = 9
 """Pixels from the marks of one row to those of the next, which would hide one another."""
 
 
-def write(loaded: Loaded) -> Element | None:
+@dataclasses.dataclass(frozen=True)
+class Growth:
+    """A figure of rows that scale in one way.
+
+    Attributes:
+        alt: What it shows, for those who do not see it.
+        title: What stands above it.
+        about: How they scale.
+        panel: Their curves; None where no speed-up may be told.
+        headers: Of their numbers.
+        numbers: A line for each row and number of devices.
+        notes: What the columns mean, and the formulas that were fitted.
+    """
+
+    alt: str
+    title: str
+    about: str
+    panel: Panel | None
+    headers: Sequence[str]
+    numbers: Sequence[Sequence[str]]
+    notes: Sequence[str]
+
+
+def write(loaded: Loaded) -> Markup | None:
     """Makes the section."""
-    parts: list[Child] = []
+    figures = []
     for group in loaded.groups:
         scaling = group.comparison.scaling
         for kind in dict.fromkeys(each.kind for each in scaling):
-            parts.append(_kind(group, [each for each in scaling if each.kind == kind]))
-    return element("div", *parts) if parts else None
+            figures.append(_growth(group, [each for each in scaling if each.kind == kind]))
+    return render("scaling", {"figures": figures}) if figures else None
 
 
-def _kind(group: Group, found: Sequence[Scaling]) -> Element:
-    """Rows that scale in one way: their curves, and their numbers."""
+def _growth(group: Group, found: Sequence[Scaling]) -> Growth:
     lines = [(each, point) for each in found for point in each.points]
     shown = joined([column for column in COLUMNS if any(map(column.value, lines))])
-    numbers = table([column.header for column in shown], ([column.value(line) for column in shown] for line in lines))
+    numbers = [[column.value(line) for column in shown] for line in lines]
     notes = [f"{column.header}: {column.meaning}" for column in shown if column.meaning] + list(map(explain_fit, found))
-    below = [
-        scrolling(numbers, "Scaling in numbers"),
-        element("ul", *(element("li", note) for note in notes), class_="notes"),
-    ]
-    about = meaning(title_of(found))
     drawn = [each for each in found if any(point.speedup for point in each.points)]
-    if not drawn:
-        return element(
-            "div",
-            element("h3", group.title),
-            about,
-            element("p", "No speed-up may be told here, so there is no curve.", class_="note"),
-            *below,
-        )
-    swatches = key(*FRAMEWORKS[:2], ("whisker", "95 % interval"), ("ideal", "twice the devices, twice the speed"))
-    names = ", ".join(each.name for each in drawn)
-    return figure(f"Speed-up by the number of devices of {names}.", group.title, about, swatches, _panel(drawn), *below)
+    alt = f"Speed-up by the number of devices of {', '.join(each.name for each in drawn)}."
+    headers = [column.header for column in shown]
+    return Growth(alt, group.title, title_of(found), _panel(drawn) if drawn else None, headers, numbers, notes)
 
 
-def _panel(found: Sequence[Scaling]) -> Element:
+def _panel(found: Sequence[Scaling]) -> Panel:
     rows = [(each, [(point, ratio) for point in each.points if (ratio := _ratio(each, point))]) for each in found]
     counts = sorted({point.devices for _, points in rows for point, _ in points})
     across = Axis(counts[0] / 1.15, counts[-1] * 1.15, lambda v: f"{v:.0f}", is_log=True, at=tuple(map(float, counts)))
     ends = [end for _, points in rows for point, ratio in points for end in (ratio, *(_interval(point) or ()))]
     up = _powers_of_two([*ends, counts[-1] / counts[0]])
-    curves = [curve(across, up, [(counts[0], 1.0), (counts[-1], counts[-1] / counts[0])], "ideal", "ideal")]
+    axes = (across, up)
+    curves = [curve(axes, [(counts[0], 1.0), (counts[-1], counts[-1] / counts[0])], "ideal", "ideal")]
     marks = []
     for number, (each, points) in enumerate(rows):
-        kind = each.cell.partition(":")[0]
+        kind = each.cell.framework
         aside = round((number - (len(rows) - 1) / 2) * _ASIDE)
-        curves.append(curve(across, up, [(point.devices, ratio) for point, ratio in points], kind, each.name))
+        curves.append(curve(axes, [(point.devices, ratio) for point, ratio in points], kind, each.name))
         for point, ratio in points:
             if interval := _interval(point):
-                marks.append(whisker(across, up, point.devices, interval, kind, aside))
-            place = (point.devices, ratio)
-            marks.append(dot(across, up, place, kind, aside=aside, data_cell=each.cell, data_value=ratio))
+                marks.append(whisker(axes, point.devices, interval, kind, aside))
+            about = {"data-cell": each.cell, "data-value": ratio}
+            marks.append(dot(axes, (point.devices, ratio), kind, aside, about))
         last, ratio = points[-1]
-        marks.append(dot(across, up, (last.devices, ratio), f"end {kind}", each.name, aside))
-    return panel(across, up, ("devices", "speed-up, logarithmic"), "Speed-up by devices.", curves, dots=marks)
+        marks.append(dataclasses.replace(dot(axes, (last.devices, ratio), f"end {kind}", aside), said=each.name))
+    return Panel(across, up, ("devices", "speed-up, logarithmic"), "Speed-up by devices.", curves, dots=marks)
 
 
 def _ratio(row: Scaling, point: Point) -> float | None:

@@ -4,10 +4,12 @@ import itertools
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
+from markupsafe import Markup
+
 from samestep.common.errors import ConfigError
 from samestep.experiments.page.drawings.timeline import timeline
 from samestep.experiments.page.loaded import MOST_DRAWN, Entry, Loaded, most_telling
-from samestep.experiments.page.markup import Child, element, more, prose
+from samestep.experiments.page.rendering import render
 from samestep.experiments.printing.trace import load_trace
 
 _HOW = (
@@ -17,28 +19,24 @@ _HOW = (
 )
 
 
-def write(loaded: Loaded) -> Element | None:
+def write(loaded: Loaded) -> Markup | None:
     """Makes the section; None if no run was traced."""
     found = _drawable(loaded)
     drawn = list(itertools.islice(found, MOST_DRAWN))
     left = "There are more traced rows, which are not drawn here." if next(found, None) else ""
-    note = element("p", *prose(f"{_HOW} {left}".strip()), class_="note")
-    figure = element("figure", *drawn, aria_label="What each device of a row did when, in one traced step")
-    return element("div", note, figure) if drawn else None
+    alt = "What each device of a row did when, in one traced step"
+    content = {"note": f"{_HOW} {left}".strip(), "alt": alt, "kind": "Timeline", "drawings": drawn}
+    return render("drawings", content) if drawn else None
 
 
-def _drawable(loaded: Loaded) -> Iterator[Element]:
+def _drawable(loaded: Loaded) -> Iterator[tuple[Entry, Element | str]]:
+    """Rows with their drawings, or the reasons why there is none."""
     # The oracle has no phases to show.
     rows = [(entry, entry.result) for entry in loaded.entries if entry.result and entry.framework != "numpy"]
     for entry, _ in most_telling(rows):
         for directory in entry.directories[:1]:
             try:
                 if (trace := load_trace(directory)) is not None:
-                    yield _figure(entry, timeline(trace, entry.name))
+                    yield entry, timeline(trace, entry.name)
             except ConfigError as error:
-                yield _figure(entry, element("p", str(error)))
-
-
-def _figure(entry: Entry, content: Child) -> Element:
-    place = element("div", content, class_="scroll", tabindex=0, role="region", aria_label=f"Timeline of {entry.name}")
-    return more(entry.name, place, data_row=entry.key)
+                yield entry, str(error)

@@ -1,18 +1,19 @@
 """What was found, in plain words: the first thing that a reader sees."""
 
+import dataclasses
 import re
 from collections import Counter
-from collections.abc import Iterable
-from xml.etree.ElementTree import Element
+from collections.abc import Mapping, Sequence
+
+from markupsafe import Markup
 
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.gate import headline
-from samestep.experiments.comparing.lint import explain_confounds, find_stops
-from samestep.experiments.comparing.ranking import ranking
+from samestep.experiments.comparing.lint import explain_confounds
 from samestep.experiments.comparing.row import FAILED, MISSED, NOT_JUDGED, SAME, Row, explain_rows
 from samestep.experiments.comparing.speeds import unseparated
 from samestep.experiments.page.loaded import Group, Loaded
-from samestep.experiments.page.markup import Child, element, more, prose
+from samestep.experiments.page.rendering import render
 from samestep.experiments.printing import tables
 from samestep.experiments.printing.against_report import write_report
 from samestep.experiments.printing.columns import explain_emulations
@@ -26,19 +27,52 @@ _SHOWN = 3
 """Of the comparisons that a headline names."""
 
 
-def write(loaded: Loaded) -> Element:
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What a comparison says of itself.
+
+    Attributes:
+        group: The comparison.
+        explained: What became of rows that need an explanation.
+        caption: What its runs have in common; "" without a result, like the next one.
+        verdict: How far they take the same step.
+        notes: What is emulated, and which predictions are off.
+        speeds: How many rows were separated from the reference row.
+        details: What is shown on demand, by its title.
+        against: The report against an earlier comparison; "" without one.
+        compiled: What was only compiled, if anything.
+    """
+
+    group: Group
+    explained: Sequence[str]
+    caption: str
+    verdict: str
+    notes: Sequence[str]
+    speeds: str
+    details: Mapping[str, Sequence[str]]
+    against: str
+    compiled: str
+
+
+def write(loaded: Loaded) -> Markup:
     """Makes the section."""
-    parts: list[Child] = [element("p", _headline(loaded), class_="headline"), _tally(loaded)]
-    parts += [_problems(loaded)] if loaded.problems else []
-    parts += [element("p", loaded.kept_apart, class_="note")] if loaded.kept_apart else []
-    parts += [_group(group) for group in loaded.groups]
-    return element("div", *parts)
+    tally = Counter(entry.row.status for entry in loaded.entries)
+    examples = {entry.row.status: entry.row for entry in loaded.entries}
+    content = {
+        "headline": _headline(loaded),
+        "tally": [(number, status(examples[name])) for name, number in tally.items()],
+        "problems": loaded.problems,
+        "unread": count(len(loaded.problems), "directory"),
+        "kept_apart": loaded.kept_apart,
+        "verdicts": list(map(_verdict, loaded.groups)),
+    }
+    return render("verdict", content)
 
 
-def status(row: Row) -> Element:
-    """The status of a row, as a symbol and words."""
+def status(row: Row) -> Markup:
+    """Writes the status of a row, as a symbol and words."""
     kind = {SAME: "good", MISSED: "bad", FAILED: "bad"}.get(row.status, "plain")
-    return element("span", f"{SYMBOLS.get(row.status, '·')} {row.status}", class_=f"status {kind}")
+    return Markup('<span class="status {}">{} {}</span>').format(kind, SYMBOLS.get(row.status, "·"), row.status)
 
 
 def _headline(loaded: Loaded) -> str:
@@ -56,46 +90,25 @@ def _headline(loaded: Loaded) -> str:
     return f"{whole} as its reference ({judged} of {rows} judged).{unread}"
 
 
-def _tally(loaded: Loaded) -> Element:
-    """How many rows have each status."""
-    found = Counter(entry.row.status for entry in loaded.entries)
-    examples = {entry.row.status: entry.row for entry in loaded.entries}
-    items = [element("li", element("b", str(number)), status(examples[name])) for name, number in found.items()]
-    return element("ul", *items, class_="tally", aria_label="Rows by status")
-
-
-def _problems(loaded: Loaded) -> Element:
-    lines = [element("li", element("code", str(each.place)), f" {each.message}") for each in loaded.problems]
-    title = f"{count(len(lines), 'directory')} could not be read:"
-    return element("div", element("p", title), element("ul", *lines), class_="callout", role="note")
-
-
-def _group(group: Group) -> Element:
-    """What a comparison says of itself."""
+def _verdict(group: Group) -> Verdict:
     found, results = group.comparison, group.comparison.results
     names = [entry.row.cell for entry in group.entries if entry.result]
-    parts: list[Child] = [element("h3", group.title)]
-    if found.exit_code:  # the reason is the headline, and what is at fault stands above what is well
-        parts.append(element("p", f"As a gate it ends with exit code {found.exit_code}.", class_="callout"))
-    explained = _list(explain_rows(found.rows))
-    parts += explained if found.exit_code else []
-    if results:
-        parts.append(element("p", *prose(_joined(tables.caption(results, names=names)))))
-        parts.append(element("p", tables.verdict(results), class_="verdict"))
-    parts += [] if found.exit_code else explained
     called = {id(entry.result): entry.row.cell for entry in group.entries}
-    parts += _list([*explain_emulations(results), *explain_misses(results, lambda result: called[id(result)])])
-    parts += [element("p", said)] if (said := _speeds(found)) else []
-    if unclear := _lines(unseparated(found.speeds, found.reference)):
-        parts.append(more("How many rounds would separate rows", *_list(unclear)))
-    if why := _lines(explain_confounds(found.rounds, found.reference, found.allowed)):
-        parts.append(more("Which rows are not ranked by speed, and why", *_list(why)))
-    if book := _lines(ranking(list(found.rounds.values()), find_stops(found.allowed))):
-        parts.append(more("What the textbooks say, and what was measured", *_list(book)))
-    if found.against:
-        parts.append(more(f"Against {found.against.directory}", element("pre", write_report(found.against))))
-    parts += [element("pre", compiled(results))] if compiled(results) else []
-    return element("div", *parts, class_="group")
+    details = {
+        "How many rounds would separate rows": unseparated(found.speeds, found.reference),
+        "Which rows are not ranked by speed, and why": explain_confounds(found.rounds, found.reference, found.allowed),
+    }
+    return Verdict(
+        group,
+        explained=list(explain_rows(found.rows)),
+        caption=" ".join(tables.caption(results, names=names).split()) if results else "",
+        verdict=tables.verdict(results) if results else "",
+        notes=[*explain_emulations(results), *explain_misses(results, lambda result: called[id(result)])],
+        speeds=_speeds(found),
+        details={title: lines for title, text in details.items() if (lines := _lines(text))},
+        against=write_report(found.against) if found.against else "",
+        compiled=compiled(results),
+    )
 
 
 def _speeds(found: Comparison) -> str:
@@ -113,18 +126,6 @@ def _speeds(found: Comparison) -> str:
     return f"Speed against {found.reference}: {told}."
 
 
-def _list(lines: Iterable[str]) -> list[Child]:
-    """Lines as a list; one that ends with a colon stands above it."""
-    lines = list(lines)
-    heads = [element("p", *prose(line)) for line in lines[:1] if line.endswith(":")]
-    items = [element("li", *prose(line.removeprefix("* "))) for line in lines[len(heads) :]]
-    return [*heads, element("ul", *items, class_="notes")] if items else []
-
-
 def _lines(text: str) -> list[str]:
     """The lines of what commands print, each of them whole: there they are wrapped and indented."""
     return [line for line in re.sub(r"\n  (?=\S)", " ", text).splitlines() if line]
-
-
-def _joined(text: str) -> str:
-    return " ".join(text.split())

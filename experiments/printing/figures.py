@@ -4,30 +4,27 @@ import dataclasses
 import functools
 import types
 import typing
-from collections.abc import Callable, Mapping
 
 from samestep.common.flags import Scalar
 from samestep.common.runtime.records import RunResult
+from samestep.experiments.comparing.quantities import QUANTITIES
+from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.printing.misses import misses
 
 _LEFT_OUT = ("config", "status")
 """Fields of a result that make no columns: `command` repeats the configuration, and the row has a status of its own."""
-_OVER_DEVICES: Mapping[str, Callable[[RunResult], Scalar]] = {
-    "devices": lambda r: r.config.devices,
-    "state_bytes_per_device": lambda r: max((row.state_bytes for row in r.processes), default=None),
-    "predicted_state_bytes_per_device": lambda r: max(
-        (row.state_bytes for row in r.predicted.footprints), default=None
-    ),
-    "sent_bytes_per_step": lambda r: sum(row.sent_bytes_per_step for row in r.processes),
-    "missed_predictions": lambda r: ", ".join(f"{name} {error}" for name, error in misses(r).items()),
-    "peak_rss_bytes": lambda r: max((row.peak_rss_bytes for row in r.processes), default=None),
-}
 
 
 def figures(result: RunResult | None) -> dict[str, Scalar]:
-    """The columns of one result: its plain fields, those of its parts, and sums over devices; each None without a result."""
-    over_devices = {name: None if result is None else value(result) for name, value in _OVER_DEVICES.items()}
-    return _plain_fields(RunResult, result) | over_devices
+    """The columns of one result: its plain fields, those of its parts, and every quantity; each None without a result."""
+    row = result and MeasuredRow.of(result)
+    found: dict[str, Scalar] = _plain_fields(RunResult, result)
+    for quantity in QUANTITIES:
+        found.setdefault(quantity.key, row and quantity.measured(row))
+        if quantity.predicted is not None:
+            found.setdefault(f"predicted_{quantity.key}", result and quantity.predicted(result.predicted))
+    missed = result and ", ".join(f"{name} {error}" for name, error in misses(result).items())
+    return found | {"missed_predictions": missed}
 
 
 _hints = functools.cache(typing.get_type_hints)

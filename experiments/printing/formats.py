@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 from xml.etree import ElementTree
 
+from samestep.common.cell import Cell
 from samestep.common.errors import unknown
 from samestep.common.flags import Scalar
 
@@ -84,6 +85,8 @@ def _json(document: Document) -> str:
 
 def _plain(value: object) -> object:
     """A value as JSON can hold it; null stands for a number that is not finite."""
+    if isinstance(value, Cell):
+        return str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):

@@ -62,8 +62,7 @@ def ledger_of_run(run: Run, result: "RunResult", width: int | None = None) -> st
         width: What it has to fit into; the screen, unless given.
     """
     first, rows = result.processes[0], result.processes
-    sent = sum(row.sent_bytes_per_step for row in rows)
-    measured = Ledger(tuple(rows), first.sends, sent)
+    measured = Ledger(tuple(rows), first.sends, result.sent_bytes)
     seconds = {"busy": first.busy_seconds, "idle": first.idle_seconds}
     told = {name: value for name, value in seconds.items() if value is not None}
     return ledger_table(result.predicted, measured, formulas(run, result.backend), told, width)

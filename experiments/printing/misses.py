@@ -1,38 +1,15 @@
-"""The bytes of a run, each as measured and as predicted, and which predictions miss."""
+"""Which predictions of a run miss what was measured."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from samestep.common.ledger import Footprint
 from samestep.common.runtime.records import RunResult
+from samestep.experiments.comparing.quantities import QUANTITIES
+from samestep.experiments.comparing.speeds import MeasuredRow
 
-Measure = Callable[[RunResult], float | None]
-"""A quantity of a result; None where it is not known."""
 MOST = 0.05
 """By so much of what was measured a prediction may be off before the tables say so."""
 MARK = "!"
 """Behind a prediction that is off by more."""
-
-
-def _most_activations(rows: Iterable[Footprint]) -> float | None:
-    """Of the device that keeps most; None if it is not known of any."""
-    return max((row.activations_bytes for row in rows if row.activations_bytes is not None), default=None)
-
-
-BYTES: Mapping[str, tuple[Measure, Measure]] = {
-    "state": (
-        lambda result: max(row.state_bytes for row in result.processes),
-        lambda result: max(row.state_bytes for row in result.predicted.footprints),
-    ),
-    "sent": (
-        lambda result: sum(row.sent_bytes_per_step for row in result.processes),
-        lambda result: result.predicted.sent_bytes_per_step,
-    ),
-    "activations": (
-        lambda result: _most_activations(result.processes),
-        lambda result: _most_activations(result.predicted.footprints),
-    ),
-}
-"""Quantity -> how it is measured and how it is predicted: of the device that has most, or summed over all processes."""
 
 
 def misses(result: RunResult) -> dict[str, str]:
@@ -40,14 +17,16 @@ def misses(result: RunResult) -> dict[str, str]:
 
     What a process did not count may be what is missing: then only what is too much is a miss.
     """
-    found = {}
-    for name, (measure, predict) in BYTES.items() if not result.compiled and result.processes else ():
-        measured, predicted = measure(result), predict(result)
-        if measured is None or predicted is None or abs(measured - predicted) <= MOST * measured:
+    found, row = {}, MeasuredRow.of(result)
+    for quantity in QUANTITIES if not result.compiled and result.processes else ():
+        measured, predicted = quantity.measured(row), quantity.predicted and quantity.predicted(result.predicted)
+        if measured is None or predicted is None:
             continue
-        if name == "sent" and result.uncounted and measured < predicted:
-            continue
-        found[name] = f"{100 * (measured / predicted - 1):+,.0f} %" if predicted else "none predicted"
+        measured = float(measured)
+        is_uncounted = quantity.is_lower_bound(result) and measured < predicted
+        if not is_uncounted and abs(measured - predicted) > MOST * measured:
+            far = f"{100 * (measured / predicted - 1):+,.0f} %" if predicted else "(none was predicted)"
+            found[quantity.name] = far
     return found
 
 

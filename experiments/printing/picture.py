@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element
 
 from samestep.common.catalog import strategy_info
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.request import Launch, RunConfig, launch_of
 from samestep.common.runtime.parent.processes.scratch import Scratch
 from samestep.common.strategy import Run
-from samestep.experiments.cli.arguments import apply_cell
+from samestep.common.workload.optimizers.table import DEFAULT
 from samestep.experiments.page.drawings.anatomy import WIDTH, Scale, anatomy
 from samestep.experiments.page.drawings.svg import drawing, file_of
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from samestep.common.runtime.parent.launcher import Launcher  # it needs NumPy
     from samestep.common.runtime.records import RunResult
 
-SMALL = RunConfig(workload="synthetic-mlp+width=32", batch_size=48, steps=4, optimizer="adamw", parity=False)
+SMALL = RunConfig(workload="synthetic-mlp+width=32", batch_size=48, steps=4, optimizer=DEFAULT, parity=False)
 """What is trained for a drawing: AdamW, whose state is twice the parameters. DDP has found its buckets after two steps."""
 DEVICES = 2
 
@@ -30,7 +31,7 @@ def small_request(cell: str) -> RunConfig:
     Args:
         cell: As in `torch:fsdp+devices=4`; two devices, unless it says otherwise.
     """
-    config = apply_cell(cell, SMALL)
+    config = Cell.parse(cell).apply_to(SMALL)
     has_axes = strategy_info(config.framework, config.strategy).axes
     alone = not has_axes or config.mesh or config.devices
     return config if alone else dataclasses.replace(config, devices=DEVICES)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from samestep.common.porting.alignment import Aligned
-from samestep.common.porting.case import DIFFERENT, Case, Verdict
+from samestep.common.porting.case import DIFFERENT, PortCase, PortVerdict
 from samestep.common.porting.layouts import apart
 from samestep.common.porting.matching.pairing import Pair
 from samestep.experiments.printing.formats import Case as Reported
@@ -14,35 +14,37 @@ from samestep.experiments.printing.formats import Document
 from samestep.experiments.printing.text import Column, cells, fill, fit, github, screen_width
 
 
-def port_document(case: Case, verdict: Verdict) -> Document:
+def port_document(case: PortCase, verdict: PortVerdict) -> Document:
     """Makes the report of a port.
 
     Args:
         case: Both implementations.
         verdict: Of these.
     """
+    a, b = case.frameworks
     rows = [
         {
-            "torch": layer.torch.name,
-            "tf": layer.tf.name,
+            a: layer.source.name,
+            b: layer.target.name,
             **{name: _number(value) for name, value in _off(layer).items()},
         }
         for layer in case.layers
     ]
     pairs = [
         {
-            "torch": [held.native for held in pair.torch],
-            "tf": [held.native for held in pair.tf],
-            "shape": list(pair.torch[0].shape),
+            a: [held.native for held in pair.source],
+            b: [held.native for held in pair.target],
+            "shape": list(pair.source[0].shape),
             "permutation": pair.permutation,
         }
         for pair in case.matching.pairs
     ]
+    names = {"source": a, "target": b}
     record = {
-        "verdict": dataclasses.asdict(verdict),
+        "verdict": {names.get(name, name): value for name, value in dataclasses.asdict(verdict).items()},
         "parameters": pairs,
         "layers": rows,
-        "losses": {"torch": case.torch.losses, "tf": case.tf.losses},
+        "losses": {a: case.source.losses, b: case.target.losses},
     }
     is_wrong = verdict.kind == DIFFERENT
     judged = Reported("port", "failure" if is_wrong else "passed", verdict.sentence if is_wrong else "")
@@ -65,36 +67,39 @@ def _spell(value: float | None) -> str:
     return "" if value is None else "shape" if np.isinf(value) else f"{value:.0e}" if value else "0"
 
 
-_PARAMETERS: Sequence[Column[Pair]] = (
-    Column("torch", lambda pair: ", ".join(held.native for held in pair.torch)),
-    Column("tf", lambda pair: ", ".join(held.native for held in pair.tf)),
-    Column("shape", lambda pair: str(list(pair.torch[0].shape))),
-    Column("permutation", lambda pair: pair.permutation),
-)
-_LAYERS: Sequence[Column[Aligned]] = (
-    Column("torch", lambda layer: layer.torch.name),
-    Column("tf", lambda layer: layer.tf.name),
+def _parameters(frameworks: Sequence[str]) -> Sequence[Column[Pair]]:
+    a, b = frameworks
+    return (
+        Column(a, lambda pair: ", ".join(held.native for held in pair.source)),
+        Column(b, lambda pair: ", ".join(held.native for held in pair.target)),
+        Column("shape", lambda pair: str(list(pair.source[0].shape))),
+        Column("permutation", lambda pair: pair.permutation),
+    )
+
+
+_DEVIATIONS: Sequence[Column[Aligned]] = (
     Column("what goes in", lambda layer: _spell(_off(layer)["inputs"]), gives_way=1),
     Column("outputs", lambda layer: _spell(_off(layer)["outputs"])),
     Column("gradients", lambda layer: _spell(_off(layer)["gradients"])),
 )
 
 
-def _text(case: Case, verdict: Verdict) -> str:
-    width = screen_width()
+def _text(case: PortCase, verdict: PortVerdict) -> str:
+    (a, b), width = case.frameworks, screen_width()
+    layers = (Column(a, lambda layer: layer.source.name), Column(b, lambda layer: layer.target.name), *_DEVIATIONS)
     tables = []
-    for columns, rows in ((_PARAMETERS, case.matching.pairs), (_LAYERS, case.layers)):
+    for columns, rows in ((_parameters(case.frameworks), case.matching.pairs), (layers, case.layers)):
         shown = fit(columns, rows, width)  # type: ignore[arg-type,type-var,misc]
         tables.append(github(*cells(shown, rows), width))  # type: ignore[arg-type,type-var,misc]
     lacking = [
         f"only in {framework}: {held.native} {list(held.shape)}"
-        for framework, only in (("torch", case.matching.only_torch), ("tf", case.matching.only_tf))
+        for framework, only in ((a, case.matching.only_source), (b, case.matching.only_target))
         for held, *_ in only
     ]
     said = [
         "Deviations in float64, relative to the largest element; dropout is off, and what is constant at the start, such as "
         "a bias of zero, is moved a little.",
-        f"loss of the first batch: torch {case.torch.loss:.12g}, tf {case.tf.loss:.12g}",
+        f"loss of the first batch: {a} {case.source.loss:.12g}, {b} {case.target.loss:.12g}",
         *_curve(case),
         *lacking,
         *verdict.notes,
@@ -103,8 +108,8 @@ def _text(case: Case, verdict: Verdict) -> str:
     return "\n\n".join([*tables, lines, fill(verdict.sentence, width)])
 
 
-def _curve(case: Case) -> list[str]:
-    if not case.torch.losses:
+def _curve(case: PortCase) -> list[str]:
+    if not case.source.losses:
         return []
-    last, steps = (case.torch.losses[-1], case.tf.losses[-1]), len(case.torch.losses)
-    return [f"loss of step {steps}: torch {last[0]:.12g}, tf {last[1]:.12g}"]
+    (a, b), last = case.frameworks, (case.source.losses[-1], case.target.losses[-1])
+    return [f"loss of step {len(case.source.losses)}: {a} {last[0]:.12g}, {b} {last[1]:.12g}"]

@@ -9,11 +9,11 @@ from samestep.common.flags import split_spelling
 from samestep.common.request import ORACLE
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import resize, title
-from samestep.experiments.comparing.speeds import Speed, speed_of
-from samestep.experiments.printing.columns import Name, cell, columns, explain_emulations, named, often_the_same
+from samestep.experiments.comparing.quantities import METRIC
+from samestep.experiments.comparing.speeds import MeasuredRow, Speed
+from samestep.experiments.printing.columns import Line, Name, cell, columns, explain_emulations, named, shared_columns
 from samestep.experiments.printing.compiled import compiled
 from samestep.experiments.printing.misses import explain_misses
-from samestep.experiments.printing.speed_columns import Row, Timed
 from samestep.experiments.printing.switched import switched
 from samestep.experiments.printing.text import Column, bullets, cells, fill, fit, github, joined, screen_width
 
@@ -42,10 +42,11 @@ def comparison(
         speeds: By these names; without one, a result is the only round of its row.
     """
     width, name = width or screen_width(), named(results, names)
-    varying = [column for column in often_the_same(results) if _in_common(column, results, name) is None]
-    timed = [Timed(result, (speeds or {}).get(name(result)) or speed_of([result])) for result in results]
-    rows: list[Row] = [*timed, *failures]
-    every = columns(varying, timed, IMPORTED_BEFORE, name)
+    timed = [(speeds or {}).get(name(result)) for result in results]
+    measured = [MeasuredRow(r, s) if s else MeasuredRow.of(r) for r, s in zip(results, timed, strict=True)]
+    varying = [column for column in shared_columns(measured) if _in_common(column, measured, name) is None]
+    rows: list[Line] = [*measured, *failures]
+    every = columns(varying, measured, IMPORTED_BEFORE, name)
     shown = fit(every, rows, None if wide else width)
     lines = _meanings(shown, results, name)
     left_out = dict.fromkeys(column.header for column in every if column not in shown)
@@ -53,15 +54,15 @@ def comparison(
     return f"{github(*cells(shown, rows), None if wide else width)}\n\n{bullets(lines, width)}"
 
 
-def _meanings(shown: Sequence[Column[Row]], results: Sequence[RunResult], name: Name = cell) -> list[str]:
+def _meanings(shown: Sequence[Column[Line]], results: Sequence[RunResult], name: Name = cell) -> list[str]:
     """What columns mean, what is emulated, and which predictions miss."""
     lines = [f"{column.header}: {column.meaning}" for column in joined(shown) if column.meaning]
     return lines + explain_emulations(results) + explain_misses(results, name)
 
 
-def _in_common(column: Column[RunResult], results: Sequence[RunResult], name: Name) -> str | None:
+def _in_common(column: Column[MeasuredRow], measured: Sequence[MeasuredRow], name: Name) -> str | None:
     """What (nearly) all rows have in a column, and the exceptions; None if there are too many. The oracle makes no rule."""
-    rows = [(name(result), column.value(result)) for result in results if column.value(result)]
+    rows = [(name(row.result), text) for row in measured if (text := column.value(row))]
     ruling = [value for row, value in rows if not row.startswith("numpy:")] or [value for _, value in rows]
     usual = statistics.mode(ruling) if ruling else ""
     exceptions: dict[str, list[str]] = {}
@@ -90,9 +91,9 @@ def caption(results: Sequence[RunResult], width: int | None = None, names: Seque
         f"`{title(_shared_workload(trained), first.config.data)}`: {', '.join(same)}, "
         f"{cores} core{'s' if cores > 1 else ''} of {first.machine['cpu']}."
     )
-    called = {"metric": first.metric_name.replace("_", " ")}
-    name = named(results, names)
-    found = {called.get(c.header, c.header): _in_common(c, results, name) for c in often_the_same(results)}
+    called = {METRIC.name: first.metric_name.replace("_", " ")}
+    name, measured = named(results, names), list(map(MeasuredRow.of, results))
+    found = {called.get(c.header, c.header): _in_common(c, measured, name) for c in shared_columns(measured)}
     shared = [f"{header} {value}" for header, value in found.items() if value]
     line += f" Every row: {', '.join(shared)}." if shared else ""
     return fill(line, width or screen_width())
@@ -168,8 +169,8 @@ def report(result: RunResult) -> str:
 
 def _alone(result: RunResult) -> str:
     """The table of one run, a row for each quantity, and what they mean."""
-    alone = Timed(result, speed_of([result]))
-    every = columns(often_the_same([result]), [alone], IMPORT_INCLUDED)[1:]
+    alone = MeasuredRow.of(result)
+    every = columns(shared_columns([alone]), [alone], IMPORT_INCLUDED)[1:]
     own = measures(result)
     rows = [[column.header, column.value(alone)] for column in joined(every)] + [[name, said] for name, said, _ in own]
     lines = _meanings(every, [result]) + [f"{name}: {meaning}" for name, _, meaning in own]

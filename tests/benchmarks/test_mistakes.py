@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.healthy import Answer, ask, requests
-from benchmarks.mistaken import MISTAKES, Cell, Outcome, cells, make
+from benchmarks.mistaken import MISTAKES, Outcome, Setting, cells, make
 from benchmarks.mistakes import table_of_healthy, table_of_mistakes
+from samestep.common.cell import Cell
 from samestep.common.reference.diagnosis import UNEXPLAINED
 from samestep.common.reference.known import KNOWN
 from samestep.common.request import Launch, RunConfig
@@ -18,7 +19,6 @@ from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
-from samestep.experiments.cli.arguments import apply_cell
 from tests.lent import LentLauncher
 
 MLP = "digits-mlp+width=8"
@@ -27,7 +27,7 @@ SHORT = "prose-gpt+layers=1+heads=2+width=8+context=2+ignored=0.5"
 
 
 def made(mistake: str, *named: str, farthest: float = 1e3, is_caught: bool = True, dtype: str = "float64") -> Outcome:
-    return Outcome(Cell(mistake, MLP, "", "sgd", 2, dtype, 0), farthest, is_caught, named)
+    return Outcome(Setting(mistake, MLP, "", "sgd", 2, dtype, 0), farthest, is_caught, named)
 
 
 def row(table: str, name: str) -> list[str]:
@@ -86,16 +86,16 @@ def test_every_mistake_is_made_in_its_own_cell_and_elsewhere() -> None:
 @pytest.mark.parametrize(
     ("cell", "named"),
     [
-        (Cell("times_microbatches", MLP, "+accumulation_steps=2", "sgd", 2, "float64", 0), 2),
-        (Cell("times_microbatches", MLP, "+accumulation_steps=4", "sgd", 2, "float64", 3), 1),
-        (Cell("clip_before_unscaling", MLP, "+clip_norm=0.05", "sgd", 2, "float32", 0), 1),
-        (Cell("running_statistics_lost", f"{MLP}+norm=batch", "", "sgd", 2, "float64", 3), 1),
-        (Cell("forgotten_exchange", MLP, "+compress=int8+accumulation_steps=2", "sgd", 4, "float64", 0), 1),
-        (Cell("ignored_counted", SHORT, "+accumulation_steps=4", "sgd", 4, "float64", 0), 1),
+        (Setting("times_microbatches", MLP, "+accumulation_steps=2", "sgd", 2, "float64", 0), 2),
+        (Setting("times_microbatches", MLP, "+accumulation_steps=4", "sgd", 2, "float64", 3), 1),
+        (Setting("clip_before_unscaling", MLP, "+clip_norm=0.05", "sgd", 2, "float32", 0), 1),
+        (Setting("running_statistics_lost", f"{MLP}+norm=batch", "", "sgd", 2, "float64", 3), 1),
+        (Setting("forgotten_exchange", MLP, "+compress=int8+accumulation_steps=2", "sgd", 4, "float64", 0), 1),
+        (Setting("ignored_counted", SHORT, "+accumulation_steps=4", "sgd", 4, "float64", 0), 1),
     ],
-    ids=lambda value: value.mistake if isinstance(value, Cell) else "",
+    ids=lambda value: value.mistake if isinstance(value, Setting) else "",
 )
-def test_a_mistake_is_named_with_what_is_the_same_step(cell: Cell, named: int) -> None:
+def test_a_mistake_is_named_with_what_is_the_same_step(cell: Setting, named: int) -> None:
     outcome = make(cell)
     assert outcome is not None
     assert outcome.is_caught and outcome.matters
@@ -104,8 +104,8 @@ def test_a_mistake_is_named_with_what_is_the_same_step(cell: Cell, named: int) -
 
 
 def test_what_cannot_be_made_is_left_out() -> None:
-    assert make(Cell("untied_head", MLP, "+tied=true", "sgd", 2, "float64", 0)) is None
-    assert make(Cell("epsilon_hat", MLP, "", "sgd", 2, "float64", 0)) is None
+    assert make(Setting("untied_head", MLP, "+tied=true", "sgd", 2, "float64", 0)) is None
+    assert make(Setting("epsilon_hat", MLP, "", "sgd", 2, "float64", 0)) is None
 
 
 class Unclipped(LentLauncher):
@@ -125,7 +125,7 @@ def test_a_run_is_named_only_if_something_is_wrong(
 ) -> None:
     base = RunConfig(workload=MLP, devices=2, batch_size=16, steps=3, optimizer="sgd", parity=False, keep_state=True)
     cell = "torch:ddp+clip_norm=0.05"
-    answer = ask(kind(launcher, "benchmarks.steps_worker"), cell, apply_cell(cell, base))
+    answer = ask(kind(launcher, "benchmarks.steps_worker"), cell, Cell.parse(cell).apply_to(base))
     assert answer.named == named
     assert (answer.distance > 1) == (answer.left < UNEXPLAINED) == bool(named)
 

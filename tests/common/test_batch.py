@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from samestep.common.batch import Batch, batches
+from samestep.common.batch import WHOLE, Batch, BatchPart, Chunk, batches
+from samestep.common.mesh import Mesh
 
 few = settings(derandomize=True, deadline=None, max_examples=40)
 
@@ -23,8 +24,8 @@ def indices(taken):
 @given(st.integers(1, 5), st.integers(1, 4), st.integers(0, 30), st.integers(0, 2**40))
 def test_the_shards_in_order_are_the_batch_whatever_their_number(per_shard, count, spare, seed):
     for batch in stream(per_shard * count + spare, per_shard * count, seed, steps=3):
-        whole = batch.rows(0, 1)
-        shards = [batch.rows(index, count) for index in range(count)]
+        whole = batch.rows()
+        shards = [batch.rows(WHOLE.split(index, count)) for index in range(count)]
         assert all(len(inputs) == len(targets) == per_shard for inputs, targets in shards)
         for part in (0, 1):
             np.testing.assert_array_equal(np.concatenate([shard[part] for shard in shards]), whole[part])
@@ -32,19 +33,35 @@ def test_the_shards_in_order_are_the_batch_whatever_their_number(per_shard, coun
 
 def test_a_batch_holds_the_examples_that_its_indices_name():
     inputs, targets = np.arange(10) * 2, np.arange(10) * 3
-    taken = Batch(0, np.array([7, 1, 4]), inputs, targets).rows(0, 1)
+    taken = Batch(0, np.array([7, 1, 4]), inputs, targets).rows()
     np.testing.assert_array_equal(taken, [[14, 2, 8], [21, 3, 12]])
+
+
+def test_a_part_has_its_positions_of_its_examples():
+    inputs = np.arange(4 * 6).reshape(4, 6)
+    batch = Batch(0, np.array([3, 0, 1, 2]), inputs, -inputs)
+    taken, targets = batch.rows(BatchPart(Chunk(1, 2), Chunk(2, 3)))
+    np.testing.assert_array_equal(taken, inputs[[1, 2], 4:])
+    np.testing.assert_array_equal(targets, -taken)
+
+
+def test_the_part_of_a_device_follows_from_its_place_on_the_mesh():
+    mesh = Mesh.parse("pipe=2,data=2,tensor=2")
+    parts = [BatchPart.of(mesh, rank) for rank in range(8)]
+    assert [part.examples.index for part in parts] == [0, 0, 1, 1] * 2
+    assert {(part.examples.count, part.positions, part.count) for part in parts} == {(2, Chunk(), 2)}
+    assert parts[2].split(1, 3) == BatchPart(Chunk(4, 6))
 
 
 def test_rows_are_copies():
     batch = stream(8, 4, seed=0)[0]
-    batch.rows(0, 2)[0][:] = -1
+    batch.rows(WHOLE.split(0, 2))[0][:] = -1
     assert batch.inputs.min() == 0
 
 
 def test_a_batch_that_does_not_divide_is_a_broken_promise():
     with pytest.raises(AssertionError, match="checked"):
-        stream(8, 4, seed=0)[0].rows(0, 3)
+        stream(8, 4, seed=0)[0].rows(WHOLE.split(0, 3))
 
 
 @few

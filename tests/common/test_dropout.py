@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from samestep.common.batch import Batch
+from samestep.common.batch import WHOLE, Batch
 from samestep.common.dropout import BITS, example_keys, keeps, mix
 
 MIXED = {1: 2261973619, 2: 229111015, 0x12345678: 384267965, BITS: 2578835075}
@@ -51,7 +51,7 @@ def test_the_share_that_is_dropped_is_the_rate_in_every_layer() -> None:
 
 def test_the_keys_of_shards_are_those_of_the_batch() -> None:
     batch = Batch(5, np.arange(12), np.zeros((12, 1)), np.zeros(12))
-    whole = batch.keys(3, 0, 1)
-    np.testing.assert_array_equal(np.concatenate([batch.keys(3, shard, 4) for shard in range(4)]), whole)
+    whole = batch.keys(3)
+    np.testing.assert_array_equal(np.concatenate([batch.keys(3, WHOLE.split(shard, 4)) for shard in range(4)]), whole)
     assert len(set(whole.tolist())) == 12
-    assert not set(whole.tolist()) & set(Batch(6, batch.indices, batch.inputs, batch.targets).keys(3, 0, 1).tolist())
+    assert not set(whole.tolist()) & set(Batch(6, batch.indices, batch.inputs, batch.targets).keys(3).tolist())

@@ -16,12 +16,29 @@ def test_an_axis_that_is_not_there_has_size_one():
     assert [Mesh.parse("data=4").axis(name) for name in AXES] == [4, 1, 1, 1]
 
 
+@pytest.mark.parametrize("written", ["pipe=2,data=3,tensor=2", "tensor=2,pipe=2,data=3"])
+def test_ranks_lie_in_one_order_however_a_mesh_is_written(written: str) -> None:
+    mesh = Mesh.parse(written)
+    assert [mesh.part(rank, "layers") for rank in (0, 5, 6, 11)] == [0, 0, 1, 1]
+    assert [mesh.part(rank, "examples") for rank in range(6)] == [0, 0, 1, 1, 2, 2]
+    assert [mesh.part(rank, "features") for rank in range(4)] == [0, 1, 0, 1]
+    assert mesh.members("data", 3, 7) == (7, 9, 11)
+    assert mesh.members("tensor", 2, 7) == (6, 7)
+
+
+def test_examples_are_cut_along_every_axis_that_cuts_them() -> None:
+    mesh = Mesh.parse("shard=2,data=3")
+    assert (mesh.replicas, mesh.parts("parameters"), mesh.parts("positions")) == (6, 2, 1)
+    assert [mesh.part(rank, "examples") for rank in range(6)] == [0, 1, 2, 3, 4, 5]
+    assert [mesh.part(rank, "parameters") for rank in range(6)] == [0, 1, 0, 1, 0, 1]
+
+
 def test_spaces_do_not_count():
     assert Mesh.parse(" data = 2 , pipe = 2 ") == Mesh.parse("data=2,pipe=2")
 
 
 @settings(derandomize=True, deadline=None, max_examples=50)
-@given(st.dictionaries(st.sampled_from(AXES), st.integers(1, 10_000), min_size=1))
+@given(st.dictionaries(st.sampled_from([*AXES]), st.integers(1, 10_000), min_size=1))
 def test_a_mesh_is_read_back_from_what_it_prints(axes):
     mesh = Mesh(tuple(axes.items()))
     assert Mesh.parse(str(mesh)) == mesh

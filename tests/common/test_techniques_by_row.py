@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.flags import flags, spell_flag
 from samestep.common.request import RunConfig, launch_of
@@ -11,7 +12,6 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.strategy import StrategyInfo
 from samestep.common.techniques import Techniques
-from samestep.experiments.cli.arguments import apply_cell
 from tests.cells import every_row
 
 GIVEN = {
@@ -110,7 +110,7 @@ def test_a_run_is_longer_than_its_warm_up() -> None:
 )
 def test_what_compression_replaces_is_not_asked_for(cell: str, line: str) -> None:
     with pytest.raises(ConfigError, match=line):
-        parse(apply_cell(f"{cell}+compress=int8", RunConfig(workload="synthetic-mlp", devices=2)))
+        parse(Cell.parse(f"{cell}+compress=int8").apply_to(RunConfig(workload="synthetic-mlp", devices=2)))
 
 
 @pytest.mark.torch

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from samestep.common.cell import Cell
 from samestep.common.judging.parity import Parity, not_judged
 from samestep.common.request import Launch
 from samestep.common.run import as_config
@@ -16,11 +17,10 @@ from samestep.common.runtime.records import RunResult, load_result
 from samestep.common.strategy import Run
 from samestep.experiments.comparing.asked import describe
 from samestep.experiments.comparing.comparison_file import NAME, write_file
-from samestep.experiments.comparing.plan import is_oracle
 from samestep.experiments.comparing.stored import make_place, run_directory
 from tests.results import leave
 
-TRAINED = load_result(Path(__file__).parents[1] / "data" / "version_1" / "ddp")
+TRAINED = load_result(Path(__file__).parents[1] / "data" / "ddp_of_six_steps")
 PASSED = TRAINED.parity
 MISSED = dataclasses.replace(
     PASSED, passed=False, reason="step 3: every gradient is 2.000 x the oracle's", first_bad_step=3
@@ -48,14 +48,16 @@ def keep(directory: Path, rows: Mapping[str, Sequence[RunResult]], **given: obje
         **given: Settings of the comparison beside its cells and rounds, by the names of the flags.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    strategies = [cell for cell in rows if not is_oracle(cell)]
+    strategies = [cell for cell in rows if not Cell.parse(cell).is_oracle]
     rounds = max(map(len, rows.values()))
-    first = next(result.config for cell, (result, *_) in rows.items() if not (is_oracle(cell) and strategies))
+    first = next(
+        result.config for cell, (result, *_) in rows.items() if not (Cell.parse(cell).is_oracle and strategies)
+    )
     shared = {name: getattr(first, name) for name in ("workload", "timeout_seconds", "parity", "keep_state", "seed")}
     write_file(directory / NAME, describe({"strategies": strategies, "repeats": rounds, **shared, **given}))
     for cell, results in rows.items():
         for number, result in enumerate(results, 1):
-            leave(run_directory(directory, cell, number), result)
+            leave(run_directory(directory, Cell.parse(cell), number), result)
     return directory
 
 
@@ -96,6 +98,6 @@ def make_up(
 
 def placed(directory: Path, cell: str, number: int) -> Path:
     """Makes the folder that a cell's rounds are in; returns where one is run."""
-    run = run_directory(directory, cell, number)
+    run = run_directory(directory, Cell.parse(cell), number)
     make_place(run, directory)
     return run

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from samestep.common.catalog import strategy_info
-from samestep.common.costs.hybrid import hybrid_footprints
+from samestep.common.cell import Cell, parse_cells
+from samestep.common.costs.pipeline import hybrid_footprints
 from samestep.common.costs.saved_activations.activations import pipeline_activation_bytes
 from samestep.common.costs.sizes import MESSAGES
 from samestep.common.errors import ConfigError, Unavailable
@@ -41,7 +42,7 @@ from samestep.experiments.advising.layouts import SPLIT, WHOLE
 from samestep.experiments.advising.local_times import seconds_here
 from samestep.experiments.advising.prediction import Assumptions, needed_bytes, predict_row
 from samestep.experiments.advising.step_times import seconds_of
-from samestep.experiments.cli.arguments import read_request, split_cells
+from samestep.experiments.cli.arguments import read_request
 
 ROOT = Path(__file__).parents[2]
 SMALL = "synthetic-gpt+layers=6+width=64+heads=4+context=32+vocabulary=64"
@@ -75,7 +76,7 @@ def test_a_candidate_needs_what_the_ledger_of_its_strategy_says() -> None:
 
 def test_what_is_advised_is_what_predict_takes() -> None:
     for each in search(base(batch_size=96), 8, 2.2e6, {}).fitting[::9]:
-        config = read_request(each.cell, {"workload": SMALL, "batch_size": 96})
+        config = read_request(Cell.parse(each.cell), {"workload": SMALL, "batch_size": 96})
         found = predict_row(each.cell, config, Assumptions(backend="nccl", weights="bf16"))
         assert (found.run, found.needed_bytes) == (each.run, each.needed_bytes)
 
@@ -98,7 +99,7 @@ def test_a_layout_is_found_if_any_of_its_micro_batches_has_room(share: float) ->
     asked, needed = base(batch_size=48), dict[str, int]()
     for row, mesh in layouts.meshes(asked, 8):
         run = dataclasses.replace(asked, strategy=strategy_info("torch", row.strategy), mesh=mesh)
-        replicas = mesh.axis("data") * mesh.axis("shard")
+        replicas = mesh.replicas
         run = dataclasses.replace(run, options=run.strategy.options())
         for each in layouts.with_microbatches(run, 48 // replicas, "1f1b" if Taken.is_staged(run) else ""):
             try:
@@ -176,7 +177,7 @@ def test_a_slower_network_is_never_a_gain(advice: Advice) -> None:
 
 def test_a_settled_mesh_is_kept() -> None:
     found = advise(base(batch_size=24), small_machine(1e9), 2, Mesh.parse("tensor=2"))
-    assert {each.candidate.run.mesh.axis("tensor") for each in found.ranked} == {2}
+    assert {each.candidate.run.mesh.tensor for each in found.ranked} == {2}
 
 
 def test_only_micro_batches_that_can_win_are_timed() -> None:
@@ -211,7 +212,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
 
 
 def run_here(cell: str, **given: Scalar) -> Run:
-    return parse_prediction(read_request(cell, {"workload": "digits-mlp", "devices": 2, **given}))
+    return parse_prediction(read_request(Cell.parse(cell), {"workload": "digits-mlp", "devices": 2, **given}))
 
 
 def test_the_file_of_this_machine_is_read_as_it_was_written(here: Here) -> None:
@@ -340,7 +341,9 @@ def test_this_machine_is_told_what_to_measure(here: Here) -> None:
     _, line = next_step(found, 1000).splitlines()
     command, strategies = line.split(" --workload ", 1)[0].rsplit(" ", 1)
     assert command == "samestep compare --strategies"
-    assert split_cells("--strategies", strategies) == [each.candidate.cell for each in found.best_of()[:3]]
+    assert list(map(str, parse_cells("--strategies", strategies))) == [
+        each.candidate.cell for each in found.best_of()[:3]
+    ]
     assert line.endswith(" --workload digits-mlp --batch-size 128 --no-parity --out runs")
 
 

@@ -6,12 +6,12 @@ import shlex
 import pytest
 
 from samestep.common.catalog import strategy_info
+from samestep.common.cell import Cell, parse_cells
 from samestep.common.request import Launch, RunConfig, launch_of
 from samestep.common.run import arguments, as_config, parse
 from samestep.common.runtime.records import RunResult
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
-from samestep.experiments.cli.arguments import apply_cell, split_cells
 from samestep.experiments.cli.command_line import parse_run
 from samestep.experiments.printing.columns import cell
 from tests.cells import SIZED, every_row
@@ -62,21 +62,21 @@ def test_techniques_are_flags_of_every_strategy(where: str, flags: str, techniqu
     ],
 )
 def test_techniques_are_parts_of_a_cell(spelling: str, techniques: Techniques) -> None:
-    config = apply_cell(spelling, RunConfig())
+    config = Cell.parse(spelling).apply_to(RunConfig())
     assert config.techniques == techniques
     assert not set(dataclasses.asdict(techniques)) & set(config.options)
 
 
 def test_a_cell_overrides_the_techniques_that_it_names() -> None:
     base = RunConfig(techniques=Techniques(accumulation_steps=4, clip_norm=2.0))
-    assert apply_cell("torch:ddp", base).techniques == base.techniques
-    assert apply_cell("torch:ddp+accumulation_steps=1", base).techniques == Techniques(1, 2.0)
-    assert apply_cell("torch:ddp+clip_norm=1", base).techniques == Techniques(4, 1.0)
+    assert Cell.parse("torch:ddp").apply_to(base).techniques == base.techniques
+    assert Cell.parse("torch:ddp+accumulation_steps=1").apply_to(base).techniques == Techniques(1, 2.0)
+    assert Cell.parse("torch:ddp+clip_norm=1").apply_to(base).techniques == Techniques(4, 1.0)
 
 
 def test_a_cell_leaves_the_rest_of_a_request_alone() -> None:
     base = RunConfig(workload=SIZED["mlp"], steps=3, seed=7, parity=True)
-    config = apply_cell("torch:pp+microbatches=2", base)
+    config = Cell.parse("torch:pp+microbatches=2").apply_to(base)
     assert (config.framework, config.strategy) == ("torch", "pp")
     assert config.options == {"schedule": "gpipe", "microbatches": 2}
     assert config == dataclasses.replace(base, strategy="pp", options=config.options)
@@ -117,11 +117,11 @@ def test_a_run_takes_what_its_cell_sets_and_what_its_flags_set() -> None:
 
 def test_a_cell_may_have_a_mesh() -> None:
     spelling = "torch:hybrid+mesh=pipe=2,tensor=2+microbatches=2"
-    for config in (apply_cell(spelling, RunConfig()), parse_run([spelling], "x")):
+    for config in (Cell.parse(spelling).apply_to(RunConfig()), parse_run([spelling], "x")):
         assert config.mesh == "pipe=2,tensor=2"
         assert config.options["microbatches"] == 2
         assert parse(config).mesh.size == 4
-    assert apply_cell("torch:ddp", RunConfig(mesh="data=2")).mesh == "data=2"
+    assert Cell.parse("torch:ddp").apply_to(RunConfig(mesh="data=2")).mesh == "data=2"
 
 
 @pytest.mark.parametrize(
@@ -137,14 +137,14 @@ def test_a_cell_may_have_a_mesh() -> None:
     ],
 )
 def test_a_comma_separates_cells_except_within_a_mesh(text: str, cells: list[str]) -> None:
-    assert split_cells("--strategies", text) == cells
+    assert list(map(str, parse_cells("--strategies", text))) == cells
 
 
 @pytest.mark.parametrize(
     "spelling", ["torch:ddp", "torch:hybrid+mesh=pipe=2,tensor=2", "torch:pp+microbatches=2", "torch:fsdp+mesh=data=2"]
 )
 def test_a_result_is_named_as_its_cell(spelling: str) -> None:
-    config = apply_cell(spelling, RunConfig())
+    config = Cell.parse(spelling).apply_to(RunConfig())
     assert cell(result_of(parse(config), launch_of(config), PASSED)) == spelling
 
 
@@ -205,7 +205,7 @@ def test_the_command_of_a_result_with_techniques_repeats_its_run(run_cell: RunCe
     assert completed(given(result.command)) == dataclasses.replace(result.config, out=None)
     assert result.parity.passed, result.parity.reason
     assert cell(result) == "torch:ddp+accumulation_steps=2+clip_norm=1.0"
-    assert apply_cell(cell(result), RunConfig()).techniques == BOTH
+    assert Cell.parse(cell(result)).apply_to(RunConfig()).techniques == BOTH
 
 
 def test_a_run_and_its_launch_divide_a_request_between_them() -> None:

@@ -86,8 +86,8 @@ def test_a_directory_without_runs_is_refused(tmp_path: Path) -> None:
         command.main(["--workload", "megatron-7.5b", "--nodes", "8", "--calibrate", str(tmp_path)])
 
 
-def test_a_run_that_an_older_version_left_is_read() -> None:
-    found = list(calibration._measured(ROOT / "tests" / "data" / "version_3"))
+def test_a_run_that_is_kept_is_read() -> None:
+    found = list(calibration._measured(ROOT / "tests" / "data"))
     assert all(seconds > 0 for _, seconds in found)
 
 

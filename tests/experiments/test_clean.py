@@ -17,8 +17,9 @@ from samestep.common.run import parse
 from samestep.common.runtime.directory import open_run, write_error, write_json
 from samestep.common.runtime.parent.judging.cache import hold
 from samestep.common.runtime.parent.judging.curves import Curve, curve_folder, keep_curve
-from samestep.common.runtime.parent.judging.verdict import initial_state
+from samestep.common.runtime.start import initial_state
 from samestep.common.runtime.worker.worker import claim_role
+from samestep.common.steps.log import Log, Window
 from samestep.experiments import clean, kept
 from samestep.experiments.comparing.comparison_file import NAME
 from tests.experiments.comparisons import placed
@@ -103,7 +104,9 @@ def test_it_finds_the_curves_that_judgements_keep(here: Path, capsys: pytest.Cap
     run, launch = parse(asked), launch_of(asked)
     for seed in ("0", "1"):
         folder = curve_folder(run, launch, seed)
-        keep_curve(Curve((1.0, 0.5, 0.25), 0.1, initial_state(run, launch)), run, launch, folder)
+        keep_curve(
+            Curve(Log(None, (Window(3, 0.1, (1.0, 0.5, 0.25)),)), initial_state(run, launch)), run, launch, folder
+        )
     assert row(told(capsys), "curves of the oracle")[1] == "2"
     hold(Path("nowhere"))  # the last one was in use
     assert "(curves of the oracle: 2)." in told(capsys, "--oracle")

@@ -13,7 +13,9 @@ from xml.etree import ElementTree
 import pytest
 
 from samestep.common.catalog import catalogue
-from samestep.common.runtime.records import RunResult, validate
+from samestep.common.cell import Cell
+from samestep.common.runtime.measured import validate
+from samestep.common.runtime.records import RunResult
 from samestep.experiments import compare, strategies
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import Row
@@ -22,13 +24,15 @@ from tests.experiments.comparisons import MISSED, TRAINED, UNJUDGED, make_up
 
 DIED = "rank-1 died:\n\x1b[31mboom\x1b[0m \x00 <&> \ud800"
 ROWS = (
-    Row.of("numpy:oracle", dataclasses.replace(TRAINED, framework="numpy", strategy="oracle", parity=UNJUDGED)),
-    Row.of("torch:ddp", TRAINED, seconds=1.5),
-    Row.of("torch:ddp+clip_norm=1", dataclasses.replace(TRAINED, parity=MISSED)),
-    Row.of("torch:zero2", dataclasses.replace(TRAINED, parity=UNJUDGED)),
-    Row("torch:hybrid+mesh=pipe=2,tensor=2", "failed", DIED),
-    Row("tf:mirrored", "unavailable", "tensorflow is not installed"),
-    Row("tf:dtensor", "not possible", "why"),
+    Row.of(
+        Cell.parse("numpy:oracle"), dataclasses.replace(TRAINED, framework="numpy", strategy="oracle", parity=UNJUDGED)
+    ),
+    Row.of(Cell.parse("torch:ddp"), TRAINED, seconds=1.5),
+    Row.of(Cell.parse("torch:ddp+clip_norm=1"), dataclasses.replace(TRAINED, parity=MISSED)),
+    Row.of(Cell.parse("torch:zero2"), dataclasses.replace(TRAINED, parity=UNJUDGED)),
+    Row(Cell.parse("torch:hybrid+mesh=pipe=2,tensor=2"), "failed", DIED),
+    Row(Cell.parse("tf:mirrored"), "unavailable", "tensorflow is not installed"),
+    Row(Cell.parse("tf:dtensor"), "not possible", "why"),
 )
 OUTCOMES = ["skipped", None, "failure", "skipped", "error", "skipped", "skipped"]
 Printed = Callable[[str], str]
@@ -82,7 +86,7 @@ def test_json_says_why_it_is_not_zero() -> None:
 
 def test_json_has_null_for_what_is_not_finite() -> None:
     odd = dataclasses.replace(TRAINED, metric_value=math.nan, losses=(math.inf, 1.0))
-    result = strictly(Comparison((Row.of("torch:ddp", odd),)).to_json())["rows"][0]["result"]
+    result = strictly(Comparison((Row.of(Cell.parse("torch:ddp"), odd),)).to_json())["rows"][0]["result"]
     assert (result["metric_value"], result["losses"]) == (None, [None, 1.0])
 
 

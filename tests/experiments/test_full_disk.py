@@ -13,7 +13,7 @@ import samestep
 from samestep.common.errors import ConfigError
 from samestep.common.judging.parity import not_judged
 from samestep.common.request import Launch
-from samestep.common.runtime.parent.judging import verdict
+from samestep.common.runtime.parent.judging import finishing
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.strategy import Run
 from samestep.experiments import compare
@@ -75,18 +75,18 @@ def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             leave(directory, result_of(run, launch, PASSED))
             (directory / "result.json").unlink()
 
-    def judged(directory: Path, run: Run, *rest: object) -> object:
-        return PASSED if run.framework != "numpy" else not_judged("the oracle is the reference")
+    def judged(finished: finishing.Finished, *rest: object) -> object:
+        return PASSED if finished.run.framework != "numpy" else not_judged("the oracle is the reference")
 
     monkeypatch.setattr(rounds, "_take", struck)
     monkeypatch.setattr(Launcher, "warm", lambda *_: None)
     monkeypatch.setattr(Launcher, "execute", execute)
-    monkeypatch.setattr(verdict, "read_measured", lambda *_: TRAINED)
-    monkeypatch.setattr(verdict, "_check_curve", lambda *_: None)
-    monkeypatch.setattr(verdict, "_judge", judged)
-    monkeypatch.setattr(verdict, "merge", lambda run, launch, measured, parity: result_of(run, launch, parity))
-    monkeypatch.setattr(verdict, "keep_curve", lambda *_: None)
-    monkeypatch.setattr(verdict, "read_curve", lambda *_: None)
+    monkeypatch.setattr(finishing, "read_measured", lambda *_: TRAINED)
+    monkeypatch.setattr(finishing, "_check_curve", lambda *_: None)
+    monkeypatch.setattr(finishing, "_judge", judged)
+    monkeypatch.setattr(finishing, "merge", lambda run, launch, measured, parity: result_of(run, launch, parity))
+    monkeypatch.setattr(finishing, "keep_curve", lambda *_: None)
+    monkeypatch.setattr(finishing, "read_curve", lambda *_: None)
 
 
 def compared(out: str, first: int = sys.maxsize, number: int = errno.ENOSPC, repeats: int = 1) -> Comparison:
@@ -141,7 +141,7 @@ def test_what_refuses_a_run_that_has_begun_is_a_failure_of_every_row(
     def refuse(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(verdict, place, refuse)
+    monkeypatch.setattr(finishing, place, refuse)
     asked = describe({"framework": "tf", "batch_size": 48, "steps": 12})
     comparison = comparing.compare(asked, "out", quiet=True)
     statuses = {row.status for row in comparison.rows}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import samestep
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, Diverged, ParityFailed, Unavailable, WorkerFailed
 from samestep.common.judging.parity import not_judged
 from samestep.experiments import compare
@@ -207,9 +208,9 @@ def test_what_cannot_be_gated_is_refused_before_anything_starts(
 
 # --- as values --------------------------------------------------------------------------------------------------------
 
-GOOD = Row.of("torch:ddp", TRAINED)
-GONE = Row("tf:mirrored", "unavailable", "tensorflow is not installed")
-REFUSED = Row("torch:pp", "not possible", "it has one segment")
+GOOD = Row.of(Cell.parse("torch:ddp"), TRAINED)
+GONE = Row(Cell.parse("tf:mirrored"), "unavailable", "tensorflow is not installed")
+REFUSED = Row(Cell.parse("torch:pp"), "not possible", "it has one segment")
 
 
 @pytest.mark.parametrize(
@@ -222,8 +223,8 @@ REFUSED = Row("torch:pp", "not possible", "it has one segment")
         (Comparison((GOOD, REFUSED)), (), None),
         (Comparison((GOOD, REFUSED), named=("torch:pp",)), (), Unavailable),
         (Comparison((GOOD, GONE)), ("tf:mirorred",), ConfigError),
-        (Comparison((GOOD, Row("torch:pp", "failed", "it died"))), (), WorkerFailed),
-        (Comparison((GOOD, Row("torch:pp", "not the same step", "step 3"))), (), ParityFailed),
+        (Comparison((GOOD, Row(Cell.parse("torch:pp"), "failed", "it died"))), (), WorkerFailed),
+        (Comparison((GOOD, Row(Cell.parse("torch:pp"), "not the same step", "step 3"))), (), ParityFailed),
         (Comparison((), parity=True), (), Unavailable),
     ],
 )

@@ -94,14 +94,14 @@ def test_a_giant_on_the_mesh_of_its_paper(name: str, mesh: str, microbatches: in
     found = predicted(name, cell)
     model, item = found.run.workload.model, 2
     # Every stage has as many blocks; the first has the embedding as well, so it holds most.
-    assert [row.count for row in found.ledger.footprints] == [found.run.num_devices // found.run.mesh.axis("pipe")] * (
-        found.run.mesh.axis("pipe")
+    assert [row.count for row in found.ledger.footprints] == [found.run.num_devices // found.run.mesh.pipe] * (
+        found.run.mesh.pipe
     )
     assert 1 <= found.fullest.state_bytes / (found.textbook("state") or 1) < 1.12
     assert found.ledger.sent_bytes_per_step == pytest.approx(found.textbook("sent"), rel=0.01)
     # Narayanan et al., section 3.2: each microbatch and block, an all-reduce twice forward and twice backward.
-    rows = found.run.batch_size // found.run.mesh.axis("data")
-    blocks = model.layers // found.run.mesh.axis("pipe")
+    rows = found.run.batch_size // found.run.mesh.data
+    blocks = model.layers // found.run.mesh.pipe
     summed = {
         send.phase: send for send in found.ledger.sends if (send.operation, send.group) == ("all_reduce", "tensor")
     }

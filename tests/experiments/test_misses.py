@@ -7,12 +7,14 @@ import json
 
 import pytest
 
+from samestep.common.cell import Cell
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import Row
-from samestep.experiments.page.loaded import Entry, Group
+from samestep.experiments.comparing.speeds import speed_of
+from samestep.experiments.page.loaded import Entry, Group, Loaded
+from samestep.experiments.page.page import page
 from samestep.experiments.page.rows import COLUMNS
-from samestep.experiments.page.verdicts import _group
 from samestep.experiments.printing import tables
 from samestep.experiments.printing.formats import write
 from samestep.experiments.printing.misses import explain_misses, misses
@@ -40,7 +42,7 @@ def test_what_nobody_predicts_is_no_miss_and_what_was_predicted_as_nothing_is() 
     result = made("torch:ddp")
     assert misses(result) == {}
     nothing = dataclasses.replace(result, predicted=dataclasses.replace(result.predicted, sent_bytes_per_step=0.0))
-    assert misses(nothing) == {"sent": "none predicted"}
+    assert misses(nothing) == {"sent": "(none was predicted)"}
 
 
 def test_what_was_not_counted_may_be_what_is_missing() -> None:
@@ -50,7 +52,7 @@ def test_what_was_not_counted_may_be_what_is_missing() -> None:
 
 
 def rows(*results: RunResult) -> tuple[Row, ...]:
-    return tuple(Row(f"torch:{result.strategy}", "yes", results=(result,)) for result in results)
+    return tuple(Row(Cell.parse(f"torch:{result.strategy}"), "yes", results=(result,)) for result in results)
 
 
 def test_the_terminal_marks_it_and_one_line_says_how_far() -> None:
@@ -80,9 +82,9 @@ def test_the_page_marks_it_and_says_how_far() -> None:
     (column,) = [each for each in COLUMNS if each.title == "sent a step"]
     for factor, marked in ((1.0, False), (3.0, True)):
         (row,) = rows(off("torch:ddp", sent=factor))
-        entry = Entry("r0", row.cell, row, None, ())
+        entry = Entry("r0", row.cell, row, speed_of(row.results), ())
         assert str(column.show(entry)).endswith(" !") == marked
-        told = "".join(_group(Group("one", Comparison((row,)), (entry,))).itertext())
+        told = page(Loaded((Group("one", Comparison((row,)), (entry,)),)))
         assert ("torch:ddp sent +200 %" in told) == marked
 
 

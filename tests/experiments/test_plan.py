@@ -5,21 +5,21 @@ import itertools
 import pytest
 
 from samestep.common.catalog import catalogue
+from samestep.common.cell import CELL_FIELDS, Cell
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flags
-from samestep.common.request import RunConfig
+from samestep.common.request import ORACLE, RunConfig
 from samestep.common.run import parse
 from samestep.common.techniques import Techniques
 from samestep.common.workload.table import WORKLOADS, size_names
-from samestep.experiments.cli.arguments import CELL_FIELDS, apply_cell
 from samestep.experiments.comparing.asked import describe
-from samestep.experiments.comparing.plan import ORACLE, make_plan
+from samestep.experiments.comparing.plan import make_plan
 
 PP = "torch:pp+schedule=1f1b"
 
 
 def cells(**given: object) -> tuple[str, ...]:
-    return make_plan(describe(given)).cells
+    return tuple(map(str, make_plan(describe(given)).cells))
 
 
 @pytest.mark.parametrize(
@@ -76,10 +76,10 @@ def test_a_cell_alone_says_what_its_row_runs() -> None:
     asked = describe({**given, "vary": {"width": [16, 64], "microbatches": [2, 4], "clip_norm": [1, 2.5]}})
     found = set()
     for cell in make_plan(asked).cells:
-        if cell.startswith("torch:"):
-            run = parse(apply_cell(cell, asked.base))
+        if cell.framework == "torch":
+            run = parse(cell.apply_to(asked.base))
             found.add((run.num_devices, run.workload.model.width, run.options.microbatches, run.techniques.clip_norm))
-            assert parse(apply_cell(cell, RunConfig(batch_size=96))) == run or run.workload.model.width == 32
+            assert parse(cell.apply_to(RunConfig(batch_size=96))) == run or run.workload.model.width == 32
     assert found == set(itertools.product((2, 4), (16, 64), (2, 4), (1.0, 2.5)))
 
 
@@ -94,10 +94,10 @@ def test_a_name_in_a_cell_has_one_meaning() -> None:
 
 def test_the_rows_that_a_user_named_or_requires_are_all_that_come_of_them() -> None:
     plan = make_plan(describe({"require": "torch:ddp", "framework": "torch", "devices": "2,4"}))
-    assert plan.named == plan.required == ("torch:ddp+devices=2", "torch:ddp+devices=4")
-    assert "torch:fsdp+devices=2" in plan.cells
-    assert not any(cell.startswith("tf:") for cell in plan.cells)
-    assert (plan.rounds(ORACLE), plan.rounds("torch:ddp+devices=2")) == (1, 1)
+    assert plan.named == plan.required == tuple(map(Cell.parse, ("torch:ddp+devices=2", "torch:ddp+devices=4")))
+    assert Cell.parse("torch:fsdp+devices=2") in plan.cells
+    assert not any(cell.framework == "tf" for cell in plan.cells)
+    assert (plan.rounds(Cell.parse(ORACLE)), plan.rounds(plan.named[0])) == (1, 1)
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.judging.conclusion import conclude_missed
-from samestep.common.porting.case import CONSTANTS, DIFFERENT, SAME, Verdict
+from samestep.common.porting.case import CONSTANTS, DIFFERENT, SAME, PortVerdict
 from samestep.common.porting.verdict import judge_port
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.models import porting
-from samestep.common.runtime.parent.models.carrying import carry
 from samestep.common.runtime.parent.models.describing import run_tasks
+from samestep.common.runtime.parent.models.weights import transfer_weights
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.cli.arguments import apply_cell
 from samestep.experiments.port import main
 from samestep.experiments.printing.formats import write
 from samestep.experiments.printing.port_report import port_document
@@ -37,7 +37,7 @@ def request(name: str, steps: int) -> RunConfig:
     return RunConfig(model=model, data=data, batch_size=16, steps=steps, timeout_seconds=600)
 
 
-def walk(launcher: Launcher, folder: Path, names: Iterable[str], steps: int) -> dict[str, Verdict]:
+def walk(launcher: Launcher, folder: Path, names: Iterable[str], steps: int) -> dict[str, PortVerdict]:
     """Ports many models with two processes of each framework in all: one that describes them, one that traces them."""
     configs = {name: request(name, steps) for name in names}
     tasks: dict[Path, str] = {}
@@ -66,14 +66,14 @@ def do(launcher: Launcher, folder: Path, tasks: dict[Path, str]) -> None:
     run_tasks({path: side for side, path in walks.items()}, request("mlp", 0), launcher._server_for_models)
 
 
-def check(verdicts: dict[str, Verdict]) -> None:
+def check(verdicts: dict[str, PortVerdict]) -> None:
     wrong = {}
     for name, found in verdicts.items():
         expected = (DIFFERENT, *ports.WRONG[name][1:]) if name in ports.WRONG else ()
         kind = expected[0] if expected else CONSTANTS if name in ports.ROUNDED else SAME
         is_right = found.kind == kind
         if expected:
-            is_right &= (found.torch, found.tf) == expected[1:3] and expected[3] in found.sentence
+            is_right &= (found.source, found.target) == expected[1:3] and expected[3] in found.sentence
         if not is_right:
             wrong[name] = found.sentence
     assert wrong == {}
@@ -83,22 +83,22 @@ FEW = ("mlp", "dropping", "batch_norm", "unpacked_gpt", "gru", "whole_gpt", "gel
 
 
 @pytest.fixture(scope="module")
-def walked(launcher: Launcher, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Verdict]]:
+def walked(launcher: Launcher, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, PortVerdict]]:
     folder = tmp_path_factory.mktemp("ports")
     return folder, walk(launcher, folder, FEW, steps=0)
 
 
-def test_wrong_ports_are_told_from_right_ones(walked: tuple[Path, dict[str, Verdict]]) -> None:
+def test_wrong_ports_are_told_from_right_ones(walked: tuple[Path, dict[str, PortVerdict]]) -> None:
     assert len(ports.WRONG) >= 18
     check(walked[1])
 
 
 def test_a_parameter_of_one_model_only_is_refused_in_runs(
-    walked: tuple[Path, dict[str, Verdict]], launcher: Launcher
+    walked: tuple[Path, dict[str, PortVerdict]], launcher: Launcher
 ) -> None:
     torch, tf = (walked[0] / "described" / "bias" / side for side in porting.SIDES)
     with pytest.raises(ConfigError, match=r"2\.bias is in one of its two models only; `samestep port`"):
-        carry(tf, torch, request("bias", 20), launcher._server_for_models)
+        transfer_weights(torch, tf, request("bias", 20), launcher._server_for_models)
 
 
 @pytest.mark.slow
@@ -133,7 +133,7 @@ def test_the_rows_of_tensorflow_take_the_steps_of_the_torch_model(run_cell: RunC
     assert result.parity.passed, result.parity.reason
     assert result.parity.reference == "torch:single"
     assert result.parity.max_absolute_weight is not None and result.parity.max_absolute_weight <= 1e-10
-    torch = parse(launcher.describe(apply_cell("torch:single", request("unpacked_gpt", 5))))
+    torch = parse(launcher.describe(Cell.parse("torch:single").apply_to(request("unpacked_gpt", 5))))
     assert result.workload_digest == torch.workload.digest
 
 
@@ -155,7 +155,7 @@ def test_a_port_that_is_wrong_is_told_from_a_strategy_that_is(run_cell: RunCell,
 def test_a_run_is_judged_as_its_port_is(run_cell: RunCell, launcher: Launcher, batch_norm: str) -> None:
     """Constants in float32 are no other model; local statistics are told apart from them."""
     _, verdict = launcher.port(request("normed_gelu", 5))
-    assert (verdict.kind, verdict.tf) == (CONSTANTS, "activation")
+    assert (verdict.kind, verdict.target) == (CONSTANTS, "activation")
     result = run_port(run_cell, "tf:mirrored", "normed_gelu", devices=2, batch_norm=batch_norm)
     assert result.parity.max_relative_loss > 1e-12
     if batch_norm == "sync":

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import samestep
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, Unavailable, WorkerFailed
 from samestep.common.files.writing import create
 from samestep.common.runtime.directory import open_run, write_json
@@ -171,7 +172,7 @@ def test_a_row_that_failed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_run_that_was_cut_off_is_measured_anew_at_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     make_up(monkeypatch, {})
     samestep.compare(CELLS[:2], repeats=2, out="out", batch_size=48)
-    half = run_directory(Path("out"), "torch:pp", 1)
+    half = run_directory(Path("out"), Cell.parse("torch:pp"), 1)
     result = load_result(half)
     (half / "result.json").unlink()
     open_run(half, result.config)
@@ -192,7 +193,7 @@ def test_what_is_unavailable_now_does_not_lose_what_was_measured(
 ) -> None:
     make_up(monkeypatch, {})
     samestep.compare(CELLS, repeats=2, out="out", batch_size=48)
-    run_directory(Path("out"), "tf:mirrored", 2).joinpath("result.json").unlink()
+    run_directory(Path("out"), Cell.parse("tf:mirrored"), 2).joinpath("result.json").unlink()
 
     def lacking(run: object, launch: object) -> str:
         if run.framework != "numpy":

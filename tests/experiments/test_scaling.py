@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.runtime.conditions import Conditions
 from samestep.common.runtime.records import RunResult
@@ -37,14 +38,18 @@ def strong(rates: dict[int, float] = RATES, **changes: object) -> dict[str, Sequ
     return {f"torch:ddp+devices={n}": [on(n, rate, **changes)] for n, rate in rates.items()}
 
 
+def rows_of(rows: dict[str, Sequence[RunResult]]) -> list[Row]:
+    return [Row.of(Cell.parse(cell), *results) for cell, results in rows.items()]
+
+
 def scaled(rows: dict[str, Sequence[RunResult]], allowed: tuple[str, ...] = ()) -> Scaling:
-    (found,) = find_scaling(rows, allowed)
+    (found,) = find_scaling(rows_of(rows), allowed)
     return found
 
 
 def test_strong_scaling_has_speed_ups_efficiencies_and_amdahls_share() -> None:
     found = scaled(strong())
-    assert (found.cell, found.kind) == ("torch:ddp", "strong")
+    assert (str(found.cell), found.kind) == ("torch:ddp", "strong")
     assert [point.speedup and round(point.speedup.ratio, 3) for point in found.points] == [None, 1.8, 3.0]
     assert [found.efficiency(point) for point in found.points] == [None, pytest.approx(0.9), pytest.approx(0.75)]
     assert found.serial_share == pytest.approx(0.11, abs=0.005)
@@ -93,14 +98,14 @@ def test_a_speed_up_is_taken_within_rounds() -> None:
 def test_weak_scaling_is_told_by_its_batches() -> None:
     rows = {f"torch:ddp+devices={n}+batch_size={48 * n}": [on(n, 1000.0 * (0.1 + 0.9 * n), 48 * n)] for n in (1, 2, 4)}
     found = scaled(rows)
-    assert (found.cell, found.kind) == ("torch:ddp", "weak")
+    assert (str(found.cell), found.kind) == ("torch:ddp", "weak")
     assert found.serial_share == pytest.approx(0.1, abs=0.005)
     assert "Gustafson's formula fitted to 1, 2, 4 devices" in " ".join(write_scaling([found]).split())
 
 
 def test_several_batches_scale_each_for_itself() -> None:
     rows = {f"torch:ddp+devices={n}+batch_size={b}": [on(n, 1e3 * n, b)] for n in (1, 2) for b in (48, 96)}
-    assert [(each.cell, each.kind) for each in find_scaling(rows, ())] == [
+    assert [(str(each.cell), each.kind) for each in find_scaling(rows_of(rows), ())] == [
         ("torch:ddp+batch_size=48", "strong"),
         ("torch:ddp+batch_size=96", "strong"),
     ]
@@ -150,12 +155,12 @@ def test_communication_is_shown_where_it_is_measured() -> None:
 
 def test_one_number_of_devices_is_no_scaling() -> None:
     rows = {"torch:ddp": [on(2, 1.0)], "torch:single": [made("torch:single")], "numpy:oracle": [made("numpy:oracle")]}
-    assert find_scaling(rows, ()) == ()
+    assert find_scaling(rows_of(rows), ()) == ()
     assert write_scaling(()) == ""
 
 
 def test_it_stands_below_the_table_of_a_comparison() -> None:
-    rows = tuple(Row.of(cell, *results) for cell, results in strong().items())
+    rows = tuple(Row.of(Cell.parse(cell), *results) for cell, results in strong().items())
     comparison = Comparison(rows)
     assert "Strong scaling: the global batch stays the same." in comparison.report("")
     assert '"serial_share": 0.1' in comparison.to_json()
@@ -166,14 +171,15 @@ def test_it_stands_below_the_table_of_a_comparison() -> None:
 def test_it_fits(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     rows = {f"{cell}+bucket_bytes=1048576": [*row, *row, *row] for cell, row in strong().items()}
-    assert max(map(len, write_scaling(find_scaling(rows, ())).splitlines())) <= width
+    assert max(map(len, write_scaling(find_scaling(rows_of(rows), ())).splitlines())) <= width
 
 
 # --- what is run ------------------------------------------------------------------------------------------------------
 
 
 def planned(**given: object) -> tuple[str, ...]:
-    return make_plan(describe({"strategies": "torch:ddp,torch:single", "workload": "digits-mlp", **given})).cells[1:]
+    plan = make_plan(describe({"strategies": "torch:ddp,torch:single", "workload": "digits-mlp", **given}))
+    return tuple(map(str, plan.cells[1:]))
 
 
 def test_weak_scaling_grows_the_batch_with_the_devices() -> None:

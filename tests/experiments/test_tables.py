@@ -7,9 +7,10 @@ import pytest
 
 from samestep.common.runtime.records import RunResult, Throughput
 from samestep.experiments import compare
+from samestep.experiments.comparing.speeds import MeasuredRow, devices
 from samestep.experiments.printing import tables
-from samestep.experiments.printing.columns import cell, devices
-from samestep.experiments.printing.speed_columns import rate
+from samestep.experiments.printing.columns import cell
+from samestep.experiments.printing.speed_columns import spell_range
 from tests.results import EVERY_CELL, deviating, made
 
 LONG = ["torch:deepspeed+zero_stage=3+accumulation_steps=4+clip_norm=0.5", "torch:pp+schedule=interleaved_zero_bubble"]
@@ -166,9 +167,12 @@ def test_no_table_claims_an_interval_or_a_winner() -> None:
 
 
 def test_one_window_has_no_spread() -> None:
-    assert rate([made("torch:ddp", examples_per_second=Throughput(2.0, 2.0, 2.0, 1))]) == "2.00 [1 window]"
-    assert rate([made("torch:ddp", examples_per_second=Throughput(2.0, None, None, 20))]) == "2.00"
-    assert rate([made("torch:ddp", rate=None)]) == ""
+    def spread(result: RunResult) -> str:
+        return spell_range(MeasuredRow.of(result))
+
+    assert spread(made("torch:ddp", examples_per_second=Throughput(2.0, 2.0, 2.0, 1))) == "[1 window]"
+    assert spread(made("torch:ddp", examples_per_second=Throughput(2.0, None, None, 20))) == ""
+    assert spread(made("torch:ddp", rate=None)) == ""
 
 
 # --- the verdict ------------------------------------------------------------------------------------------------------

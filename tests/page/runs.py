@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from samestep.common.cell import Cell
 from samestep.common.errors import Unavailable, WorkerFailed
 from samestep.common.judging.parity import deviation
 from samestep.common.runtime.directory import open_run, write_error, write_json
@@ -72,7 +73,7 @@ def comparison(directory: Path) -> Path:
         ("tf:dtensor", WorkerFailed(MARKUP)),
         ("tf:parameter_server", Unavailable("it is not installed")),
     ):
-        run = open_run(run_directory(directory, cell, 1), made(cell).config)
+        run = open_run(run_directory(directory, Cell.parse(cell), 1), made(cell).config)
         write_error(run, "rank-1", error)
     return directory
 

@@ -284,10 +284,10 @@ def test_a_page_draws_its_rows_and_only_as_many_as_it_has_room_for() -> None:
     ]
     section = anatomies.write(SimpleNamespace(entries=entries))
     assert section is not None
-    assert [each.text for each in section.iter("summary")] == ["torch:ddp", "tf:mirrored"]
+    assert re.findall("<summary>(.*?)</summary>", section) == ["torch:ddp", "tf:mirrored"]
     section = anatomies.write(SimpleNamespace(entries=entries[1:] * MANY))
-    assert len(list(section.iter("svg"))) == MOST_DRAWN
-    assert "There are more rows" in "".join(section.itertext())
+    assert section.count("<svg ") == MOST_DRAWN
+    assert "There are more rows" in section
     assert anatomies.write(SimpleNamespace(entries=entries[:1])) is None
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from samestep.common.cell import Cell
 from samestep.common.errors import Unavailable, WorkerFailed
 from samestep.common.judging.conclusion import conclude_missed, explain_missed
 from samestep.experiments import compare, report
@@ -133,14 +134,17 @@ def test_the_page_and_the_terminal_say_the_same(
 
 
 def test_ended_by_a_signal_it_says_so() -> None:
-    comparison = Comparison((Row.of("torch:ddp", TRAINED),), interrupt=KeyboardInterrupt("SIGTERM"))
+    comparison = Comparison((Row.of(Cell.parse("torch:ddp"), TRAINED),), interrupt=KeyboardInterrupt("SIGTERM"))
     text = page(Loaded((make_group("some", comparison, {}, 0),)))
     assert headline(text) == "As a gate this ends with exit code 143: interrupted before its last row."
 
 
 def test_the_cause_is_the_first_line_and_what_is_well_comes_after() -> None:
     missed = made("torch:ddp")
-    rows = (Row.of("torch:single", made("torch:single")), Row("torch:ddp", "not the same step", BATCH_NORM, (missed,)))
+    rows = (
+        Row.of(Cell.parse("torch:single"), made("torch:single")),
+        Row(Cell.parse("torch:ddp"), "not the same step", BATCH_NORM, (missed,)),
+    )
     text = page(Loaded((make_group("some", Comparison(rows), {}, 0),)))
     assert headline(text).startswith("torch:ddp is right; your model is not the same function on shards: the local")
     assert text.index("The losses are off by 2.0e-02; with these frozen") < text.index('class="verdict"')

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from samestep.common.cell import Cell
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import Row
 from samestep.experiments.page.loaded import Loaded, make_group
@@ -208,7 +209,7 @@ def test_a_printed_page_has_its_marks_its_columns_and_what_was_closed(opened: Op
 
 def test_what_is_too_uncertain_has_no_bar_and_the_words_of_the_terminal(opened: Opened, tmp_path: Path) -> None:
     rates = (100.0, 9000.0)
-    rows = (Row.of("torch:ddp", *(trained("torch:ddp", rate) for rate in rates)),)
+    rows = (Row.of(Cell.parse("torch:ddp"), *(trained("torch:ddp", rate) for rate in rates)),)
     comparison = Comparison(rows)
     path = tmp_path / "uncertain.html"
     path.write_text(write_page(Loaded((make_group("some", comparison, {}, 0),))))
@@ -225,9 +226,8 @@ def test_a_row_whose_activations_were_not_measured_does_not_look_leaner(opened: 
         whole, processes=[dataclasses.replace(row, activations_bytes=None) for row in whole.processes]
     )
     path = tmp_path / "part.html"
-    path.write_text(
-        write_page(Loaded((make_group("some", Comparison((Row.of("a", whole), Row.of("b", part))), {}, 0),)))
-    )
+    rows = (Row.of(Cell.parse("torch:ddp"), whole), Row.of(Cell.parse("torch:fsdp"), part))
+    path.write_text(write_page(Loaded((make_group("some", Comparison(rows), {}, 0),))))
     page = opened(path=path)
     whole_text, part_text = (page.locator(f".memory [data-row={key}] .said").all_inner_texts() for key in ("r0", "r1"))
     assert whole_text and not any(text.startswith("at least") for text in whole_text)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from samestep.common.cell import Cell
 from samestep.common.judging.parity import LOSS_BOUND
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import Row
@@ -143,7 +144,10 @@ def test_everything_can_be_reached_and_used_by_keyboard(opened: Opened) -> None:
 
 def test_a_thousand_rows_are_sorted_at_once(opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bar is 200 ms, which `benchmarks/report.py` prints; a loaded machine gets five times as much."""
-    rows = [Row.of(f"torch:ddp+seed={seed}", trained("torch:ddp", 1000.0 + seed * 7 % 1000)) for seed in range(1000)]
+    rows = [
+        Row.of(Cell.parse(f"torch:ddp+seed={seed}"), trained("torch:ddp", 1000.0 + seed * 7 % 1000))
+        for seed in range(1000)
+    ]
     monkeypatch.setattr("samestep.experiments.page.page.SECTIONS", SECTIONS[:2])
     path = tmp_path / "many.html"
     path.write_text(write_page(Loaded((make_group("many", Comparison(tuple(rows)), {}, 0),))))

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from samestep.common.cell import Cell
 from samestep.common.ledger import Compiled
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing.comparison import Comparison
@@ -34,9 +35,9 @@ def judged(**changes: object) -> RunResult:
 
 
 def test_only_what_there_is_has_a_section() -> None:
-    assert sections(page_of(Row("torch:ddp", "failed", "boom"))) == ["verdict", "rows", "provenance"]
-    assert sections(page_of(Row.of("tf:tpu", UNTRAINED))) == ["verdict", "rows", "provenance"]
-    untimed = sections(page_of(Row.of("torch:ddp", dataclasses.replace(GOOD, examples_per_second=None))))
+    assert sections(page_of(Row(Cell.parse("torch:ddp"), "failed", "boom"))) == ["verdict", "rows", "provenance"]
+    assert sections(page_of(Row.of(Cell.parse("tf:tpu"), UNTRAINED))) == ["verdict", "rows", "provenance"]
+    untimed = sections(page_of(Row.of(Cell.parse("torch:ddp"), dataclasses.replace(GOOD, examples_per_second=None))))
     assert "speed" not in untimed and "memory" in untimed
 
 
@@ -51,7 +52,7 @@ def test_only_what_there_is_has_a_section() -> None:
     ],
 )
 def test_curves_have_finite_places(result: RunResult) -> None:
-    text = page_of(Row.of("torch:ddp", result))
+    text = page_of(Row.of(Cell.parse("torch:ddp"), result))
     assert "losses" in sections(text)
     drawn = re.findall(r' d="([^"]*)"', text) + re.findall(r"(?:left|width|bottom):([^;%]*)%", text)
     assert drawn
@@ -68,8 +69,8 @@ def test_a_long_curve_keeps_its_extremes() -> None:
 
 
 def test_the_headline_says_what_matters_most() -> None:
-    missed = Row.of("torch:zero2", judged(passed=False, first_bad_step=3, reason="why"))
-    passed, failed = Row.of("torch:ddp", GOOD), Row("tf:mirrored", "failed", "boom")
+    missed = Row.of(Cell.parse("torch:zero2"), judged(passed=False, first_bad_step=3, reason="why"))
+    passed, failed = Row.of(Cell.parse("torch:ddp"), GOOD), Row(Cell.parse("tf:mirrored"), "failed", "boom")
     told = [
         re.findall(r'class="headline">([^<]*)', page_of(*rows))[0]
         for rows in ([passed], [passed, failed], [missed, passed])

@@ -14,9 +14,9 @@ from xml.etree import ElementTree
 import pytest
 
 from samestep.common.errors import ConfigError
-from samestep.common.runtime.metrics_file import read_losses
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.state_file import read_state
+from samestep.common.steps.log import read_log
 from samestep.common.timeline import GAP_NS, TRACED_STEPS, Activity, busy, idle
 from samestep.experiments.documenting import docs_pictures
 from samestep.experiments.page import timelines
@@ -210,7 +210,7 @@ def test_what_is_timed_and_judged_is_the_same_without_a_trace(run_cell: RunCell,
     for out, trace in ((tmp_path / "without", False), (tmp_path / "with", True)):
         fields = {"devices": 2, "optimizer": "adamw", "keep_state": True, "out": str(out), "trace": trace}
         results.append(run_cell("torch:ddp", SIZED["mlp"], **fields))
-    assert read_losses(tmp_path / "without") == read_losses(tmp_path / "with")
+    assert read_log(tmp_path / "without").losses == read_log(tmp_path / "with").losses
     without, with_trace = (read_state(tmp_path / name) for name in ("without", "with"))
     assert without.step == with_trace.step
     for name, value in without.params.items():
@@ -262,7 +262,7 @@ def test_a_page_draws_what_was_traced(tmp_path: Path) -> None:
     ]
     section = timelines.write(SimpleNamespace(entries=entries))
     assert section is not None
-    assert [each.text for each in section.iter("summary")] == ["torch:pp", "tf:mirrored"]
-    assert len(list(section.iter("svg"))) == 1
-    assert "is no trace of a run" in "".join(section.itertext())
+    assert re.findall("<summary>(.*?)</summary>", section) == ["torch:pp", "tf:mirrored"]
+    assert section.count("<svg ") == 1
+    assert "is no trace of a run" in section
     assert timelines.write(SimpleNamespace(entries=entries[2:3])) is None

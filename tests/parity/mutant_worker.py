@@ -52,21 +52,21 @@ def torch_stale_gradient() -> None:
 def torch_coupled_decay() -> None:
     import torch
 
-    from samestep.torch_impl import optimizers
+    from samestep.torch_impl.optimizers import adamw
 
     def adam(spec: object, parameters: object) -> torch.optim.Optimizer:
         rates = {"lr": spec.learning_rate, "betas": (spec.beta1, spec.beta2), "eps": spec.epsilon}
         return torch.optim.Adam(parameters, **rates, weight_decay=spec.weight_decay)
 
-    optimizers.UPDATES["adamw"] = adam
+    adamw.build = adam
 
 
 def torch_nesterov() -> None:
     import torch
 
-    from samestep.torch_impl import optimizers
+    from samestep.torch_impl.optimizers import sgd
 
-    optimizers.UPDATES["sgd"] = lambda spec, parameters: torch.optim.SGD(
+    sgd.build = lambda spec, parameters: torch.optim.SGD(
         parameters, lr=spec.learning_rate, momentum=spec.momentum, nesterov=True
     )
 
@@ -116,28 +116,28 @@ def tf_float32_hyper_parameters() -> None:
 
     from samestep.common import run
 
-    right = run._optimizer
+    right = run.read_optimizer
 
     def optimizer(config: object, workload: object) -> object:
         spec = right(config, workload)
         numbers = {k: float(np.float32(v)) for k, v in dataclasses.asdict(spec).items() if isinstance(v, float)}
         return dataclasses.replace(spec, **numbers)
 
-    run._optimizer = optimizer
+    run.read_optimizer = optimizer
 
 
 def tf_epsilon_hat() -> None:
     import tensorflow as tf
 
-    from samestep.tf_impl import optimizers
+    from samestep.tf_impl.optimizers import adamw
 
-    def adamw(spec: object, w: tf.Variable, g: tf.Tensor, slots: list, coefficients: tf.Tensor) -> None:
+    def update(spec: object, w: tf.Variable, g: tf.Tensor, slots: list, coefficients: tf.Tensor) -> None:
         rate, decay, first, root = tf.unstack(tf.cast(coefficients, w.dtype))
         m = slots[0].assign(spec.beta1 * slots[0] + (1 - spec.beta1) * g)
         s = slots[1].assign(spec.beta2 * slots[1] + (1 - spec.beta2) * g * g)
         w.assign(w * decay - rate * root / first * m / (tf.sqrt(s) + spec.epsilon))
 
-    optimizers.UPDATES["adamw"] = adamw
+    adamw.update = update
 
 
 def tf_missing_causal_mask() -> None:

@@ -9,12 +9,11 @@ import os
 from pathlib import Path
 
 from samestep.common.catalog import strategy_info
+from samestep.common.cell import Cell
 from samestep.common.judging.parity import bound_of
 from samestep.common.request import FRAMEWORKS, OPTIMIZERS, RunConfig
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.pipeline import SCHEDULES
-from samestep.experiments.cli.arguments import apply_cell
-from samestep.experiments.printing.columns import config_cell
 from samestep.experiments.printing.text import github
 from tests.cells import SIZED, every_row
 
@@ -44,7 +43,7 @@ VARIANTS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Cell:
+class Product:
     """One run of the products, and all that tells it from the others.
 
     Attributes:
@@ -82,16 +81,16 @@ class Cell:
         return STORE / _source_digest(self.framework) / f"{self.name.replace(':', '-')}.json"
 
 
-def chosen(cell: Cell) -> bool:
+def chosen(cell: Product) -> bool:
     """Whether ONLY, a list as in torch:ddp,tf:mirrored, names the cell's strategy; without it, all are chosen."""
     only = os.environ.get("ONLY", "")
     return not only or cell.strategy.partition("+")[0] in only.split(",")
 
 
-def cells() -> list[Cell]:
+def cells() -> list[Product]:
     """Every row x model x optimizer x dtype, on 1 or 2 and 4 devices; then the variants."""
     plain = [
-        Cell(f"{framework}:{row.name}", model, optimizer, dtype, where)
+        Product(f"{framework}:{row.name}", model, optimizer, dtype, where)
         for framework, row in every_row()
         for model, optimizer, dtype, where in itertools.product(
             SIZED, OPTIMIZERS, row.dtypes, ("2", "4") if row.axes else ("1",)
@@ -99,16 +98,16 @@ def cells() -> list[Cell]:
     ]
     axes = itertools.product(VARIANTS, SIZED, OPTIMIZERS)
     return plain + [
-        Cell(cell, model, optimizer, _finest_dtype(cell), where) for (cell, where), model, optimizer in axes
+        Product(cell, model, optimizer, _finest_dtype(cell), where) for (cell, where), model, optimizer in axes
     ]
 
 
 def _finest_dtype(cell: str) -> str:
-    config = apply_cell(cell, RunConfig())
+    config = Cell.parse(cell).apply_to(RunConfig())
     return strategy_info(config.framework, config.strategy).dtypes[-1]
 
 
-def store(cell: Cell, result: RunResult) -> None:
+def store(cell: Product, result: RunResult) -> None:
     """Keeps what a cell measured, so that an interrupted product resumes."""
     cell.stored.parent.mkdir(parents=True, exist_ok=True)
     parity = dataclasses.asdict(result.parity)
@@ -119,7 +118,7 @@ def record(result: RunResult) -> None:
     """Keeps the verdict on a cell with techniques or features, for the page."""
     config, parity = result.config, result.parity
     normalised = f"+batch_norm={config.batch_norm}" if "norm=" in result.workload else ""
-    row = [config_cell(config) + normalised, result.workload, result.optimizer, result.dtype, result.mesh]
+    row = [f"{Cell.of(config)}{normalised}", result.workload, result.optimizer, result.dtype, result.mesh]
     reached = [_shown(parity.max_relative_loss), f"{bound_of(parity, result.dtype):.1e}", "yes" * parity.is_amplified]
     folder = STORE / _source_digest(result.framework) / "techniques"
     folder.mkdir(parents=True, exist_ok=True)

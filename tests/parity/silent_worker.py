@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from samestep.common.batch import Batch
+from samestep.common.batch import WHOLE, Batch, BatchPart
 from samestep.common.runtime.worker import loop, worker
 
 
@@ -16,7 +16,7 @@ def torch_times_microbatches() -> None:
 
     def forward_backward(self: object, x: object, y: object) -> object:
         loss, share = self._loss(self._model(x), y), self._target_share()
-        scale = self.parts.shard[1] if self.parts.averages_gradients else 1
+        scale = self.part.count if self.parts.averages_gradients else 1
         loss.backward(share * scale * self.run.accumulation_steps)
         return loss.detach() * share
 
@@ -24,7 +24,7 @@ def torch_times_microbatches() -> None:
 
 
 def torch_divided_by_microbatches() -> None:
-    from samestep.torch_impl.pipeline import pipe
+    from samestep.torch_impl.axes import pipe
 
     right = pipe.get_schedule_class
     pipe.get_schedule_class = lambda name: (
@@ -80,20 +80,24 @@ def torch_unscaled_dropout() -> None:
 
 def torch_same_mask_on_every_shard() -> None:
     right = Batch.keys
-    Batch.keys = lambda self, seed, index, count: right(self, seed, 0, count)
+    Batch.keys = lambda self, seed, part=WHOLE: right(self, seed, _first(part))
 
 
 def torch_same_data_on_every_worker() -> None:
     right = Batch.rows
-    Batch.rows = lambda self, index, count: right(self, 0, count)
+    Batch.rows = lambda self, part=WHOLE: right(self, _first(part))
+
+
+def _first(part: BatchPart) -> BatchPart:
+    return WHOLE.split(0, part.examples.count)
 
 
 def torch_padded_sample_twice() -> None:
     right = Batch.rows
 
-    def rows(self: Batch, index: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    def rows(self: Batch, part: BatchPart = WHOLE) -> tuple[np.ndarray, np.ndarray]:
         padded = np.append(self.indices[:-1], self.indices[0])
-        return right(dataclasses.replace(self, indices=padded), index, count)
+        return right(dataclasses.replace(self, indices=padded), part)
 
     Batch.rows = rows
 
@@ -218,20 +222,22 @@ def torch_masters_in_two_bytes() -> None:
 
 def torch_clip_before_unscaling() -> None:
     from samestep.torch_impl import program
-    from samestep.torch_impl.micro_batch import MICRO_BATCH
 
     _take_fp16()
     scaler, transform = program.scaler_of, program.transform
 
-    def scaler_of(run: object) -> object:
-        made = scaler(run)
+    contexts = []
+
+    def scaler_of(run: object, context: object) -> object:
+        contexts.append(context)
+        made = scaler(run, context)
         made.unscale = lambda gradients, step: True
         return made
 
     def transform_first(gradients: list, norm: object, techniques: object) -> None:
         transform(gradients, norm, techniques)
         for gradient in gradients:
-            gradient /= MICRO_BATCH.loss_scale
+            gradient /= contexts[-1].loss_scale
 
     program.scaler_of, program.transform = scaler_of, transform_first
 
@@ -239,14 +245,13 @@ def torch_clip_before_unscaling() -> None:
 def torch_loss_scale_differs_by_rank() -> None:
     import torch.distributed as dist
 
-    from samestep.torch_impl.micro_batch import MICRO_BATCH
     from samestep.torch_impl.program import TrainingProgram
 
     _take_fp16()
     right = TrainingProgram.gradients
 
     def gradients(self: object, batch: Batch) -> object:
-        MICRO_BATCH.loss_scale = 2.0 ** (16 - dist.get_rank())
+        self.context.loss_scale = 2.0 ** (16 - dist.get_rank())
         return right(self, batch)
 
     TrainingProgram.gradients = gradients
@@ -300,7 +305,7 @@ def torch_scale_by_rank() -> None:
 
 
 def tf_error_feedback_dropped() -> None:
-    from samestep.common.workload.compression import RESIDUAL
+    from samestep.common.program import RESIDUAL
     from samestep.tf_impl.techniques.pieces import Pieces
 
     right = Pieces.exchange

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from samestep.common.cell import Cell
 from samestep.common.judging.parity import Parity
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.experiments.comparing.row import SAME, Row
-from samestep.experiments.printing.columns import same_step
+from samestep.experiments.comparing.row import SAME, Row, same_step
 from tests.conftest import RunCell
 from tests.lent import LentLauncher
 
@@ -36,7 +36,7 @@ def test_rounding_that_is_amplified_is_the_same_step(run_cell: RunCell, dtype: s
     assert result.parity.amplification > 1e5
     assert result.parity.reason.startswith(f"rounding is amplified: {how}")
     assert same_step(result) == "yes, amplified"
-    assert Row.of("torch:ddp", result).status == SAME
+    assert Row.of(Cell.parse("torch:ddp"), result).status == SAME
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

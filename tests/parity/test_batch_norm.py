@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.runtime.state_file import read_state, write_state
-from samestep.experiments.cli.arguments import apply_cell
 from tests.cells import SIZED, slow
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
@@ -104,9 +104,9 @@ def test_a_state_without_running_statistics_is_not_continued(run_cell: RunCell, 
 def test_where_statistics_of_the_whole_batch_cannot_be_had(cell: str, reason: str) -> None:
     config = RunConfig(workload=MLP, batch_norm="sync", devices=None if "mesh" in cell else 2)
     with pytest.raises(ConfigError, match=reason):
-        parse(apply_cell(cell, config))
+        parse(Cell.parse(cell).apply_to(config))
 
 
 def test_a_tensor_axis_takes_no_statistics() -> None:
     with pytest.raises(ConfigError, match="no plan cuts running statistics along with the channels of a layer"):
-        parse(apply_cell("torch:hybrid+mesh=pipe=2,tensor=2", RunConfig(workload=MLP)))
+        parse(Cell.parse("torch:hybrid+mesh=pipe=2,tensor=2").apply_to(RunConfig(workload=MLP)))

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from samestep.common.cell import Cell
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
-from samestep.common.techniques import COMPRESSIONS
-from samestep.experiments.cli.arguments import apply_cell
+from samestep.common.techniques.compress.flag import COMPRESSIONS
 from tests.cells import SIZED
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
@@ -99,7 +99,7 @@ def test_the_wire_carries_what_was_predicted(run_cell: RunCell, row: str, method
     sent = sum(each.sent_bytes_per_step for each in result.processes)
     assert sent == pytest.approx(result.predicted.sent_bytes_per_step, rel=0.03)
     if method in LESS:
-        plain = parse(apply_cell(row, RunConfig(workload=LARGE, devices=devices)))
+        plain = parse(Cell.parse(row).apply_to(RunConfig(workload=LARGE, devices=devices)))
         whole = plain.strategy.cost(plain, plain.strategy.backend).sent_bytes_per_step
         assert whole / sent == pytest.approx(LESS[method], rel=0.03)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from samestep.common.program import TrainState
-from samestep.common.runtime.metrics_file import read_losses
 from samestep.common.runtime.state_file import read_state
+from samestep.common.steps.log import read_log
 from samestep.common.strategy import StrategyInfo
 from tests.cells import REGRESSION, SIZED, every_row
 from tests.conftest import RunCell
@@ -74,7 +74,7 @@ def test_a_regression_on_four_devices_twice(
     for out in outs:
         took_the_same_step(run_cell, framework, row, REGRESSION, out=str(out), **fields)
     if not row.varies(row.options()):
-        assert read_losses(outs[0]) == read_losses(outs[1])
+        assert read_log(outs[0]).losses == read_log(outs[1]).losses
         first, second = (bits(read_state(out)) for out in outs)
         assert first == second
 

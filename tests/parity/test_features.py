@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from samestep.common.catalog import catalogue
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flags
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.strategy import StrategyInfo
 from samestep.common.workload.table import WORKLOADS
-from samestep.experiments.cli.arguments import apply_cell
 from samestep.experiments.printing.tables import caption
 from tests.cells import SIZED, every_row
 from tests.conftest import RunCell
@@ -69,7 +69,7 @@ FAST = {
 def refused(feature: str, cell: str) -> str:
     """Why a cell cannot take a feature; "" if it can."""
     try:
-        parse(apply_cell(_sized(cell), RunConfig(workload=FEATURES[feature], batch_size=48)))
+        parse(Cell.parse(_sized(cell)).apply_to(RunConfig(workload=FEATURES[feature], batch_size=48)))
     except ConfigError as error:
         return str(error)
     return ""
@@ -146,8 +146,8 @@ def test_a_hybrid_never_unties() -> None:
     config = RunConfig(workload=FEATURES["tied"], batch_size=48)
     cell = "torch:hybrid+schedule=zbv_zero_bubble+mesh=pipe=2,tensor=2"
     with pytest.raises(ConfigError, match="tied between them would be two; choose another --schedule, or torch:pp"):
-        parse(apply_cell(cell, config))
-    assert parse(apply_cell(cell, dataclasses.replace(config, workload=SIZED["transformer"])))
+        parse(Cell.parse(cell).apply_to(config))
+    assert parse(Cell.parse(cell).apply_to(dataclasses.replace(config, workload=SIZED["transformer"])))
 
 
 @pytest.mark.torch

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from samestep.common.batch_norm import DIVISION, error_growth
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
-from samestep.common.judging.roundoff import NOISE, UNIT_ROUNDOFF, gradient_error, noise_of, statistics_noise
-from samestep.common.request import BATCH_NORMS, OPTIMIZERS, RunConfig
+from samestep.common.judging.roundoff import NOISE, gradient_error, noise_of, statistics_noise
+from samestep.common.request import BATCH_NORMS, OPTIMIZERS, UNIT_ROUNDOFF, RunConfig
 from samestep.common.run import parse
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
-from samestep.experiments.cli.arguments import apply_cell
 from tests.cells import SIZED, every_row
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
@@ -211,7 +211,7 @@ def test_every_row_that_takes_norms_takes_them_in_two_bytes(
     fields = {"devices": 2 if where else 1, "batch_norm": statistics, "optimizer": "adamw", "steps": 20}
     workload = f"{SIZED[model]}+norm=batch"
     try:
-        parse(apply_cell(cell, RunConfig(workload=workload, batch_size=48, **{**fields, "steps": 20})))
+        parse(Cell.parse(cell).apply_to(RunConfig(workload=workload, batch_size=48, **{**fields, "steps": 20})))
     except ConfigError:
         pytest.skip("it takes no such norms in any precision")
     computes_in_two_bytes(run_cell, cell, workload, **fields)

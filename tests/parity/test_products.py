@@ -9,7 +9,7 @@ import pytest
 
 from tests.cells import SIZED
 from tests.conftest import RunCell
-from tests.parity.products import STEPS, Cell, cells, chosen, store, write_page
+from tests.parity.products import STEPS, Product, cells, chosen, store, write_page
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,7 @@ def page() -> Iterator[None]:
 @pytest.mark.parametrize(
     "cell", [pytest.param(c, id=c.name, marks=getattr(pytest.mark, c.framework)) for c in filter(chosen, cells())]
 )
-def test_every_cell_takes_the_same_step(run_cell: RunCell, cell: Cell) -> None:
+def test_every_cell_takes_the_same_step(run_cell: RunCell, cell: Product) -> None:
     if cell.stored.exists():
         pytest.skip("measured already, by the same code")
     result = run_cell(

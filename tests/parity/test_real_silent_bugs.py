@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from samestep.common.cell import Cell
 from samestep.common.reference.known import KNOWN
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.experiments.cli.arguments import apply_cell
 from tests.lent import LentLauncher
 
 GPT = "prose-gpt+layers=1+heads=2+width=16+context=8"
@@ -84,7 +84,7 @@ def test_a_silent_bug_is_caught_and_named(
     base = RunConfig(
         workload=workload, optimizer="sgd", devices=2, batch_size=16, steps=3, dtype="float64", parity=True
     )
-    asked = dataclasses.replace(apply_cell(f"{framework}:{cell}", base), out=str(tmp_path / "run"))
+    asked = dataclasses.replace(Cell.parse(f"{framework}:{cell}").apply_to(base), out=str(tmp_path / "run"))
     result = silent_launcher.run(parse(asked), launch_of(asked), environment={"MUTANT": bug})
     assert result.parity.passed is False
     assert SENTENCES[name] in result.parity.reason
@@ -93,7 +93,7 @@ def test_a_silent_bug_is_caught_and_named(
 @pytest.mark.torch
 def test_statistics_that_are_off_show_in_float32_where_no_loss_does(silent_launcher: Launcher, tmp_path: Path) -> None:
     base = RunConfig(workload=NORMED, optimizer="sgd", devices=2, batch_size=16, steps=3, parity=True)
-    config = dataclasses.replace(apply_cell("torch:c10d", base), out=str(tmp_path / "run"))
+    config = dataclasses.replace(Cell.parse("torch:c10d").apply_to(base), out=str(tmp_path / "run"))
     bug = {"MUTANT": "torch_statistics_moved_twice"}
     parity = silent_launcher.run(parse(config), launch_of(config), environment=bug).parity
     assert (parity.passed, parity.first_bad_step) == (False, None)
@@ -113,7 +113,9 @@ def test_what_a_continued_run_has_lost_is_named(
     launcher: Launcher, silent_launcher: Launcher, tmp_path: Path, bug: str, workload: str
 ) -> None:
     begun = RunConfig(workload=workload, optimizer="sgd", devices=2, batch_size=16, dtype="float64", keep_state=True)
-    begun = dataclasses.replace(apply_cell("torch:ddp", begun), steps=3, parity=False, out=str(tmp_path / "begun"))
+    begun = dataclasses.replace(
+        Cell.parse("torch:ddp").apply_to(begun), steps=3, parity=False, out=str(tmp_path / "begun")
+    )
     launcher.run(parse(begun), launch_of(begun))
     asked = {"steps": 6, "parity": True, "start_from": str(tmp_path / "begun"), "out": str(tmp_path / "run")}
     config = dataclasses.replace(begun, **asked)
@@ -157,7 +159,7 @@ def test_a_silent_bug_in_two_bytes_breaks_the_derived_bound(
 ) -> None:
     asked = {"optimizer": "sgd", "batch_size": 16, **asked}
     base = RunConfig(workload=workload, devices=2, parity=True, **asked)
-    config = dataclasses.replace(apply_cell(f"torch:{cell}", base), out=str(tmp_path / "run"))
+    config = dataclasses.replace(Cell.parse(f"torch:{cell}").apply_to(base), out=str(tmp_path / "run"))
     result = silent_launcher.run(parse(config), launch_of(config), environment={"MUTANT": bug})
     assert result.parity.passed is False
     assert result.parity.max_relative_loss > result.parity.loss_bound
@@ -170,7 +172,7 @@ def test_masters_in_two_bytes_are_seen_where_the_loss_is_within_its_bound(
     silent_launcher: Launcher, tmp_path: Path, bug: str
 ) -> None:
     base = RunConfig(workload=GPT, optimizer="sgd", devices=2, batch_size=16, steps=2, parity=True)
-    config = dataclasses.replace(apply_cell("torch:ddp+precision=bf16", base), out=str(tmp_path / "run"))
+    config = dataclasses.replace(Cell.parse("torch:ddp+precision=bf16").apply_to(base), out=str(tmp_path / "run"))
     parity = silent_launcher.run(parse(config), launch_of(config), environment={"MUTANT": bug}).parity
     is_within = parity.max_relative_loss <= parity.loss_bound
     assert (parity.passed, is_within) == (False, bug == "torch_masters_in_two_bytes")
@@ -192,7 +194,7 @@ def test_wrong_running_statistics_are_seen_in_two_bytes(
 ) -> None:
     """They are in no loss of training, and no run in float64 can be asked."""
     base = RunConfig(workload=NORMED, devices=2, batch_size=32, steps=3, parity=True, optimizer="sgd")
-    config = dataclasses.replace(apply_cell(f"torch:{cell}", base), out=str(tmp_path / "run"))
+    config = dataclasses.replace(Cell.parse(f"torch:{cell}").apply_to(base), out=str(tmp_path / "run"))
     result = silent_launcher.run(parse(config), launch_of(config), environment={"MUTANT": bug})
     assert result.parity.passed is False
     assert result.parity.max_relative_loss < result.parity.loss_bound / 10

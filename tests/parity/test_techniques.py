@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.strategy import StrategyInfo
 from samestep.common.techniques import Techniques
-from samestep.experiments.cli.arguments import apply_cell
 from tests.cells import SIZED, every_row
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
@@ -142,8 +142,8 @@ def test_a_pipeline_keeps_what_was_predicted_where_it_computes_again(run_cell: R
 def test_recomputation_in_vain_is_refused(schedule: str) -> None:
     config = RunConfig(workload="prose-gpt+layers=6+width=32", devices=2)
     with pytest.raises(ConfigError, match=f"{schedule} takes gradients by weights later"):
-        parse(apply_cell(f"torch:pp+schedule={schedule}+recompute=true", config))
-    assert parse(apply_cell(f"torch:pp+schedule={schedule}", config))
+        parse(Cell.parse(f"torch:pp+schedule={schedule}+recompute=true").apply_to(config))
+    assert parse(Cell.parse(f"torch:pp+schedule={schedule}").apply_to(config))
 
 
 @pytest.mark.torch

@@ -2,12 +2,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
+from samestep.common.cell import Cell
 from samestep.common.ledger import Footprint
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import DeviceRow, RunResult
-from samestep.experiments.cli.arguments import apply_cell
 from tests.lent import LentLauncher
 from tests.processes import descendants
 
@@ -49,7 +49,7 @@ def run_troubled(troubled: Launcher, tmp_path_factory: pytest.TempPathFactory) -
             "batch_size": 48,
             "steps": 20,
         }
-        asked = apply_cell(cell, RunConfig(workload=workload, **{**defaults, **fields}))
+        asked = Cell.parse(cell).apply_to(RunConfig(workload=workload, **{**defaults, **fields}))
         return troubled.run(parse(asked), launch_of(asked), environment={"TROUBLE": trouble})
 
     yield run

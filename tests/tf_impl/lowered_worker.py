@@ -14,7 +14,7 @@ from samestep.common.run import parse
 from samestep.common.techniques import Techniques
 from samestep.common.workload.initial import init
 from samestep.tf_impl.optimizers import coefficients
-from samestep.tf_impl.tpu.lowering import Step
+from samestep.tf_impl.tpu.lowering import ReplicaStep
 from tests.cells import SIZED
 
 STEPS = 4
@@ -30,7 +30,7 @@ def main() -> None:
         asked = RunConfig("tf", "tpu", SIZED[model], dtype="float64", optimizer=optimizer, batch_size=48)
         run = parse(dataclasses.replace(asked, techniques=techniques))
         data = run.workload.data.load()
-        oracle, step = TrainingProgram(run), Step(run, replicas=1)
+        oracle, step = TrainingProgram(run), ReplicaStep(run, replicas=1)
         take = tf.function(step, autograph=False)
         params = [tf.constant(value) for value in init(run.workload.model, run.seed).values()]
         state = params + [tf.zeros_like(value) for value in params] * len(run.optimizer.slots)
@@ -38,7 +38,7 @@ def main() -> None:
         stream = batches(data.train_inputs, data.train_targets, run.batch_size, run.seed)
         for number, batch in enumerate(itertools.islice(stream, STEPS), start=1):
             oracle.step(batch)
-            x, y = map(tf.constant, batch.rows(0, 1))
+            x, y = map(tf.constant, batch.rows())
             *state, loss = take(*state, x, y, coefficients(run.optimizer, number))
             losses.append(float(loss))
         off = [float(np.abs(a - b.numpy()).max()) for a, b in zip(oracle.params.values(), state, strict=False)]

@@ -19,7 +19,7 @@ def main() -> None:
         data = run.workload.data.load()
         batch = next(iter(batches(data.train_inputs, data.train_targets, run.batch_size, run.seed)))
         compiled = build(run)._replica_gradients
-        text = compiled.experimental_get_compiler_ir(*map(as_inputs, batch.rows(0, 1)))(stage="optimized_hlo")
+        text = compiled.experimental_get_compiler_ir(*map(as_inputs, batch.rows()))(stage="optimized_hlo")
         print(len(re.findall(r"\bdot\(", text)))
 
 

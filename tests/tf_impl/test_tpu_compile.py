@@ -25,7 +25,7 @@ from samestep.experiments.printing import tables
 from samestep.experiments.printing.compiled import compiled
 from samestep.tf_impl.tpu.hlo import collectives
 from samestep.tf_impl.tpu.topology import COMPILER_ENVIRONMENT, GENERATIONS, Topology, require_compiler
-from tests.cells import SIZED
+from tests.cells import SIZED, slow
 from tests.conftest import RunCell
 
 pytestmark = pytest.mark.tf
@@ -81,7 +81,7 @@ def test_the_step_that_is_lowered_is_the_oracles() -> None:
         assert each["weights_off"] < 1e-10, each["model"]
 
 
-@pytest.mark.parametrize("model", SIZED)
+@pytest.mark.parametrize("model", ["transformer", *slow(*(model for model in SIZED if model != "transformer"))])
 def test_every_model_compiles(run_cell: RunCell, model: str) -> None:
     result = compile_cell(run_cell, "v5e:2x2", SIZED[model], optimizer="adamw")
     found, spec = result.compiled, resolve(result.workload).model
@@ -105,7 +105,7 @@ def test_flops_are_those_of_the_model(run_cell: RunCell) -> None:
     assert result.compiled.flops == pytest.approx(expected, rel=0.1)
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("generation", ["v3", *slow(*(each for each in GENERATIONS if each != "v3"))])
 def test_every_generation_compiles(run_cell: RunCell, generation: str) -> None:
     """With jax 0.10.2 and libtpu 0.0.42, through what is private in them: `tpu.compile._compile`."""
     topology, cores = EACH[generation]

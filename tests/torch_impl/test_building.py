@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from samestep.common.cell import Cell
 from samestep.common.errors import Unavailable
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.table import resolve
-from samestep.experiments.cli.arguments import apply_cell
 from tests.torch_impl.limited_worker import MORE_BYTES
 
 pytestmark = pytest.mark.torch
@@ -29,8 +29,10 @@ BUILD = """
     from samestep.common.request import RunConfig
     from samestep.common.run import parse
     from samestep.common.workload import initial
-    from samestep.torch_impl.program import build_fresh_model
-    from samestep.torch_impl.strategies.fsdp import shard
+    from samestep.torch_impl.axes.mesh import device_mesh
+    from samestep.torch_impl.axes.shard import find_blocks, shard
+    from samestep.torch_impl.building import build_fresh_model
+    from samestep.torch_impl.step_context import StepContext
 
     drawn, most_drawn, draw = [], 0, initial.draw
 
@@ -60,9 +62,10 @@ BUILD = """
 
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=4)
     run, cpu = parse(RunConfig(strategy="fsdp", workload=sys.argv[1], devices=4)), torch.device("cpu")
-    for distribute in (lambda model: None, lambda model: shard(run, model, cpu, True)):
+    sharded = lambda model: shard(run, model, device_mesh(run, cpu), True, find_blocks(run, model))
+    for distribute in (lambda model: None, sharded):
         with Alive() as alive:
-            model = build_fresh_model(run, cpu, distribute)
+            model = build_fresh_model(run, cpu, StepContext(), distribute)
         print(alive.peak, most_drawn)
         del model
 """
@@ -101,7 +104,9 @@ def test_a_model_that_one_process_cannot_hold_trains_on_four(limited: Launcher, 
     shared = {"workload": TOO_LARGE, "optimizer": "sgd", "batch_size": 64, "steps": 2, "parity": False}
     runs = []
     for cell, devices in (("torch:single", 1), ("torch:fsdp", 4)):
-        asked = apply_cell(cell, RunConfig(devices=devices, out=str(tmp_path / cell), timeout_seconds=120.0, **shared))
+        asked = Cell.parse(cell).apply_to(
+            RunConfig(devices=devices, out=str(tmp_path / cell), timeout_seconds=120.0, **shared)
+        )
         runs.append((parse(asked), launch_of(asked)))
     single, fsdp = (run.strategy.cost(run, "gloo").footprints[0] for run, _ in runs)
     assert single.state_bytes > MORE > 2 * fsdp.state_bytes  # said beforehand

@@ -7,7 +7,6 @@ import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 import torch.distributed.tensor
-from torch import nn
 
 from samestep.common.errors import Unavailable
 from samestep.common.ledger import Send
@@ -19,7 +18,8 @@ from samestep.torch_impl.observing.collectives import (
     is_transfer,
     may_exchange,
 )
-from samestep.torch_impl.observing.exchanges import RECORDER, Observer
+from samestep.torch_impl.observing.exchanges import Observer
+from samestep.torch_impl.observing.recorder import Recorder
 
 pytestmark = pytest.mark.torch
 
@@ -85,10 +85,11 @@ def alone() -> Iterator[None]:
 
 def sends(take: Callable[[], object]) -> tuple[Send, ...]:
     """What is recorded of a step."""
-    RECORDER.start()
-    with Observer(nn.Module()):
+    recorder = Recorder("all")
+    recorder.start()
+    with Observer(recorder):
         take()
-    return RECORDER.stop()
+    return recorder.stop()
 
 
 def exchanged_both_ways() -> None:

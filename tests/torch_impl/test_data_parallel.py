@@ -2,6 +2,7 @@
 
 import pytest
 
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import as_config, parse
@@ -9,7 +10,6 @@ from samestep.common.runtime.parent.provenance import command
 from samestep.common.techniques import Techniques
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.table import resolve
-from samestep.experiments.cli.arguments import apply_cell
 from samestep.experiments.cli.command_line import parse_run
 from tests.cells import SIZED, slow
 from tests.conftest import RunCell
@@ -18,6 +18,8 @@ from tests.torch_impl.ledgers import by_name, bytes_of, obeys_its_law, sent_byte
 pytestmark = pytest.mark.torch
 
 ROWS = ["dp", "c10d", "c10d+ring=true", "ddp", "ddp+bucket_bytes=20000", "zero1", "zero2", "fsdp"]
+OPTIONS = ["c10d+ring=true", "ddp+bucket_bytes=20000"]
+"""The rows with options; `test_every_row` has the others."""
 BIG = "digits-mlp+width=352"
 """More than 1 MB of parameters in float32."""
 TWO_BY_TWO = {"mesh": "data=2,shard=2", "devices": None}
@@ -34,12 +36,12 @@ def total_bytes(workload: str, item: int = 4) -> int:
 
 
 @pytest.mark.parametrize("model", ["transformer", *slow(*(model for model in SIZED if model != "transformer"))])
-@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("row", [*OPTIONS, *slow(*(row for row in ROWS if row not in OPTIONS))])
 def test_every_model_matches_the_cost_model(run_cell: RunCell, row: str, model: str) -> None:
     obeys_its_law(run_cell(f"torch:{row}", SIZED[model], devices=2, dtype="float64", **QUICK))
 
 
-@pytest.mark.parametrize("row", ROWS[1:])
+@pytest.mark.parametrize("row", ["c10d+ring=true", "zero1", "fsdp", *slow("c10d", "ddp", OPTIONS[1], "zero2")])
 def test_a_megabyte_matches_the_cost_model(run_cell: RunCell, row: str) -> None:
     assert total_bytes(BIG) >= 1_000_000
     result = run_cell(f"torch:{row}", BIG, devices=2, **QUICK)
@@ -47,7 +49,7 @@ def test_a_megabyte_matches_the_cost_model(run_cell: RunCell, row: str) -> None:
     assert sent_bytes(result) > 0.9 * total_bytes(BIG)
 
 
-@pytest.mark.parametrize("devices", [1, 3, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("devices", [3, *(pytest.param(count, marks=pytest.mark.slow) for count in (1, 4))])
 @pytest.mark.parametrize("row", ROWS)
 def test_any_number_of_devices_matches_the_cost_model(run_cell: RunCell, row: str, devices: int) -> None:
     obeys_its_law(run_cell(f"torch:{row}", "digits-mlp+width=33", devices=devices, **QUICK))
@@ -86,7 +88,7 @@ def test_uneven_shards_are_the_same_step(run_cell: RunCell, row: str) -> None:
         obeys_its_law(result)
 
 
-@pytest.mark.parametrize("row", ["c10d", "c10d+ring=true", "dp", "zero1", "zero2", "fsdp"])
+@pytest.mark.parametrize("row", ["c10d+ring=true", *slow("c10d", "dp", "zero1", "zero2", "fsdp")])
 def test_micro_batches_and_clipping_are_the_same_step(run_cell: RunCell, row: str) -> None:
     techniques = Techniques(accumulation_steps=3, clip_norm=0.5)
     result = run_cell(f"torch:{row}", SIZED["mlp"], devices=2, dtype="float64", techniques=techniques)
@@ -102,7 +104,7 @@ def test_options_are_the_same_step(run_cell: RunCell, option: str) -> None:
 # --- what each row is there to show -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("devices", [2, 3, 4])
+@pytest.mark.parametrize("devices", [3, *(pytest.param(count, marks=pytest.mark.slow) for count in (2, 4))])
 def test_a_ring_takes_2_n_minus_1_messages(run_cell: RunCell, devices: int) -> None:
     result = run_cell("torch:c10d+ring=true", SIZED["mlp"], devices=devices, **QUICK)
     count, size = by_name(result.exchanges)["send"]
@@ -191,7 +193,7 @@ def test_the_whole_command_is_printed_with_its_options(run_cell: RunCell) -> Non
     assert "--ring" in result.command
     again = parse_run(result.command.split()[COMMAND_WORDS:], "run")
     assert (again.strategy, again.options) == ("c10d", {"ring": True})
-    assert apply_cell("torch:c10d+ring=true", RunConfig()).options == {"ring": True}
+    assert Cell.parse("torch:c10d+ring=true").apply_to(RunConfig()).options == {"ring": True}
 
 
 @pytest.mark.parametrize(

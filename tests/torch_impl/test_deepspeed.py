@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 
 from samestep.common.catalog import framework_info
+from samestep.common.cell import Cell
 from samestep.common.costs.deepspeed import deepspeed
 from samestep.common.errors import ConfigError
 from samestep.common.judging.parity import LOSS_BOUND
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
+from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.state_file import read_state
 from samestep.common.techniques import Techniques
 from samestep.common.workload.models.spec import num_params
-from samestep.experiments.cli.arguments import apply_cell
 from samestep.experiments.cli.command_line import parse_run
 from tests.cells import SIZED
 from tests.conftest import RunCell
@@ -76,7 +77,7 @@ def test_what_the_law_says_each_stage_keeps() -> None:
     shares = {}
     asked = RunConfig(workload=SIZED["mlp"], devices=2, optimizer="adamw", batch_size=48)
     for stage in STAGES:
-        run = parse(apply_cell(row(stage), asked))
+        run = parse(Cell.parse(row(stage)).apply_to(asked))
         kept = bytes_of(deepspeed(run, "gloo").devices())[1]
         shares[stage] = [round(size / 4 / num_params(run.workload.model), 1) for size in kept]
     assert shares == {1: [1.5, 1.5, 0.5, 1.0], 2: [1.5, 1.5, 0.5, 1.0], 3: [1.0, 1.9, 0.5, 1.0]}
@@ -162,6 +163,13 @@ def test_without_the_package_the_overview_says_so() -> None:
     done = told("run_command(strategies.main)", "torch:deepspeed")
     assert done.returncode == 0, done.stderr
     assert INSTALL in done.stdout
+
+
+def test_no_other_rows_workers_have_it(run_cell: RunCell, launcher: Launcher) -> None:
+    """Its import takes seconds: a fork server of its own has done it once, and forks no worker of another row."""
+    for cell in (row(1), "torch:ddp"):
+        run_cell(cell, SIZED["mlp"], devices=2, steps=2, parity=False)
+    assert {package for framework, _, package in launcher._servers if framework == "torch"} >= {"", "deepspeed"}
 
 
 def test_no_other_row_imports_it() -> None:

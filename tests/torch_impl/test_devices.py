@@ -14,7 +14,7 @@ from samestep.common.ledger import Exchange, exchanges_of
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.torch_impl import devices
-from samestep.torch_impl.observing.exchanges import RECORDER
+from samestep.torch_impl.observing.recorder import Recorder
 from samestep.torch_impl.replicas import CountedDataParallel
 
 pytestmark = pytest.mark.torch
@@ -86,13 +86,14 @@ def test_a_rank_that_is_started_twice_is_told_by_both(monkeypatch: pytest.Monkey
 
 def test_data_parallel_has_five_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
     inner = nn.Linear(4, 3)
-    counted = CountedDataParallel(inner, [])
+    recorder = Recorder("data")
+    counted = CountedDataParallel(inner, [], recorder)
     counted.device_ids, counted.dim = [0, 1], 0
     plain = nn.DataParallel
     monkeypatch.setattr(plain, "scatter", lambda self, x, kw, ids: (tuple((s,) for s in x[0].chunk(2)), ({}, {})))
     monkeypatch.setattr(plain, "replicate", lambda self, module, ids: [copy.deepcopy(module) for _ in ids])
     monkeypatch.setattr(plain, "gather", lambda self, outputs, device: torch.cat(outputs))
-    RECORDER.start()
+    recorder.start()
     shards, _ = counted.scatter((torch.ones(6, 4),), None, [0, 1])
     replicas = counted.replicate(inner, [0, 1])
     outputs = [replica(*shard) for replica, shard in zip(replicas, shards, strict=True)]
@@ -100,7 +101,7 @@ def test_data_parallel_has_five_exchanges(monkeypatch: pytest.MonkeyPatch) -> No
     assert gathered.shape == (6, 3)
     gathered.sum().backward()
     params = 4 * (4 * 3 + 3)
-    assert set(exchanges_of(RECORDER.stop())) == {
+    assert set(exchanges_of(recorder.stop())) == {
         Exchange("scatter_inputs", 1, 4 * 3 * 4),
         Exchange("broadcast_parameters", 1, params),
         Exchange("gather_outputs", 1, 4 * 3 * 3),

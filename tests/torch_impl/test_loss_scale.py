@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.program import SKIPPED
 from samestep.common.request import BATCH_NORMS, RunConfig, launch_of
@@ -13,7 +14,6 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
 from samestep.common.runtime.state_file import read_state
-from samestep.experiments.cli.arguments import apply_cell
 from tests.cells import SIZED, every_row, slow
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
@@ -31,7 +31,7 @@ def scaled(launcher: Launcher) -> Launcher:
 
 def trained(launcher: Launcher, out: Path, cell: str, first_scale: float = 2.0**16, **fields: object) -> RunResult:
     given = {"workload": MLP, "devices": 2, "batch_size": 48, "steps": 8, "parity": True, "keep_state": True, **fields}
-    asked = apply_cell(f"torch:{cell}+precision=fp16", RunConfig(out=str(out), **given))
+    asked = Cell.parse(f"torch:{cell}+precision=fp16").apply_to(RunConfig(out=str(out), **given))
     return launcher.run(parse(asked), launch_of(asked), environment={FIRST_SCALE: str(first_scale)})
 
 
@@ -149,25 +149,27 @@ def test_nor_when_it_continues_where_nothing_is_skipped(
 def test_the_scale_doubles_after_many_good_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from samestep.torch_impl.micro_batch import MICRO_BATCH
+    from samestep.torch_impl.step_context import StepContext
     from samestep.torch_impl.techniques import loss_scale
 
-    monkeypatch.setattr(MICRO_BATCH, "loss_scale", 1.0)  # which is this process's, and is put back
     monkeypatch.setattr(loss_scale, "PATIENCE", 3)
-    scaler = loss_scale.LossScaler()
-    start = MICRO_BATCH.loss_scale
+    context = StepContext()
+    scaler = loss_scale.LossScaler(context)
+    start = context.loss_scale
     scales = []
     for step, worst in enumerate((1.0, 1.0, 1.0, np.inf, 1.0, np.nan, 1.0, 1.0, 1.0)):
         gradients = [torch.tensor([worst]), torch.ones(2)]
         assert scaler.unscale(gradients, step) == np.isfinite(worst)
-        scales.append(MICRO_BATCH.loss_scale / start)
+        scales.append(context.loss_scale / start)
     assert scales == [1, 1, 2, 1, 1, 0.5, 0.5, 0.5, 1]
     assert scaler.skipped == [3, 5]
 
 
 @pytest.mark.torch
 def test_fp16_needs_a_gpu(run_cell: RunCell, launcher: Launcher, tmp_path: Path) -> None:
-    config = apply_cell("torch:single+precision=fp16", RunConfig(workload=MLP, steps=2, out=str(tmp_path / "run")))
+    config = Cell.parse("torch:single+precision=fp16").apply_to(
+        RunConfig(workload=MLP, steps=2, out=str(tmp_path / "run"))
+    )
     if not any(name.startswith("nvidia") for name in os.listdir("/dev")):
         with pytest.raises(Unavailable, match=r"--precision fp16 needs a GPU: .*; give --precision bf16 here"):
             launcher.run(parse(config), launch_of(config))
@@ -185,7 +187,7 @@ def test_two_bytes_on_a_gpu(run_cell: RunCell, precision: str) -> None:
 
 def test_a_row_without_a_scaler_takes_no_fp16() -> None:
     for framework, row in every_row():
-        config = apply_cell(f"{framework}:{row.name}+precision=fp16", RunConfig(workload=MLP))
+        config = Cell.parse(f"{framework}:{row.name}+precision=fp16").apply_to(RunConfig(workload=MLP))
         if row.scales_loss:
             assert parse(config).arithmetic == "fp16"
         else:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from samestep.common.costs.pipeline import passes_of
+from samestep.common.costs.stages import passes_of
 from samestep.common.runtime.records import RunResult
 from samestep.common.techniques import Techniques
 from samestep.common.workload.pipeline import SCHEDULES
@@ -25,8 +25,10 @@ def is_the_same_step(result: RunResult) -> None:
 # --- mp, pp -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("devices", [2, 3])
-@pytest.mark.parametrize("model", SIZED)
+@pytest.mark.parametrize(
+    ("model", "devices"),
+    [("mlp", 3), *((m, 2) for m in SIZED), *(pytest.param(m, 3, marks=pytest.mark.slow) for m in SIZED if m != "mlp")],
+)
 def test_mp_is_the_same_step_and_obeys_its_law(run_cell: RunCell, model: str, devices: int) -> None:
     result = run_cell("torch:mp", SIZED[model], devices=devices, **QUICK)
     is_the_same_step(result)
@@ -69,7 +71,7 @@ def test_every_schedule_on_four_ranks(run_cell: RunCell, schedule: str) -> None:
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", *slow("gpipe")])
-@pytest.mark.parametrize("model", ["cnn", "ranker"])
+@pytest.mark.parametrize("model", ["cnn", *slow("ranker")])
 def test_four_stages_on_four_ranks(run_cell: RunCell, schedule: str, model: str) -> None:
     """For the cnn the textbook case: BabyCNN in four stages on four processes, eight micro-batches."""
     result = run_cell(f"torch:pp+schedule={schedule}+microbatches=8", SIZED[model], devices=4, **QUICK)
@@ -85,7 +87,7 @@ def test_one_micro_batch_is_bitwise_mp(run_cell: RunCell) -> None:
     assert pipeline.losses == run_cell("torch:mp", SIZED["transformer"], devices=2, **fields).losses
 
 
-@pytest.mark.parametrize("cell", ["torch:mp", "torch:pp", "torch:pp+schedule=zbv_zero_bubble", "torch:tp"])
+@pytest.mark.parametrize("cell", ["torch:pp+schedule=zbv_zero_bubble", *slow("torch:mp", "torch:pp", "torch:tp")])
 def test_a_step_in_pieces_clipped_is_the_same_step(run_cell: RunCell, cell: str) -> None:
     techniques = Techniques(accumulation_steps=2, clip_norm=0.5)
     # The wire of tp's clipping is predicted 5 KB too large; in small batches that is more than the bound.
@@ -206,7 +208,10 @@ def test_every_pair_of_axes_is_the_same_step_and_obeys_its_law(run_cell: RunCell
 
 @pytest.mark.parametrize(
     ("cell", "mesh"),
-    [("torch:hybrid", "pipe=2,shard=2,tensor=2"), ("torch:hybrid+schedule=1f1b", "pipe=2,data=2,tensor=2")],
+    [
+        ("torch:hybrid", "pipe=2,shard=2,tensor=2"),
+        pytest.param("torch:hybrid+schedule=1f1b", "pipe=2,data=2,tensor=2", marks=pytest.mark.slow),
+    ],
 )
 def test_three_dimensions_on_eight_ranks(run_cell: RunCell, cell: str, mesh: str) -> None:
     result = run_cell(cell, SIZED["mlp"], mesh=mesh, devices=None, **QUICK)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, Unavailable, WorkerFailed
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.techniques import Techniques
-from samestep.experiments.cli.arguments import apply_cell
 from tests.cells import SIZED
 from tests.lent import LentLauncher
 from tests.processes import alive
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.torch
 
 def refused(cell: str, workload: str, **fields: object) -> str:
     with pytest.raises(ConfigError) as caught:
-        parse(apply_cell(cell, RunConfig(workload=workload, **{"batch_size": 48, **fields})))
+        parse(Cell.parse(cell).apply_to(RunConfig(workload=workload, **{"batch_size": 48, **fields})))
     return str(caught.value)
 
 
@@ -119,7 +119,7 @@ def fail(troubled: Launcher, tmp_path: Path) -> Fail:
 
     def fail(trouble: str, cell: str, seconds: float, **fields: object) -> str:
         fields = {"batch_size": 48, "steps": 20, "timeout_seconds": 20.0, "parity": False, **fields}
-        asked = apply_cell(cell, RunConfig(workload=SIZED["mlp"], out=str(tmp_path / "run"), **fields))
+        asked = Cell.parse(cell).apply_to(RunConfig(workload=SIZED["mlp"], out=str(tmp_path / "run"), **fields))
         start = time.monotonic()
         with pytest.raises((WorkerFailed, Unavailable)) as caught:
             troubled.run(parse(asked), launch_of(asked), environment={"TROUBLE": trouble})

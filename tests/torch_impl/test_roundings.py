@@ -6,8 +6,8 @@ import pytest
 
 from samestep.common.request import RunConfig
 from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.workload.models.description import read_description
 from samestep.common.workload.models.findings import TwoBytes
-from samestep.common.workload.models.own import read_description
 from tests.own.asked import ZOO, own
 
 pytestmark = pytest.mark.torch

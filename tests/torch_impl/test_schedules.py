@@ -13,6 +13,7 @@ from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.workload.in_flight import in_flight
 from samestep.common.workload.pipeline import SCHEDULES
 from tests.lent import LentLauncher
+from tests.sharing import made_once
 
 pytestmark = pytest.mark.torch
 
@@ -28,19 +29,15 @@ def keeping(launcher: Launcher) -> Launcher:
 
 @pytest.fixture(scope="module")
 def orders(keeping: Launcher, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int, int], list[Order]]:
-    """What each rank did under a schedule, kept once."""
-    known: dict[tuple[str, int, int], list[Order]] = {}
+    """What each rank did under a schedule, run once in a session."""
 
     def orders(schedule: str, ranks: int, microbatches: int) -> list[Order]:
-        key = (schedule, ranks, microbatches)
-        if key not in known:
-            out = tmp_path_factory.mktemp("run") / "run"
-            options = {"schedule": schedule, "microbatches": microbatches}
+        def run(out: Path) -> None:
             asked = RunConfig(
                 strategy="pp",
                 workload=EIGHT_STAGES,
                 devices=ranks,
-                options=options,
+                options={"schedule": schedule, "microbatches": microbatches},
                 steps=2,
                 batch_size=384,
                 parity=False,
@@ -48,8 +45,9 @@ def orders(keeping: Launcher, tmp_path_factory: pytest.TempPathFactory) -> Calla
                 out=str(out),
             )
             keeping.run(parse(asked), launch_of(asked))
-            known[key] = [kept(out, rank) for rank in range(ranks)]
-        return known[key]
+
+        out = made_once(tmp_path_factory, f"orders-{schedule}-{ranks}-{microbatches}", run)
+        return [kept(out, rank) for rank in range(ranks)]
 
     return orders
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
@@ -15,10 +16,9 @@ from samestep.common.runtime.directory import read_error, write_error
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.state_file import read_state
 from samestep.common.workload.declaration import Model
-from samestep.common.workload.optimizers import OWN, OptimizerSpec
-from samestep.experiments.cli.arguments import apply_cell
+from samestep.common.workload.optimizers.user import UserOptimizer
 from samestep.torch_impl.describing.reach import always_called, find_reach
-from samestep.torch_impl.models.own import build_declared
+from samestep.torch_impl.models.user_model import build_declared
 from samestep.torch_impl.optimizers import build_optimizer, leave
 from tests.cells import slow
 from tests.conftest import RunCell
@@ -146,9 +146,9 @@ def test_what_updates_everything_together_refuses_it(launcher: Launcher) -> None
     with pytest.raises(
         ConfigError, match=r"may leave some without a gradient \(never/kernel, ...\).*choose torch:zero1"
     ):
-        parse(launcher.describe(apply_cell("torch:deepspeed", RunConfig(**fields))))
+        parse(launcher.describe(Cell.parse("torch:deepspeed").apply_to(RunConfig(**fields))))
     parse(
-        launcher.describe(apply_cell("torch:deepspeed", RunConfig(**{**fields, "optimizer": "sgd"})))
+        launcher.describe(Cell.parse("torch:deepspeed").apply_to(RunConfig(**{**fields, "optimizer": "sgd"})))
     )  # zeros do nothing
 
 
@@ -228,7 +228,7 @@ def test_an_optimizer_that_fails_in_a_row_fails_the_row() -> None:
     with pytest.raises(
         WorkerFailed, match=r"the function given as optimizer failed: AssertionError.*len\(params\) == 8"
     ):
-        build_optimizer(OptimizerSpec(OWN, 0.0, source=source), [nn.Parameter(torch.ones(2))])
+        build_optimizer(UserOptimizer(0.0, source), [nn.Parameter(torch.ones(2))])
 
 
 def test_an_error_without_words_says_where(tmp_path: Path) -> None:

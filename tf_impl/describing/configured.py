@@ -1,12 +1,13 @@
 """What a user's model and its optimizer are configured to do, where `samestep port` cannot see it in numbers."""
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import keras
 import numpy as np
 
-from samestep.common.workload.optimizers import OptimizerSpec
+from samestep.common.workload.optimizers.spec import OptimizerSpec
 
 HyperParameters = dict[str, dict[str, bool | float | str | list[float]]]
 """The settings of an optimizer for each parameter, by neutral name."""
@@ -46,10 +47,5 @@ def own_hyper_parameters(spec: OptimizerSpec, names: Iterable[str]) -> HyperPara
         spec: The optimizer.
         names: Of the parameters.
     """
-    held: dict[str, bool | float | str | list[float]] = {"kind": spec.name, "learning_rate": spec.learning_rate}
-    if spec.name == "sgd":
-        held["momentum"] = spec.momentum
-    else:
-        held |= {"beta_1": spec.beta1, "beta_2": spec.beta2, "epsilon": spec.epsilon}
-        held |= {"weight_decay": spec.weight_decay, "is_decoupled": True}
+    held = {"kind": spec.name, "is_decoupled": True, **dataclasses.asdict(spec)}  # pyrefly: ignore
     return dict.fromkeys(names, held)

@@ -13,10 +13,10 @@ import tensorflow as tf
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import call_user
-from samestep.common.workload.models.probing import EXAMPLES, FORWARD_PASS, HALVES, Halves, How, Rows, Taken
-from samestep.tf_impl.models.draws import DRAWS
+from samestep.common.workload.draws import DRAWS
+from samestep.common.workload.models.probing import EXAMPLES, FORWARD_PASS, HALVES, Halves, How, ProbedPass, Rows
 from samestep.tf_impl.models.inputs import Inputs, as_inputs
-from samestep.tf_impl.models.own import OwnModel
+from samestep.tf_impl.models.user_model import UserModel
 from samestep.tf_impl.tracing import path_of
 
 _SEED = "seed_generator_state"
@@ -26,7 +26,7 @@ _SEED = "seed_generator_state"
 class Probe:
     """A user's TensorFlow model on a few examples. Every experiment starts from its initial variables."""
 
-    def __init__(self, built: OwnModel, model: Model, split: Split, source: str) -> None:
+    def __init__(self, built: UserModel, model: Model, split: Split, source: str) -> None:
         """Takes nothing yet.
 
         Args:
@@ -47,13 +47,13 @@ class Probe:
             if any(variable is own.value for norm in norms for own in norm.non_trainable_variables)
         }
 
-    def take(self, how: How) -> Taken:
+    def take(self, how: How) -> ProbedPass:
         """Takes the examples through the model, twice from the same state."""
         with self._started(how), _watching(self._built.model) as drawing:
             outputs = self._pass(how)
             after = self._buffers()
         with self._started(how):
-            return Taken(outputs, self._pass(how), after, tuple(drawing))
+            return ProbedPass(outputs, self._pass(how), after, tuple(drawing))
 
     def mixing(self, how: How, halves: Halves) -> Iterator[str]:
         """Calls each layer alone with halves of what the whole model gives it; the arguments are those of the protocol."""
@@ -144,7 +144,7 @@ def _watching(model: Any) -> Iterator[dict[str, None]]:
         finally:
             inside.pop()
 
-    with _wrapped(wrap), mock.patch.object(DRAWS, "watcher", watch):
+    with _wrapped(wrap), DRAWS.watched(watch):
         yield found
 
 

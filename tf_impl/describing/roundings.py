@@ -9,7 +9,7 @@ import tensorflow as tf
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.models.findings import TwoBytes
 from samestep.tf_impl.models.inputs import Inputs
-from samestep.tf_impl.models.own import OwnModel
+from samestep.tf_impl.models.user_model import UserModel
 from samestep.tf_impl.upstream import watching_operations
 
 PRODUCTS = (
@@ -51,7 +51,7 @@ def describe_two_bytes(model: Model, source: str, inputs: Inputs) -> TwoBytes:
     keras.config.set_dtype_policy("mixed_bfloat16")
     given = tf.nest.map_structure(lambda array: tf.cast(array, "float32") if array.dtype.is_floating else array, inputs)
     try:
-        built = OwnModel(model, source, given)
+        built = UserModel(model, source, given)
         with counting() as seen:
             outputs = built.predict(given)
     except Exception as error:

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.experimental import dtensor
 
-from samestep.common.batch import Batch
+from samestep.common.batch import WHOLE, Batch
 from samestep.common.strategy import Run
 from samestep.common.workload.data.several import each
 from samestep.tf_impl import weights
@@ -69,7 +69,7 @@ class Layouts:
         shards = self.mesh.dim_size("data")
         gathered = []
         for micro in range(count):
-            parts = [gather(run, batch, shard * count + micro, shards * count) for shard in range(shards)]
+            parts = [gather(run, batch, WHOLE.split(shard, shards).split(micro, count)) for shard in range(shards)]
             inputs, targets = map(np.concatenate, zip(*parts, strict=True))
             gathered.append((each(inputs, self.batch), each(targets, self.batch)))
         return gathered

@@ -19,8 +19,8 @@ from samestep.common.strategy import Run
 from samestep.tf_impl import weights
 from samestep.tf_impl.dtensor.layouts import Layouts
 from samestep.tf_impl.observing.exchanges import ExpandedFunctions
-from samestep.tf_impl.optimizers import coefficients
-from samestep.tf_impl.step import accumulate, bind_update, mean_loss, transform
+from samestep.tf_impl.optimizers import bind_update, coefficients
+from samestep.tf_impl.step import accumulate, mean_loss, transform
 
 
 class DTensorProgram:

@@ -4,16 +4,15 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from samestep.common.workload.models.describing import OWN_LOSS
-from samestep.common.workload.models.own import OwnSpec
+from samestep.common.workload.models.describing import USER_LOSS
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.tf_impl.models.cnn import BabyCNN
 from samestep.tf_impl.models.layers import VariableFactory
 from samestep.tf_impl.models.losses import LOSSES, Loss
 from samestep.tf_impl.models.mlp import Mlp
-from samestep.tf_impl.models.own import OwnModel, own_loss
 from samestep.tf_impl.models.ranker import Ranker
 from samestep.tf_impl.models.transformer import Transformer
+from samestep.tf_impl.models.user_model import UserModel, user_loss
 
 MODELS = {"mlp": Mlp, "cnn": BabyCNN, "transformer": Transformer, "ranker": Ranker}
 
@@ -30,9 +29,9 @@ def build_model(spec: ModelSpec, variable: VariableFactory) -> Mlp | BabyCNN | T
 
 def summed_loss(spec: ModelSpec) -> Loss:
     """The loss of a model, summed over every target."""
-    return own_loss(spec) if isinstance(spec, OwnSpec) and spec.loss == OWN_LOSS else LOSSES[spec.loss]
+    return user_loss(spec) if spec.loss == USER_LOSS else LOSSES[spec.loss]
 
 
 def predictor(model: Callable[[tf.Tensor], tf.Tensor]) -> Callable[[tf.Tensor], tf.Tensor]:
     """The forward pass in evaluation, where it is another one."""
-    return model.predict if isinstance(model, OwnModel | Mlp | BabyCNN) else model
+    return model.predict if isinstance(model, UserModel | Mlp | BabyCNN) else model

@@ -1,77 +1,28 @@
-"""Random draws of a user's forward pass, held still: each is replaced by its mean, which no seed and no shard changes.
+"""What stands in the place of each random draw of a user's forward pass: its mean, which no seed and no shard changes.
 
 Dropout then passes on what it takes. What is replaced are the functions of TensorFlow that draw, which those of Keras call. What
 draws elsewhere, as in NumPy, is not held still by this.
 """
 
-import contextlib
-import dataclasses
-import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
-Still = Callable[[tf.Tensor, Mapping[str, Any]], tf.Tensor]
+from samestep.common.workload.draws import Still
+
+Replace = Callable[[tf.Tensor, Mapping[str, Any]], tf.Tensor]
 """(what was drawn, the arguments by name) -> what is returned in its place."""
 
 
-@dataclasses.dataclass
-class Draws:
-    """Whether the draws of this process are held still.
+def _instead(replace: Replace) -> Still:
+    def still(plain: Callable[..., tf.Tensor], *args: Any, **named: Any) -> tf.Tensor:
+        given = inspect.signature(plain).bind(*args, **named)
+        given.apply_defaults()
+        return replace(plain(*args, **named), given.arguments)
 
-    Attributes:
-        are_installed: Whether the functions that draw look at it.
-        are_still: What they look at.
-        watcher: Called at every draw, if there is one.
-    """
-
-    are_installed: bool = False
-    are_still: bool = False
-    watcher: Callable[[], None] | None = None
-
-    def install(self) -> None:
-        """Has all functions that draw look at `are_still`; to be done before the user's file is imported."""
-        if not self.are_installed:
-            self.are_installed = True
-            for (owner, names), still in _STILL.items():
-                for name in names.split():
-                    if hasattr(owner, name):
-                        setattr(owner, name, _either(getattr(owner, name), still))
-
-    @contextlib.contextmanager
-    def held(self, still: bool = True) -> Iterator[None]:
-        """Makes a context with the draws held still.
-
-        Args:
-            still: Whether they are.
-        """
-        before, self.are_still = self.are_still, still
-        try:
-            yield
-        finally:
-            self.are_still = before
-
-
-DRAWS = Draws()
-
-
-def _either(plain: Callable[..., Any], still: Still) -> Callable[..., Any]:
-    signature = inspect.signature(plain)
-
-    @functools.wraps(plain)
-    def drawn(*args: Any, **named: Any) -> Any:
-        if DRAWS.watcher is not None:
-            DRAWS.watcher()
-        made = plain(*args, **named)
-        if not DRAWS.are_still:
-            return made
-        bound = signature.bind(*args, **named)
-        bound.apply_defaults()
-        return still(made, bound.arguments)
-
-    return drawn
+    return still
 
 
 def _filled(made: tf.Tensor, value: Any) -> tf.Tensor:
@@ -111,7 +62,7 @@ def _of_binomial(made: tf.Tensor, given: Mapping[str, Any]) -> tf.Tensor:
     return _filled(made, tf.cast(given["counts"], made.dtype) * tf.cast(given["probs"], made.dtype))
 
 
-_STILL: Mapping[tuple[Any, str], Still] = {
+_REPLACED: Mapping[tuple[Any, str], Replace] = {
     (tf.nn, "dropout"): _passed_on,
     (tf.nn.experimental, "stateless_dropout"): _passed_on,
     (tf.random, "normal truncated_normal stateless_normal stateless_truncated_normal"): _mean,
@@ -126,4 +77,6 @@ _STILL: Mapping[tuple[Any, str], Still] = {
     (tf.random.Generator, "uniform"): _middle,
     (tf.random.Generator, "binomial"): _of_binomial,
 }
+
+STILL: Mapping[tuple[Any, str], Still] = {where: _instead(replace) for where, replace in _REPLACED.items()}
 """Where a function is looked up, and its names -> what it returns instead of a draw."""

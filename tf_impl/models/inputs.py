@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
-from samestep.common.batch import Batch
+from samestep.common.batch import Batch, BatchPart
 from samestep.common.strategy import Run
 from samestep.common.workload.data.several import each, together
 from samestep.common.workload.models.spec import draws, ignores_targets
@@ -18,18 +18,17 @@ INPUTS, KEYS = "inputs", "keys"
 """What a model with dropout is given in training: its inputs, and the key of each example."""
 
 
-def gather(run: Run, batch: Batch, index: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gathers a shard of a batch, with what the step needs of the whole batch in the same records.
+def gather(run: Run, batch: Batch, part: BatchPart) -> tuple[np.ndarray, np.ndarray]:
+    """Gathers a part of a batch, with what the step needs of the whole batch in the same records.
 
     Args:
         run: What is trained.
         batch: The global batch.
-        index: Which shard, from 0.
-        count: Into how many equal shards the batch is cut.
+        part: Which part of it.
     """
-    inputs, targets = batch.rows(index, count)
+    inputs, targets = batch.rows(part)
     if draws(run.workload.model):
-        inputs = together({INPUTS: inputs, KEYS: batch.keys(run.seed, index, count)})
+        inputs = together({INPUTS: inputs, KEYS: batch.keys(run.seed, part)})
     if ignores_targets(run.workload.model):
         weight = ((targets >= 0) / batch.num_targets).astype(run.dtype)
         targets = together({"targets": np.maximum(targets, 0), "weight": weight})

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import tensorflow as tf
 
-from samestep.common.batch import Batch
+from samestep.common.batch import WHOLE, Batch
 from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
@@ -21,11 +21,11 @@ from samestep.tf_impl import weights
 from samestep.tf_impl.models import predictor
 from samestep.tf_impl.models.inputs import Inputs, as_inputs, gather
 from samestep.tf_impl.observing.exchanges import whole_bytes
-from samestep.tf_impl.optimizers import coefficients
+from samestep.tf_impl.optimizers import bind_update, coefficients
 from samestep.tf_impl.parameter_server.parts import assign, flat, lookup, parts_of
 from samestep.tf_impl.parameter_server.updates import Updates
 from samestep.tf_impl.rows.options import ParameterServerOptions
-from samestep.tf_impl.step import Gradient, accumulate, bind_update, mean_loss, micro_batches, transform, with_added
+from samestep.tf_impl.step import Gradient, accumulate, mean_loss, micro_batches, transform, with_added
 
 MAX_IN_FLIGHT = 8
 """Maximum number of in-flight updates per worker. It bounds the memory held by queued shards and keeps the reported
@@ -97,7 +97,7 @@ class ParameterServerProgram:
         self._step += 1
 
     def _arguments(self, batch: Batch, shard: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        x, y = map(as_inputs, gather(self.run, batch, shard, self._updates_per_step))
+        x, y = map(as_inputs, gather(self.run, batch, WHOLE.split(shard, self._updates_per_step)))
         return x, y, coefficients(self.run.optimizer_at(self._step + 1), self._first_update + self._scheduled + 1)
 
     def _worker_step(self, x: Inputs, y: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:

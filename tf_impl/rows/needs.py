@@ -3,7 +3,6 @@
 from samestep.common.batch_norm import has_batch_norm, refuse_sync
 from samestep.common.errors import ConfigError
 from samestep.common.strategy import Run
-from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import draws, ignores_targets
 from samestep.common.workload.split import even_split_table
 from samestep.tf_impl.rows.options import DTensorOptions, MirroredOptions, ParameterServerOptions, TpuOptions
@@ -57,10 +56,10 @@ def check_central(run: Run) -> None:
         ConfigError: The user's model keeps running statistics.
     """
     refuse_sync(run, "its replicas may not write the running statistics, of which there is one copy")
-    if isinstance(model := run.workload.model, OwnSpec) and model.described.batch_norms and run.batch_norm == "local":
+    if (norms := run.workload.model.facts.framework_norms) and run.batch_norm == "local":
         raise ConfigError(
             f"{run.name} has one copy of each variable, and its replicas may not write the running statistics of "
-            f"{model.described.batch_norms[0]}; add --batch-norm frozen, or choose tf:mirrored."
+            f"{next(iter(norms))}; add --batch-norm frozen, or choose tf:mirrored."
         )
 
 
@@ -70,7 +69,7 @@ def check_layouts(run: Run[DTensorOptions]) -> None:
     Raises:
         ConfigError: Something does not divide, or the model is the user's.
     """
-    if isinstance(run.workload.model, OwnSpec):
+    if not run.workload.model.facts.is_built_here:
         raise ConfigError(
             f"{run.name} needs variables with a layout, and the layers of {run.workload.name} make plain ones (Keras 3 has no "
             f"others); choose another strategy."
@@ -80,7 +79,7 @@ def check_layouts(run: Run[DTensorOptions]) -> None:
         raise ConfigError(
             f"{run.num_devices} devices do not divide among --clients {clients}; use a multiple of {clients}."
         )
-    even_split_table(run.workload.model, run.mesh.axis("tensor"))
+    even_split_table(run.workload.model, run.mesh.tensor)
 
 
 def check_servers(run: Run[ParameterServerOptions]) -> None:
@@ -107,7 +106,7 @@ def check_cores(run: Run[TpuOptions]) -> None:
         ConfigError: It cannot.
     """
     refuse_sync(run, "XLA compiles each replica alone")
-    cores, tensor = run.options.compiled_cores, run.mesh.axis("tensor")
+    cores, tensor = run.options.compiled_cores, run.mesh.tensor
     given = f"--tpu-topology {run.options.tpu_topology}"
     if not cores and tensor > 1:
         raise ConfigError(
@@ -119,7 +118,7 @@ def check_cores(run: Run[TpuOptions]) -> None:
             f"{given} has {cores} core{'s' if cores > 1 else ''}, not {run.num_devices}; leave out --devices, or give "
             f"--devices {cores} or a --mesh of {cores}."
         )
-    if cores and isinstance(run.workload.model, OwnSpec):
+    if cores and not run.workload.model.facts.is_built_here:
         raise ConfigError(f"{given} compiles our own models only; leave it out to train {run.workload.name}.")
     if cores and (draws(run.workload.model) or ignores_targets(run.workload.model)):
         raise ConfigError(

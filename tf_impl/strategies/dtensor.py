@@ -22,8 +22,8 @@ from samestep.tf_impl.rows.options import DTensorOptions
 
 def build(run: Run[DTensorOptions]) -> DTensorProgram:
     """Builds the program of one client, which drives its share of the devices."""
-    clients, tensor = run.options.clients, run.mesh.axis("tensor")
-    axes = [("data", run.mesh.axis("data")), ("tensor", tensor)]
+    clients, tensor = run.options.clients, run.mesh.tensor
+    axes = [("data", run.mesh.data), ("tensor", tensor)]
     devices = use_devices(run, run.num_devices // clients)
     if clients > 1:
         device_type = devices[0].partition(":")[0]

@@ -28,7 +28,7 @@ from samestep.common.workload.split import even_split_table
 from samestep.tf_impl.devices import kind, use_cpu
 from samestep.tf_impl.program import Parts, TrainingProgram
 from samestep.tf_impl.rows.options import TpuOptions
-from samestep.tf_impl.tpu.lowering import Step, lower
+from samestep.tf_impl.tpu.lowering import ReplicaStep, lower
 from samestep.tf_impl.tpu.probe import probe
 from samestep.tf_impl.tpu.topology import COMPILER_ENVIRONMENT
 
@@ -81,7 +81,7 @@ def compile_step(run: Run[TpuOptions], batch: Batch, directory: Path) -> Compile
         Unavailable: jax cannot read what libtpu compiles.
         WorkerFailed: The compiler cannot compile it, or is gone.
     """
-    replicas, partitions = run.mesh.axis("data"), run.mesh.axis("tensor")
+    replicas, partitions = run.mesh.data, run.mesh.tensor
     split = even_split_table(run.workload.model, partitions)
     request = {
         "topology": run.options.tpu_topology,
@@ -91,7 +91,7 @@ def compile_step(run: Run[TpuOptions], batch: Batch, directory: Path) -> Compile
     }
     write_json(directory / "step.json", request)
     with replacing(directory / "step.stablehlo") as file:
-        file.write(lower(Step(run, replicas), batch))
+        file.write(lower(ReplicaStep(run, replicas), batch))
     line = [sys.executable, "-m", "samestep.tf_impl.tpu.compile", str(directory), str(os.getpid())]
     done = subprocess.run(line, env=os.environ | COMPILER_ENVIRONMENT, check=False)
     if done.returncode:

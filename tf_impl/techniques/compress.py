@@ -1,39 +1,18 @@
-"""Compressed exchanges between replicas, in place of the strategy's own; the twin of `common/reference/compression.py`."""
+"""Compressed exchanges between replicas; the twin of `common/techniques/compress/statement.py`."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping
 
 import tensorflow as tf
 
-from samestep.common.program import Arrays
 from samestep.common.strategy import Run
 from samestep.tf_impl.techniques.collectives import Replicas
 from samestep.tf_impl.techniques.pieces import Pieces
 from samestep.tf_impl.techniques.powersgd import Factors
 
 
-class Compressor(Protocol):
-    """The exchanges of the replicas of one process, and what each keeps from one to the next.
-
-    Attributes:
-        kept: Variables, of each replica its own.
-    """
-
-    kept: Mapping[str, tf.Variable]
-
-    def exchange(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Sums the gradients of all replicas, in the order of the parameters; to be called on each of them."""
-
-    def snapshot(self) -> tuple[Arrays, ...]:
-        """Gathers what every replica of every process keeps."""
-
-    def restore(self, local: Sequence[Arrays]) -> None:
-        """Takes what every replica kept; nothing lets it start anew."""
-
-
 def build_compressor(
     run: Run, strategy: tf.distribute.Strategy, params: Mapping[str, tf.Variable]
-) -> Compressor | None:
+) -> Pieces | Factors | None:
     """Builds the compressor that a run asks for, if it does.
 
     Args:
@@ -45,18 +24,3 @@ def build_compressor(
         return None
     kind = Factors if run.techniques.compress == "powersgd" else Pieces
     return kind(run, Replicas(strategy, run.num_devices), params)
-
-
-def exchange_read(
-    compressor: Compressor, gradients: Sequence[tf.Tensor | None], params: Iterable[tf.Variable]
-) -> list[tf.Tensor | None]:
-    """Sums the gradients of all replicas; of a variable that nothing reads zeros are exchanged, and None is left.
-
-    Args:
-        compressor: What exchanges them.
-        gradients: In the order of the parameters.
-        params: The parameters.
-    """
-    filled = [tf.zeros_like(param) if each is None else each for each, param in zip(gradients, params, strict=True)]
-    summed = zip(gradients, compressor.exchange(filled), strict=True)
-    return [None if own is None else each for own, each in summed]

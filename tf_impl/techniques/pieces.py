@@ -6,16 +6,17 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from samestep.common.program import Arrays
+from samestep.common.program import RESIDUAL, SUM_RESIDUAL, Arrays
 from samestep.common.strategy import Run
-from samestep.common.workload.compression import LARGEST, RESIDUAL, SUM_RESIDUAL, piece_size
+from samestep.common.techniques.compress.pieces import piece_size
+from samestep.common.techniques.compress.statement import LARGEST
 from samestep.tf_impl.techniques.collectives import Collectives, Replicas
 
 HALVES = {"fp16": tf.float16, "bf16": tf.bfloat16}
 
 
 class Pieces:
-    """A `Compressor` that sends every number, rounded before the sum and after it."""
+    """A `GradientExchange` that sends every number, rounded before the sum and after it."""
 
     def __init__(self, run: Run, replicas: Replicas, params: Mapping[str, tf.Variable]) -> None:
         self._replicas, self._ranks = replicas, run.num_devices

@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from samestep.common.program import Arrays
+from samestep.common.program import RESIDUAL, Arrays
 from samestep.common.strategy import Run
-from samestep.common.workload.compression import FACTOR, LEAST_COLUMN, RESIDUAL, matrix_shape
-from samestep.common.workload.initial import initial_factor
+from samestep.common.techniques.compress.pieces import matrix_shape
+from samestep.common.techniques.compress.statement import FACTOR, LEAST_COLUMN, initial_factor
 from samestep.tf_impl.techniques.collectives import Collectives, Replicas
 
 
 class Factors:
-    """A `Compressor` that sends factors; what has none goes as it is."""
+    """A `GradientExchange` that sends factors; what has none goes as it is."""
 
     def __init__(self, run: Run, replicas: Replicas, params: Mapping[str, tf.Variable]) -> None:
         rank = run.techniques.compress_rank

@@ -8,12 +8,12 @@ arguments and returns it changed.
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
-from samestep.common.batch import Batch
+from samestep.common.batch import WHOLE, Batch
 from samestep.common.strategy import Run
 from samestep.tf_impl.models import build_model
 from samestep.tf_impl.models.layers import VariableFactory
-from samestep.tf_impl.optimizers import coefficients
-from samestep.tf_impl.step import accumulate, bind_update, mean_loss, micro_batches, transform
+from samestep.tf_impl.optimizers import bind_update, coefficients
+from samestep.tf_impl.step import accumulate, mean_loss, micro_batches, transform
 from samestep.tf_impl.techniques.precision import product_of
 
 
@@ -39,7 +39,7 @@ class FunctionalVariable:
     __rmul__ = __mul__
 
 
-class Step:
+class ReplicaStep:
     """One training step of one of `replicas` cores: (parameters, optimizer state, shard, coefficients) -> new state, loss."""
 
     def __init__(self, run: Run, replicas: int) -> None:
@@ -102,13 +102,13 @@ class Step:
     def specs(self, batch: Batch) -> list[tf.TensorSpec]:
         """Shapes and dtypes of the arguments."""
         params = [tf.TensorSpec(shape, self.run.dtype) for shape in self.shapes.values()]
-        shard = batch.rows(0, self.replicas)
+        shard = batch.rows(WHOLE.split(0, self.replicas))
         x, y = (tf.TensorSpec(a.shape, self.run.dtype if a.dtype.kind == "f" else a.dtype) for a in shard)
         now = tf.TensorSpec.from_tensor(coefficients(self.run.optimizer, 1))
         return [*params * (1 + len(self.run.optimizer.slots)), x, y, now]
 
 
-def lower(step: Step, batch: Batch) -> bytes:
+def lower(step: ReplicaStep, batch: Batch) -> bytes:
     """Lowers the step to StableHLO, in MLIR's bytecode: no newer MLIR can read truth values in tensorflow 2.21's text.
 
     Args:

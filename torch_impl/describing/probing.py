@@ -13,11 +13,11 @@ from torch.utils._pytree import tree_leaves, tree_map
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import call_user
-from samestep.common.workload.models.probing import EXAMPLES, FORWARD_PASS, HALVES, Halves, How, Rows, Taken
+from samestep.common.workload.draws import DRAWS
+from samestep.common.workload.models.probing import EXAMPLES, FORWARD_PASS, HALVES, Halves, How, ProbedPass, Rows
 from samestep.torch_impl import weights
-from samestep.torch_impl.models.draws import DRAWS
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
-from samestep.torch_impl.models.own import switch_layers
+from samestep.torch_impl.models.user_model import switch_layers
 
 
 class Probe:
@@ -44,14 +44,14 @@ class Probe:
         }
         self.normalising: Collection[str] = {name for name in self.initial if name.rpartition("/")[0] in norms}
 
-    def take(self, how: How) -> Taken:
+    def take(self, how: How) -> ProbedPass:
         """Takes the examples through a copy of the model, twice from the same state."""
         module = self._copy(how)
         with _watching(module) as drawing:
             outputs = self._pass(module, how)
         after = _buffers(module)
         _set(module, {**self.initial, **how.buffers})
-        return Taken(outputs, self._pass(module, how), after, tuple(drawing))
+        return ProbedPass(outputs, self._pass(module, how), after, tuple(drawing))
 
     def mixing(self, how: How, halves: Halves) -> Iterator[str]:
         """Calls each layer alone with halves of what the whole model gives it; the arguments are those of the protocol."""

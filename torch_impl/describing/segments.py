@@ -10,8 +10,8 @@ from samestep.common.workload.declared import call_user
 from samestep.common.workload.models.spec import Segment
 from samestep.torch_impl import weights
 from samestep.torch_impl.models.inputs import Inputs
-from samestep.torch_impl.models.own import find_segments
 from samestep.torch_impl.models.segmented import Handed, run_segments, tensors_of
+from samestep.torch_impl.models.user_model import find_segments
 
 _SAME = 1e-9
 """How far segments may be from the model in float64, relative; they are the same operations."""

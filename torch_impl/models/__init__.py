@@ -4,23 +4,30 @@ from typing import cast
 
 from torch import nn
 
-from samestep.common.workload.models.describing import OWN_LOSS
-from samestep.common.workload.models.own import OwnSpec
+from samestep.common.batch import Chunk
+from samestep.common.workload.models.describing import USER_LOSS
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.torch_impl.models.cnn import BabyCNN
+from samestep.torch_impl.models.dropout import Dropout
 from samestep.torch_impl.models.losses import LOSSES, Loss
 from samestep.torch_impl.models.mlp import Mlp
-from samestep.torch_impl.models.own import build_own, own_loss, own_segments
 from samestep.torch_impl.models.ranker import Ranker
 from samestep.torch_impl.models.segmented import Segmented, SegmentFunction
-from samestep.torch_impl.models.transformer import Transformer
+from samestep.torch_impl.models.transformer import Embedding, Transformer
+from samestep.torch_impl.models.user_model import build_user_model, user_loss, user_segments
+from samestep.torch_impl.step_context import StepContext
 
-MODELS = {"mlp": Mlp, "cnn": BabyCNN, "transformer": Transformer, "ranker": Ranker, "own": build_own}
+MODELS = {"mlp": Mlp, "cnn": BabyCNN, "transformer": Transformer, "ranker": Ranker, "own": build_user_model}
 
 
-def build_model(spec: ModelSpec) -> nn.Module:
-    """The model of a spec, with weights that are yet to be set."""
-    return MODELS[spec.name](spec)
+def build_model(spec: ModelSpec, context: StepContext) -> nn.Module:
+    """Builds the model of a spec, with weights that are yet to be set.
+
+    Args:
+        spec: The spec.
+        context: What its layers read of the present micro-batch.
+    """
+    return MODELS[spec.name](spec, context)
 
 
 def segment_functions(spec: ModelSpec, model: nn.Module) -> dict[str, SegmentFunction]:
@@ -30,9 +37,23 @@ def segment_functions(spec: ModelSpec, model: nn.Module) -> dict[str, SegmentFun
         spec: The spec of the model.
         model: The model, or what a stage has left of it.
     """
-    return own_segments(spec, model) if isinstance(spec, OwnSpec) else cast(Segmented, model).segments()
+    return user_segments(spec, model) if not spec.facts.is_built_here else cast(Segmented, model).segments()
+
+
+def place_positions(model: nn.Module, part: Chunk) -> None:
+    """Tells a model which positions of the examples it is given.
+
+    Args:
+        model: The model, or its stages.
+        part: Which part of them.
+    """
+    for module in model.modules():
+        if isinstance(module, Embedding):
+            module.part = part
+        elif isinstance(module, Dropout) and part.count > 1:
+            module.place(1, part)
 
 
 def summed_loss(spec: ModelSpec) -> Loss:
     """The loss of a model, summed over every target."""
-    return own_loss(spec) if isinstance(spec, OwnSpec) and spec.loss == OWN_LOSS else LOSSES[spec.loss]
+    return user_loss(spec) if spec.loss == USER_LOSS else LOSSES[spec.loss]

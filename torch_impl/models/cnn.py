@@ -7,12 +7,13 @@ from samestep.common.workload.models.cnn import CnnSpec
 from samestep.torch_impl.models.batch_norm import convolution
 from samestep.torch_impl.models.layers import activate, pool
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
+from samestep.torch_impl.step_context import StepContext
 
 
 class BabyCNN(nn.Module):
     """[batch, height, width, channels] -> [batch, outputs]."""
 
-    def __init__(self, spec: CnnSpec) -> None:
+    def __init__(self, spec: CnnSpec, context: StepContext) -> None:
         super().__init__()
         self.activation, self.pooling = spec.activation, spec.pooling
         height, width, channels = spec.image

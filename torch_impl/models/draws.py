@@ -1,67 +1,17 @@
-"""Random draws of a user's forward pass, held still: each is replaced by its mean, which no seed and no shard changes.
+"""What stands in the place of each random draw of a user's forward pass: its mean, which no seed and no shard changes.
 
 Dropout then passes on what it takes. What is replaced are the functions of torch and of its tensors that draw. What draws
 elsewhere, in NumPy or inside an operation such as an LSTM, is not held still by this.
 """
 
-import contextlib
-import dataclasses
-import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch.nn import functional
 
-Still = Callable[..., Any]
-"""(plain function, *its arguments) -> what is returned in the place of a draw."""
-
-
-@dataclasses.dataclass
-class Draws:
-    """Whether the draws of this process are held still.
-
-    Attributes:
-        are_installed: Whether the functions that draw look at it.
-        are_still: What they look at.
-    """
-
-    are_installed: bool = False
-    are_still: bool = False
-
-    def install(self) -> None:
-        """Has all functions that draw look at `are_still`; to be done before the user's file is imported."""
-        if not self.are_installed:
-            self.are_installed = True
-            for (owner, names), still in _STILL.items():
-                for name in names.split():
-                    if hasattr(owner, name):
-                        setattr(owner, name, _either(getattr(owner, name), still))
-
-    @contextlib.contextmanager
-    def held(self, still: bool = True) -> Iterator[None]:
-        """Makes a context with the draws held still.
-
-        Args:
-            still: Whether they are.
-        """
-        before, self.are_still = self.are_still, still
-        try:
-            yield
-        finally:
-            self.are_still = before
-
-
-DRAWS = Draws()
-
-
-def _either(plain: Callable[..., Any], still: Still) -> Callable[..., Any]:
-    @functools.wraps(plain)
-    def drawn(*args: Any, **named: Any) -> Any:
-        return still(plain, *args, **named) if DRAWS.are_still else plain(*args, **named)
-
-    return drawn
+from samestep.common.workload.draws import Still
 
 
 def _filled(value: float) -> Still:
@@ -147,7 +97,7 @@ def _own_chance(input: torch.Tensor, p: float | None = None, **named: Any) -> An
     return input if p is None else p
 
 
-_STILL: Mapping[tuple[Any, str], Still] = {
+STILL: Mapping[tuple[Any, str], Still] = {
     (functional, "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout"): _passed_on,
     (torch, "dropout dropout_ alpha_dropout alpha_dropout_ feature_dropout feature_dropout_"): _passed_on,
     (torch, "feature_alpha_dropout feature_alpha_dropout_"): _passed_on,

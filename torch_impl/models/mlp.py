@@ -11,12 +11,13 @@ from samestep.torch_impl.models.batch_norm import linear
 from samestep.torch_impl.models.dropout import dropout
 from samestep.torch_impl.models.layers import activate
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
+from samestep.torch_impl.step_context import StepContext
 
 
 class Mlp(nn.Module):
     """[batch, ...] -> [batch, outputs]."""
 
-    def __init__(self, spec: MlpSpec) -> None:
+    def __init__(self, spec: MlpSpec, context: StepContext) -> None:
         super().__init__()
         self.activation = spec.activation
         sizes = [spec.features, *[spec.width] * (spec.layers - 1), spec.outputs]
@@ -24,7 +25,7 @@ class Mlp(nn.Module):
         inner = [linear(spec.norm, sizes[i], sizes[i + 1]) for i in hidden]
         self.layers = nn.ModuleList([*inner, nn.Linear(*sizes[-2:])])
         dropped = hidden if spec.dropout else ()
-        self.dropouts = nn.ModuleList(dropout(spec.dropout, i, f"layers/{i}") for i in dropped)
+        self.dropouts = nn.ModuleList(dropout(spec.dropout, i, context, f"layers/{i}") for i in dropped)
 
     def segments(self) -> dict[str, SegmentFunction]:
         """Makes one segment per layer."""

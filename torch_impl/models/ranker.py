@@ -6,12 +6,13 @@ from torch import nn
 from samestep.common.workload.models.ranker import RankerSpec
 from samestep.torch_impl.models.layers import activate
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
+from samestep.torch_impl.step_context import StepContext
 
 
 class Ranker(nn.Module):
     """Ids [batch, tables] -> logits [batch]."""
 
-    def __init__(self, spec: RankerSpec) -> None:
+    def __init__(self, spec: RankerSpec, context: StepContext) -> None:
         super().__init__()
         self.activation = spec.activation
         self.tables = nn.ModuleList(nn.Embedding(rows, spec.embedding) for rows in spec.rows())

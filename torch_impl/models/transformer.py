@@ -19,33 +19,42 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.nn import functional
 
+from samestep.common.batch import Chunk
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.common.workload.models.transformer import NORM_EPSILON, TransformerSpec
 from samestep.torch_impl.models.dropout import dropout
 from samestep.torch_impl.models.layers import activate
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
+from samestep.torch_impl.step_context import StepContext
 
 
 class Embedding(nn.Module):
-    """Token table plus position table."""
+    """Token table plus position table.
 
-    def __init__(self, spec: TransformerSpec) -> None:
+    Attributes:
+        part: Which of the positions it is given, where a batch is cut by them as well.
+    """
+
+    def __init__(self, spec: TransformerSpec, context: StepContext) -> None:
         super().__init__()
         self.tokens = nn.Embedding(spec.vocabulary, spec.width)
         self.positions = nn.Embedding(spec.context, spec.width)
-        self.dropout = dropout(spec.dropout, 0)
+        self.dropout = dropout(spec.dropout, 0, context)
+        self.part = Chunk()
 
     def forward(self, x_BT: torch.Tensor) -> torch.Tensor:
         """[B, T] ids -> [B, T, D]."""
-        return self.dropout(self.tokens(x_BT) + self.positions(torch.arange(x_BT.shape[1], device=x_BT.device)))
+        first, count = self.part.index * x_BT.shape[1], x_BT.shape[1]
+        places_T = torch.arange(first, first + count, device=x_BT.device)
+        return self.dropout(self.tokens(x_BT) + self.positions(places_T))
 
 
 class Attention(nn.Module):
     """Causal self-attention; q, k and v are separate, k has no bias."""
 
-    def __init__(self, spec: TransformerSpec, block: int) -> None:
+    def __init__(self, spec: TransformerSpec, block: int, context: StepContext) -> None:
         super().__init__()
-        self.dropout = dropout(spec.dropout, 2 * block + 1, f"blocks/{block}/attention/output")
+        self.dropout = dropout(spec.dropout, 2 * block + 1, context, f"blocks/{block}/attention/output")
         self.head_width = spec.width // spec.heads
         self.query = nn.Linear(spec.width, spec.width)
         self.key = nn.Linear(spec.width, spec.width, bias=False)
@@ -63,9 +72,9 @@ class Attention(nn.Module):
 class FeedForward(nn.Module):
     """Up to four times the width, the activation, down again."""
 
-    def __init__(self, spec: TransformerSpec, block: int) -> None:
+    def __init__(self, spec: TransformerSpec, block: int, context: StepContext) -> None:
         super().__init__()
-        self.dropout = dropout(spec.dropout, 2 * block + 2, f"blocks/{block}/mlp/down")
+        self.dropout = dropout(spec.dropout, 2 * block + 2, context, f"blocks/{block}/mlp/down")
         self.activation = spec.activation
         self.up = nn.Linear(spec.width, 4 * spec.width)
         self.down = nn.Linear(4 * spec.width, spec.width)
@@ -78,12 +87,12 @@ class FeedForward(nn.Module):
 class Block(nn.Module):
     """x + attention(norm(x)), then x + mlp(norm(x))."""
 
-    def __init__(self, spec: TransformerSpec, block: int) -> None:
+    def __init__(self, spec: TransformerSpec, block: int, context: StepContext) -> None:
         super().__init__()
         self.attention_norm = nn.LayerNorm(spec.width, eps=NORM_EPSILON)
-        self.attention = Attention(spec, block)
+        self.attention = Attention(spec, block, context)
         self.mlp_norm = nn.LayerNorm(spec.width, eps=NORM_EPSILON)
-        self.mlp = FeedForward(spec, block)
+        self.mlp = FeedForward(spec, block, context)
 
     def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
         """[B, T, D] -> [B, T, D]."""
@@ -112,10 +121,10 @@ class Head(nn.Module):
 class Transformer(nn.Module):
     """Ids [B, T] -> logits [B, T, V]."""
 
-    def __init__(self, spec: TransformerSpec) -> None:
+    def __init__(self, spec: TransformerSpec, context: StepContext) -> None:
         super().__init__()
-        self.embedding = Embedding(spec)
-        self.blocks = nn.ModuleList(Block(spec, block) for block in range(spec.layers))
+        self.embedding = Embedding(spec, context)
+        self.blocks = nn.ModuleList(Block(spec, block, context) for block in range(spec.layers))
         self.head = Head(spec)
         if spec.tied:
             self.head.logits.weight = self.embedding.tokens.weight

@@ -7,8 +7,7 @@ References:
 """
 
 import sys
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 import torch
@@ -18,83 +17,14 @@ from torch.distributed.tensor import DTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from samestep.common.ledger import Send, in_order
 from samestep.torch_impl.observing.collectives import Collective, collective_of
+from samestep.torch_impl.observing.recorder import Recorder
 from samestep.torch_impl.sharded import local_part
 from samestep.torch_impl.upstream import is_in_backward, process_group
 from samestep.torch_impl.weights import nbytes
 
 _OUR_REFERENCES = 3
 """The references to a buffer that are ours: the list's, the loop's over it, and the counting call's."""
-
-
-class Recorder:
-    """The sends of this process, in order; those that nobody asked for are forgotten.
-
-    Attributes:
-        phase: What the step is at. A backward pass shows by itself, everything else says so.
-        whole: What a group of all ranks is called: the mesh axis along which they lie, if there is but one.
-    """
-
-    def __init__(self) -> None:
-        self.phase = "forward"
-        self.whole = "all"
-        self._sends: list[Send] = []
-        self._is_on = False
-
-    def start(self) -> None:
-        """Forgets everything, and records from now on."""
-        self._sends, self._is_on, self.phase = [], True, "forward"
-
-    def add(
-        self,
-        operation: str,
-        tensors: Iterable[torch.Tensor],
-        group: str,
-        ranks: int,
-        to: str = "",
-        phase: str = "",
-        source: str = "",
-    ) -> None:
-        """Records a send; does nothing outside of an observed step.
-
-        Args:
-            operation: What is done.
-            tensors: What this process hands over.
-            group: The mesh axis along which it goes.
-            ranks: The number of ranks or devices along it.
-            to: Who gets it, if it is a message.
-            phase: The phase, if it is not the present one.
-            source: Who sends it, if not this process.
-        """
-        if self._is_on:
-            size = sum(tensor.nbytes for tensor in tensors)
-            send = Send(phase or self.phase, operation, group, ranks, size, to=to, source=source, at=time.time())
-            self._sends.append(send)
-
-    def stop(self) -> tuple[Send, ...]:
-        """Records no more; returns what was recorded."""
-        self._is_on = False
-        return in_order(self._sends)
-
-
-RECORDER = Recorder()
-"""Of this process. A step is observed in all its threads, and by everything that sends: hence one for all."""
-
-
-def entering(phase: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps a method with which a phase of the step begins.
-
-    Args:
-        phase: The phase.
-        method: The method.
-    """
-
-    def entered(*arguments: object, **options: object) -> object:
-        RECORDER.phase = phase
-        return method(*arguments, **options)
-
-    return entered
 
 
 class Gathered:
@@ -151,9 +81,10 @@ def _own(module: nn.Module) -> Iterable[nn.Parameter]:
 class Observer(TorchDispatchMode):
     """The context of an observed step: records the collectives dispatched within it, and follows gathered parameters."""
 
-    def __init__(self, model: nn.Module | None = None) -> None:
+    def __init__(self, recorder: Recorder, model: nn.Module | None = None) -> None:
         super().__init__()
         self.gathered = Gathered(model or nn.Module())
+        self._recorder = recorder
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -167,27 +98,27 @@ class Observer(TorchDispatchMode):
             return NotImplemented  # DTensor then dispatches what it consists of, and its collectives arrive here
         name = func._schema.name
         if is_in_backward():
-            RECORDER.phase = "backward"
+            self._recorder.phase = "backward"
         if collective := collective_of(func):
-            _record(collective, args)
+            _record(self._recorder, collective, args)
         self.gathered.before(name, (kwargs or {}).get("out", ()))
         result = func(*args, **(kwargs or {}))
         self.gathered.after(name, result)
         return result
 
 
-def _record(collective: Collective, args: tuple[Any, ...]) -> None:
+def _record(recorder: Recorder, collective: Collective, args: tuple[Any, ...]) -> None:
     group, operation = process_group(args[collective.group]), collective.operation
     peer = "" if collective.peer is None else str(dist.get_global_rank(group, args[collective.peer]))
     to, source = (peer, "") if operation == "send" else ("", peer)
     tensors = torch.utils._pytree.tree_leaves(args[collective.handed_over])
-    RECORDER.add(operation, tensors, _axis_of(group), group.size(), to, source=source)
+    recorder.add(operation, tensors, _axis_of(group, recorder.whole), group.size(), to, source=source)
 
 
-def _axis_of(group: dist.ProcessGroup) -> str:
-    """The mesh axis of a group, after which a device mesh names it."""
+def _axis_of(group: dist.ProcessGroup, whole: str) -> str:
+    """The mesh axis of a group, after which a device mesh names it; `whole` for the group of all ranks."""
     axis = group.group_desc.removeprefix(AXIS_PREFIX)
-    return RECORDER.whole if group.size() == dist.get_world_size() or axis == group.group_desc else axis
+    return whole if group.size() == dist.get_world_size() or axis == group.group_desc else axis
 
 
 AXIS_PREFIX = "mesh_"

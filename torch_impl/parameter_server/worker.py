@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import rpc
 
-from samestep.common.batch import Batch
+from samestep.common.batch import Batch, BatchPart
 from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
@@ -17,21 +17,22 @@ from samestep.torch_impl import devices, weights
 from samestep.torch_impl.local_state import merge
 from samestep.torch_impl.models.inputs import as_inputs
 from samestep.torch_impl.observing.activations import follow_activations
-from samestep.torch_impl.observing.exchanges import RECORDER, Observer
+from samestep.torch_impl.observing.exchanges import Observer
 from samestep.torch_impl.parameter_server import server
 from samestep.torch_impl.parameter_server.modes import PullEverything, PullRows
 from samestep.torch_impl.rpc.group import leave_rpc, worker_name
 from samestep.torch_impl.step import accumulate, mean_loss
+from samestep.torch_impl.step_context import StepContext
 
 
 class WorkerProgram:
     """A worker in training."""
 
-    def __init__(self, run: Run, mode: PullEverything | PullRows, hardware: Hardware) -> None:
+    def __init__(self, run: Run, mode: PullEverything | PullRows, context: StepContext, hardware: Hardware) -> None:
         self.hardware = hardware
-        self._run, self._mode, self._loss = run, mode, mean_loss(run)
+        self._run, self._mode, self._context, self._loss = run, mode, context, mean_loss(run, context)
         self._rank = dist.get_rank()
-        self._shard = self._rank, run.num_devices
+        self._part = BatchPart.of(run.mesh, self._rank)
         self._server = worker_name(run.num_devices)
         self._step = self._gradients_bytes = self._pulled_bytes = self._activations_bytes = 0
         self._pushes = self._staleness = 0  # the sum over all pushes
@@ -41,9 +42,9 @@ class WorkerProgram:
     def step(self, batch: Batch) -> None:
         """Pulls what the shard needs, forward and backward, pushes the gradients; what stays here is updated here."""
         mode = self._mode
-        inputs, _ = batch.rows(*self._shard)
+        inputs, _ = batch.rows(self._part)
         wanted = mode.wanted(as_inputs(inputs))
-        RECORDER.phase = "forward"
+        self._context.recorder.phase = "forward"
         values, version = rpc.rpc_sync(self._server, server.pull, (wanted,))
         self._record("pull", values)
         self._pulled_bytes = weights.nbytes(values)
@@ -57,7 +58,7 @@ class WorkerProgram:
                 loss.backward()
             return loss
 
-        self._losses.append(accumulate(self._run, batch, self._shard, forward_backward))
+        self._losses.append(accumulate(self._run, self._context, batch, self._part, forward_backward))
         self._gradients_bytes = weights.nbytes(parameter.grad for parameter in mode.stage.parameters())
         gradients = [leaf.grad for leaf in leaves]
         self._record("push", [gradient for gradient in gradients if gradient is not None])
@@ -68,7 +69,7 @@ class WorkerProgram:
 
     def _record(self, operation: str, tensors: Sequence[torch.Tensor]) -> None:
         """Records what is moved between this worker and the server, the ids of rows not counted."""
-        RECORDER.add(operation, tensors, "data", self._shard[1], str(self._shard[1]))
+        self._context.recorder.add(operation, tensors, "data", self._run.num_devices, str(self._run.num_devices))
 
     def losses(self) -> list[float]:
         """The global losses since the last call: the server adds up those of all workers."""
@@ -107,11 +108,11 @@ class WorkerProgram:
 
     def observe(self, batch: Batch) -> None:
         """Takes one more step; collectives among workers are recorded as they are dispatched, calls as they are made."""
-        RECORDER.start()
-        with Observer(), follow_activations(self._mode.stage) as kept:
+        self._context.recorder.start()
+        with Observer(self._context.recorder), follow_activations(self._mode.stage) as kept:
             self.step(batch)
         self._activations_bytes = kept.peak_bytes
-        self._sends = RECORDER.stop()
+        self._sends = self._context.recorder.stop()
 
     def sends(self) -> tuple[Send, ...]:
         """What it pulled, pushed and exchanged with other workers."""

@@ -7,14 +7,14 @@ from torch import nn
 
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import initial_buffers, initial_weights
-from samestep.common.workload.models.own import OwnSpec, running_of
 from samestep.common.workload.models.spec import ModelSpec, Segment, tied_segments
 from samestep.common.workload.pipeline import group_segments
 from samestep.torch_impl import weights
 from samestep.torch_impl.models import build_model, segment_functions
 from samestep.torch_impl.models.inputs import Inputs
-from samestep.torch_impl.models.own import switch_functions, switch_layers
 from samestep.torch_impl.models.segmented import Handed, remove, run_segments, tensors_of
+from samestep.torch_impl.models.user_model import switch_functions, switch_layers
+from samestep.torch_impl.step_context import StepContext
 from samestep.torch_impl.techniques.compile import compile_model
 from samestep.torch_impl.techniques.precision import mix_precision
 from samestep.torch_impl.techniques.recompute import recompute
@@ -90,7 +90,7 @@ class Stage(nn.Module):
         if self._contiguous:
             x = _each(x, torch.Tensor.contiguous)
         graph = next((one for one in tensors_of(x) if one.requires_grad), None)
-        if graph is None or not isinstance(self._spec, OwnSpec):
+        if graph is None:
             return x
         return _each(x, lambda one: _Handed.apply(one) if one.requires_grad else _InGraphOf.apply(one, graph))
 
@@ -99,22 +99,25 @@ def _each(handed: Handed, change: Callable[[torch.Tensor], torch.Tensor]) -> Han
     return tuple(map(change, handed)) if isinstance(handed, tuple) else change(handed)
 
 
-def build_stage(run: Run, device: torch.device, segments: Sequence[Segment], contiguous: bool = True) -> Stage:
+def build_stage(
+    run: Run, device: torch.device, context: StepContext, segments: Sequence[Segment], contiguous: bool = True
+) -> Stage:
     """Builds a stage with its initial weights, in the run's dtype.
 
     Args:
         run: What is trained.
         device: The device of this process.
+        context: What its layers read of the present micro-batch.
         segments: The segments of the stage.
         contiguous: As in `Stage`.
     """
     spec = run.workload.model
     switch_functions(run.dropout)
-    # The whole model may not fit; but a user's may hold tensors that are neither parameters nor buffers.
-    with torch.device("cpu" if isinstance(spec, OwnSpec) else "meta"):
-        stage = Stage(spec, build_model(spec), segments, contiguous)
+    # The whole model may not fit; but it may hold tensors that are neither parameters nor buffers.
+    with torch.device("meta" if spec.facts.is_built_here else "cpu"):
+        stage = Stage(spec, build_model(spec, context), segments, contiguous)
     stage.to(getattr(torch, run.dtype))
-    switch_layers(stage.model, run.dropout, run.batch_norm, running_of(spec))
+    switch_layers(stage.model, run.dropout, run.batch_norm, spec.facts.habits.running)
     recompute(run, stage.model)
     weights.materialize(stage.model, device, initial_weights(spec, run.seed), initial_buffers(spec))
     mix_precision(run, stage, device)
@@ -122,18 +125,21 @@ def build_stage(run: Run, device: torch.device, segments: Sequence[Segment], con
     return stage
 
 
-def build_stages(run: Run, device: torch.device, stage_ranks: Sequence[int], rank: int) -> dict[int, Stage]:
+def build_stages(
+    run: Run, device: torch.device, context: StepContext, stage_ranks: Sequence[int], rank: int
+) -> dict[int, Stage]:
     """Builds the stages that a rank holds, by index.
 
     Args:
         run: What is trained.
         device: The device of this process.
+        context: As in `build_stage`.
         stage_ranks: The rank that holds each stage.
         rank: This one's.
     """
     grouped = group_segments(run.workload.model.segments(), len(stage_ranks))
     own = [index for index, holder in enumerate(stage_ranks) if holder == rank]
-    stages = {index: build_stage(run, device, grouped[index]) for index in own}
+    stages = {index: build_stage(run, device, context, grouped[index]) for index in own}
     _tie(run, [stage.model for stage in stages.values()])
     return stages
 
@@ -158,13 +164,13 @@ def output_shapes(run: Run, num_stages: int, rows: int) -> tuple[tuple[torch.Siz
         rows: The number of examples.
     """
     model, shapes = run.workload.model, []
-    if isinstance(model, OwnSpec):  # described as torch lays them out
+    if not model.facts.is_built_here:  # described as torch lays them out
         grouped = group_segments(model.segments(), num_stages)
         last = [segments[-1] for segments in grouped]
         return tuple(tuple(torch.Size((rows, *one)) for one in each.several or (each.outputs,)) for each in last)
     spec = model.inputs()
     with torch.device("meta"):
-        functions = segment_functions(model, build_model(model))
+        functions = segment_functions(model, build_model(model, StepContext()))
         x = torch.empty(rows, *spec.shape, dtype=torch.float32 if spec.ids is None else torch.int64)
         for segments in group_segments(model.segments(), num_stages):
             x = run_segments([functions[segment.name] for segment in segments], x)

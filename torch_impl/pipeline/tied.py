@@ -17,9 +17,9 @@ from torch import nn
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import tied_segments
 from samestep.common.workload.pipeline import group_segments
-from samestep.torch_impl.observing.exchanges import RECORDER
 from samestep.torch_impl.pipeline.stages import Stage
 from samestep.torch_impl.sharded import local_part
+from samestep.torch_impl.step_context import StepContext
 from samestep.torch_impl.weights import named_weights
 
 
@@ -30,6 +30,7 @@ class TiedCopies:
         self,
         run: Run,
         stages: Mapping[int, Stage],
+        context: StepContext,
         stage_ranks: Sequence[int],
         group: dist.ProcessGroup | None = None,
     ) -> None:
@@ -38,10 +39,11 @@ class TiedCopies:
         Args:
             run: What is trained.
             stages: What this rank holds, by index.
+            context: What they were built with.
             stage_ranks: The global rank that holds each stage.
             group: The ranks of the pipeline; all there are, unless given.
         """
-        self._group = group
+        self._group, self._recorder = group, context.recorder
         grouped = group_segments(run.workload.model.segments(), len(stage_ranks))
         self._stages = stages
         self._others: dict[str, tuple[int, int, bool]] = {}
@@ -70,7 +72,7 @@ class TiedCopies:
         for name, (_, rank, is_first) in self._others.items() if last else ():
             own = local_part(self._parameter(name).grad)
             other = torch.empty_like(own)
-            RECORDER.phase = "backward"
+            self._recorder.phase = "backward"
             both = ((dist.isend, own), (dist.irecv, other))
             for work in dist.batch_isend_irecv([dist.P2POp(*each, rank, self._group) for each in both]):
                 work.wait()

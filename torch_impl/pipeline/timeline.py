@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from samestep.torch_impl.observing.exchanges import entering
+from samestep.torch_impl.observing.recorder import Recorder
 from samestep.torch_impl.profiling import named_pass
 from samestep.torch_impl.step import KEPT_STEPS
 
@@ -47,7 +47,8 @@ _BEGIN = {
 class Timeline:
     """The events of the last step, and the sums of the last `KEPT_STEPS`."""
 
-    def __init__(self) -> None:
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
         self.events: list[Event] = []
         self._steps: collections.deque[tuple[float, float]] = collections.deque(maxlen=KEPT_STEPS)
         self._start = 0.0
@@ -62,7 +63,7 @@ class Timeline:
             setattr(stage, method, self._timed(getattr(stage, method), stage.stage_index, kind))
         # Torch asks for a message before it sends it, and for no other one in between.
         for method, phase in _BEGIN.items():
-            setattr(stage, method, entering(phase, getattr(stage, method)))
+            setattr(stage, method, self._recorder.entering(phase, getattr(stage, method)))
 
     def _timed(self, compute: Callable[..., object], stage: int, kind: str) -> Callable[..., object]:
         def timed(microbatch: int, *arguments: object, **options: object) -> object:

@@ -6,9 +6,8 @@ import shutil
 
 from samestep.common.batch_norm import has_batch_norm, refuse_sync
 from samestep.common.errors import ConfigError, Unavailable
+from samestep.common.flags import flags
 from samestep.common.strategy import Run
-from samestep.common.workload.models.own import OwnSpec
-from samestep.common.workload.models.reached import may_skip
 from samestep.common.workload.models.spec import tied_segments
 from samestep.common.workload.pipeline import SCHEDULES
 from samestep.common.workload.split import even_split_table
@@ -33,21 +32,21 @@ def check_stages(run: Run, stages_per_rank: int = 1) -> None:
         ConfigError: There are more.
     """
     segments, model = run.workload.model.segments(), run.workload.model
-    if isinstance(model, OwnSpec) and len(segments) == 1:
+    if model.facts.source and len(segments) == 1:
         raise ConfigError(
             f"{run.name} splits a model by its segments, and {run.workload.name} has one; add `segments={{'torch': function}}` "
             f"to its samestep.Model, where function(model) returns the forward pass as functions by module path."
         )
-    for shared, users in tied_segments(model).items() if isinstance(model, OwnSpec) else ():
+    for shared, users in () if model.facts.ties_stages else tied_segments(model).items():
         between = " and ".join(user.name for user in users)
         raise ConfigError(
             f"{shared} is tied: the segments {between} both use it, and each rank of {run.name} would train a half of its own; "
             f"untie it, or choose a row that keeps the model whole, as torch:fsdp."
         )
-    num_stages = run.mesh.axis("pipe") * stages_per_rank
+    num_stages = run.mesh.pipe * stages_per_rank
     if num_stages > len(segments):
         each = f" ({stages_per_rank} a rank)" if stages_per_rank > 1 else ""
-        grow = "give it more layers=" if run.workload.model.name in ("transformer", "mlp") else "use a deeper model"
+        grow = "give it more layers=" if "layers" in flags(model) else "use a deeper model"
         raise ConfigError(
             f"{num_stages} stages{each} are more than the {len(segments)} segments of {run.workload.name} "
             f"({', '.join(segment.name for segment in segments[:2])}, ...); use {len(segments) // stages_per_rank} ranks or "
@@ -64,14 +63,14 @@ def check_schedule(run: Run[PipelineOptions]) -> None:
     """
     refuse_sync(run, "its micro-batches go through the stages one after the other")
     name, microbatches = run.options.schedule, run.options.microbatches
-    schedule, num_ranks = SCHEDULES[name], run.mesh.axis("pipe")
+    schedule, num_ranks = SCHEDULES[name], run.mesh.pipe
     check_stages(run, schedule.stages_per_rank)
     if run.techniques.recompute and schedule.delays_weights:
         raise ConfigError(
             f"{name} takes gradients by weights later, for which torch keeps what --recompute computed again: more than "
             "without it; choose --schedule 1f1b or interleaved_1f1b."
         )
-    rows = run.batch_size // (run.mesh.axis("data") * run.mesh.axis("shard") * run.accumulation_steps)
+    rows = run.batch_size // (run.mesh.replicas * run.accumulation_steps)
     if rows % microbatches:
         fitting = sorted(_divisors(rows), key=lambda count: abs(count - microbatches))[:_MOST_NAMED]
         raise ConfigError(
@@ -135,7 +134,7 @@ def check_replicas(run: Run) -> None:
         ConfigError: It has buffers, or statistics of the whole batch are asked for.
     """
     refuse_sync(run, "its replicas are threads, which exchange nothing in the forward pass")
-    if isinstance(run.workload.model, OwnSpec) and (buffers := run.workload.model.described.buffers):
+    if buffers := run.workload.model.facts.buffers:
         raise ConfigError(
             f"{run.name} makes its replicas anew in every step, which loses the buffers of {run.workload.name} "
             f"({next(iter(buffers))}, ...); use torch:ddp."
@@ -149,11 +148,11 @@ def check_tensor_parallel(run: Run[TensorOptions]) -> None:
         ConfigError: A part is unequal, the model has no sequence that could be cut, or a user's model has no plan.
     """
     check_tensor_plan(run)
-    even_split_table(run.workload.model, run.mesh.axis("tensor"))  # refuses unequal parts of a layer or a head
+    even_split_table(run.workload.model, run.mesh.tensor)  # refuses unequal parts of a layer or a head
     if run.options.sequence_parallel:
         if not any(param.shares_input for param in run.workload.model.params().values()):  # attention does
             raise ConfigError(f"--sequence-parallel needs a transformer; {run.workload.name} has no sequence.")
-        (context,), num_parts = run.workload.model.inputs().shape, run.mesh.axis("tensor")
+        (context,), num_parts = run.workload.model.inputs().shape, run.mesh.tensor
         if context % num_parts:
             raise ConfigError(
                 f"a sequence of {context} does not divide among a tensor axis of {num_parts}; give +context=."
@@ -167,14 +166,13 @@ def check_tensor_plan(run: Run) -> None:
         ConfigError: It does not, or our model has batch normalisation.
     """
     model = run.workload.model
-    if run.mesh.axis("tensor") > 1 and has_batch_norm(run):
+    if run.mesh.tensor > 1 and has_batch_norm(run):
         raise ConfigError(
             f"{run.name} along tensor does not take +norm=batch: no plan cuts running statistics along with the channels of a "
             "layer; leave it out, or choose another strategy."
         )
-    if not isinstance(model, OwnSpec) or run.mesh.axis("tensor") == 1:
-        return
-    if all(param.split is None for param in model.params().values()):
+    is_unplanned = all(param.split is None for param in model.params().values())
+    if model.facts.source and run.mesh.tensor > 1 and is_unplanned:
         raise ConfigError(
             f"{run.name} cuts layers in pairs, and {run.workload.name} does not say which; add `tensor_plan={{'blocks.*.up': "
             f"'column', 'blocks.*.down': 'row'}}` to its samestep.Model, with the paths of its linear layers."
@@ -187,19 +185,19 @@ def check_three_dimensions(run: Run[PipelineOptions]) -> None:
     Raises:
         ConfigError: One of them would.
     """
-    if run.mesh.axis("data") > 1 and run.mesh.axis("shard") > 1:
+    if run.mesh.data > 1 and run.mesh.shard > 1:
         raise ConfigError(
             f"--mesh {run.mesh} has both data and shard; hybrid takes one of them beside pipe and tensor."
         )
     check_schedule(run)
     check_tensor_plan(run)
-    stage_ranks = SCHEDULES[run.options.schedule].stage_ranks(run.mesh.axis("pipe"))
+    stage_ranks = SCHEDULES[run.options.schedule].stage_ranks(run.mesh.pipe)
     if len(stage_ranks) > 1 and stage_ranks[0] == stage_ranks[-1] and tied_segments(run.workload.model):
         raise ConfigError(
             f"--schedule {run.options.schedule} gives one rank the first and the last stage, which {run.name} distributes one by "
             f"one: a parameter that is tied between them would be two; choose another --schedule, or torch:pp."
         )
-    even_split_table(run.workload.model, run.mesh.axis("tensor"))  # refuses unequal parts of a layer or a head
+    even_split_table(run.workload.model, run.mesh.tensor)  # refuses unequal parts of a layer or a head
 
 
 def _check_flat(run: Run) -> None:
@@ -208,11 +206,9 @@ def _check_flat(run: Run) -> None:
     Raises:
         ConfigError: It is one, unless the update of a gradient of zeros changes nothing.
     """
-    model = run.workload.model
-    if not may_skip(model) or not isinstance(model, OwnSpec):
-        return
-    if model.described.branches or run.optimizer.name != "sgd":
-        which = f"{model.described.unused[0]}, ..." if model.described.unused else "as its forward pass branches"
+    facts = run.workload.model.facts
+    if facts.may_skip and (facts.branches or not run.optimizer.rests):
+        which = f"{facts.unused[0]}, ..." if facts.unused else "as its forward pass branches"
         raise ConfigError(
             f"{run.name} flattens all parameters and updates them together; {run.workload.name} may leave some without a "
             f"gradient ({which}), which torch's optimizers leave as they are: choose torch:zero1 or torch:fsdp."

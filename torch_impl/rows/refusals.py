@@ -1,6 +1,6 @@
 """Why rows refuse techniques. Imports no framework."""
 
-from samestep.common.compression import uncompressed
+from samestep.common.techniques.compress.refusals import uncompressed
 
 NO_SWITCH = {
     "overlap": "it exchanges when its API does; torch:ddp and torch:zero1 have a choice",

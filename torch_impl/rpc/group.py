@@ -17,7 +17,7 @@ from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.torch_impl import devices, weights
 from samestep.torch_impl.local_state import build_local_state
-from samestep.torch_impl.observing.exchanges import RECORDER
+from samestep.torch_impl.observing.recorder import Recorder
 from samestep.torch_impl.optimizers import build_optimizer, set_rate
 from samestep.torch_impl.pipeline.stages import Stage
 
@@ -29,6 +29,7 @@ class Served:
     """A stage's parameters with their optimizer, in the process that holds them.
 
     Attributes:
+        recorder: Records what calls send from this process.
         parameters: The parameters, in the order of their neutral names.
         optimizer: The optimizer of these parameters.
         local_state: The local state of parameters and optimizer.
@@ -38,7 +39,8 @@ class Served:
         sends: What calls sent from this process up to the last update, from the one before it.
     """
 
-    def __init__(self, run: Run, stage: Stage, updates_per_step: int = 1) -> None:
+    def __init__(self, run: Run, stage: Stage, recorder: Recorder, updates_per_step: int = 1) -> None:
+        self.recorder = recorder
         self._run, self._updates, self._skipped = run, 0, 0
         self.updates_per_step = updates_per_step
         self.parameters = list(stage.parameters())
@@ -50,7 +52,7 @@ class Served:
         self._gradients_bytes = 0
         self.optimizer.register_step_pre_hook(self._begin_step)
         self.optimizer.register_step_post_hook(self._end_step)
-        RECORDER.start()  # calls may come before this process itself has begun with the step
+        self.recorder.start()  # calls may come before this process itself has begun with the step
 
     def _begin_step(self, *_: object) -> None:
         set_rate(self.optimizer, self._run.optimizer_at(self._updates // self.updates_per_step + 1).learning_rate)
@@ -59,8 +61,8 @@ class Served:
 
     def _end_step(self, *_: object) -> None:
         self.optimizer.zero_grad()  # a context of distributed autograd sets those alone that it has (torch 2.13)
-        self.sends = RECORDER.stop()
-        RECORDER.start()
+        self.sends = self.recorder.stop()
+        self.recorder.start()
         self.updated.release()
 
     def snapshot(self, step: int) -> TrainState:

@@ -11,7 +11,6 @@ from samestep.common.program import TrainState
 from samestep.torch_impl.devices import dist_world_size
 from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.models.segmented import Handed, tensors_of
-from samestep.torch_impl.observing.exchanges import RECORDER
 from samestep.torch_impl.pipeline.stages import Stage
 from samestep.torch_impl.rpc.group import Served, own_rank
 from samestep.torch_impl.step import Loss
@@ -111,7 +110,7 @@ def record_send(phase: str, handed: Handed, to: int) -> None:
         to: The rank of that process; what stays here is not sent.
     """
     if to != own_rank():
-        RECORDER.add("send", tensors_of(handed), "pipe", dist_world_size(), str(to), phase)
+        _LOCAL[0].served.recorder.add("send", tensors_of(handed), "pipe", dist_world_size(), str(to), phase)
 
 
 def predict(x: Inputs | Handed) -> Handed:

@@ -15,12 +15,13 @@ import torch.distributed as dist
 from torch import nn
 
 from samestep.common.strategy import Run
-from samestep.common.workload.models.reached import may_skip
-from samestep.torch_impl.devices import join_group, own_shard, synchronize, use_device
-from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
+from samestep.torch_impl.building import build_fresh_model
+from samestep.torch_impl.devices import join_group, synchronize, use_device
+from samestep.torch_impl.program import Parts, TrainingProgram
 from samestep.torch_impl.reached import agree
 from samestep.torch_impl.rows.options import C10dOptions
 from samestep.torch_impl.step import KEPT_STEPS
+from samestep.torch_impl.step_context import StepContext
 
 
 def ring_all_reduce(flat: torch.Tensor) -> None:
@@ -92,8 +93,9 @@ def build(run: Run[C10dOptions]) -> TrainingProgram:
     """Builds the program of one rank."""
     device = use_device(run, may_share=not run.options.ring)
     hardware = join_group(run, device)
-    model = build_fresh_model(run, device)
+    context = StepContext(run.mesh.only_axis)
+    model = build_fresh_model(run, device, context)
     all_reduce = ring_all_reduce if run.options.ring else dist.all_reduce
-    exchange = FlatExchange(model, device, all_reduce, may_skip(run.workload.model))
-    parts = Parts(bare=model, hardware=hardware, shard=own_shard(), exchange=exchange, measures=exchange.measures)
+    exchange = FlatExchange(model, device, all_reduce, run.workload.model.facts.may_skip)
+    parts = Parts(bare=model, hardware=hardware, context=context, exchange=exchange, measures=exchange.measures)
     return TrainingProgram(run, parts)

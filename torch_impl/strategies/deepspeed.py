@@ -13,15 +13,18 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import deepspeed
+import deepspeed.runtime.zero.muon.muon_optimizer  # the engine imports it, with all of torch's compiler (0.19)
 import torch
 
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, num_params
+from samestep.torch_impl.building import build_fresh_model
 from samestep.torch_impl.deepspeed.engine import EngineState, EngineUpdate
-from samestep.torch_impl.devices import join_group, own_shard, use_device
+from samestep.torch_impl.devices import join_group, use_device
 from samestep.torch_impl.optimizers import build_optimizer, slot_keys
-from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
+from samestep.torch_impl.program import Parts, TrainingProgram
 from samestep.torch_impl.rows.options import DeepSpeedOptions
+from samestep.torch_impl.step_context import StepContext
 from samestep.torch_impl.upstream import without_shared_memory_op
 from samestep.torch_impl.weights import named_buffers, named_weights
 
@@ -55,7 +58,8 @@ def build(run: Run[DeepSpeedOptions]) -> TrainingProgram:
     device = use_device(run)
     hardware = join_group(run, device)
     without_shared_memory_op()
-    bare = build_fresh_model(run, device)
+    context = StepContext(run.mesh.only_axis)
+    bare = build_fresh_model(run, device, context)
     optimizer = build_optimizer(run.optimizer, bare.parameters())
     named = named_weights(bare)  # before ZeRO 3 leaves them without a shape
     settings = engine_config(run.workload.model, run.options.zero_stage)
@@ -71,9 +75,9 @@ def build(run: Run[DeepSpeedOptions]) -> TrainingProgram:
     parts = Parts(
         bare=bare,
         hardware=hardware,
+        context=context,
         model=engine,
         optimizer=cast(torch.optim.Optimizer, update),
-        shard=own_shard(),
         averages_gradients=True,
         exchange=exchange,
         local_state=state,

@@ -13,12 +13,15 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import nn
 
+from samestep.common.batch import WHOLE
 from samestep.common.ledger import Footprint
 from samestep.common.program import Hardware
 from samestep.common.strategy import Run
+from samestep.torch_impl.building import build_fresh_model
 from samestep.torch_impl.devices import use_device
-from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
+from samestep.torch_impl.program import Parts, TrainingProgram
 from samestep.torch_impl.replicas import CountedDataParallel, Replicas
+from samestep.torch_impl.step_context import StepContext
 
 
 class MasterClock:
@@ -41,15 +44,16 @@ class MasterClock:
         return {"master_share": 1 - self._together_seconds / self._seconds}
 
 
-def build_on_threads(run: Run, model: nn.Module, device: torch.device) -> Parts:
+def build_on_threads(run: Run, model: nn.Module, context: StepContext, device: torch.device) -> Parts:
     """Builds the parts of the algorithm on threads, where nn.DataParallel would silently run one module.
 
     Args:
         run: What is trained.
         model: The master.
+        context: What it was built with.
         device: The device that all replicas share.
     """
-    replicas = Replicas(model, run.num_devices, run.threads)
+    replicas = Replicas(model, context, run.num_devices, run.threads)
     clock = MasterClock(replicas)
 
     def footprint(number: int) -> Footprint:
@@ -61,7 +65,9 @@ def build_on_threads(run: Run, model: nn.Module, device: torch.device) -> Parts:
         hardware=Hardware(
             note="one process, a thread per replica", emulation="threads; nn.DataParallel needs two GPUs"
         ),
+        context=context,
         model=replicas,
+        part=WHOLE,
         exchange=clock,
         replicas=lambda: tuple(footprint(number) for number in range(1, run.num_devices)),
         saves_here=False,
@@ -69,21 +75,24 @@ def build_on_threads(run: Run, model: nn.Module, device: torch.device) -> Parts:
     )
 
 
-def build_on_gpus(run: Run, model: nn.Module) -> Parts:
+def build_on_gpus(run: Run, model: nn.Module, context: StepContext) -> Parts:
     """Builds the parts of nn.DataParallel itself; it needs two GPUs, and has never been run.
 
     Args:
         run: What is trained.
         model: The master, on the first GPU.
+        context: What it was built with.
     """
-    parallel = CountedDataParallel(model, list(range(run.num_devices)))
+    parallel = CountedDataParallel(model, list(range(run.num_devices)), context.recorder)
     hardware = Hardware(note="one process, a replica per GPU")
-    return Parts(bare=model, hardware=hardware, model=parallel, saves_here=False)
+    return Parts(bare=model, hardware=hardware, context=context, model=parallel, part=WHOLE, saves_here=False)
 
 
 def build(run: Run) -> TrainingProgram:
     """Builds the program of the one process there is."""
     device = use_device(run)
-    model = build_fresh_model(run, device)
+    context = StepContext(run.mesh.only_axis)
+    model = build_fresh_model(run, device, context)
     has_gpus = torch.cuda.device_count() >= max(2, run.num_devices)
-    return TrainingProgram(run, build_on_gpus(run, model) if has_gpus else build_on_threads(run, model, device))
+    parts = build_on_gpus(run, model, context) if has_gpus else build_on_threads(run, model, context, device)
+    return TrainingProgram(run, parts)

@@ -15,11 +15,10 @@ import torch.distributed as dist
 from samestep.common.strategy import Run
 from samestep.common.workload.models.reached import carry_gradients
 from samestep.common.workload.pipeline import group_segments
+from samestep.torch_impl.axes.pipe import Pipe, build_pipe
 from samestep.torch_impl.devices import join_group, use_device
-from samestep.torch_impl.micro_batch import MICRO_BATCH
 from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.models.segmented import Handed, tensors_of
-from samestep.torch_impl.pipeline.pipe import Pipe, build_pipe
 from samestep.torch_impl.pipeline.stages import output_shapes
 from samestep.torch_impl.program import TrainingProgram
 from samestep.torch_impl.step import mean_loss
@@ -31,7 +30,7 @@ class VerticalPass:
     def __init__(self, run: Run, pipe: Pipe) -> None:
         (self.index,), model = pipe.stages, run.workload.model
         self.pipe = pipe
-        self.loss = mean_loss(run)
+        self.loss = mean_loss(run, pipe.context)
         self.shapes = output_shapes(run, len(pipe.stage_ranks), run.batch_size // run.accumulation_steps)
         stages = group_segments(model.segments(), len(pipe.stage_ranks))
         # Where all up to a boundary is frozen, no gradient comes back.
@@ -51,7 +50,7 @@ class VerticalPass:
         out = self.pipe.stages[self.index](x)
         if self.pipe.has_last:
             out = self.loss(out, y)
-            (out * MICRO_BATCH.loss_scale).backward()
+            (out * self.pipe.context.loss_scale).backward()
         else:
             self._hand_on(tensors_of(out))
         for each in tensors_of(x) if self.takes_gradient else ():

@@ -13,7 +13,7 @@ import torch.distributed.autograd as dist_autograd
 from torch.distributed import rpc
 from torch.distributed.optim import DistributedOptimizer
 
-from samestep.common.batch import Batch
+from samestep.common.batch import WHOLE, Batch
 from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
@@ -25,6 +25,7 @@ from samestep.torch_impl.pipeline.stages import build_stage
 from samestep.torch_impl.rpc import stages
 from samestep.torch_impl.rpc.group import CPU, Served, ServingProgram, join_rpc, leave_rpc, own_rank, worker_name
 from samestep.torch_impl.step import accumulate, mean_loss
+from samestep.torch_impl.step_context import StepContext
 
 HARDWARE = Hardware(note="one process per device", backend="tensorpipe")
 
@@ -32,9 +33,8 @@ HARDWARE = Hardware(note="one process per device", backend="tensorpipe")
 class DriverProgram:
     """Rank 0, which takes every step by calling all workers, itself among them."""
 
-    def __init__(self, run: Run, served: Served) -> None:
-        self.hardware, self._run = HARDWARE, run
-        self._served = served
+    def __init__(self, run: Run, served: Served, context: StepContext) -> None:
+        self.hardware, self._run, self._served, self._context = HARDWARE, run, served, context
         self._workers = [worker_name(rank) for rank in range(run.num_devices)]
         params = [rref for worker in self._workers for rref in rpc.rpc_sync(worker, stages.parameters)]
         self._optimizer = DistributedOptimizer(stages.local_optimizer, params)
@@ -50,13 +50,12 @@ class DriverProgram:
         with dist_autograd.context() as context:
 
             def forward_backward(inputs: np.ndarray, targets: np.ndarray, last: bool) -> torch.Tensor:
-                x, y = as_inputs(inputs), torch.from_numpy(targets)
-                losses.append(stages.call_all(self._workers, x, y) * share)
+                losses.append(stages.call_all(self._workers, as_inputs(inputs), torch.from_numpy(targets)) * share)
                 if last:  # a context goes backward once, from all its losses (torch 2.13)
                     dist_autograd.backward(context, losses)
                 return losses[-1]
 
-            self._losses.append(accumulate(self._run, batch, (0, 1), forward_backward))
+            self._losses.append(accumulate(self._run, self._context, batch, WHOLE, forward_backward))
             self._optimizer.step(context)
         self._step += 1
 
@@ -113,8 +112,9 @@ def build(run: Run) -> DriverProgram | ServingProgram:
     """Builds the program of one process."""
     use_device(run)  # for its threads
     segments = group_segments(run.workload.model.segments(), run.num_devices)[own_rank()]
-    stage = build_stage(run, CPU, segments, contiguous=False)
-    served = Served(run, stage)
-    stages.serve(stages.WorkerStage(stage, mean_loss(run), served))
+    context = StepContext(run.mesh.only_axis)
+    stage = build_stage(run, CPU, context, segments, contiguous=False)
+    served = Served(run, stage, context.recorder)
+    stages.serve(stages.WorkerStage(stage, mean_loss(run, context), served))
     join_rpc(run)
-    return ServingProgram(served, HARDWARE) if own_rank() else DriverProgram(run, served)
+    return ServingProgram(served, HARDWARE) if own_rank() else DriverProgram(run, served, context)

@@ -19,6 +19,7 @@ from samestep.torch_impl.parameter_server.worker import WorkerProgram
 from samestep.torch_impl.pipeline.stages import build_stage
 from samestep.torch_impl.rows.options import ServerOptions
 from samestep.torch_impl.rpc.group import CPU, Served, ServingProgram, join_rpc
+from samestep.torch_impl.step_context import StepContext
 
 HARDWARE = Hardware(note="one process per worker, and one more that serves", backend="tensorpipe")
 
@@ -35,13 +36,16 @@ def build(run: Run[ServerOptions]) -> WorkerProgram | ServingProgram:
 
 def _build_worker(run: Run[ServerOptions], among_workers: dist.ProcessGroup) -> WorkerProgram:
     served, stays = server_segments(run.workload.model)
-    stage = build_stage(run, CPU, stays or served)
-    return WorkerProgram(run, PullRows(run, stage, among_workers) if stays else PullEverything(stage), HARDWARE)
+    context = StepContext(run.mesh.only_axis)
+    stage = build_stage(run, CPU, context, stays or served)
+    mode = PullRows(run, stage, among_workers) if stays else PullEverything(stage)
+    return WorkerProgram(run, mode, context, HARDWARE)
 
 
 def _build_server(run: Run[ServerOptions]) -> ServingProgram:
     synchronous = run.options.is_sync
-    stage = build_stage(run, CPU, server_segments(run.workload.model)[0])
-    served = Served(run, stage, updates_per_step=1 if synchronous else run.num_devices)
+    context = StepContext(run.mesh.only_axis)
+    stage = build_stage(run, CPU, context, server_segments(run.workload.model)[0])
+    served = Served(run, stage, context.recorder, updates_per_step=1 if synchronous else run.num_devices)
     server.serve(server.Server(served, run.num_devices, synchronous))  # before anyone can call
     return ServingProgram(served, HARDWARE)

@@ -6,12 +6,16 @@ Use it whenever model and batch fit one device, which is fast enough.
 
 from samestep.common.program import Hardware
 from samestep.common.strategy import Run
+from samestep.torch_impl.building import build_fresh_model
 from samestep.torch_impl.devices import describe, use_device
-from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
+from samestep.torch_impl.program import Parts, TrainingProgram
+from samestep.torch_impl.step_context import StepContext
 
 
 def build(run: Run) -> TrainingProgram:
     """Builds the program of the one process there is."""
     device = use_device(run)
-    parts = Parts(bare=build_fresh_model(run, device), hardware=Hardware(note=describe(device)))
+    context = StepContext(run.mesh.only_axis)
+    model = build_fresh_model(run, device, context)
+    parts = Parts(bare=model, hardware=Hardware(note=describe(device)), context=context)
     return TrainingProgram(run, parts)

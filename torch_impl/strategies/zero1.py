@@ -13,13 +13,14 @@ from torch import nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from samestep.common.strategy import Run
-from samestep.common.workload.models.reached import may_skip
-from samestep.torch_impl.devices import join_group, own_shard, use_device
+from samestep.torch_impl.axes.data import wrap
+from samestep.torch_impl.building import build_fresh_model
+from samestep.torch_impl.devices import join_group, use_device
 from samestep.torch_impl.local_state import LocalState
 from samestep.torch_impl.observing.overlap import DdpExchange
 from samestep.torch_impl.optimizers import build_optimizer, leave, slot_keys
-from samestep.torch_impl.program import Parts, TrainingProgram, build_fresh_model
-from samestep.torch_impl.strategies.ddp import wrap
+from samestep.torch_impl.program import Parts, TrainingProgram
+from samestep.torch_impl.step_context import StepContext
 from samestep.torch_impl.upstream import rank_of_parameter
 from samestep.torch_impl.weights import named_buffers, named_weights
 
@@ -57,7 +58,8 @@ def build(run: Run) -> TrainingProgram:
     """Builds the program of one rank."""
     device = use_device(run, may_share=True)
     hardware = join_group(run, device)
-    bare = build_fresh_model(run, device)
+    context = StepContext(run.mesh.only_axis)
+    bare = build_fresh_model(run, device, context)
     model = wrap(run, bare)
     whole = build_optimizer(run.optimizer, bare.parameters())
     groups = [dict(group) for group in whole.param_groups]
@@ -68,10 +70,10 @@ def build(run: Run) -> TrainingProgram:
     parts = Parts(
         bare=bare,
         hardware=hardware,
+        context=context,
         model=model,
         predict=bare,  # after a forward pass without gradients, DDP's next one would not broadcast the buffers
         optimizer=optimizer,
-        shard=own_shard(),
         averages_gradients=True,
         exchange=exchange,
         measures=exchange.measures,
@@ -80,7 +82,7 @@ def build(run: Run) -> TrainingProgram:
             OwnedOptimizerState(optimizer),
             slot_keys(run.optimizer),
             buffers=named_buffers(bare),
-            counts=may_skip(run.workload.model),
+            counts=run.workload.model.facts.may_skip,
         ),
     )
     return TrainingProgram(run, parts)

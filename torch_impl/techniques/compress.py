@@ -1,4 +1,4 @@
-"""Compressed exchanges of DDP's gradients, as a communication hook; the twin of `common/reference/compression.py`.
+"""Compressed exchanges of DDP's gradients, as a communication hook; the twin of `common/techniques/compress/statement.py`.
 
 DDP's own hooks are of no use here (torch 2.13): it refuses the one for bfloat16 by its name without NCCL, and those for int8
 fail on gloo. So does PowerSGD's with more than one bucket, since gloo's threads start the exchanges of two buckets in any
@@ -16,10 +16,12 @@ from typing import Protocol
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from samestep.common.ledger import Footprint
 from samestep.common.program import Arrays, TrainState
 from samestep.common.strategy import Run
+from samestep.common.techniques.used import first_steady_step
 from samestep.torch_impl.local_state import LocalState, gather_states
 from samestep.torch_impl.techniques.pieces import Pieces
 from samestep.torch_impl.techniques.powersgd import Factors
@@ -42,7 +44,7 @@ class Compressor(Protocol):
         """The bytes that this rank keeps."""
 
 
-def build_compressor(run: Run, weights: Mapping[str, Weight]) -> Compressor:
+def _build_compressor(run: Run, weights: Mapping[str, Weight]) -> Compressor:
     """Builds the compressor that a run asks for.
 
     Args:
@@ -92,16 +94,16 @@ class CompressedState:
         return dataclasses.replace(own, residuals_bytes=self.compressor.kept_bytes())
 
 
-def exchange_bucket(state: CompressedState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def _exchange_bucket(state: CompressedState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Sums the gradients of a bucket. This is the communication hook; DDP does not divide what it returns.
 
     Args:
         state: Of this process.
         bucket: Of DDP's.
     """
-    method = state.run.techniques.compression_at(state.step)
+    is_plain = state.step < first_steady_step(state.run.techniques)
     state.step += bucket.is_last()
-    if method is None:
+    if is_plain:
         work = dist.all_reduce(bucket.buffer(), async_op=True)
         return work.get_future().then(lambda future: future.value()[0])
     names = (state.names[parameter] for parameter in bucket.parameters())
@@ -109,3 +111,18 @@ def exchange_bucket(state: CompressedState, bucket: dist.GradBucket) -> torch.fu
     done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
     done.set_result(bucket.buffer())
     return done
+
+
+def hook_exchange(run: Run, model: DistributedDataParallel, held: LocalState) -> CompressedState | None:
+    """Has DDP exchange its gradients by the compressor that a run asks for; None if it asks for none.
+
+    Args:
+        run: With the method.
+        model: The model as DDP wrapped it.
+        held: What the process holds anyway.
+    """
+    if run.techniques.compress is None:
+        return None
+    state = CompressedState(run, held, _build_compressor(run, held.trained))
+    model.register_comm_hook(state, _exchange_bucket)
+    return state

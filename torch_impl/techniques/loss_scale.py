@@ -17,8 +17,8 @@ import torch.distributed as dist
 
 from samestep.common.program import SKIPPED, Arrays
 from samestep.common.strategy import Run
-from samestep.torch_impl.micro_batch import MICRO_BATCH
 from samestep.torch_impl.sharded import local_part
+from samestep.torch_impl.step_context import StepContext
 
 FIRST_SCALE, GROWTH, BACKOFF, PATIENCE = 2.0**16, 2.0, 0.5, 2000
 """What it begins with, what it is multiplied by, and after how many good steps."""
@@ -26,16 +26,17 @@ SCALE, GOOD = "loss_scale", "good_steps"
 
 
 class LossScaler:
-    """The scale of the present step, in `MICRO_BATCH` for the backward passes, and what became of the steps before.
+    """The scale of the present step, in the context for the backward passes, and what became of the steps before.
 
     Attributes:
         skipped: The numbers of the steps that were not taken.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, context: StepContext) -> None:
         self.skipped: list[int] = []
         self._good = 0
-        MICRO_BATCH.loss_scale = FIRST_SCALE
+        self._context = context
+        context.loss_scale = FIRST_SCALE
 
     def unscale(self, gradients: Sequence[torch.Tensor], step: int) -> bool:
         """Divides the gradients by the scale, in place, and says whether the step may be taken: all ranks say the same.
@@ -45,24 +46,24 @@ class LossScaler:
             step: The number of the step.
         """
         own = [local_part(gradient) for gradient in gradients]
-        torch._foreach_mul_(own, 1 / MICRO_BATCH.loss_scale)
+        torch._foreach_mul_(own, 1 / self._context.loss_scale)
         is_finite = agree(torch.stack([torch.isfinite(gradient).all() for gradient in own]).all())
         self._good = self._good + 1 if is_finite else 0
         if not is_finite:
             self.skipped.append(step)
-            MICRO_BATCH.loss_scale *= BACKOFF
+            self._context.loss_scale *= BACKOFF
         elif self._good % PATIENCE == 0:
-            MICRO_BATCH.loss_scale *= GROWTH
+            self._context.loss_scale *= GROWTH
         return is_finite
 
     def snapshot(self) -> Arrays:
         """What it continues from."""
-        scale = {SCALE: np.array(MICRO_BATCH.loss_scale), GOOD: np.array(self._good)}
+        scale = {SCALE: np.array(self._context.loss_scale), GOOD: np.array(self._good)}
         return scale | {SKIPPED: np.array(self.skipped, np.int64)}
 
     def restore(self, kept: Mapping[str, np.ndarray]) -> None:
         """Continues from what `snapshot` returned, or starts anew if that is empty."""
-        MICRO_BATCH.loss_scale = float(kept.get(SCALE, FIRST_SCALE))
+        self._context.loss_scale = float(kept.get(SCALE, FIRST_SCALE))
         self._good = int(kept.get(GOOD, 0))
         self.skipped = [int(step) for step in kept.get(SKIPPED, ())]
 
@@ -75,6 +76,11 @@ def agree(is_finite: torch.Tensor) -> bool:
     return not math.ceil(bad.item())
 
 
-def scaler_of(run: Run) -> LossScaler | None:
-    """The scaler of a run; None where gradients in its type do not vanish."""
-    return LossScaler() if run.techniques.precision == "fp16" else None
+def scaler_of(run: Run, context: StepContext) -> LossScaler | None:
+    """The scaler of a run; None where gradients in its type do not vanish.
+
+    Args:
+        run: What is trained.
+        context: Holds the scale for the backward passes.
+    """
+    return LossScaler(context) if run.techniques.precision == "fp16" else None

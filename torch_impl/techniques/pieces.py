@@ -8,9 +8,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from samestep.common.program import Arrays
+from samestep.common.program import RESIDUAL, SUM_RESIDUAL, Arrays
 from samestep.common.strategy import Run
-from samestep.common.workload.compression import LARGEST, RESIDUAL, SUM_RESIDUAL, piece_size
+from samestep.common.techniques.compress.pieces import piece_size
+from samestep.common.techniques.compress.statement import LARGEST
 from samestep.torch_impl.weights import Weight
 
 HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}

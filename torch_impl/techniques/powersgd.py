@@ -6,10 +6,10 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from samestep.common.program import Arrays
+from samestep.common.program import RESIDUAL, Arrays
 from samestep.common.strategy import Run
-from samestep.common.workload.compression import FACTOR, LEAST_COLUMN, RESIDUAL, matrix_shape
-from samestep.common.workload.initial import initial_factor
+from samestep.common.techniques.compress.pieces import matrix_shape
+from samestep.common.techniques.compress.statement import FACTOR, LEAST_COLUMN, initial_factor
 from samestep.torch_impl.weights import Weight
 
 

@@ -17,7 +17,6 @@ from torch.func import functional_call
 
 from samestep.common.errors import Unavailable
 from samestep.common.strategy import Run
-from samestep.common.workload.models.own import OwnSpec
 
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -36,9 +35,8 @@ def mix_precision(run: Run, model: nn.Module, device: torch.device) -> None:
     if run.techniques.precision is None:
         return
     require(run, device)
-    if isinstance(run.workload.model, OwnSpec):
-        for norm in [each for each in model.modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)]:
-            _widen_scale(norm)
+    for norm in [each for each in model.modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)]:
+        _widen_scale(norm)
     kind, dtype = type(model), TYPES[run.techniques.precision]
 
     def forward(self: nn.Module, *inputs: Any, **several: Any) -> object:

@@ -15,7 +15,6 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from samestep.common.strategy import Run
-from samestep.common.workload.models.own import OwnSpec
 from samestep.torch_impl.models.segmented import Segmented, SegmentFunction
 from samestep.torch_impl.observing.activations import recomputing
 
@@ -30,7 +29,7 @@ def recompute(run: Run, model: nn.Module) -> None:
     if not run.techniques.recompute:
         return
     spec = run.workload.model
-    if isinstance(spec, OwnSpec):
+    if spec.facts.recomputes_blocks:
         modules = dict(model.named_modules())
         for block in (
             modules[path] for path in (each.name.replace("/", ".") for each in spec.blocks()) if path in modules

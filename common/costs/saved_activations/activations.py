@@ -1,7 +1,7 @@
 """What a step keeps between its forward and its backward pass, from the spec alone: the peak of activations of a device.
 
-What each layer keeps is in `kept_torch.py`, `kept_tf.py` and `kept_mixed.py`; here it is multiplied by the examples that are in
-flight:
+What each layer keeps is in the lists that a framework's catalogue names (`kept_torch.py`, `kept_torch_mixed.py`, `kept_tf.py`).
+Here it is multiplied by the examples that are in flight:
 
     one replica      its shard of the batch; of accumulation steps, which follow each other in torch, one at a time; in
                      TensorFlow nothing in the graph makes one wait for another, so all of them count
@@ -20,15 +20,12 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from samestep.common.costs.saved_activations import kept_mixed
-from samestep.common.costs.saved_activations.kept import AHEAD, BEHIND, LOSS, Kept
+from samestep.common.costs.saved_activations.copies import keeps_wide
 from samestep.common.costs.saved_activations.kept_lists import (
-    CAST,
-    FRAMEWORKS,
     keep_again,
     keep_all,
     keep_inputs,
-    way_of,
+    lists_of,
 )
 from samestep.common.strategy import Run
 from samestep.common.workload.in_flight import Counts, Peaks, in_flight
@@ -36,6 +33,7 @@ from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import ModelSpec, Segment
 from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.common.workload.pipeline import SCHEDULES, group_segments
+from samestep.common.workload.saved import AHEAD, BEHIND, LOSS, Kept, SavedLists
 
 
 def activation_bytes(
@@ -56,19 +54,19 @@ def activation_bytes(
         splits_sequence: Whether the sequence is split along the axis `tensor`.
         as_it_comes: Whether linear layers keep what they take as it comes, where others keep casts.
     """
-    recomputes, way, item_bytes = run.techniques.recompute, way_of(run, as_it_comes), run.product_bytes
-    framework, model, mesh = FRAMEWORKS.get(way), run.workload.model, run.mesh
-    if framework is None or model.name not in framework.kept or run.techniques.compile:
+    recomputes, lists, item_bytes = run.techniques.recompute, lists_of(run, as_it_comes), run.product_bytes
+    model, mesh = run.workload.model, run.mesh
+    if lists is None or model.name not in lists.kept or run.techniques.compile:
         return None
-    passes, together = run.accumulation_steps, 1 if framework.in_order else run.accumulation_steps
-    rows = run.batch_size // (mesh.axis("data") * mesh.axis("shard") * passes)
-    parts = mesh.axis("tensor")
-    whole = _each(keep_again if recomputes else keep_all, way, model, item_bytes, parts, splits_sequence)
+    passes, together = run.accumulation_steps, 1 if lists.in_order else run.accumulation_steps
+    rows = run.batch_size // (mesh.replicas * passes)
+    parts = mesh.tensor
+    whole = _each(keep_again if recomputes else keep_all, lists, model, item_bytes, parts, splits_sequence)
     if recomputes and any(name.endswith(AHEAD) for name in whole):
         return None
-    if recomputes and way == CAST and mesh.axis("pipe") > 1 and not kept_mixed.keeps_wide(model):
+    if recomputes and lists.copies and mesh.pipe > 1 and not keeps_wide(model):
         return None  # a stage takes float32, of which its products keep a copy
-    kept = _each(keep_inputs, way, model, item_bytes, parts, splits_sequence) if recomputes else whole
+    kept = _each(keep_inputs, lists, model, item_bytes, parts, splits_sequence) if recomputes else whole
 
     def add_up(names: Iterable[str], kept: Mapping[str, _Each] = kept) -> tuple[int, int]:
         """Adds up a micro-batch, and what is kept of the batch while any of them is in flight."""
@@ -90,7 +88,7 @@ def activation_bytes(
         behind = [last, *([LOSS] if segments[-1] in stage else [])]
         sizes.append((*add_up([*names, *behind]), *add_up(names)))
         reached = 0
-        for segment in stage if recomputes and framework.in_order else ():
+        for segment in stage if recomputes and lists.in_order else ():
             # While one is whole again, those behind it have been backward; a graph has that within its backward pass.
             names = [segment.name, f"{segment.name}{BEHIND}"]
             reached += (own := sum(add_up(names)[:counted]))
@@ -112,14 +110,14 @@ class _Each(NamedTuple):
 
 @functools.lru_cache(maxsize=64)  # every rank of a pipeline asks, and a search asks for thousands of pipelines
 def _each(
-    listed: Callable[[str, ModelSpec, int], Mapping[str, Kept]],
-    framework: str,
+    listed: Callable[[SavedLists, ModelSpec, int], Mapping[str, Kept]],
+    lists: SavedLists,
     model: ModelSpec,
     item_bytes: int,
     parts: int,
     splits_sequence: bool,
 ) -> Mapping[str, _Each]:
-    kept = listed(framework, model, item_bytes)
+    kept = listed(lists, model, item_bytes)
     return {
         name: _Each(
             item_bytes * each.elements(parts, splits_sequence) + each.mask_bytes(parts, splits_sequence),
@@ -148,7 +146,7 @@ def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int) -> lis
     Returns:
         One number for each place along the axis `pipe`.
     """
-    ranks = run.mesh.axis("pipe")
+    ranks = run.mesh.pipe
     holders = SCHEDULES[schedule].stage_ranks(ranks)
     held: list[list[Sequence[Segment]]] = [[] for _ in range(ranks)]
     for stage, holder in zip(group_segments(run.workload.model.segments(), len(holders)), holders, strict=True):

@@ -26,13 +26,15 @@ References:
 
 import math
 
-from samestep.common.costs.saved_activations.kept import LOSS, Kept
+from samestep.common.costs.saved_activations.copies import WIDE, add_kernels
 from samestep.common.costs.sizes import ID_BYTES, example_bytes
+from samestep.common.strategy import Run
 from samestep.common.workload.models.cnn import CnnSpec
 from samestep.common.workload.models.mlp import MlpSpec
 from samestep.common.workload.models.ranker import RankerSpec
 from samestep.common.workload.models.spec import ModelSpec, batch_norms, layer
 from samestep.common.workload.models.transformer import TransformerSpec
+from samestep.common.workload.saved import LOSS, Kept, SavedLists
 
 TENSORS = {"gelu": 3, "relu": 0}
 """The tensors that an activation keeps, beside what the next layer keeps."""
@@ -142,4 +144,30 @@ def _loss(model: ModelSpec, outputs: int) -> Kept:
     return Kept(outputs, batch_bytes=ID_BYTES if model.loss == "cross_entropy" else 0)
 
 
-KEPT = {"mlp": mlp, "cnn": cnn, "ranker": ranker, "transformer": transformer}
+_MODELS = {"mlp": mlp, "cnn": cnn, "ranker": ranker, "transformer": transformer}
+
+
+def mixed(model: ModelSpec, item_bytes: int) -> dict[str, Kept]:
+    """Lists the same where nothing but the factors of products has two bytes.
+
+    Args:
+        model: The spec.
+        item_bytes: Of two bytes.
+    """
+    found = _MODELS[model.name](model, item_bytes, wide=WIDE)
+    add_kernels(model, found, item_bytes)
+    return found
+
+
+_LISTS = SavedLists(_MODELS, in_order=False, keeps_keys=True)
+_MIXED = SavedLists(dict.fromkeys(_MODELS, mixed), in_order=False, keeps_keys=True, units=lambda model, segment: WIDE)
+
+
+def saved(run: Run, as_it_comes: bool) -> SavedLists:
+    """Which list says what a run in TensorFlow keeps.
+
+    Args:
+        run: What is trained.
+        as_it_comes: As in torch; nothing here does.
+    """
+    return _LISTS if run.product_bytes == run.item_bytes else _MIXED

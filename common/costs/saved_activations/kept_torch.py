@@ -28,7 +28,6 @@ References:
 
 import math
 
-from samestep.common.costs.saved_activations.kept import AHEAD, BEHIND, LOSS, Kept
 from samestep.common.costs.sizes import ID_BYTES, example_bytes
 from samestep.common.workload.models.cnn import CnnSpec
 from samestep.common.workload.models.decoder import DecoderSpec
@@ -36,6 +35,7 @@ from samestep.common.workload.models.mlp import MlpSpec
 from samestep.common.workload.models.ranker import RankerSpec
 from samestep.common.workload.models.spec import ModelSpec, batch_norms
 from samestep.common.workload.models.transformer import TransformerSpec
+from samestep.common.workload.saved import AHEAD, BEHIND, LOSS, Kept, SavedLists
 
 
 def mlp(model: MlpSpec, item_bytes: int) -> dict[str, Kept]:
@@ -157,4 +157,6 @@ def _loss(model: ModelSpec, item_bytes: int, outputs: int) -> Kept:
     return Kept(outputs, batch_bytes=targets, fixed_bytes=item_bytes if model.loss == "cross_entropy" else 0)
 
 
+TRAINED = ("mlp", "cnn", "ranker", "transformer")
 KEPT = {"mlp": mlp, "cnn": cnn, "ranker": ranker, "transformer": transformer, "decoder": decoder}
+LISTS = SavedLists(KEPT, in_order=True)

@@ -2,12 +2,12 @@
 
 import re
 
-from samestep.common.workload.models.layer import Layer
+from samestep.common.workload.models.layer import ParameterLayer
 
 _SYNONYMS = {"q": "query", "k": "key", "v": "value", "embedding": "table", "embed": "table"}
 
 
-def likeness(one: Layer, other: Layer) -> float:
+def likeness(one: ParameterLayer, other: ParameterLayer) -> float:
     """The share of the words of two layers' names that both have.
 
     Args:
@@ -18,7 +18,7 @@ def likeness(one: Layer, other: Layer) -> float:
     return len(first & second) / max(len(first | second), 1)
 
 
-def _words(layer: Layer) -> set[str]:
+def _words(layer: ParameterLayer) -> set[str]:
     """The words of a layer's path that somebody chose; what Keras numbers itself says nothing."""
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", layer.kind).lower()
     automatic = rf"({snake}|dense|linear|conv\dd|layer_normalization|batch_normalization|embedding)(_\d+)?"

@@ -9,7 +9,8 @@ import numpy as np
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.porting.matching.likeness import likeness
 from samestep.common.porting.matching.pairing import Pair, fit
-from samestep.common.workload.models.layer import Held, Layer
+from samestep.common.workload.declaration import BUILDERS
+from samestep.common.workload.models.layer import LayerTensor, ParameterLayer
 
 _WHOLE, _PARTIAL = 2.0, 1.5
 """What a pair adds to an alignment: with all parameters on both sides, or with some on one side only."""
@@ -21,25 +22,25 @@ class Matching:
 
     Attributes:
         pairs: In torch's order of execution.
-        only_torch: Parameters of matched layers that TensorFlow's layer lacks, with the two layers.
-        only_tf: Likewise, of TensorFlow's.
+        only_source: Parameters of matched layers that TensorFlow's layer lacks, with the two layers.
+        only_target: Likewise, of TensorFlow's.
     """
 
     pairs: tuple[Pair, ...]
-    only_torch: tuple[tuple[Held, Layer, Layer], ...] = ()
-    only_tf: tuple[tuple[Held, Layer, Layer], ...] = ()
+    only_source: tuple[tuple[LayerTensor, ParameterLayer, ParameterLayer], ...] = ()
+    only_target: tuple[tuple[LayerTensor, ParameterLayer, ParameterLayer], ...] = ()
 
-    def to_tf(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def to_target(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Makes TensorFlow's arrays by neutral name, as far as torch's are given."""
         return {
             name: array
             for pair in self.pairs
-            if all(held.neutral in values for held in pair.torch)
-            for name, array in pair.to_tf(values).items()
+            if all(held.neutral in values for held in pair.source)
+            for name, array in pair.to_target(values).items()
         }
 
     @property
-    def layers(self) -> tuple[tuple[Layer, Layer], ...]:
+    def layers(self) -> tuple[tuple[ParameterLayer, ParameterLayer], ...]:
         """The layers that were matched, each pair once."""
         return tuple({(one.name, other.name): (one, other) for one, other in (p.layers for p in self.pairs)}.values())
 
@@ -49,70 +50,81 @@ class Matching:
         return dataclasses.replace(self, pairs=tuple(other if each is pair else each for each in self.pairs))
 
 
-def match(torch: Sequence[Layer], tf: Sequence[Layer], names: Mapping[str, str] | None = None) -> Matching:
+def match(
+    source: Sequence[ParameterLayer],
+    target: Sequence[ParameterLayer],
+    names: Mapping[str, str] | None = None,
+    frameworks: Sequence[str] = BUILDERS,
+) -> Matching:
     """Matches the layers of two implementations, and with them their parameters.
 
     Args:
-        torch: Torch's layers in the order of execution.
-        tf: TensorFlow's.
-        names: What the user says: torch's layer or parameter -> TensorFlow's.
+        source: The layers of the source in the order of execution.
+        target: Those of the target.
+        names: What the user says: the source's layer or parameter -> the target's.
+        frameworks: Of both, for messages.
 
     Raises:
         ConfigError: A parameter is left over, or a name is none; the message lists both sides.
     """
-    pairs, torch_left, tf_left = _take_named([*torch], [*tf], names or {})
+    pairs, source_left, target_left = _take_named([*source], [*target], names or {}, frameworks)
     for step in (_packed, _by_name, _by_order, _by_shape):
-        found, torch_left, tf_left = step(torch_left, tf_left)
+        found, source_left, target_left = step(source_left, target_left)
         pairs += found
-    if torch_left or tf_left:
-        raise ConfigError(_unmatched(torch_left, tf_left))
-    place = {layer.name: number for number, layer in enumerate(torch)}
+    if source_left or target_left:
+        raise ConfigError(_unmatched(source_left, target_left, frameworks))
+    place = {layer.name: number for number, layer in enumerate(source)}
     pairs.sort(key=lambda pair: place.get(pair.layers[0].name, len(place)))
     return Matching(tuple(pairs), _lacking(pairs, 0), _lacking(pairs, 1))
 
 
-def _unmatched(torch: Iterable[Layer], tf: Iterable[Layer]) -> str:
+def _unmatched(source: Iterable[ParameterLayer], target: Iterable[ParameterLayer], frameworks: Sequence[str]) -> str:
     sides = []
-    for framework, layers in (("torch", torch), ("tf", tf)):
+    for framework, layers in zip(frameworks, (source, target), strict=True):
         left = [f"{held.native} {list(held.shape)}" for layer in layers for held in layer.params.values()]
         sides.append(f"{framework} has {', '.join(left) or 'none'}")
     return (
         f"parameters are left without a counterpart: {'; '.join(sides)}; say which is which with "
-        f"`names={{'torch name': 'tf name'}}` in your samestep.Model."
+        f"`names={{'{frameworks[0]} name': '{frameworks[1]} name'}}` in your samestep.Model."
     )
 
 
-def _lacking(pairs: Sequence[Pair], side: int) -> tuple[tuple[Held, Layer, Layer], ...]:
-    taken = {held.neutral for pair in pairs for held in (pair.torch, pair.tf)[side]}
+def _lacking(pairs: Sequence[Pair], side: int) -> tuple[tuple[LayerTensor, ParameterLayer, ParameterLayer], ...]:
+    taken = {held.neutral for pair in pairs for held in (pair.source, pair.target)[side]}
     layers = {pair.layers[side].name: pair.layers for pair in pairs}
     lacking = [(held, *both) for both in layers.values() for held in both[side].params.values()]
     return tuple(each for each in lacking if each[0].neutral not in taken)
 
 
-Step = tuple[list[Pair], list[Layer], list[Layer]]
+Matched = tuple[list[Pair], list[ParameterLayer], list[ParameterLayer]]
 """What was matched, and the layers that are left on each side."""
 
 
-def _take_named(torch: list[Layer], tf: list[Layer], names: Mapping[str, str]) -> Step:
+def _take_named(
+    source: list[ParameterLayer],
+    target: list[ParameterLayer],
+    names: Mapping[str, str],
+    frameworks: Sequence[str],
+) -> Matched:
     """Takes what the user named: layers, or single parameters."""
     pairs: list[Pair] = []
     for one, other in names.items():
-        first, second = _find(torch, one, "torch"), _find(tf, other, "tf")
+        first, second = _find(source, one, frameworks[0]), _find(target, other, frameworks[1])
         found = fit(first, second)
         if found is None:
             shapes = [[list(held.shape) for held in layer.params.values()] for layer in (first, second)]
             raise ConfigError(f"names has '{one}': '{other}', but {shapes[0]} does not become {shapes[1]}.")
         pairs += found
-        torch, tf = (
+        source, target = (
             [each for layer in layers if (each := _without(layer, taken)) is not None]
-            for layers, taken in ((torch, first), (tf, second))
+            for layers, taken in ((source, first), (target, second))
         )
-    return pairs, torch, tf
+    return pairs, source, target
 
 
-def _find(layers: Sequence[Layer], name: str, framework: str) -> Layer:
+def _find(layers: Sequence[ParameterLayer], name: str, framework: str) -> ParameterLayer:
     """A layer by its name, or one made of a single parameter."""
-    choices: dict[str, Layer] = {}
+    choices: dict[str, ParameterLayer] = {}
     for layer in layers:
         choices[layer.name] = layer
         for role, held in layer.params.items():
@@ -123,16 +135,16 @@ def _find(layers: Sequence[Layer], name: str, framework: str) -> Layer:
     return choices[name]
 
 
-def _without(layer: Layer, taken: Layer) -> Layer | None:
+def _without(layer: ParameterLayer, taken: ParameterLayer) -> ParameterLayer | None:
     gone = {held.neutral for held in taken.params.values()}
     params = {role: held for role, held in layer.params.items() if held.neutral not in gone}
     return dataclasses.replace(layer, params=params) if params else None
 
 
-def _packed(torch: list[Layer], tf: list[Layer]) -> Step:
+def _packed(source: list[ParameterLayer], target: list[ParameterLayer]) -> Matched:
     """Takes projections that one side holds in one kernel and the other in three in a row: query, key and value."""
     pairs: list[Pair] = []
-    for sides, change in (((torch, tf), "split"), ((tf, torch), "packed")):
+    for sides, change in (((source, target), "split"), ((target, source), "packed")):
         one, other = sides
         for whole in list(one):
             kernel = whole.params.get("kernel")
@@ -149,14 +161,14 @@ def _packed(torch: list[Layer], tf: list[Layer]) -> Step:
                     for part in parts:
                         other.remove(part)
                     break
-    return pairs, torch, tf
+    return pairs, source, target
 
 
-def _kernel_shape(layer: Layer) -> tuple[int, ...]:
+def _kernel_shape(layer: ParameterLayer) -> tuple[int, ...]:
     return layer.params["kernel"].neutral_shape if "kernel" in layer.params else ()
 
 
-def _are_parts(whole: Layer, parts: Sequence[Layer]) -> bool:
+def _are_parts(whole: ParameterLayer, parts: Sequence[ParameterLayer]) -> bool:
     inputs = _kernel_shape(whole)[0]
     wanted = {role: held.neutral_shape for role, held in whole.params.items()}
     return all(
@@ -168,11 +180,11 @@ def _are_parts(whole: Layer, parts: Sequence[Layer]) -> bool:
     )
 
 
-def _by_name(torch: list[Layer], tf: list[Layer]) -> Step:
+def _by_name(source: list[ParameterLayer], target: list[ParameterLayer]) -> Matched:
     """Takes layers whose names are more alike than any other's, where the names are somebody's choice."""
     alike = {
         (i, j): score
-        for (i, one), (j, other) in itertools.product(enumerate(torch), enumerate(tf))
+        for (i, one), (j, other) in itertools.product(enumerate(source), enumerate(target))
         if (score := likeness(one, other)) and fit(one, other)
     }
     rows: dict[int, list[float]] = {}
@@ -186,24 +198,24 @@ def _by_name(torch: list[Layer], tf: list[Layer]) -> Step:
         if sorted(rows[i])[-2:].count(score) == 1 == sorted(columns[j])[-2:].count(score)
         and score == max(rows[i]) == max(columns[j])
     }
-    return _take(torch, tf, best)
+    return _take(source, target, best)
 
 
-def _take(torch: list[Layer], tf: list[Layer], chosen: Collection[tuple[int, int]]) -> Step:
+def _take(source: list[ParameterLayer], target: list[ParameterLayer], chosen: Collection[tuple[int, int]]) -> Matched:
     """Takes the layers at some places."""
-    pairs = [pair for i, j in sorted(chosen) for pair in fit(torch[i], tf[j]) or ()]
-    left = [layer for i, layer in enumerate(torch) if all(i != taken for taken, _ in chosen)]
-    return pairs, left, [layer for j, layer in enumerate(tf) if all(j != taken for _, taken in chosen)]
+    pairs = [pair for i, j in sorted(chosen) for pair in fit(source[i], target[j]) or ()]
+    left = [layer for i, layer in enumerate(source) if all(i != taken for taken, _ in chosen)]
+    return pairs, left, [layer for j, layer in enumerate(target) if all(j != taken for _, taken in chosen)]
 
 
-def _by_order(torch: list[Layer], tf: list[Layer]) -> Step:
+def _by_order(source: list[ParameterLayer], target: list[ParameterLayer]) -> Matched:
     """Aligns what is left in the order of execution, with as many pairs as there can be."""
-    scores = [[_score(one, other) for other in tf] for one in torch]
-    best = np.zeros((len(torch) + 1, len(tf) + 1))
-    for i, j in itertools.product(range(len(torch)), range(len(tf))):
+    scores = [[_score(one, other) for other in target] for one in source]
+    best = np.zeros((len(source) + 1, len(target) + 1))
+    for i, j in itertools.product(range(len(source)), range(len(target))):
         kept = best[i, j] + scores[i][j] if scores[i][j] else 0.0
         best[i + 1, j + 1] = max(best[i, j + 1], best[i + 1, j], kept)
-    chosen, i, j = [], len(torch), len(tf)
+    chosen, i, j = [], len(source), len(target)
     while i and j:
         if scores[i - 1][j - 1] and best[i, j] == best[i - 1, j - 1] + scores[i - 1][j - 1]:
             i, j = i - 1, j - 1
@@ -212,24 +224,24 @@ def _by_order(torch: list[Layer], tf: list[Layer]) -> Step:
             i -= 1
         else:
             j -= 1
-    return _take(torch, tf, chosen)
+    return _take(source, target, chosen)
 
 
-def _score(one: Layer, other: Layer) -> float:
+def _score(one: ParameterLayer, other: ParameterLayer) -> float:
     found = fit(one, other)
     if found is None:
         return 0.0
-    taken = sum(len(pair.torch) + len(pair.tf) for pair in found if not pair.is_buffer)
+    taken = sum(len(pair.source) + len(pair.target) for pair in found if not pair.is_buffer)
     whole = taken == len(one.params) + len(other.params) and bool(one.buffers) == bool(other.buffers)
     return (_WHOLE if whole else _PARTIAL) + 0.1 * likeness(one, other)
 
 
-def _by_shape(torch: list[Layer], tf: list[Layer]) -> Step:
+def _by_shape(source: list[ParameterLayer], target: list[ParameterLayer]) -> Matched:
     """Takes layers that fit one layer of the other side and no other."""
-    fits = {(i, j) for (i, a), (j, b) in itertools.product(enumerate(torch), enumerate(tf)) if fit(a, b)}
+    fits = {(i, j) for (i, a), (j, b) in itertools.product(enumerate(source), enumerate(target)) if fit(a, b)}
     sole = {
         (i, j)
         for i, j in fits
         if sum(i == other for other, _ in fits) == 1 and sum(j == other for _, other in fits) == 1
     }
-    return _take(torch, tf, sole)
+    return _take(source, target, sole)

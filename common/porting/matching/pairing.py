@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from samestep.common.porting.changes import CHANGES
-from samestep.common.workload.models.layer import WEIGHT_ROLES, Held, Layer
+from samestep.common.workload.models.layer import WEIGHT_ROLES, LayerTensor, ParameterLayer
 
 KNOWN = ("Linear", "NonDynamicallyQuantizableLinear", "Dense", "EinsumDense")
 """Classes whose kernels have a layout that everybody knows."""
@@ -22,22 +22,22 @@ class Pair:
 
     Attributes:
         layers: The layer of torch and that of TensorFlow.
-        torch: Torch's parameters.
-        tf: TensorFlow's.
+        source: The source's parameters.
+        target: The target's.
         change: A key of `CHANGES`.
         is_buffer: Whether it is a buffer.
     """
 
-    layers: tuple[Layer, Layer]
-    torch: tuple[Held, ...]
-    tf: tuple[Held, ...]
+    layers: tuple[ParameterLayer, ParameterLayer]
+    source: tuple[LayerTensor, ...]
+    target: tuple[LayerTensor, ...]
     change: str
     is_buffer: bool = False
 
     @property
     def is_ambiguous(self) -> bool:
         """Whether the kernel fits both ways, and the classes of the layers do not say which."""
-        shape = self.tf[0].shape
+        shape = self.target[0].shape
         square = len(shape) == 2 and shape[0] == shape[1] and self.change in ("same", "native", "flipped")
         is_kernel = not {"table", "scale"} & set(self.layers[0].params) & set(self.layers[1].params)
         return square and is_kernel and not all(_is_laid_out(layer) for layer in self.layers)
@@ -45,24 +45,24 @@ class Pair:
     @property
     def permutation(self) -> str:
         """How torch's array becomes TensorFlow's, in words."""
-        change, axes = CHANGES[self.change], self.torch[0].permutation
+        change, axes = CHANGES[self.change], self.source[0].permutation
         if self.change != "same":
-            said = change.words.format(count=len(self.tf))
+            said = change.words.format(count=len(self.target))
             is_turned = self.change in ("reshaped", "split", "packed", "gates") and axes == (1, 0)
             return f"transposed, {said}" if is_turned else said
         return "" if axes == tuple(range(len(axes))) else "transposed" if axes == (1, 0) else str(axes)
 
-    def to_tf(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def to_target(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Makes TensorFlow's arrays by neutral name.
 
         Args:
             values: Torch's, by neutral name, in the neutral layout.
         """
-        made = CHANGES[self.change].make([values[held.neutral] for held in self.torch], [h.shape for h in self.tf])
-        return {held.neutral: array for held, array in zip(self.tf, made, strict=True)}
+        made = CHANGES[self.change].make([values[held.neutral] for held in self.source], [h.shape for h in self.target])
+        return {held.neutral: array for held, array in zip(self.target, made, strict=True)}
 
 
-def fit(one: Layer, other: Layer) -> list[Pair] | None:
+def fit(one: ParameterLayer, other: ParameterLayer) -> list[Pair] | None:
     """Pairs the parameters of two layers, or returns None if they cannot be the same layer.
 
     Args:
@@ -89,16 +89,18 @@ def fit(one: Layer, other: Layer) -> list[Pair] | None:
     return pairs or None
 
 
-def _weights(layer: Layer) -> dict[str, Held]:
+def _weights(layer: ParameterLayer) -> dict[str, LayerTensor]:
     weights = {role: held for role, held in layer.params.items() if role in WEIGHT_ROLES}
     return weights or layer.params
 
 
-def _gates(layer: Layer) -> tuple[tuple[int, ...], ...]:
+def _gates(layer: ParameterLayer) -> tuple[tuple[int, ...], ...]:
     return tuple(layer.params[role].neutral_shape for role in ("kernel", "recurrent"))
 
 
-def _change(one: Layer, other: Layer, role: str, held: Held, target: Held) -> str | None:
+def _change(
+    one: ParameterLayer, other: ParameterLayer, role: str, held: LayerTensor, target: LayerTensor
+) -> str | None:
     """How one parameter becomes the other; None if it cannot."""
     shape, native = held.neutral_shape, tuple(reversed(held.neutral_shape))
     is_kernel = len(shape) > 1 and role in ("value", "kernel")
@@ -116,7 +118,7 @@ def _change(one: Layer, other: Layer, role: str, held: Held, target: Held) -> st
     return None
 
 
-def _is_laid_out(layer: Layer) -> bool:
+def _is_laid_out(layer: ParameterLayer) -> bool:
     return layer.kind in KNOWN or layer.kind.startswith(("Conv", "Depthwise")) or layer.kind in _RECURRENT_KINDS
 
 
@@ -129,7 +131,7 @@ def _keeps_an_end(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
     return len(shape) == 1 or shape[0] == target[0] or shape[-1] == target[-1]
 
 
-def _recurrent(one: Layer, other: Layer) -> Iterator[Pair]:
+def _recurrent(one: ParameterLayer, other: ParameterLayer) -> Iterator[Pair]:
     """Pairs the parameters of an LSTM, a GRU or a plain recurrent layer."""
     is_gru = one.kind == "GRU" and "GRU" in other.kind
     for role in ("kernel", "recurrent"):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from samestep.common.errors import WorkerFailed
 from samestep.common.request import Launch
-from samestep.common.runtime.parent.judging import verdict
+from samestep.common.runtime.parent.judging.finishing import Finished, Means, finish, raise_if_missed
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.process_file import DONE, read_life
 from samestep.common.strategy import Run
@@ -24,8 +24,9 @@ def finish_alone(directory: Path, run: Run, launch: Launch) -> None:
     """
     wait_for_processes(directory, run, launch.timeout_seconds)
     with Launcher() as launcher:
-        result = verdict.finish(directory, run, launch, wall_seconds(directory), launcher.run_oracle, None)
-    verdict.raise_if_missed(result)
+        finished = Finished(directory=directory, run=run, launch=launch, seconds=wall_seconds(directory))
+        result = finish(finished, Means(alone=launcher.reference_rerun(launch)))
+    raise_if_missed(result)
 
 
 def wait_for_processes(directory: Path, run: Run, timeout_seconds: float) -> None:

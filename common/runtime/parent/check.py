@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 
 from samestep.common.catalog import framework_info, require_row
-from samestep.common.compression import check_warm_up
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.files.reading import memory_bytes
 from samestep.common.request import Launch
@@ -16,10 +15,10 @@ from samestep.common.runtime.records import load_result
 from samestep.common.runtime.start import read_start
 from samestep.common.runtime.state_file import STATE
 from samestep.common.strategy import Run
+from samestep.common.techniques.used import used
 from samestep.common.workload.data.dataset import load
 from samestep.common.workload.data.user_notes import notes_on
 from samestep.common.workload.models.dtypes import note_on_dtypes
-from samestep.common.workload.models.own import OwnSpec
 
 
 def check_launch(run: Run, launch: Launch) -> str:
@@ -36,7 +35,8 @@ def check_launch(run: Run, launch: Launch) -> str:
         ConfigError: The directory is taken, the state to start from does not fit, or no step would be compressed.
         Unavailable: The framework is not installed, or something else that the run needs is missing.
     """
-    check_warm_up(run)
+    for technique in used(run.techniques):
+        technique.refuse_launch(run)
     processes = len(run.strategy.topology(run))
     notes = [] if launch.data is None else notes_on(launch.data, run.workload.model, load(run.workload.data))
     notes += [_on_dtypes(run), _check_start(run, launch)]
@@ -53,9 +53,7 @@ def check_launch(run: Run, launch: Launch) -> str:
 
 def _on_dtypes(run: Run) -> str:
     """Says which numbers of the user's model another dtype takes the place of."""
-    if not isinstance(model := run.workload.model, OwnSpec):
-        return ""
-    note = note_on_dtypes(run.framework, model.described.dtypes, run.dtype)
+    note = note_on_dtypes(run.framework, run.workload.model.facts.dtypes, run.dtype)
     return note and f"{run.workload.name}: {note}."
 
 

@@ -9,17 +9,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from samestep.common.catalog import framework_info
 from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
 from samestep.common.files.written import seal
-from samestep.common.porting.case import Case, Verdict
-from samestep.common.program import TrainState
+from samestep.common.porting.case import PortCase, PortVerdict
 from samestep.common.request import Launch, RunConfig
-from samestep.common.run import as_config
-from samestep.common.runtime.directory import open_run, write_error
-from samestep.common.runtime.metrics_file import read_losses
-from samestep.common.runtime.parent.judging import verdict
-from samestep.common.runtime.parent.judging.curves import Curve, read_curve
-from samestep.common.runtime.parent.judging.ported import Ports
+from samestep.common.runtime.directory import write_error
+from samestep.common.runtime.measured import Measured, adapter
+from samestep.common.runtime.parent.judging.finishing import Finished, Means, finish
+from samestep.common.runtime.parent.judging.ports import Ports
+from samestep.common.runtime.parent.judging.rerun import LaunchedRerun
 from samestep.common.runtime.parent.models.descriptions import Descriptions
 from samestep.common.runtime.parent.models.porting import port
 from samestep.common.runtime.parent.prepare import prepare
@@ -28,9 +27,8 @@ from samestep.common.runtime.parent.processes.network import Meeting, meet
 from samestep.common.runtime.parent.processes.scratch import Scratch
 from samestep.common.runtime.parent.processes.signals import hold_signals
 from samestep.common.runtime.parent.processes.watch import Progress, Watch
-from samestep.common.runtime.records import Measured, RunResult, adapter
-from samestep.common.runtime.state_file import read_state, write_state
-from samestep.common.runtime.topology import LAUNCHED_AT, UNEVALUATED, fill_in
+from samestep.common.runtime.records import RunResult
+from samestep.common.runtime.topology import LAUNCHED_AT, fill_in
 from samestep.common.strategy import Run
 
 WORKER = "samestep.common.runtime.worker.worker"
@@ -46,7 +44,7 @@ class Launcher:
             worker: The module whose `main` each process runs.
         """
         self._worker = worker
-        self._servers: dict[tuple[str, int], ForkClient] = {}
+        self._servers: dict[tuple[str, int, str], ForkClient] = {}
         self.last_run: Path | None = None
         self._scratch = Scratch()
         self._ports = Ports(self.port)
@@ -104,15 +102,10 @@ class Launcher:
         self.last_run = directory = prepare(run, launch)
         self.execute(directory, run, launch, progress, launched_at, environment)
         seconds = time.time() - launched_at
-
-        def repeat(like: Run) -> tuple[list[float], TrainState]:
-            with self._scratch_directory() as again:
-                open_run(again, as_config(like, launch.untraced))
-                self.execute(again, like, launch, environment={**(environment or {}), UNEVALUATED: "1"})
-                return read_losses(again), read_state(again)
-
         try:
-            return verdict.finish(directory, run, launch, seconds, self.run_oracle, repeat, self._ports)
+            rerun = LaunchedRerun(self.execute, self._scratch.name, launch, environment or {})
+            means = Means(alone=self.reference_rerun(launch), rerun=rerun, ports=self._ports)
+            return finish(Finished(directory=directory, run=run, launch=launch, seconds=seconds), means)
         except (OSError, ConfigError) as error:  # a disk that is full, or a file that somebody removed or damaged
             failure = WorkerFailed(f"the run in {directory} trained, but it has no result: {error}")
             write_error(directory, "parent", failure)
@@ -149,7 +142,8 @@ class Launcher:
         specs = run.strategy.topology(run)
         try:
             choose = self._server if launch.model is None else self._server_for_models
-            server = choose(run.framework, run.threads, launch.timeout_seconds)
+            server = choose(run.framework, run.threads, launch.timeout_seconds, run.strategy.package)
+            server.preload([run.module] if run.strategy.package else [])  # the import of a package takes seconds
             alone = not any(spec.environment for spec in specs)
             meeting = (
                 Meeting() if alone else meet(server, run.strategy.danger_of_open_ports, len(specs), launch.bandwidth)
@@ -192,7 +186,7 @@ class Launcher:
         """
         return self._descriptions.describe(config)
 
-    def port(self, config: RunConfig) -> tuple[Case, Verdict]:
+    def port(self, config: RunConfig) -> tuple[PortCase, PortVerdict]:
         """Runs both implementations of a user's model from the same weights and judges whether they are the same.
 
         Args:
@@ -204,8 +198,8 @@ class Launcher:
         with self._scratch_directory() as folder:
             return port(folder, config, self._server_for_models)
 
-    def _server(self, framework: str, threads: int, timeout_seconds: float) -> ForkClient:
-        key = (framework, threads)
+    def _server(self, framework: str, threads: int, timeout_seconds: float, package: str = "") -> ForkClient:
+        key = (framework, threads, package)
         if key not in self._servers or not self._servers[key].alive:
             worker = self._worker if framework != "numpy" else WORKER
             self._servers[key] = ForkClient(framework, threads, worker, self._scratch.name)
@@ -213,9 +207,9 @@ class Launcher:
         self._servers[key].timeout_seconds = timeout_seconds
         return self._servers[key]
 
-    def _server_for_models(self, framework: str, threads: int, timeout_seconds: float) -> ForkClient:
-        server = self._server(framework, threads, timeout_seconds)
-        server.preload_for_models()
+    def _server_for_models(self, framework: str, threads: int, timeout_seconds: float, package: str = "") -> ForkClient:
+        server = self._server(framework, threads, timeout_seconds, package)
+        server.preload(framework_info(framework).preload_for_models)
         return server
 
     @contextlib.contextmanager
@@ -223,22 +217,14 @@ class Launcher:
         with tempfile.TemporaryDirectory(dir=self._scratch.name) as directory:
             yield Path(directory)
 
-    def run_oracle(self, run: Run, launch: Launch, state: TrainState | None) -> Curve:
-        """Runs the oracle in a scratch directory.
+    def reference_rerun(self, launch: Launch) -> LaunchedRerun:
+        """Makes what takes the steps of references, which is more patient than a run may be.
 
         Args:
-            run: The oracle's.
-            launch: How to start it.
-            state: What it continues; None: where the run itself starts.
+            launch: How the run that is judged was started.
         """
-        with self._scratch_directory() as directory:
-            if state is not None:
-                launch = dataclasses.replace(launch, start_from=str(directory))
-            open_run(directory, as_config(run, launch.untraced))
-            if state is not None:
-                write_state(directory, state)
-            self.execute(directory, run, launch, environment={UNEVALUATED: "1"})
-            return read_curve(directory)
+        patient = dataclasses.replace(launch, out=None, timeout_seconds=max(launch.timeout_seconds, 60.0))
+        return LaunchedRerun(self.execute, self._scratch.name, patient, {})
 
 
 def _interrupted(directory: Path, interrupt: KeyboardInterrupt) -> WorkerFailed:

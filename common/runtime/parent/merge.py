@@ -9,8 +9,9 @@ from samestep.common.judging.parity import Parity
 from samestep.common.request import Launch
 from samestep.common.run import as_config
 from samestep.common.runtime.conditions import conditions
+from samestep.common.runtime.measured import Measured, Usage
 from samestep.common.runtime.parent.provenance import command, git_commit, machine
-from samestep.common.runtime.records import SCHEMA_VERSION, DeviceRow, Measured, RunResult, Throughput, Usage
+from samestep.common.runtime.records import SCHEMA_VERSION, DeviceRow, RunResult, Throughput
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import num_params
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from samestep.common.files.reading import read_json
 from samestep.common.ledger import Send
 from samestep.common.runtime.directory import write_json
-from samestep.common.runtime.records import Measured, validate
+from samestep.common.runtime.measured import Measured, validate
 from samestep.common.runtime.topology import trace_file
 from samestep.common.strategy import Run
 from samestep.common.timeline import LANES, Activity, Recording, busy, idle

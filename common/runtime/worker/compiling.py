@@ -5,8 +5,8 @@ from pathlib import Path
 
 from samestep.common.batch import Batch, batches
 from samestep.common.ledger import Compiled
+from samestep.common.runtime.measured import Measured
 from samestep.common.runtime.process_file import ProcessFile
-from samestep.common.runtime.records import Measured
 from samestep.common.runtime.worker.usage import count
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import Split
@@ -19,10 +19,10 @@ def compile_and_measure(compile_step: CompileStep, run: Run, split: Split, file:
     """Compiles one step.
 
     Args:
-        compile_step: The strategy's own.
+        compile_step: The strategy's function that compiles a step.
         run: What would be trained.
-        split: The data set, for the shapes of its batches.
-        file: The present process's.
+        split: The data set, which gives the shapes of its batches.
+        file: The file of the present process.
     """
     batch = next(batches(split.train_inputs, split.train_targets, run.batch_size, run.seed))
     file.enter("first step")  # which may take as long as one

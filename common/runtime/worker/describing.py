@@ -17,7 +17,7 @@ from samestep.common.workload import code
 from samestep.common.workload.data.as_given import flattened, read_as_given
 from samestep.common.workload.data.dataset import ARRAYS, Split
 from samestep.common.workload.declared import import_file, own_lines
-from samestep.common.workload.models.own import DATA
+from samestep.common.workload.models.description import DATA
 
 
 def is_asked(directory: Path) -> bool:
@@ -47,7 +47,7 @@ def trace_model(directory: Path) -> None:
     Raises:
         ConfigError: The user's code fails.
     """
-    asked = pydantic.TypeAdapter(trace.Asked).validate_python(read_json(directory / trace.ASKED))
+    asked = pydantic.TypeAdapter(trace.TraceRequest).validate_python(read_json(directory / trace.ASKED))
     split = read_data(directory, asked.data, asked.framework)
     if asked.batch_size > (examples := len(split.train_targets)):
         raise ConfigError(f"--batch-size {asked.batch_size} is more than the {examples} examples there are.")
@@ -76,7 +76,7 @@ def read_data(directory: Path, data: str, framework: str) -> Split:
     """Reads the user's arrays, from a file or from a function; those of a function are kept beside the description.
 
     Args:
-        directory: Of the description.
+        directory: The folder of the description.
         data: ARRAYS.npz, or FILE.py:FUNCTION.
         framework: The framework of this process.
 

@@ -19,9 +19,9 @@ class CoreSeconds(NamedTuple):
     """What some cores have done since the machine started, in seconds, added up over the cores.
 
     Attributes:
-        busy: In processes. Interrupts are left out: most kernels add them to no process.
-        stolen: In other virtual machines while a process of this one was ready to run.
-        passed: All there was, idle time included.
+        busy: The time spent in processes. Interrupts are left out, because most kernels add them to no process.
+        stolen: The time other virtual machines had while a process of this one was ready to run.
+        passed: All the time that passed, idle time included.
     """
 
     busy: float
@@ -36,8 +36,8 @@ def read_cores(numbers: Collection[int], accounts: Path = _ACCOUNTS) -> CoreSeco
     """Reads the kernel's accounts of some cores; None where it keeps none.
 
     Args:
-        numbers: Of the cores.
-        accounts: The file.
+        numbers: The numbers of the cores.
+        accounts: The kernel's file of them.
 
     References:
         proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal, in ticks; guests are part of user and nice.
@@ -94,7 +94,7 @@ def watch_for(run: Run, file: ProcessFile) -> Disturbances:
 
     Args:
         run: What is trained.
-        file: The present process's.
+        file: The file of the present process.
     """
     mirror = importlib.import_module(FRAMEWORKS[run.framework] + ".program")
     return Disturbances(mirror.num_compilations, watches_cores=file.rank == 0 and LAUNCHED_AT in os.environ)

@@ -145,7 +145,7 @@ def main(framework: str, worker: str, launcher: str) -> NoReturn:
 
     Args:
         framework: The framework to import.
-        worker: The module whose `main` is each worker's.
+        worker: The module whose `main` each worker runs.
         launcher: The number of the process that started this one.
     """
 

@@ -27,7 +27,7 @@ def keep(launcher: int, serve: Callable[[NetworkMaker], NoReturn]) -> NoReturn:
 
     Args:
         launcher: The number of the process that started this one.
-        serve: What the server does.
+        serve: The function that the server runs.
     """
     adopt_orphans()
     maker = NetworkMaker()
@@ -60,7 +60,7 @@ def wake_on(*numbers: signal.Signals) -> int:
 
 
 def _wait(launcher: int, members: dict[int, str], wakeup: int) -> Answer | None:
-    """Waits until everything has to end; returns who died, if that is why."""
+    """Waits until everything has to end; returns the member that died, if that is the reason."""
     poller = select.poll()
     poller.register(_COMMANDS, 0)  # the end of the launcher's pipe is told in any case, and commands are the server's
     poller.register(wakeup, select.POLLIN)

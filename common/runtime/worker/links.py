@@ -33,8 +33,8 @@ def connect(count: int, bits_per_second: int, leave_network: Callable[[], None])
     """Makes a network for each process, with a link to a switch in the present process's network.
 
     Args:
-        count: How many.
-        bits_per_second: Of each link, in either direction.
+        count: The number of processes.
+        bits_per_second: What each link carries, in either direction.
         leave_network: Moves the calling process into a new network.
 
     Returns:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import json
 import math
 import os
 import time
@@ -12,22 +11,22 @@ from contextlib import nullcontext
 import numpy as np
 
 from samestep.common.batch import Batch, batches, digest_order
-from samestep.common.errors import Diverged
-from samestep.common.files.writing import create
 from samestep.common.ledger import Footprint
 from samestep.common.program import Program
 from samestep.common.request import Launch
+from samestep.common.runtime.measured import Measured, Usage
 from samestep.common.runtime.process_file import ProcessFile
-from samestep.common.runtime.records import Measured, Usage
 from samestep.common.runtime.start import read_start
 from samestep.common.runtime.state_file import write_state
 from samestep.common.runtime.topology import UNEVALUATED
 from samestep.common.runtime.worker.disturbances import watch_for
 from samestep.common.runtime.worker.metric import metric_of
+from samestep.common.runtime.worker.step_log import RunLog
 from samestep.common.runtime.worker.tracing import trace
 from samestep.common.runtime.worker.traffic import Traffic
 from samestep.common.runtime.worker.windows import Windows
 from samestep.common.strategy import Run
+from samestep.common.techniques.used import first_steady_step, used
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.data.several import apart, together
 
@@ -73,7 +72,8 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
     specs = run.strategy.topology(run)
     serving = {spec.role: rank for rank, spec in enumerate(specs) if spec.serves and file.rank == 0}
     traffic = Traffic(file, serving, disturbances, alone=len(specs) == 1)
-    windows = train(program, run, stream, first, file, traffic)
+    with RunLog(file.directory, run, split) if file.rank == 0 else nullcontext() as log:
+        windows = train(program, run, stream, first, file, traffic, log)
     file.enter("evaluate")
     metric = evaluate(program, run, data, file)
     if launch.needs_state:
@@ -130,11 +130,10 @@ def _is_on_cpus(footprints: Sequence[Footprint]) -> bool:
 
 
 def _emulated(run: Run, program: Program) -> str:
-    """What CPU cores compute in the place of units for two bytes: the same numbers, at another speed."""
-    precision = run.techniques.precision
-    if precision is None or not _is_on_cpus(program.footprint()):
+    """What CPU cores compute in the place of other hardware, as techniques say it."""
+    if not _is_on_cpus(program.footprint()):
         return ""
-    return f"--precision {precision} on CPU cores, whose speed is not a GPU's"
+    return "; ".join(filter(None, (each.emulation_on_cpus(run) for each in used(run.techniques))))
 
 
 def _restore(program: Program, run: Run, start_from: str | None) -> int:
@@ -148,7 +147,13 @@ def _restore(program: Program, run: Run, start_from: str | None) -> int:
 
 
 def train(
-    program: Program, run: Run, stream: Iterator[Batch], first: int, file: ProcessFile, traffic: Traffic
+    program: Program,
+    run: Run,
+    stream: Iterator[Batch],
+    first: int,
+    file: ProcessFile,
+    traffic: Traffic,
+    log: RunLog | None = None,
 ) -> Windows:
     """Takes the steps from `first` to the run's last, in windows; reports nothing while the clock runs.
 
@@ -159,6 +164,7 @@ def train(
         first: The step to start at.
         file: The present process's.
         traffic: Counts what every window but the first sends.
+        log: Gets every window; None where nobody keeps it, as on any rank but 0.
 
     Raises:
         Diverged: The loss is not finite.
@@ -167,29 +173,25 @@ def train(
     step, most = first, 1
     file.enter("first step", step)
     program.sync()
-    with os.fdopen(create(file.directory / "metrics.jsonl"), "w", 1) if file.rank == 0 else nullcontext() as metrics:
-        apart = _num_apart(run, first)
-        for number, size in enumerate([apart, *_sizes(run.steps - first - apart)]):
-            if number == 1:  # the last step before may be traced or compiled, as the first one is
-                file.enter("train", step)
-            windows.open()
-            traffic.open(counts=number > 0)
-            while (left := size - windows.steps[-1]) > 0:
-                part = list(itertools.islice(stream, min(most, left)))
-                ticks = _take(program, part, file, traffic)
-                seconds = ticks[-1] - ticks[0]
-                losses = program.losses()
-                most = max(1, min(MOST_STEPS, int(MOST_SECONDS * len(part) / program.agree(seconds))))
-                windows.add(seconds, len(part), losses)
-                if number > 0:
-                    windows.time_steps(ticks)
-                step += len(part)
-                file.beat(step)
-                if metrics is not None:
-                    rates = [run.optimizer_at(batch.step + 1).learning_rate for batch in part]
-                    line = {"step": step, "seconds": seconds, "losses": losses, "learning_rates": rates}
-                    metrics.write(json.dumps(line) + "\n")
-                    _check_finite(losses, step - len(part))
+    separate = _num_apart(run, first)
+    for number, size in enumerate([separate, *_sizes(run.steps - first - separate)]):
+        if number == 1:  # the last step before may be traced or compiled, as the first one is
+            file.enter("train", step)
+        windows.open()
+        traffic.open(counts=number > 0)
+        while (left := size - windows.steps[-1]) > 0:
+            part = list(itertools.islice(stream, min(most, left)))
+            ticks = _take(program, part, file, traffic)
+            seconds = ticks[-1] - ticks[0]
+            losses = program.losses()
+            most = max(1, min(MOST_STEPS, int(MOST_SECONDS * len(part) / program.agree(seconds))))
+            windows.add(seconds, len(part), losses)
+            if number > 0:
+                windows.time_steps(ticks)
+            step += len(part)
+            file.beat(step)
+            if log is not None:
+                log.add(part, seconds, losses)
     return windows
 
 
@@ -208,19 +210,13 @@ def _take(program: Program, part: Sequence[Batch], file: ProcessFile, traffic: T
 
 
 def _num_apart(run: Run, first: int) -> int:
-    """How many steps the first window has: one, or with a warm-up of compression all up to the first that is compressed."""
-    return min(run.steps - first, 1 + max(0, run.techniques.compress_warmup_steps - first))
+    """How many steps the first window has: one, or all up to the first that exchanges as later ones do."""
+    return min(run.steps - first, 1 + max(0, first_steady_step(run.techniques) - first))
 
 
 def _sizes(steps: int) -> list[int]:
     count = min(TIMED_WINDOWS, steps)
     return [steps * (i + 1) // count - steps * i // count for i in range(count)]
-
-
-def _check_finite(losses: list[float], first: int) -> None:
-    for index, loss in enumerate(losses):
-        if not math.isfinite(loss):
-            raise Diverged(f"the loss of step {first + index} is {loss}; try a smaller --learning-rate.")
 
 
 def evaluate(program: Program, run: Run, data: Split, file: ProcessFile) -> float | None:

@@ -1,4 +1,4 @@
-"""What is said of a process that asked for more memory than it may have."""
+"""The message about a process that asked for more memory than it may have."""
 
 import resource
 
@@ -28,7 +28,7 @@ def shortage(run: Run, role: str) -> Unavailable:
     """Makes the one line about a process that was refused memory: the limit, what the run needs at least, what to do.
 
     Args:
-        run: What was trained.
+        run: The run.
         role: The role of the process.
     """
     limits = [f"{name} {gib(soft)}" for name, kind in _LIMITS.items() if (soft := _soft(kind)) is not None]

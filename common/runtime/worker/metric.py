@@ -10,7 +10,6 @@ from samestep.common.request import FRAMEWORKS
 from samestep.common.strategy import Run
 from samestep.common.workload.declaration import LOSS_METRIC
 from samestep.common.workload.declared import call_metric, load_model
-from samestep.common.workload.models.own import OwnSpec
 
 Measure = Callable[[np.ndarray, np.ndarray], float]
 """(outputs, targets) -> the metric."""
@@ -19,11 +18,10 @@ Measure = Callable[[np.ndarray, np.ndarray], float]
 def metric_of(run: Run) -> Measure:
     """Finds what measures the workload's metric, in a process of the run's framework."""
     spec, name = run.workload.model, run.workload.metric
-    if isinstance(spec, OwnSpec):
-        source = spec.described.source
+    if source := spec.facts.source:
         model = load_model(source, run.framework)
         if callable(given := model.metric):
             return lambda outputs, targets: call_metric(given, source, outputs, targets)
         if name == LOSS_METRIC:
-            return importlib.import_module(f"{FRAMEWORKS[run.framework]}.models.own").own_mean_loss(spec)
+            return importlib.import_module(f"{FRAMEWORKS[run.framework]}.models.user_model").user_mean_loss(spec)
     return METRICS[name].measure

@@ -27,7 +27,7 @@ _PAUSE_SECONDS = 0.01
 
 
 def adopt_orphans() -> None:
-    """From now on this process is the parent of what its descendants leave behind."""
+    """Makes this process the parent of what its descendants leave behind."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -36,7 +36,7 @@ def end_with_parent(parent: int, number: int) -> None:
 
     Args:
         parent: The number of its parent, which may have ended already.
-        number: The signal.
+        number: The number of the signal.
     """
     _libc.prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
@@ -68,7 +68,7 @@ def end_children() -> bool:
 
 
 def _has_children() -> bool:
-    """Whether there is a child, as the kernel has it, once those that have ended are waited for."""
+    """Asks the kernel whether there is a child, once those that have ended are waited for."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -78,7 +78,7 @@ def _has_children() -> bool:
 
 
 def _children() -> list[int]:
-    """The numbers of this process's children; /proc/self/task/TID/children is fast, but some kernels lack it."""
+    """Returns the numbers of this process's children; /proc/self/task/TID/children is fast, but some kernels lack it."""
     try:
         return [
             int(pid) for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()

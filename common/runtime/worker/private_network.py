@@ -45,7 +45,7 @@ class Network(NamedTuple):
     switch: Sequence[int] = ()
 
     def entry(self, place: int) -> Sequence[int]:
-        """The namespaces to enter for the process at a place of the topology."""
+        """Returns the namespaces that the process at a place of the topology has to enter."""
         return self.entries[place if len(self.entries) > 1 else 0]
 
     def close(self) -> None:
@@ -58,7 +58,7 @@ class NetworkMaker:
     """A small process that makes private networks; to fork it from one that has imported a framework takes far longer."""
 
     def __init__(self) -> None:
-        """Starts it. It ends once nobody can ask any more, or with the present process."""
+        """Starts the process. It ends once nobody can ask any more, or with the present process."""
         self._asking, answering = socket.socketpair()
         parent = os.getpid()
         self.pid = os.fork()
@@ -93,7 +93,7 @@ def enter_network(namespaces: Sequence[int]) -> None:
     """Moves the present process, which has one thread, into a private network.
 
     Args:
-        namespaces: From `Network.entry`.
+        namespaces: The descriptors that `Network.entry` returns.
     """
     for descriptor in namespaces:
         _call(_libc.setns, descriptor, 0)
@@ -124,7 +124,7 @@ def _answer_requests(answering: socket.socket) -> NoReturn:
 
 
 def _reason(error: OSError) -> str:
-    """Why there is no namespace. The kernel says that no space is left on a device where it means namespaces."""
+    """Says why there is no namespace. The kernel reports that no space is left on a device where it means namespaces."""
     return _USED_UP if error.errno == errno.ENOSPC else error.strerror or str(error)
 
 

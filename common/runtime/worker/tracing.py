@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from samestep.common.batch import Batch
+from samestep.common.batch import WHOLE, Batch, BatchPart
 from samestep.common.program import Program
 from samestep.common.request import FRAMEWORKS, Launch
 from samestep.common.runtime.directory import write_json
@@ -21,14 +21,14 @@ def timed(batch: Batch, gathered: list[Activity]) -> Batch:
     """Has a batch note when its rows are gathered, and returns it.
 
     Args:
-        batch: Of one step.
-        gathered: Receives what is noted.
+        batch: The batch of one step.
+        gathered: The list that receives what is noted.
     """
     gather = batch.rows
 
-    def rows(index: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    def rows(part: BatchPart = WHOLE) -> tuple[np.ndarray, np.ndarray]:
         start = time.time_ns()
-        found = gather(index, count)
+        found = gather(part)
         gathered.append(Activity(0, "data", "gather rows", start, time.time_ns()))
         return found
 
@@ -40,11 +40,11 @@ def trace(program: Program, run: Run, stream: Iterator[Batch], launch: Launch, f
     """Takes the traced steps and writes what this process did in them, for the parent to join.
 
     Args:
-        program: Trained; everything that counts is measured.
-        run: What was trained.
-        stream: The batches to go on with.
-        launch: Whether to keep the framework's own profile.
-        file: The present process's.
+        program: The program, trained, with everything that counts measured.
+        run: The run.
+        stream: The batches that come next.
+        launch: How the run was started, and so whether to keep the framework's own profile.
+        file: The file of the present process.
     """
     record: Record = importlib.import_module(f"{FRAMEWORKS[run.framework]}.profiling").record
     steps: list[tuple[int, int]] = []

@@ -1,6 +1,6 @@
 """What a process, and those that only serve it, use in a step: counted window by window, then made one number.
 
-And how busy they are in the step that is observed.
+The module also counts how busy they are in the observed step.
 """
 
 import contextlib
@@ -8,8 +8,8 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from samestep.common.runtime.measured import Usage
 from samestep.common.runtime.process_file import ProcessFile
-from samestep.common.runtime.records import Usage
 from samestep.common.runtime.worker.disturbances import Disturbances
 from samestep.common.runtime.worker.usage import Counters, ask, count
 
@@ -35,14 +35,15 @@ class Traffic:
         """Counts nothing yet.
 
         Args:
-            file: The present process's.
-            serving: Role -> rank of every process that only serves; empty everywhere but on rank 0.
+            file: The file of the present process.
+            serving: The rank of every process that only serves, by role; empty everywhere but on rank 0.
             disturbances: Watches the windows that count; nothing does, unless given.
             alone: Whether the run has no other process.
         """
         self._file, self._serving, self._alone = file, serving, alone
         self._disturbances = disturbances or Disturbances()
         self._windows: list[Window] = []
+        self._before: Counters | None = None
         self._first: Reading = {}
         self._last: Reading = {}
         self._steps = self._counted_steps = 0
@@ -51,7 +52,7 @@ class Traffic:
         self._busy_seconds: dict[str, float] = {}
 
     def read(self) -> Reading:
-        """Reads the counters of all; a process that is alone sends nobody anything, and asks its connections at the end."""
+        """Reads the counters of all; a process that is alone asks its connections only before the first window and at the end."""
         own = count(sends=not self._alone)
         return {self._file.role: own} | {role: ask(self._file.directory, role) for role in self._serving}
 
@@ -63,6 +64,8 @@ class Traffic:
         """
         self._counts, self._steps = counts, 0
         if counts:
+            if self._alone and self._before is None:  # what it sent itself to meet itself is no part of a step
+                self._before = count()
             self._windows.append({})
             self._disturbances.start()
 
@@ -70,9 +73,9 @@ class Traffic:
         """Adds a part to the present window; a process that did not answer at both its ends counts as silent.
 
         Args:
-            before: Read at its start.
-            after: Read at its end.
-            steps: Taken within it.
+            before: The counters at its start.
+            after: The counters at its end.
+            steps: The number of steps taken within it.
         """
         if not self._counts:
             return
@@ -97,7 +100,7 @@ class Traffic:
                 self._busy_seconds[role] = after.cpu_seconds - first.cpu_seconds
 
     def own(self, threads: int | None) -> Usage:
-        """Usage of the present process.
+        """Computes the usage of the present process.
 
         Bytes per step are the median over windows, because traffic that falls between two windows is counted in neither
         and would bias the mean.
@@ -106,17 +109,17 @@ class Traffic:
             threads: How many its devices compute with; None if they are not of the CPU.
         """
         seen, whole = [window[self._file.role] for window in self._windows], count()
-        if self._alone and self._counted_steps:
-            seen = [(whole.sent_bytes / self._counted_steps, whole.received_bytes / self._counted_steps)]
+        if self._before is not None and self._counted_steps:
+            seen = [_difference(self._before, whole, self._counted_steps)]
         return self._usage(self._file.role, self._file.rank, seen, statistics.median, whole, threads)
 
     def _cpu_seconds(self, role: str) -> float:
-        """From the start of the first window that counts to the end of the last."""
+        """Returns the processor time from the start of the first window that counts to the end of the last."""
         first, last = self._first.get(role), self._last.get(role)
         return last.cpu_seconds - first.cpu_seconds if first and last else 0.0
 
     def served(self, threads: int | None) -> tuple[Usage, ...]:
-        """Usage of the processes that serve.
+        """Computes the usage of the processes that serve.
 
         Bytes per step are the mean over the typical windows, because each process may have had only some of the steps.
 

@@ -30,8 +30,8 @@ class Counters(NamedTuple):
     """What a process has used since it started.
 
     Attributes:
-        sent_bytes: Over TCP.
-        received_bytes: Over TCP.
+        sent_bytes: The bytes sent over TCP.
+        received_bytes: The bytes received over TCP.
         peak_rss_bytes: The most memory it has had.
         cpu_seconds: The time that its threads had a core.
     """
@@ -46,7 +46,7 @@ def serve(file: ProcessFile, beat_seconds: float) -> NoReturn:
     """Answers until the process is ended from outside; the framework serves on threads of its own.
 
     Args:
-        file: The present process's.
+        file: The file of the present process.
         beat_seconds: How often it shows that it is alive.
     """
     with socket.socket(socket.AF_UNIX) as listening:
@@ -70,7 +70,7 @@ def count(sends: bool = True) -> Counters:
     """Reads the counters of the present process.
 
     Args:
-        sends: Whether to ask its connections, one by one, what they have carried.
+        sends: Whether to ask its connections one by one what they have carried.
     """
     sent, received = tcp_bytes() if sends else (0, 0)
     used = resource.getrusage(resource.RUSAGE_SELF)
@@ -98,18 +98,18 @@ def ask(directory: Path, role: str) -> Counters | None:
 
 
 def _endpoint() -> str:
-    """A new name. Where each process has a network of its own, it is a path: other names are known in one network only."""
+    """Makes a new name. Where each process has a network of its own it is a path: other names are known in one network only."""
     name = f"samestep-{secrets.token_hex(16)}"
     linked = DEVICE in (device for _, device in socket.if_nameindex())
     return str(Path(tempfile.gettempdir(), name)) if linked else name
 
 
 def _address(endpoint: str) -> str:
-    """A path; or a name in Linux's abstract namespace, which a leading zero byte selects and which leaves no file."""
+    """Makes the address: a path, or a name in Linux's abstract namespace, which starts with a zero byte and leaves no file."""
     return endpoint if os.path.isabs(endpoint) else f"\0{endpoint}"
 
 
 def _uid_of(asking: socket.socket) -> int:
-    """The user at the other end, as the kernel has it (`struct ucred`: pid, uid, gid)."""
+    """Asks the kernel for the user at the other end (`struct ucred`: pid, uid, gid)."""
     _, uid, _ = struct.unpack("iII", asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     return uid

@@ -27,9 +27,9 @@ class Windows:
         """Adds a part to the present window.
 
         Args:
-            seconds: That it took.
-            steps: That it had.
-            losses: Of these steps, on the processes that have them.
+            seconds: The time it took.
+            steps: The number of steps in it.
+            losses: The losses of these steps, on the processes that have them.
         """
         self.steps[-1] += steps
         self.seconds[-1] += seconds
@@ -42,7 +42,7 @@ class Windows:
         most parts are like this, the returns say nothing of single steps, and none are counted.
 
         Args:
-            ticks: When it began, when the call of each step returned, and when all were done.
+            ticks: The moments when the part began, when the call of each step returned, and when all were done.
         """
         began, *returns, done = ticks
         self.parts_ahead += 1 if done - returns[-1] > (done - began) / len(returns) else -1
@@ -50,5 +50,5 @@ class Windows:
 
     @property
     def awaited_step_times(self) -> dict[int, int]:
-        """How many steps took how long; nothing if their calls do not wait for them."""
+        """Returns how many steps took how long; nothing if their calls do not wait for them."""
         return {} if self.parts_ahead > 0 else self.step_times

@@ -15,10 +15,10 @@ _RECEIVED_AT, _SENT_AT, _SENT_AGAIN_AT = 128, 200, 208
 
 
 def tcp_bytes() -> tuple[int, int]:
-    """Bytes sent and received so far on every established TCP socket of this process, each once however often sent.
+    """Adds up the bytes sent and received so far on every established TCP socket of this process, each byte once.
 
     Returns:
-        (sent, received); (0, 0) where the system does not tell.
+        (sent, received); (0, 0) where the system does not report them.
     """
     sent = received = 0
     for name in os.listdir("/proc/self/fd"):

@@ -5,22 +5,18 @@ Its identity and the others' addresses come from the environment alone (`RANK`, 
 
 import contextlib
 import dataclasses
-import fcntl
 import importlib
-import importlib.metadata
 import os
-import platform
-import struct
 import sys
 import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from samestep.common.catalog import framework_info
 from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
+from samestep.common.files.locks import claim_place
 from samestep.common.program import Program
-from samestep.common.request import FRAMEWORKS, Launch, launch_of
+from samestep.common.request import Launch, launch_of
 from samestep.common.run import as_config, parse
 from samestep.common.runtime.directory import read_config, write_error
 from samestep.common.runtime.imports import import_framework
@@ -31,11 +27,11 @@ from samestep.common.runtime.worker.compiling import compile_and_measure
 from samestep.common.runtime.worker.describing import answer, is_asked
 from samestep.common.runtime.worker.loop import train_and_measure
 from samestep.common.runtime.worker.memory import is_shortage, shortage
+from samestep.common.runtime.worker.step_log import versions_of
 from samestep.common.runtime.worker.usage import serve
 from samestep.common.strategy import ProcessSpec, Run
 from samestep.common.workload import code
 from samestep.common.workload.data.dataset import load
-from samestep.common.workload.models.own import OwnSpec
 
 _RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 _KEPT: list[Program] = []
@@ -91,16 +87,14 @@ def claim_role(directory: Path, role: str, index: int) -> None:
 
     Args:
         directory: The run directory.
-        role: Of this process.
-        index: Its place in the topology.
+        role: The role of this process.
+        index: The place of this process in the topology.
 
     Raises:
         WorkerFailed: A process that runs has the role.
     """
-    lock = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, index, 1, 0)
     try:
-        descriptor = os.open(directory / "config.json", os.O_RDWR)  # never closed
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, lock)
+        claim_place(os.open(directory / "config.json", os.O_RDWR), index)  # never closed
     except BlockingIOError:
         raise WorkerFailed(
             f"{role} was started twice: another process is {role} of {directory}; start each process once"
@@ -148,15 +142,16 @@ def _allow_code(run: Run, directory: Path, is_told: bool) -> None:
     """Lets the process run the user's file as it was prepared, if there is one.
 
     Args:
-        run: What is trained.
-        directory: Names the file.
+        run: The run.
+        directory: The run directory, which names the file.
         is_told: Whether to print which one, since nobody named it on the command line.
     """
-    if not isinstance(run.workload.model, OwnSpec):
+    facts = run.workload.model.facts
+    if facts.folder is None:
         return
-    code.allow_only(run.workload.model.path)
+    code.allow_only(facts.folder)
     if is_told:
-        source = run.workload.model.described.source.rpartition(":")[0] or "an installed package"
+        source = facts.source.rpartition(":")[0] or "an installed package"
         print(f"samestep: runs code from {source}, which {directory} names", file=sys.stderr, flush=True)
 
 
@@ -168,7 +163,7 @@ def _work(directory: Path, run: Run, launch: Launch, spec: ProcessSpec, index: i
     file.enter("start")
     cores = pin(run)
     import_framework(run.framework)
-    strategy = importlib.import_module(f"{FRAMEWORKS[run.framework]}.strategies.{run.strategy.name}")
+    strategy = importlib.import_module(run.module)
     split = load(run.workload.data)
     program = None
     if run.strategy.compiled_cores(run.options):
@@ -182,7 +177,7 @@ def _work(directory: Path, run: Run, launch: Launch, spec: ProcessSpec, index: i
         _KEPT.append(program)
         startup_seconds = time.time() - launched_at
         measured = train_and_measure(program, run, launch, split, file)
-    about = {"startup_seconds": startup_seconds, "cores": cores, "attempt": attempt, "versions": _versions(run)}
+    about = {"startup_seconds": startup_seconds, "cores": cores, "attempt": attempt, "versions": versions_of(run)}
     file.finish(dataclasses.replace(measured, **about))
     if program is not None:
         program.close()
@@ -199,14 +194,3 @@ def pin(run: Run) -> int:
     cores = sorted(os.sched_getaffinity(0))[: run.num_devices * run.threads]
     os.sched_setaffinity(0, cores)
     return len(cores)
-
-
-def _versions(run: Run) -> dict[str, str]:
-    packages = ["samestep", "numpy", framework_info(run.framework).module, *filter(None, [run.strategy.package])]
-    versions = {"python": platform.python_version()}
-    for package in packages:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue  # used from its source, not installed
-    return versions

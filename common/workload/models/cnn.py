@@ -11,17 +11,9 @@ from typing import ClassVar
 
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flag
-from samestep.common.workload.models.spec import (
-    ACTIVATIONS,
-    NORMS,
-    POOLINGS,
-    ArraySpec,
-    DataSizes,
-    Param,
-    Segment,
-    linear,
-    norm,
-)
+from samestep.common.workload.models.facts import ModelFacts
+from samestep.common.workload.models.parameters import linear, norm, stated
+from samestep.common.workload.models.spec import ACTIVATIONS, NORMS, POOLINGS, ArraySpec, DataSizes, Param, Segment
 
 _MOST_CHANNELS = 4
 """Of an image that is stored channels first: grey, red-green-blue, with or without transparency."""
@@ -82,6 +74,11 @@ class CnnSpec:
     def targets(self) -> ArraySpec:
         """One class, or of a regression as many real numbers as there are outputs."""
         return ArraySpec((self.outputs,)) if self.loss == "mean_squared_error" else ArraySpec((), self.outputs)
+
+    @property
+    def facts(self) -> ModelFacts:
+        """What every mirror states of it."""
+        return stated(self)
 
     def fitted(self, sizes: DataSizes) -> "CnnSpec":
         """Grey images may come without their channel."""

@@ -19,7 +19,9 @@ import functools
 from typing import ClassVar, Literal
 
 from samestep.common.errors import ConfigError
-from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment, linear, norm
+from samestep.common.workload.models.facts import ModelFacts
+from samestep.common.workload.models.parameters import linear, norm, stated
+from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,6 +114,11 @@ class DecoderSpec:
     def targets(self) -> ArraySpec:
         """At every position, the token that comes next."""
         return ArraySpec((self.context,), self.vocabulary)
+
+    @property
+    def facts(self) -> ModelFacts:
+        """What every mirror states of it."""
+        return stated(self)
 
     def fitted(self, sizes: DataSizes) -> "DecoderSpec":
         """No data set of ours has tokens for it.

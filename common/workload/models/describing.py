@@ -8,18 +8,18 @@ import numpy as np
 
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.workload.data.dataset import Split
-from samestep.common.workload.declaration import LOSS_METRIC, LOSSES, METRICS, NAMED_METRICS, Model
-from samestep.common.workload.declared import FRAMEWORK_MODULES, call_metric
+from samestep.common.workload.declaration import BUILDERS, LOSS_METRIC, LOSSES, METRICS, NAMED_METRICS, Model
+from samestep.common.workload.declared import call_metric
+from samestep.common.workload.models.description import Description, write_description
 from samestep.common.workload.models.dtypes import check_outputs
-from samestep.common.workload.models.findings import OwnOptimizer, TwoBytes, Use
+from samestep.common.workload.models.findings import DescribedOptimizer, TwoBytes, Use
 from samestep.common.workload.models.habits import Habits
-from samestep.common.workload.models.layer import Layer
-from samestep.common.workload.models.own import Description, write_description
+from samestep.common.workload.models.layer import ParameterLayer
 from samestep.common.workload.models.spec import ArraySpec, Param, Role, Segment
 
 EXAMPLES = 2
 """How many examples the forward pass is tried with."""
-OWN_LOSS = "own"
+USER_LOSS = "own"
 _ROLES: Mapping[str, Role] = {"kernel": "kernel", "table": "table", "scale": "scale", "bias": "bias"}
 _MOST_CLASSES = 2**31 - 1
 _MOST_TRIED = 64
@@ -28,7 +28,7 @@ LossOfEach = Callable[[], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Found:
+class BuildReport:
     """What a mirror found out by building a model.
 
     Attributes:
@@ -65,8 +65,8 @@ class Found:
     blocks: tuple[Segment, ...] = ()
     batch_norms: tuple[str, ...] = ()
     habits: Habits = dataclasses.field(default_factory=Habits)
-    optimizer: OwnOptimizer | None = None
-    layers: tuple[Layer, ...] = ()
+    optimizer: DescribedOptimizer | None = None
+    layers: tuple[ParameterLayer, ...] = ()
     two_bytes: TwoBytes = dataclasses.field(default_factory=TwoBytes)
     unused: tuple[str, ...] = ()
     branches: bool = False
@@ -74,7 +74,9 @@ class Found:
     uses: Mapping[str, Use] = dataclasses.field(default_factory=dict)
 
 
-def write_found(folder: Path, model: Model, source: str, framework: str, split: Split, seed: int, found: Found) -> None:
+def write_found(
+    folder: Path, model: Model, source: str, framework: str, split: Split, seed: int, found: BuildReport
+) -> None:
     """Writes the description of a model.
 
     Args:
@@ -93,7 +95,7 @@ def write_found(folder: Path, model: Model, source: str, framework: str, split: 
     description = Description(
         source=source,
         framework=framework,
-        frameworks=tuple(name for name in FRAMEWORK_MODULES if model.builder(name) is not None),
+        frameworks=tuple(name for name in BUILDERS if model.builder(name) is not None),
         loss=loss,
         metric=_metric(model, source, loss, found.outputs, split.test_targets),
         params={
@@ -141,7 +143,9 @@ def _rounded(value: np.ndarray) -> np.ndarray:
     return value.astype(np.float32).astype(np.float64) if value.dtype.kind == "f" else value
 
 
-def _check_loss(model: Model, source: str, framework: str, found: Found, targets: np.ndarray) -> tuple[str, int | None]:
+def _check_loss(
+    model: Model, source: str, framework: str, found: BuildReport, targets: np.ndarray
+) -> tuple[str, int | None]:
     """Refuses outputs that the loss cannot take; returns its name, and the number of classes if there are any."""
     got, wanted = list(found.outputs.shape), list(targets.shape)
     if isinstance(model.loss, Mapping):
@@ -155,7 +159,7 @@ def _check_loss(model: Model, source: str, framework: str, found: Found, targets
                 f"--model {source}: the loss returns {list(losses.shape)}, not one loss for each target {wanted}."
             )
         check_outputs(f"--model {source}: the loss", str(losses.dtype))
-        return OWN_LOSS, None if targets.dtype.kind == "f" else _MOST_CLASSES
+        return USER_LOSS, None if targets.dtype.kind == "f" else _MOST_CLASSES
     if model.loss not in LOSSES:
         raise unknown("loss", str(model.loss), LOSSES, f"It is given in {source}.")
     if model.loss == "cross_entropy":

@@ -3,14 +3,10 @@
 from collections.abc import Iterable, Mapping
 
 from samestep.common.errors import ConfigError
+from samestep.common.frameworks import conventions
 
 _TWO_BYTES = ("bfloat16", "float16")
 _MOST_NAMED = 3
-_APART = {
-    "torch": "torch.view_as_real(...), with torch.view_as_complex(...) in the forward pass",
-    "tf": "one variable each, with tf.complex(real, imaginary) in the forward pass",
-}
-"""How a complex number is held as two real ones."""
 Dtypes = Mapping[str, str]
 """Parameter or buffer, as its framework calls it -> its dtype, such as "float32"."""
 
@@ -32,11 +28,11 @@ def check_numbers(source: str, framework: str, params: Dtypes, buffers: Dtypes) 
             if dtype.startswith("complex"):
                 raise ConfigError(
                     f"--model {source}: the {what} {name} is {dtype}, and rows train and keep real numbers; hold its real and "
-                    f"its imaginary part: {_APART[framework]}."
+                    f"its imaginary part: {conventions(framework).holds_complex}."
                 )
     for name, dtype in params.items():
         if not is_real(dtype):
-            instead = "register it as a buffer" if framework == "torch" else "make it with trainable=False"
+            instead = conventions(framework).not_trained
             raise ConfigError(f"--model {source}: the parameter {name} is {dtype}, which has no gradient; {instead}.")
 
 
@@ -96,9 +92,7 @@ def note_on_dtypes(framework: str, dtypes: Dtypes, dtype: str) -> str:
     counted = ", ".join(
         _count(kind, [n for n, k in others.items() if k == kind]) for kind in dict.fromkeys(others.values())
     )
-    if framework == "tf":
-        return f"{counted}, kept so beside {dtype}; make variables without dtype= to have them follow --dtype"
-    return f"{counted} in the file, and cast to {dtype} here"
+    return conventions(framework).other_dtypes.format(counted=counted, dtype=dtype)
 
 
 def _count(dtype: str, names: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ import dataclasses
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OwnOptimizer:
+class DescribedOptimizer:
     """What a worker found out about the optimizer that the file builds.
 
     Attributes:

@@ -10,7 +10,7 @@ WEIGHT_ROLES = ("kernel", "table", "scale", "value", "recurrent")
 
 
 @dataclasses.dataclass(frozen=True)
-class Held:
+class LayerTensor:
     """A parameter or a buffer of a layer.
 
     Attributes:
@@ -32,7 +32,7 @@ class Held:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Layer:
+class ParameterLayer:
     """A layer that holds parameters.
 
     Attributes:
@@ -46,5 +46,5 @@ class Layer:
     name: str
     kind: str
     call: str
-    params: dict[str, Held]
-    buffers: dict[str, Held] = dataclasses.field(default_factory=dict)
+    params: dict[str, LayerTensor]
+    buffers: dict[str, LayerTensor] = dataclasses.field(default_factory=dict)

@@ -6,7 +6,9 @@ from typing import ClassVar
 
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flag
-from samestep.common.workload.models.spec import ACTIVATIONS, NORMS, ArraySpec, DataSizes, Param, Segment, linear, norm
+from samestep.common.workload.models.facts import ModelFacts
+from samestep.common.workload.models.parameters import linear, norm, stated
+from samestep.common.workload.models.spec import ACTIVATIONS, NORMS, ArraySpec, DataSizes, Param, Segment
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +58,11 @@ class MlpSpec:
     def targets(self) -> ArraySpec:
         """One class, or of a regression as many real numbers as there are outputs."""
         return ArraySpec((self.outputs,)) if self.loss == "mean_squared_error" else ArraySpec((), self.outputs)
+
+    @property
+    def facts(self) -> ModelFacts:
+        """What every mirror states of it."""
+        return stated(self)
 
     def fitted(self, sizes: DataSizes) -> "MlpSpec":
         """Any shape of real inputs is flattened."""

@@ -29,7 +29,7 @@ Halves = Callable[[np.ndarray, list[np.ndarray]], bool]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Taken:
+class ProbedPass:
     """A forward pass in training.
 
     Attributes:
@@ -66,7 +66,7 @@ class How:
     buffers: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
 
-class Probe(Protocol):
+class ProbedModel(Protocol):
     """A user's model on a few examples, which starts anew in every experiment."""
 
     initial: Mapping[str, np.ndarray]
@@ -74,7 +74,7 @@ class Probe(Protocol):
     normalising: Collection[str]
     """Those of batch normalisations."""
 
-    def take(self, how: How) -> Taken:
+    def take(self, how: How) -> ProbedPass:
         """Takes the examples through the model."""
 
     def mixing(self, how: How, halves: Halves) -> Iterator[str]:
@@ -94,7 +94,7 @@ class Probe(Protocol):
         """
 
 
-def find_habits(probe: Probe) -> Habits:
+def find_habits(probe: ProbedModel) -> Habits:
     """Finds on what a forward pass depends beside an example and the weights.
 
     Args:
@@ -118,7 +118,7 @@ def find_habits(probe: Probe) -> Habits:
     )
 
 
-def _find_running(probe: Probe, still: Taken) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _find_running(probe: ProbedModel, still: ProbedPass) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The buffers that a pass moves and that its outputs depend on: those that evaluation keeps, and the others."""
     moved = {
         n: v for n, v in still.buffers.items() if n not in probe.normalising and not _are_same(v, probe.initial[n])
@@ -131,7 +131,7 @@ def _find_running(probe: Probe, still: Taken) -> tuple[tuple[str, ...], tuple[st
     return tuple(kept), tuple(name for name in found if name not in kept)
 
 
-def _find_mixing(probe: Probe, how: How) -> tuple[str, ...]:
+def _find_mixing(probe: ProbedModel, how: How) -> tuple[str, ...]:
     """The layers that mix examples; the loss, if it does."""
     whole = probe.take(how).outputs
     if len(whole) != EXAMPLES or not np.isfinite(whole).all():  # too few to be halved, or not of one example each

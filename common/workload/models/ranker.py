@@ -6,7 +6,9 @@ from typing import ClassVar
 
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flag
-from samestep.common.workload.models.spec import ACTIVATIONS, ArraySpec, DataSizes, Param, Segment, linear
+from samestep.common.workload.models.facts import ModelFacts
+from samestep.common.workload.models.parameters import linear, stated
+from samestep.common.workload.models.spec import ACTIVATIONS, ArraySpec, DataSizes, Param, Segment
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +67,11 @@ class RankerSpec:
     def targets(self) -> ArraySpec:
         """0 or 1."""
         return ArraySpec((), 2)
+
+    @property
+    def facts(self) -> ModelFacts:
+        """What every mirror states of it."""
+        return stated(self)
 
     def fitted(self, sizes: DataSizes) -> "RankerSpec":
         """One table per column of ids."""

@@ -1,10 +1,7 @@
 """What a step reaches in a model: the parameters it trains, where gradients flow, and how often it applies a layer."""
 
-import math
 from collections.abc import Iterable, Mapping
 
-from samestep.common.workload.models.findings import Use
-from samestep.common.workload.models.own import OwnSpec
 from samestep.common.workload.models.spec import ModelSpec, Param, Segment, parameters_of
 
 
@@ -32,23 +29,3 @@ def first_trained(model: ModelSpec) -> int:
     """The number of the first segment with a parameter that is trained: ahead of it no gradient is needed."""
     segments = model.segments()
     return next((number for number, each in enumerate(segments) if carry_gradients(model, [each])), len(segments))
-
-
-def use_of(model: ModelSpec, path: str) -> Use:
-    """How a step uses a module: as the description of a user's model says, and each of ours once for each position.
-
-    Args:
-        model: The spec.
-        path: The path of the module.
-    """
-    return model.described.uses.get(path, Use()) if isinstance(model, OwnSpec) else Use((num_positions(model),))
-
-
-def num_positions(model: ModelSpec) -> int:
-    """How often a layer of ours is applied to one example: once to each token, once to anything else."""
-    return math.prod(model.segments()[-1].outputs[:-1])
-
-
-def may_skip(model: ModelSpec) -> bool:
-    """Whether a step may leave a parameter without a gradient, which a user's model alone can have."""
-    return isinstance(model, OwnSpec) and bool(model.described.unused or model.described.branches)

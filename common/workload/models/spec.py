@@ -5,6 +5,8 @@ import functools
 import math
 from typing import ClassVar, Literal, Protocol, Self
 
+from samestep.common.workload.models.facts import ModelFacts
+
 Role = Literal["kernel", "bias", "table", "scale"]
 ACTIVATIONS, POOLINGS, NORMS = ("gelu", "relu"), ("average", "max"), ("none", "batch")
 
@@ -137,52 +139,16 @@ class ModelSpec(Protocol):
     def targets(self) -> ArraySpec:
         """What one example's targets look like."""
 
+    @property
+    def facts(self) -> ModelFacts:
+        """What else is known of it."""
+
     def fitted(self, sizes: DataSizes) -> Self:
         """The same model with the input and output sizes of a data set.
 
         Raises:
             ConfigError: The model cannot take such data.
         """
-
-
-def linear(
-    name: str,
-    fan_in: int,
-    fan_out: int,
-    split: Literal["column", "row"] | None = None,
-    gain: float = 1.0,
-    bias: bool = True,
-    groups: int = 0,
-    shares_input: bool = False,
-) -> dict[str, Param]:
-    """The parameters of a linear layer.
-
-    Args:
-        name: Its path.
-        fan_in: Input features.
-        fan_out: Output features.
-        split: "column" (the outputs are cut), "row" (the inputs are cut; the bias stays whole) or None.
-        gain: Times the standard deviation 1 / sqrt(fan_in).
-        bias: Whether it has one.
-        groups: As in `Param`.
-        shares_input: As in `Param`.
-    """
-    axis = {"column": 1, "row": 0, None: None}[split]
-    std = gain / math.sqrt(fan_in)
-    table = {f"{name}/kernel": Param((fan_in, fan_out), "kernel", std, 0.0, axis, 0, groups, shares_input)}
-    if bias:
-        table[f"{name}/bias"] = Param((fan_out,), "bias", split=0 if split == "column" else None)
-    return table
-
-
-def norm(name: str, width: int) -> dict[str, Param]:
-    """The parameters of a normalisation of `width` features.
-
-    Args:
-        name: The path of the layer.
-        width: The number of features.
-    """
-    return {f"{name}/scale": Param((width,), "scale", constant=1.0), f"{name}/bias": Param((width,), "bias")}
 
 
 IGNORED = -1
@@ -200,10 +166,15 @@ def ignores_targets(model: ModelSpec) -> bool:
 
 
 def batch_norms(model: ModelSpec) -> dict[str, int]:
-    """The batch normalisations of one of our models: the path of each, and its number of channels."""
+    """The batch normalisations that every mirror states: the path of each, and its number of channels."""
     if vars(model).get("norm") != "batch":
         return {}
     return {layer(name): param.size for name, param in model.params().items() if param.role == "scale"}
+
+
+def num_positions(model: ModelSpec) -> int:
+    """How often a layer is applied to one example: once to each token, once to anything else."""
+    return math.prod(model.segments()[-1].outputs[:-1])
 
 
 def num_params(model: ModelSpec) -> int:

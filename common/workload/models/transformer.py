@@ -11,7 +11,9 @@ from typing import ClassVar
 
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flag
-from samestep.common.workload.models.spec import ACTIVATIONS, ArraySpec, DataSizes, Param, Segment, linear, norm
+from samestep.common.workload.models.facts import ModelFacts
+from samestep.common.workload.models.parameters import linear, norm, stated
+from samestep.common.workload.models.spec import ACTIVATIONS, ArraySpec, DataSizes, Param, Segment
 
 NORM_EPSILON = 1e-5
 TOKENS = "embedding/tokens/table"
@@ -104,6 +106,11 @@ class TransformerSpec:
     def targets(self) -> ArraySpec:
         """At every position, the token that comes next."""
         return ArraySpec((self.context,), self.vocabulary)
+
+    @property
+    def facts(self) -> ModelFacts:
+        """What every mirror states of it."""
+        return stated(self)
 
     def fitted(self, sizes: DataSizes) -> "TransformerSpec":
         """The context is the length of the data's sequences; inputs and targets share one vocabulary."""

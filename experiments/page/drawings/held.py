@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from samestep.common.costs.sizes import optimizer_bytes
 from samestep.common.ledger import Footprint
 from samestep.common.request import DTYPES
 from samestep.common.strategy import Run
@@ -45,8 +46,9 @@ def whole_bytes(run: Run) -> tuple[int, int, int]:
     Args:
         run: What was trained.
     """
-    params = num_params(run.workload.model) * DTYPES[run.dtype]
-    return params, params, params * len(run.optimizer.slots)
+    elements = num_params(run.workload.model)
+    params = elements * DTYPES[run.dtype]
+    return params, params, optimizer_bytes(run, elements)
 
 
 def share(held: int, whole: int) -> str:

@@ -12,7 +12,7 @@ from samestep.common.judging.parity import (
     not_judged,
     relative_distance,
 )
-from samestep.common.judging.roundoff import fit_in_two_bytes
+from samestep.common.techniques.precision.bound import fit_in_two_bytes
 
 PARAMS = {"hidden/kernel": np.ones((2, 3)), "output/bias": np.zeros(4)}
 LOSSES = [2.0, 1.5, 1.25, 1.0]

@@ -8,12 +8,10 @@ from hypothesis import strategies as st
 from scipy.stats import binom, ttest_1samp, ttest_ind
 
 from samestep.common.judging.statistics import (
-    detectable,
     holm,
     mean_interval,
     median_interval,
     p_value,
-    pairs_needed,
     prediction_interval,
     welch,
 )
@@ -82,9 +80,9 @@ def test_differences_without_scatter_have_no_p_value():
 @given(st.lists(st.floats(-10, 10), min_size=3, max_size=20).filter(lambda values: max(values) - min(values) > 1e-3))
 def test_the_p_value_and_the_interval_are_those_of_scipy(values):
     expected = ttest_1samp(values, 0.0)
-    assert p_value(values) == pytest.approx(expected.pvalue, rel=1e-6, abs=1e-12)
+    assert p_value(values) == pytest.approx(expected.pvalue, rel=1e-12, abs=1e-12)
     low, high = expected.confidence_interval()
-    assert mean_interval(values)[1:] == pytest.approx((low, high), rel=1e-6, abs=1e-9)
+    assert mean_interval(values)[1:] == pytest.approx((low, high), rel=1e-12, abs=1e-12)
 
 
 def test_holms_correction_is_that_of_his_paper():
@@ -100,35 +98,15 @@ def test_a_corrected_p_value_is_no_smaller_and_keeps_the_order(values):
     assert sorted(corrected) == [new for _, new in sorted(zip(values, corrected, strict=True))]
 
 
-def test_with_a_known_deviation_the_power_is_the_usual_one():
-    """G*Power 3.1, t-test of the mean of one sample, two-sided, 5 %, 90 %: 10 values find 1.15 standard deviations."""
-    assert detectable(10, 10**6, 0.05) == pytest.approx(1.153, rel=0.01)
-    assert pairs_needed(0.5, 1.0, 10**6, 0.05) == 44
-    assert pairs_needed(-0.5, 1.0, 10**6, 0.05) == 44
-
-
-def test_an_estimated_deviation_asks_for_more():
-    factors = [detectable(5, degrees, 0.05) for degrees in (4, 9, 19, 10**6)]
-    assert factors == sorted(factors, reverse=True)
-    assert factors[0] > 1.2 * factors[-1]
-    assert detectable(5, 4, 0.05 / 20) > 2 * factors[0]
-
-
-def test_what_no_thousand_pairs_find_has_no_number():
-    assert pairs_needed(0.0, 1.0, 4, 0.05) is None
-    assert pairs_needed(0.01, 1.0, 4, 0.05) is None
-
-
 # --- two samples ------------------------------------------------------------------------------------------------------
 
 
 def test_two_samples_are_as_far_apart_as_scipy_says() -> None:
     one, other = [3.1, 2.9, 3.4, 3.0, 3.3], [2.0, 2.6, 1.9, 2.8, 2.3, 2.4]
-    found = ttest_ind(one, other, equal_var=False)
-    difference, error, degrees = welch(one, other)
-    assert difference / error == pytest.approx(found.statistic)
-    assert degrees == pytest.approx(found.df)
+    expected = ttest_ind(one, other, equal_var=False)
+    found = welch(one, other, 0.9)
+    assert found == pytest.approx((*expected.confidence_interval(0.9), expected.pvalue), rel=1e-12)
 
 
-def test_samples_without_scatter_have_no_error() -> None:
-    assert welch([1.0, 1.0], [3.0, 3.0]) == (-2.0, 0.0, 0.0)
+def test_samples_without_scatter_have_no_test() -> None:
+    assert welch([1.0, 1.0], [3.0, 3.0]) is None

@@ -5,28 +5,28 @@ import dataclasses
 
 import numpy as np
 
-from samestep.common.porting.case import Case, make_case
+from samestep.common.porting.case import PortCase, make_case
 from samestep.common.porting.matching.matching import match
-from samestep.common.porting.trace import Call, Trace
-from samestep.common.workload.models.layer import Held, Layer
+from samestep.common.porting.trace import LayerCall, ModelTrace
+from samestep.common.workload.models.layer import LayerTensor, ParameterLayer
 
 BATCH, WIDTH, OUT = 8, 4, 3
 ADAM = {"kind": "Adam", "lr": 1e-3, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.0, "amsgrad": False}
 KERAS_ADAM = {"kind": "Adam", "learning_rate": float(np.float32(1e-3)), "beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-8}
 
 
-def layers(side: str) -> tuple[Layer, ...]:
+def layers(side: str) -> tuple[ParameterLayer, ...]:
     kinds = {"torch": ("Linear", "BatchNorm1d"), "tf": ("Dense", "BatchNormalization")}[side]
 
-    def held(name: str, *shape: int) -> Held:
-        return Held(name, f"{side}/{name}", shape, tuple(range(len(shape))))
+    def held(name: str, *shape: int) -> LayerTensor:
+        return LayerTensor(name, f"{side}/{name}", shape, tuple(range(len(shape))))
 
     params = {"kernel": held("fc/kernel", WIDTH, OUT), "bias": held("fc/bias", OUT)}
     norm = {"scale": held("norm/scale", OUT), "bias": held("norm/bias", OUT)}
     moving = {role: held(f"norm/{role}", OUT) for role in ("running_mean", "running_var")}
     return (
-        Layer(name="fc", kind=kinds[0], call="fc", params=params),
-        Layer(name="norm", kind=kinds[1], call="norm", params=norm, buffers=moving),
+        ParameterLayer(name="fc", kind=kinds[0], call="fc", params=params),
+        ParameterLayer(name="norm", kind=kinds[1], call="norm", params=norm, buffers=moving),
     )
 
 
@@ -37,7 +37,7 @@ def weights() -> dict[str, np.ndarray]:
     return found | {"norm/running_mean": draw.normal(size=OUT), "norm/running_var": draw.uniform(1, 2, OUT)}
 
 
-def trace(side: str) -> Trace:
+def trace(side: str) -> ModelTrace:
     """What one side computes; both compute the same."""
     draw, held = np.random.default_rng(1), weights()
     x = draw.normal(size=(BATCH, WIDTH))
@@ -49,7 +49,7 @@ def trace(side: str) -> Trace:
     )
     arrays = [(x, kernel), (kernel, normal), (normal, active), (active, active)]
     calls = [
-        Call(
+        LayerCall(
             name=name,
             kind=kind,
             settings={},
@@ -67,7 +67,7 @@ def trace(side: str) -> Trace:
         "norm/running_var": 0.9 * held["norm/running_var"] + 0.1 * kernel.var(0) * BATCH / (BATCH - 1),
     }
     settings = ADAM if side == "torch" else KERAS_ADAM
-    return Trace(
+    return ModelTrace(
         calls=tuple(calls),
         outputs=active,
         evaluated=active,
@@ -82,26 +82,26 @@ def trace(side: str) -> Trace:
     )
 
 
-def case(**changed: Trace) -> Case:
+def case(**changed: ModelTrace) -> PortCase:
     """Both sides aligned; keyword arguments replace the trace of a side."""
     sides = {side: changed.get(side) or trace(side) for side in ("torch", "tf")}
     matching = match(layers("torch"), layers("tf"))
     return make_case(matching, sides["torch"], sides["tf"], (weights(), weights()))
 
 
-def with_dropout(side: str, **dropouts: tuple[str, float]) -> Trace:
+def with_dropout(side: str, **dropouts: tuple[str, float]) -> ModelTrace:
     """A trace in which other layers drop."""
     return dataclasses.replace(trace(side), dropouts=dropouts)
 
 
-def with_settings(side: str, on: str = "", **settings: object) -> Trace:
+def with_settings(side: str, on: str = "", **settings: object) -> ModelTrace:
     """A trace whose optimizer is set otherwise, for all parameters or for those whose names end so."""
     made = trace(side)
     held = {name: {**given, **(settings if name.endswith(on) else {})} for name, given in made.optimizer.items()}
     return dataclasses.replace(made, optimizer=held)
 
 
-def with_measure(side: str, measure: str, value: float) -> Trace:
+def with_measure(side: str, measure: str, value: float) -> ModelTrace:
     """A trace of which one measure is something else: a field, `calls/NUMBER/FIELD`, or `FIELD/NAME` of a table."""
     made = copy.deepcopy(trace(side))
     field, _, rest = measure.partition("/")

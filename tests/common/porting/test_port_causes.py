@@ -1,7 +1,5 @@
 """Causes are recognised from arrays alone: what came out is computed here by the same formulas, and by noise."""
 
-import functools
-
 import numpy as np
 import pytest
 
@@ -12,9 +10,9 @@ from samestep.common.porting.case import differ
 from samestep.common.porting.identify import identify_both
 from samestep.common.porting.layouts import apart, squeezed
 from samestep.common.porting.losses import explain_loss
-from samestep.common.porting.trace import Call
+from samestep.common.porting.trace import LayerCall
 from samestep.common.porting.ways import WAYS
-from samestep.common.porting.words import percent, say
+from samestep.common.porting.words import name_sides, percent, say
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(4, 8, 8, 3))
@@ -23,7 +21,7 @@ KERNEL = RNG.normal(size=(3, 3, 3, 5))
 
 def layer(family: str, x: np.ndarray, one: np.ndarray, other: np.ndarray, **params: np.ndarray) -> Aligned:
     calls = [
-        Call(name=name, kind=family, settings=settings, inputs=(x,), output=output)
+        LayerCall(name=name, kind=family, settings=settings, inputs=(x,), output=output)
         for name, settings, output in (
             ("a", {"stride": [2, 2], "padding": [1, 1]}, one),
             ("b", {"strides": [2, 2]}, other),
@@ -34,7 +32,11 @@ def layer(family: str, x: np.ndarray, one: np.ndarray, other: np.ndarray, **para
 
 def cause(found: Aligned) -> str:
     both = identify_both(found, WAYS[found.family])
-    return "" if both is None else say(*both)
+    return "" if both is None else named(say(*both))
+
+
+def named(text: str) -> str:
+    return name_sides(text, ("torch", "tf"))
 
 
 def convolved(pads: formulas.Pads) -> np.ndarray:
@@ -72,7 +74,7 @@ def test_what_stands_between_layers() -> None:
     x = RNG.normal(size=(4, 6))
     before = [layer("linear", x, x, x)]
     both = identify_between(before, (np.maximum(x, 0), x))
-    assert both is not None and say(*both) == "the activation (relu) is left out in TensorFlow"
+    assert both is not None and named(say(*both)) == "the activation (relu) is left out in TensorFlow"
     assert identify_between(before, (np.maximum(x, 0), RNG.normal(size=(4, 6)))) is None
 
 
@@ -103,14 +105,20 @@ def test_sizes_as_people_say_them(ratio: float, said: str) -> None:
 
 def test_how_a_loss_is_averaged() -> None:
     outputs = np.zeros((16, 12, 31))
-    said = functools.partial(explain_loss, outputs=outputs, added={}, bound=1e-12)
+
+    def said(one: float, other: float) -> str:
+        return named(explain_loss(one, other, outputs, {}, 1e-12))
+
     assert said(1.0, 12.0).startswith("torch takes the mean over all targets, TensorFlow over")
     assert said(16.0, 1.0) == "TensorFlow takes the mean over the batch, torch the sum: 16 times as much"
     assert said(1.0, 1.5) == "TensorFlow's is 1.5 times torch's"
 
 
 def test_what_keras_adds_to_the_loss_is_named() -> None:
-    said = functools.partial(explain_loss, outputs=np.zeros((16, 3)), bound=1e-12)
+
+    def said(one: float, other: float, added: dict[str, float]) -> str:
+        return named(explain_loss(one, other, np.zeros((16, 3)), added, 1e-12))
+
     assert said(1.0, 3.0, added={"L2 of 0.5 on `fc/kernel`": 2.0, "what `a` adds": 0.0}) == (
         "L2 of 0.5 on `fc/kernel` is in the loss of Keras only"
     )

@@ -56,10 +56,10 @@ def test_every_setting_can_be_said_whatever_it_is(name: str) -> None:
 
 def test_a_missing_residual_is_said() -> None:
     whole, lacking = ({"activation": "none", "terms": terms} for terms in (("x", "y"), ("y",)))
-    assert words.say(whole, lacking) == "TensorFlow does not add x"
-    assert words.say(lacking, whole) == "torch does not add x"
-    assert words.say({"pools": "mean"}, lacking) == "torch pools by the mean, TensorFlow takes y"
-    assert words.say({**whole, "after": True}, whole) == "the activation comes after the sum in torch only"
+    assert words.say(whole, lacking) == "{b} does not add x"
+    assert words.say(lacking, whole) == "{a} does not add x"
+    assert words.say({"pools": "mean"}, lacking) == "{a} pools by the mean, {b} takes y"
+    assert words.say({**whole, "after": True}, whole) == "the activation comes after the sum in {a} only"
 
 
 def test_a_normalisation_that_is_called_twice_still_shows_its_momentum() -> None:

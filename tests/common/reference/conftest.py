@@ -8,7 +8,7 @@ from samestep.common.reference.program import TrainingProgram
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.workload.data.synthetic import SyntheticSpec
-from samestep.common.workload.optimizers import OptimizerSpec
+from samestep.common.workload.optimizers.table import OPTIMIZERS
 from samestep.common.workload.table import WORKLOADS
 
 
@@ -21,7 +21,8 @@ def training():
         workload = dataclasses.replace(WORKLOADS["synthetic-mlp"], model=model, data=data)
         run = parse(config)
         rates = {"sgd": 0.05, "adamw": 0.01}
-        optimizer = OptimizerSpec(run.optimizer.name, config.learning_rate or rates[run.optimizer.name])
+        name = run.optimizer.name
+        optimizer = OPTIMIZERS[name](config.learning_rate or rates[name])
         split = data.load()
         stream = batches(split.train_inputs, split.train_targets, batch_size, config.seed, first)
         program = TrainingProgram(dataclasses.replace(run, workload=workload, optimizer=optimizer))

@@ -17,7 +17,7 @@ from samestep.common.judging.parity import spell_apart
 from samestep.common.program import Arrays, TrainState
 from samestep.common.reference import diagnosis
 from samestep.common.reference.diagnosis import ReplayedStep, diagnose
-from samestep.common.reference.distance import Step, distance, program_at, take
+from samestep.common.reference.distance import StepOutcome, distance, program_at, take
 from samestep.common.reference.known import KNOWN, SILENT_BUGS
 from samestep.common.reference.mutants import MUTANTS, Context, Mutant
 from samestep.common.reference.program import TrainingProgram
@@ -268,7 +268,7 @@ def seen_with(run: Run, mutant: Mutant, number: int) -> tuple[float, str]:
         moved = value - replayed.before.params[name]
         value += 1e-13 * draw.normal(size=value.shape) * np.abs(moved)
     difference = distance(run, replayed.before, step, right)
-    return difference, diagnosis._compare(run, replayed, Step(step.loss * (1 + 1e-15), step.after))
+    return difference, diagnosis._compare(run, replayed, StepOutcome(step.loss * (1 + 1e-15), step.after))
 
 
 @pytest.mark.parametrize("mutant", [mutant for mutant in KNOWN if mutant.cell], ids=lambda mutant: mutant.name)

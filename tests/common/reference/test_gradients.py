@@ -61,7 +61,7 @@ SMALL = [
 
 
 def mean_loss(program, params, batch):
-    inputs, targets = batch.rows(0, 1)
+    inputs, targets = batch.rows()
     return program.loss(program.model.forward(params, inputs)[0], targets)[0] / targets.size
 
 

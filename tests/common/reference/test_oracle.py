@@ -151,7 +151,7 @@ def test_a_program_starts_from_the_spec_s_weights_and_predicts_a_logit_row_per_t
     program, (batch,) = training(model, dataclasses.replace(oracle_config, seed=4))
     for name, value in init(model, 4).items():
         np.testing.assert_array_equal(program.params[name], value)
-    logits = program.predict(batch.rows(0, 1)[0])
+    logits = program.predict(batch.rows()[0])
     classes = (model.targets().ids,) if model.loss == "cross_entropy" else ()
     assert logits.shape == (6, *model.targets().shape, *classes)
     assert logits.dtype == np.float64

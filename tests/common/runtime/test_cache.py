@@ -15,7 +15,8 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.judging import curves
 from samestep.common.runtime.parent.judging.cache import evict, find_entries, hold
-from samestep.common.runtime.parent.judging.verdict import initial_state
+from samestep.common.runtime.start import initial_state
+from samestep.common.steps.log import Log, Window
 
 Kept = Callable[[str, int, float], Path]
 
@@ -108,6 +109,7 @@ def test_a_kept_curve_makes_room_but_stays_itself(kept: Kept, tmp_path: Path, mo
     run, launch = parse(asked), launch_of(asked)
     folder = curves.curve_folder(run, launch, "0")
     kept("a", 200, 1)
-    curves.keep_curve(curves.Curve((1.0, 0.5, 0.25), 0.1, initial_state(run, launch)), run, launch, folder)
+    log = Log(None, (Window(3, 0.1, (1.0, 0.5, 0.25)),))
+    curves.keep_curve(curves.Curve(log, initial_state(run, launch)), run, launch, folder)
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [folder.name]
     assert {path.name for path in folder.iterdir()} == {"0.cut", "lock", LIST}

@@ -12,11 +12,13 @@ import pytest
 from samestep.common.batch import batches
 from samestep.common.files.writing import replacing
 from samestep.common.files.written import LIST
+from samestep.common.judging.rerun import Rerun
 from samestep.common.program import TrainState
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.request import Launch, RunConfig, launch_of
 from samestep.common.run import parse
-from samestep.common.runtime.parent.judging import curves, verdict
+from samestep.common.runtime.measured import Measured
+from samestep.common.runtime.parent.judging import curves, finishing
 from samestep.common.runtime.parent.judging.curves import (
     LEAST_STEPS,
     Curve,
@@ -26,14 +28,14 @@ from samestep.common.runtime.parent.judging.curves import (
     read_curve,
 )
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.runtime.records import Measured
 from samestep.common.runtime.state_file import write_state
 from samestep.common.runtime.topology import UNEVALUATED
 from samestep.common.runtime.worker import loop
+from samestep.common.steps.log import Log, Window
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 from samestep.common.workload.data.dataset import load
-from samestep.experiments.printing.columns import same_step
+from samestep.experiments.comparing.row import same_step
 from samestep.experiments.printing.tables import report
 from tests.cells import SIZED
 from tests.conftest import RunCell
@@ -46,14 +48,15 @@ FIRST = Measured(role="rank-0", rank=0, dataset_sha256="of the data", device_not
 class Oracle:
     """The oracle in the present process, on a clock that moves only while it trains."""
 
-    def __init__(self) -> None:
+    def __init__(self, start: TrainState | None = None) -> None:
+        self.start = start
         self.now = 0.0
         self.legs: list[tuple[int, int]] = []
 
-    def __call__(self, run: Run, launch: Launch, state: TrainState | None) -> Curve:
+    def steps(self, run: Run, start: TrainState | None = None) -> Curve:
         program, split = TrainingProgram(run), load(run.workload.data)
-        if state is not None:
-            program.restore(state)
+        if start is not None or self.start is not None:
+            program.restore(start or self.start)
         first = program.state().step
         stream = batches(split.train_inputs, split.train_targets, run.batch_size, run.seed, first)
         for batch in itertools.islice(stream, run.steps - first):
@@ -61,7 +64,8 @@ class Oracle:
         self.legs.append((first, run.steps))
         seconds = SECONDS_PER_STEP * (run.steps - first)
         self.now += seconds
-        return Curve(tuple(program.losses()), seconds, program.state())
+        window = Window(run.steps, seconds, tuple(program.losses()))
+        return Curve(Log(None, (window,)), program.state())
 
 
 @pytest.fixture
@@ -88,7 +92,7 @@ def kept() -> set[str]:
 
 def assert_is_the_oracles(curve: Curve, steps: int) -> None:
     """Bit by bit what the oracle does without a stop, in a run of a hundred steps."""
-    whole = Oracle()(parse(TINY), launch_of(TINY), None)
+    whole = Oracle().steps(parse(TINY))
     assert curve.losses == whole.losses[:steps]
     assert curve.state.step == steps
     if steps == 100:
@@ -228,7 +232,7 @@ def test_what_decides_the_numbers_decides_the_folder_and_nothing_else_does(
     same = [named(), named(steps=7), named(out="elsewhere"), named(parity=True), named(timeout_seconds=5.0)]
     assert len(set(same)) == 1
     different = [named(), named(sha256="of other data"), *(named(**change) for change in OTHERS)]
-    write_state(begun, Oracle()(parse(dataclasses.replace(TINY, steps=1)), launch_of(TINY), None).state)
+    write_state(begun, Oracle().steps(parse(dataclasses.replace(TINY, steps=1))).state)
     different.append(named(start_from="runs/begun"))
     monkeypatch.setattr(np, "__version__", "another")
     different.append(named())
@@ -239,17 +243,14 @@ def test_what_decides_the_numbers_decides_the_folder_and_nothing_else_does(
 
 def test_a_run_that_continues_is_judged_from_its_first_step_on(oracle: Oracle, tmp_path: Path) -> None:
     ten, sixty = (dataclasses.replace(TINY, steps=steps) for steps in (10, 60))
-    write_state(tmp_path, oracle(parse(ten), launch_of(ten), None).state)
-
-    def continued(run: Run, launch: Launch, state: TrainState | None) -> Curve:
-        return oracle(run, launch, state or curves.read_state(Path(launch.start_from)))
-
+    write_state(tmp_path, oracle.steps(parse(ten)).state)
+    oracle.start = curves.read_state(tmp_path)
     launch = dataclasses.replace(launch_of(sixty), start_from=str(tmp_path))
     measured = dataclasses.replace(FIRST, first_step=10)
     for budget, end in ((0.0, 30), (math.inf, 60)):
-        curve = reach_curve(parse(sixty), launch, measured, budget, continued)
+        curve = reach_curve(parse(sixty), launch, measured, budget, oracle)
         assert (len(curve.losses), curve.state.step) == (end - 10, end)
-    whole = Oracle()(parse(sixty), launch_of(sixty), None)
+    whole = Oracle().steps(parse(sixty))
     assert curve.losses == whole.losses[10:]
     assert oracle.legs == [(0, 10), (10, 30), (30, 60)]
 
@@ -260,13 +261,14 @@ def test_a_run_that_continues_is_judged_from_its_first_step_on(oracle: Oracle, t
 def test_the_oracle_continues_bit_by_bit_in_a_process_of_its_own(launcher: Launcher) -> None:
     launch = launch_of(TINY)
     short, long = (parse(dataclasses.replace(TINY, steps=steps)) for steps in (21, 50))
-    begun, whole = launcher.run_oracle(short, launch, None), launcher.run_oracle(long, launch, None)
-    continued = launcher.run_oracle(long, launch, begun.state)
+    rerun = launcher.reference_rerun(launch)
+    begun, whole = rerun.steps(short), rerun.steps(long)
+    continued = rerun.steps(long, begun.state)
     assert begun.losses + continued.losses == whole.losses
     assert continued.state.step == 50
     for name, value in whole.state.params.items():
         np.testing.assert_array_equal(continued.state.params[name], value)
-    assert whole.seconds > 0
+    assert whole.log.seconds > 0
 
 
 def test_the_oracle_leaves_the_held_out_examples_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,11 +301,11 @@ def test_a_plain_run_says_how_many_of_its_steps_were_judged(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     fields = {"dtype": "float64", "optimizer": "adamw", "steps": 30}
 
-    def in_no_time(run: Run, launch: Launch, measured: Measured, budget_seconds: float, oracle: curves.Oracle) -> Curve:
-        return reach_curve(run, launch, measured, min(budget_seconds, 0.0), oracle)
+    def in_no_time(run: Run, launch: Launch, measured: Measured, budget_seconds: float, rerun: Rerun) -> Curve:
+        return reach_curve(run, launch, measured, min(budget_seconds, 0.0), rerun)
 
     with monkeypatch.context() as patched:
-        patched.setattr(verdict, "reach_curve", in_no_time)
+        patched.setattr(finishing, "reach_curve", in_no_time)
         result = run_cell("torch:single", SIZED["mlp"], parity=None, **fields)
     assert result.parity.passed
     assert (result.parity.steps, len(result.losses)) == (20, 30)

@@ -15,8 +15,8 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.directory import read_error
 from samestep.common.runtime.integrity import check_losses
-from samestep.common.runtime.metrics_file import METRICS, read_losses, read_windows
 from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.steps.log import METRICS, read_log
 
 ASKED = RunConfig(framework="numpy", strategy="oracle", dtype="float64", workload="digits-mlp+width=32", steps=40)
 
@@ -74,12 +74,14 @@ def test_losses_in_any_windows_are_read_as_they_are(tmp_path: Path) -> None:
     losses = [2.5, 1.5, 1.25, 1.0]
     for cuts in ((0, 4), (0, 1, 4), (0, 1, 2, 3, 4)):
         lines = [
-            json.dumps({"step": 3 + end, "seconds": 0.5, "losses": losses[start:end], "learning_rates": [0.1]})
+            json.dumps(
+                {"step": 3 + end, "seconds": 0.5, "losses": losses[start:end], "learning_rates": [0.1] * (end - start)}
+            )
             for start, end in itertools.pairwise(cuts)
         ]
         (tmp_path / METRICS).write_text("\n".join(lines))
-        assert read_losses(tmp_path) == losses
-        assert [window.step for window in read_windows(tmp_path)] == [3 + end for end in cuts[1:]]
+        assert read_log(tmp_path).losses == tuple(losses)
+        assert [window.step for window in read_log(tmp_path).windows] == [3 + end for end in cuts[1:]]
         check_losses(tmp_path, 3, tuple(losses))
         for first, wanted in (
             (0, losses),

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.request import RunConfig, launch_of, read_bandwidth
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.processes import network
-from samestep.experiments.cli.arguments import apply_cell
 from tests.cells import SIZED
 
 
@@ -44,7 +44,7 @@ def test_a_machine_without_links_says_so() -> None:
 )
 def test_a_run_over_links_is_the_same_and_counts_the_same(launcher: Launcher, tmp_path: Path, cell: str) -> None:
     config = RunConfig(workload=SIZED["mlp"], batch_size=48, steps=4, devices=2, out=str(tmp_path), bandwidth="200mbit")
-    asked = apply_cell(cell, config)
+    asked = Cell.parse(cell).apply_to(config)
     try:
         result = launcher.run(parse(asked), launch_of(asked))
     except Unavailable as unavailable:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from samestep.common.batch import Batch, batches
+from samestep.common.cell import Cell
 from samestep.common.errors import Diverged
 from samestep.common.judging.percentiles import percentile
 from samestep.common.request import RunConfig, launch_of
@@ -20,9 +21,11 @@ from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.worker import loop
 from samestep.common.runtime.worker.loop import train
+from samestep.common.runtime.worker.step_log import RunLog
 from samestep.common.runtime.worker.traffic import Traffic
 from samestep.common.runtime.worker.windows import Windows
-from samestep.experiments.cli.arguments import apply_cell
+from samestep.common.steps.log import read_log
+from samestep.common.workload.data.dataset import Split
 from tests.lent import LentLauncher
 
 
@@ -76,7 +79,8 @@ def trained(program: Sleeper, steps: int, path: Path, drawn: list[int] | None = 
             yield batch
 
     run = parse(RunConfig("numpy", "oracle", "synthetic-mlp", dtype="float64", steps=steps))
-    return train(program, run, stream(), 0, file, Traffic(file, {}))
+    with RunLog(path, run, Split(data, data, data, data)) as log:
+        return train(program, run, stream(), 0, file, Traffic(file, {}), log)
 
 
 def parts(path: Path) -> list[int]:
@@ -96,6 +100,15 @@ def test_a_long_run_has_as_many_windows_and_reports_in_parts(tmp_path: Path) -> 
     assert windows.steps == [1] + [2500] * 20
     assert parts(tmp_path) == [1] + [1000, 1000, 500] * 20
     assert max(drawn) == loop.MOST_STEPS - 1, "batches are drawn part by part"
+
+
+def test_another_attempt_continues_the_log(tmp_path: Path) -> None:
+    trained(Sleeper(), 21, tmp_path)
+    before = (tmp_path / "metrics.jsonl").read_bytes()
+    (tmp_path / "metrics.jsonl").write_bytes(before[:-10])  # it was killed while it wrote the last line
+    trained(Sleeper(), 21, tmp_path)
+    assert (tmp_path / "metrics.jsonl").read_bytes().startswith(before[: before[:-1].rfind(b"\n") + 1])
+    assert [(step.number, step.attempt) for step in read_log(tmp_path).steps()] == [(number, 2) for number in range(21)]
 
 
 def test_slow_steps_are_reported_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +205,7 @@ def in_parts(launcher: Launcher) -> Launcher:
 )
 def test_ranks_of_different_speed_take_the_same_steps_in_parts(in_parts: Launcher, tmp_path: Path, cell: str) -> None:
     asked = RunConfig(workload="digits-mlp+width=32", devices=2, batch_size=48, steps=41, parity=True, dtype="float64")
-    asked = apply_cell(cell, dataclasses.replace(asked, timeout_seconds=20.0, out=str(tmp_path / "run")))
+    asked = Cell.parse(cell).apply_to(dataclasses.replace(asked, timeout_seconds=20.0, out=str(tmp_path / "run")))
     result = in_parts.run(parse(asked), launch_of(asked))
     assert result.parity.passed, result.parity.reason
     assert result.examples_per_second.windows == 2

@@ -26,11 +26,11 @@ from samestep.common.runtime.directory import (
     write_error,
     write_json,
 )
-from samestep.common.runtime.metrics_file import read_losses
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.records import RunResult, Throughput, load_result
 from samestep.common.runtime.state_file import read_state, write_state
 from samestep.common.runtime.worker import loop
+from samestep.common.steps.log import read_log
 from samestep.common.techniques import Techniques
 from samestep.common.workload.initial import init
 from tests.cells import SIZED
@@ -40,7 +40,6 @@ from tests.conftest import RunCell
 SIZED_MLP = RunConfig(workload=SIZED["mlp"], optimizer="sgd", batch_size=48, steps=12)
 DATA = Path(__file__).parents[2] / "data"
 STATE = TrainState(1, {"bias": np.zeros(2)}, {})
-VERSION_1, VERSION_2, VERSION_3 = (DATA / f"version_{number}" for number in (1, 2, 3))
 
 # fmt: off
 PROMISED = [
@@ -117,6 +116,21 @@ def test_every_process_says_what_it_sent_and_how_busy_it_was(left: tuple[RunResu
         assert all(not row.sends and row.busy_seconds is row.idle_seconds is None for row in others)
 
 
+def test_a_result_says_itself_how_much_was_sent_and_how_much_the_fullest_device_held(
+    left: tuple[RunResult, Path],
+) -> None:
+    result, _ = left
+    first, *others = result.processes
+    fuller = dataclasses.replace(first, optimizer_bytes=10**9, sent_bytes_per_step=0.5, activations_bytes=10**8)
+    unknown = dataclasses.replace(first, activations_bytes=None)
+    changed = dataclasses.replace(result, processes=[first, *others, fuller, unknown])
+    assert changed.sent_bytes == result.sent_bytes + first.sent_bytes_per_step + 0.5
+    assert (changed.state_bytes, changed.activations_bytes) == (fuller.state_bytes, 10**8)
+    assert dataclasses.replace(result, processes=[unknown]).activations_bytes is None
+    nothing = dataclasses.replace(result, processes=[])
+    assert (nothing.sent_bytes, nothing.state_bytes, nothing.activations_bytes) == (0, None, None)
+
+
 def test_a_speed_is_the_median_of_the_windows_with_the_slowest_and_the_fastest(left: tuple[RunResult, Path]) -> None:
     result, path = left
     windows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
@@ -131,7 +145,7 @@ def test_a_run_leaves_the_files_that_were_promised(left: tuple[RunResult, Path])
     names = {"config.json", "metrics.jsonl", "result.json", LIST}
     names |= {f"{role}.log" for role in roles} | {f"process-{role}.json" for role in roles}
     assert {file.name for file in path.iterdir()} == names
-    assert tuple(read_losses(path)) == result.losses
+    assert read_log(path).losses == result.losses
     assert not any(file.stat().st_mode & 0o111 for file in path.iterdir())
 
 
@@ -204,84 +218,14 @@ def test_a_result_that_cannot_be_read_is_one_line(tmp_path: Path, content: str |
         load_result(tmp_path)
 
 
-# --- results of schema version 1 --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("strategy", "backend", "emulation"),
-    [("ddp", "gloo", ""), ("dp", "memory", "threads; nn.DataParallel needs two GPUs")],
-)
-def test_a_result_of_version_1_is_read(strategy: str, backend: str, emulation: str) -> None:
-    """Two real results of the last commit that wrote version 1."""
-    old = json.loads((VERSION_1 / strategy / "result.json").read_text())
-    assert old["schema_version"] == 1
-    assert not {"backend", "emulation"} & set(old)
-    result = load_result(VERSION_1 / strategy)
-    assert result.schema_version == records.SCHEMA_VERSION == 4
-    assert (result.backend, result.emulation) == (backend, emulation)
-    assert result.config.techniques == Techniques(accumulation_steps=1, clip_norm=None)
-    assert parse(result.config).name == f"torch:{strategy}"
-    assert result.losses == tuple(old["losses"])
-    assert {footprint.source for footprint in result.predicted.footprints} == {"predicted"}
-    assert [row.source for row in result.processes] == ["tensors", "tensors"]
-    assert (result.parity.passed, result.device_note) == (True, old["device_note"])
-
-
-def test_the_interval_of_version_2_is_read_as_no_spread() -> None:
-    """A real result of the last commit that wrote version 2."""
-    old = json.loads((VERSION_2 / "ddp" / "result.json").read_text())
-    assert old["schema_version"] == 2
-    assert set(old["examples_per_second"]) == {"median", "low", "high", "windows"}
-    result = load_result(VERSION_2 / "ddp")
-    assert result.schema_version == records.SCHEMA_VERSION == 4
-    assert result.examples_per_second == Throughput(old["examples_per_second"]["median"], None, None, 20)
-    assert result.losses == tuple(old["losses"])
-
-
-def test_the_totals_of_version_3_are_read_as_sends() -> None:
-    """A real result of the last commit that wrote version 3."""
-    old = json.loads((VERSION_3 / "ddp" / "result.json").read_text())
-    assert old["schema_version"] == 3
-    result = load_result(VERSION_3 / "ddp")
-    assert result.schema_version == records.SCHEMA_VERSION
-    (total,) = old["predicted"]["exchanges"]
-    assert [dataclasses.asdict(each) for each in result.predicted.exchanges] == [total]
-    assert [dataclasses.asdict(each) for each in result.exchanges] == old["exchanges"] == [total]
-
-
-@pytest.mark.parametrize("version", [VERSION_1 / "ddp", VERSION_2 / "ddp", VERSION_3 / "ddp"])
-def test_an_older_result_without_a_speed_has_none(tmp_path: Path, version: Path) -> None:
-    values = json.loads((version / "result.json").read_text()) | {"examples_per_second": None}
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_result_of_an_older_version_is_refused_in_one_line(tmp_path: Path, version: int) -> None:
+    values = json.loads((DATA / "ddp" / "result.json").read_text()) | {"schema_version": version}
     (tmp_path / "result.json").write_text(json.dumps(values))
-    assert load_result(tmp_path).examples_per_second is None
-
-
-def upgraded(path: Path, change: Callable[[dict], object]) -> RunResult:
-    values = json.loads((VERSION_1 / "ddp" / "result.json").read_text())
-    change(values)
-    (path / "result.json").write_text(json.dumps(values))
-    return load_result(path)
-
-
-def test_the_techniques_of_version_1_keep_their_values(tmp_path: Path) -> None:
-    result = upgraded(
-        tmp_path, lambda values: values["config"].update(techniques={"micro_batches": 3, "clip_norm": 0.5})
-    )
-    assert result.config.techniques == Techniques(accumulation_steps=3, clip_norm=0.5)
-
-
-def test_a_result_of_version_1_on_gpus_used_nccl(tmp_path: Path) -> None:
-    result = upgraded(tmp_path, lambda values: [row.update(device="cuda:0") for row in values["processes"]])
-    assert result.backend == "nccl"
-
-
-@pytest.mark.parametrize("lost", ["framework", "config", "processes", "predicted", "device_note"])
-def test_a_result_of_version_1_that_lacks_something_is_one_line(tmp_path: Path, lost: str) -> None:
-    with pytest.raises(ConfigError, match=f"is not a result: .*{lost}"):
-        upgraded(tmp_path, lambda values: values.pop(lost))
-
-
-# --- config.json and state.npz ----------------------------------------------------------------------------------------
+    with pytest.raises(ConfigError) as failed:
+        load_result(tmp_path)
+    path = tmp_path / "result.json"
+    assert str(failed.value) == f"{path} was written by an older samestep (schema_version {version}); run it again."
 
 
 def test_a_configuration_reads_as_what_it_was(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_an_environment_that_is_not_the_runs_is_refused(tmp_path: Path, capsys: 
     assert left["message"].startswith(("RANK, ", "WORLD_SIZE is 3"))
 
 
-RANKS = [ProcessSpec(f"rank-{r}", 0, {"RANK": str(r), "WORLD_SIZE": "2", "MASTER_PORT": "${port0}"}) for r in (0, 1)]
+RANKS = [ProcessSpec(f"rank-{r}", {"RANK": str(r), "WORLD_SIZE": "2", "MASTER_PORT": "${port0}"}) for r in (0, 1)]
 TASKS = tf_cluster({"worker": 2})
 
 

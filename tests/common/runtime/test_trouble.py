@@ -17,7 +17,7 @@ import pytest
 from samestep.common.errors import ConfigError, Diverged, SamestepError, WorkerFailed
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
-from samestep.common.runtime.parent.judging import verdict
+from samestep.common.runtime.parent.judging import finishing
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.prepare import prepare
 from samestep.experiments import run
@@ -209,7 +209,7 @@ def test_a_disk_that_is_full_when_the_result_is_written(
     def no_room(path: Path, value: object) -> None:
         raise OSError(errno.ENOSPC, FULL, str(path))
 
-    monkeypatch.setattr(verdict, "write_json", no_room)
+    monkeypatch.setattr(finishing, "write_json", no_room)
     told = in_process(monkeypatch, capsys, faulty, ["--no-parity", "--out", str(tmp_path / "run")], code=1)
     assert told.startswith(f"samestep: the run in {tmp_path}/run trained, but it has no result: ")
     assert FULL in told

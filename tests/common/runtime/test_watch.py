@@ -76,7 +76,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Wa
 
     def watched(independent: bool = False, **server: object) -> Watch:
         directory = open_run(tmp_path / "run", RunConfig())
-        specs = {number: ProcessSpec(f"rank-{number}", 0, {}) for number in (0, 1)}
+        specs = {number: ProcessSpec(f"rank-{number}", {}) for number in (0, 1)}
         for number, spec in specs.items():
             ProcessFile(directory, spec.role, number).enter("train", 7)
         logs = {number: directory / f"{spec.role}.log" for number, spec in specs.items()}

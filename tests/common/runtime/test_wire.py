@@ -60,3 +60,17 @@ def test_asking_closes_no_connection(pair):
     tcp_bytes()
     assert set(os.listdir("/proc/self/fd")) == open_before
     carry(near, far, 10)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        pytest.param("torch:ddp", marks=pytest.mark.torch),
+        pytest.param("torch:fsdp", marks=pytest.mark.torch),
+        pytest.param("tf:multi_worker_mirrored", marks=pytest.mark.tf),
+    ],
+)
+def test_one_device_sends_nothing_in_a_step(run_cell, cell):
+    """What a process sends itself to meet itself is no part of a step."""
+    result = run_cell(cell, "digits-mlp+width=32", devices=1, parity=False, steps=5)
+    assert [row.sent_bytes_per_step for row in result.processes] == [0.0]

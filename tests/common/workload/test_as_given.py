@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from samestep.common.batch import batches
+from samestep.common.batch import WHOLE, batches
 from samestep.common.errors import ConfigError
 from samestep.common.judging.metrics import METRICS
 from samestep.common.runtime.worker.loop import in_dtype
@@ -38,7 +38,7 @@ def test_a_batch_gathers_rows_of_each_array(read) -> None:
     made = arrays()
     split = in_dtype(read(made), "float32")
     batch = next(batches(split.train_inputs, split.train_targets, 6, seed=0))
-    inputs, targets = batch.rows(1, 2)
+    inputs, targets = batch.rows(WHOLE.split(1, 2))
     taken = each(inputs, lambda array: array)
     chosen = batch.indices[3:]
     assert taken["ids"].dtype == np.int64 and (taken["ids"] == made["train_inputs.ids"][chosen]).all()

@@ -5,33 +5,33 @@ import pytest
 
 from samestep.common.errors import ConfigError
 from samestep.common.porting.matching.matching import Matching, match
-from samestep.common.workload.models.layer import Held, Layer
+from samestep.common.workload.models.layer import LayerTensor, ParameterLayer
 
 LINEAR = (1, 0)
 
 
-def held(name: str, shape: tuple[int, ...], permutation: tuple[int, ...] | None = None) -> Held:
-    return Held(name.replace(".", "/"), name, shape, permutation or tuple(range(len(shape))))
+def held(name: str, shape: tuple[int, ...], permutation: tuple[int, ...] | None = None) -> LayerTensor:
+    return LayerTensor(name.replace(".", "/"), name, shape, permutation or tuple(range(len(shape))))
 
 
-def linear(name: str, inputs: int, outputs: int, bias: bool = True) -> Layer:
+def linear(name: str, inputs: int, outputs: int, bias: bool = True) -> ParameterLayer:
     params = {"kernel": held(f"{name}.weight", (outputs, inputs), LINEAR)}
     params |= {"bias": held(f"{name}.bias", (outputs,))} if bias else {}
-    return Layer(name=name, kind="Linear", call=name, params=params)
+    return ParameterLayer(name=name, kind="Linear", call=name, params=params)
 
 
-def dense(name: str, inputs: int, outputs: int, bias: bool = True) -> Layer:
+def dense(name: str, inputs: int, outputs: int, bias: bool = True) -> ParameterLayer:
     params = {"kernel": held(f"{name}/kernel", (inputs, outputs))}
     params |= {"bias": held(f"{name}/bias", (outputs,))} if bias else {}
-    return Layer(name=name, kind="Dense", call=name, params=params)
+    return ParameterLayer(name=name, kind="Dense", call=name, params=params)
 
 
-def raw(name: str, shape: tuple[int, ...], framework: str) -> Layer:
+def raw(name: str, shape: tuple[int, ...], framework: str) -> ParameterLayer:
     permutation = tuple(reversed(range(len(shape)))) if framework == "torch" else None
-    return Layer(name=name, kind="Parameter", call=name, params={"value": held(name, shape, permutation)})
+    return ParameterLayer(name=name, kind="Parameter", call=name, params={"value": held(name, shape, permutation)})
 
 
-def recurrent(kind: str, framework: str) -> Layer:
+def recurrent(kind: str, framework: str) -> ParameterLayer:
     gates = {"LSTM": 4, "GRU": 3}[kind]
     if framework == "torch":
         params = {
@@ -40,21 +40,21 @@ def recurrent(kind: str, framework: str) -> Layer:
             "bias": held("rnn.bias_ih_l0", (gates * 5,)),
             "second_bias": held("rnn.bias_hh_l0", (gates * 5,)),
         }
-        return Layer(name="rnn.l0", kind=kind, call="rnn", params=params)
+        return ParameterLayer(name="rnn.l0", kind=kind, call="rnn", params=params)
     shapes = {"kernel": (2, gates * 5), "recurrent": (5, gates * 5)}
     shapes["bias"] = (2, gates * 5) if kind == "GRU" else (gates * 5,)
     params = {role: held(f"rnn/cell/{role}", shape) for role, shape in shapes.items()}
-    return Layer(name="rnn/cell", kind=f"{kind}Cell", call="rnn", params=params)
+    return ParameterLayer(name="rnn/cell", kind=f"{kind}Cell", call="rnn", params=params)
 
 
 def table(matching: Matching) -> list[tuple[str, str, str]]:
     return [
-        (", ".join(one.native for one in pair.torch), ", ".join(one.native for one in pair.tf), pair.permutation)
+        (", ".join(one.native for one in pair.source), ", ".join(one.native for one in pair.target), pair.permutation)
         for pair in matching.pairs
     ]
 
 
-def neutral(layers: list[Layer]) -> dict[str, np.ndarray]:
+def neutral(layers: list[ParameterLayer]) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     return {h.neutral: rng.normal(size=h.neutral_shape) for layer in layers for h in layer.params.values()}
 
@@ -97,7 +97,7 @@ def test_packed_projections_are_split() -> None:
         ("packed.bias", "query/bias, key/bias, value/bias", "split in 3"),
     ]
     values = neutral(ours)
-    made = found.to_tf(values)
+    made = found.to_target(values)
     assert np.array_equal(made["key/kernel"], values["packed/weight"][:, 6:12])
     assert np.array_equal(made["proj/kernel"], values["out/weight"])
     back = match(
@@ -107,18 +107,24 @@ def test_packed_projections_are_split() -> None:
 
 
 def test_heads_are_reshaped() -> None:
-    head = Layer(name="query", kind="EinsumDense", call="mha", params={"kernel": held("query/kernel", (6, 2, 3))})
+    head = ParameterLayer(
+        name="query", kind="EinsumDense", call="mha", params={"kernel": held("query/kernel", (6, 2, 3))}
+    )
     ours = [linear("q", 6, 6, False)]
     found = match(ours, [head])
     assert table(found) == [("q.weight", "query/kernel", "transposed, reshaped")]
-    assert found.to_tf(neutral(ours))["query/kernel"].shape == (6, 2, 3)
+    assert found.to_target(neutral(ours))["query/kernel"].shape == (6, 2, 3)
 
 
 def test_depthwise_filters_are_reshaped() -> None:
-    conv = Layer(name="c", kind="Conv2d", call="c", params={"kernel": held("c.weight", (6, 1, 3, 3), (2, 3, 1, 0))})
-    depthwise = Layer(name="d", kind="DepthwiseConv2D", call="d", params={"kernel": held("d/kernel", (3, 3, 3, 2))})
+    conv = ParameterLayer(
+        name="c", kind="Conv2d", call="c", params={"kernel": held("c.weight", (6, 1, 3, 3), (2, 3, 1, 0))}
+    )
+    depthwise = ParameterLayer(
+        name="d", kind="DepthwiseConv2D", call="d", params={"kernel": held("d/kernel", (3, 3, 3, 2))}
+    )
     values = neutral([conv])
-    made = match([conv], [depthwise]).to_tf(values)["d/kernel"]
+    made = match([conv], [depthwise]).to_target(values)["d/kernel"]
     assert np.array_equal(made[..., 1, 0], values["c/weight"][..., 0, 2])  # torch's outputs 2 and 3 are of channel 1
 
 
@@ -127,13 +133,13 @@ def test_the_two_biases_of_an_lstm_are_summed() -> None:
     found = match(ours, [recurrent("LSTM", "tf")])
     assert [row[2] for row in table(found)] == ["transposed", "transposed", "summed"]
     values = neutral(ours)
-    assert np.array_equal(found.to_tf(values)["rnn/cell/bias"], values["rnn/bias_ih_l0"] + values["rnn/bias_hh_l0"])
+    assert np.array_equal(found.to_target(values)["rnn/cell/bias"], values["rnn/bias_ih_l0"] + values["rnn/bias_hh_l0"])
 
 
 def test_the_gates_of_a_gru_are_reordered() -> None:
     ours = [recurrent("GRU", "torch")]
     found = match(ours, [recurrent("GRU", "tf")])
-    made, values = found.to_tf(neutral(ours)), neutral(ours)
+    made, values = found.to_target(neutral(ours)), neutral(ours)
     assert np.array_equal(made["rnn/cell/kernel"][:, :5], values["rnn/weight_ih_l0"][:, 5:10])
     assert np.array_equal(made["rnn/cell/bias"][1, :5], values["rnn/bias_hh_l0"][5:10])
 
@@ -143,16 +149,16 @@ def test_a_square_kernel_of_nobody_knows_what_is_ambiguous() -> None:
     (pair,) = found.pairs
     assert pair.is_ambiguous and pair.permutation == "as it is"
     values = {"mix": np.arange(16.0).reshape(4, 4)}  # in the neutral layout, torch's own is transposed
-    assert np.array_equal(found.to_tf(values)["layer/mix"], values["mix"].T)
-    assert np.array_equal(found.flipped(pair).to_tf(values)["layer/mix"], values["mix"])
+    assert np.array_equal(found.to_target(values)["layer/mix"], values["mix"].T)
+    assert np.array_equal(found.flipped(pair).to_target(values)["layer/mix"], values["mix"])
     assert not match([raw("mix", (4, 3), "torch")], [raw("layer/mix", (3, 4), "tf")]).pairs[0].is_ambiguous
     assert not match([linear("0", 4, 4)], [dense("dense", 4, 4)]).pairs[0].is_ambiguous
 
 
 def test_a_missing_bias_is_noted() -> None:
     found = match([linear("0", 4, 3), linear("1", 3, 3)], [dense("dense", 4, 3), dense("dense_1", 3, 3, False)])
-    assert [held.native for held, *_ in found.only_torch] == ["1.bias"]
-    assert found.only_tf == ()
+    assert [held.native for held, *_ in found.only_source] == ["1.bias"]
+    assert found.only_target == ()
 
 
 def test_both_sides_of_what_is_left_are_listed() -> None:

@@ -13,8 +13,9 @@ from samestep.common.errors import ConfigError
 from samestep.common.workload.initial import init
 from samestep.common.workload.models.cnn import CnnSpec
 from samestep.common.workload.models.mlp import MlpSpec
+from samestep.common.workload.models.parameters import linear
 from samestep.common.workload.models.ranker import RankerSpec
-from samestep.common.workload.models.spec import DataSizes, Segment, linear, num_params
+from samestep.common.workload.models.spec import DataSizes, Segment, num_params
 from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.common.workload.pipeline import group_segments
 from samestep.common.workload.split import even_split_table

@@ -38,7 +38,7 @@ def test_a_workload_is_complete(name):
     workload = resolve(name)
     assert workload.name == name
     assert workload.metric in METRICS
-    assert set(workload.learning_rates) == set(OPTIMIZERS)
+    assert all(workload.learning_rate(optimizer) > 0 for optimizer in OPTIMIZERS)
     optimizer = chosen(workload=name).optimizer
     assert (optimizer.name, optimizer.learning_rate) == next(iter(workload.learning_rates.items()))
     assert num_params(workload.model) > 0

@@ -12,7 +12,6 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,15 +19,16 @@ import numpy as np
 from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
 from samestep.common.files.reading import Unreadable, read_bytes, read_sha256
 from samestep.common.files.removing import discard
-from samestep.common.files.writing import open_directory, replacing
-from samestep.common.program import TrainState
+from samestep.common.files.writing import open_directory
+from samestep.common.judging.rerun import Curve, Rerun
 from samestep.common.request import Launch
 from samestep.common.run import as_config
 from samestep.common.runtime.directory import write_json
-from samestep.common.runtime.metrics_file import METRICS, read_windows
+from samestep.common.runtime.measured import Measured
 from samestep.common.runtime.parent.judging.cache import evict, hold
-from samestep.common.runtime.records import Measured
 from samestep.common.runtime.state_file import STATE, read_state, write_state
+from samestep.common.steps.log import Log, read_log
+from samestep.common.steps.writing import write_log
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import cache_directory, make_cache_directory
 
@@ -38,26 +38,7 @@ CUT = ".cut"
 """Ends the name of a curve that stopped for lack of time; it is removed once a longer one is kept."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Curve:
-    """The steps that the oracle took, from the first step of a run on.
-
-    Attributes:
-        losses: One per step.
-        seconds: What the steps took.
-        state: After the last of them.
-    """
-
-    losses: tuple[float, ...]
-    seconds: float
-    state: TrainState
-
-
-Oracle = Callable[[Run, Launch, TrainState | None], Curve]
-"""Runs the oracle to the last step of a run: from a state, or from where the run itself starts if there is none."""
-
-
-def reach_curve(run: Run, launch: Launch, measured: Measured, budget_seconds: float, oracle: Oracle) -> Curve:
+def reach_curve(run: Run, launch: Launch, measured: Measured, budget_seconds: float, rerun: Rerun) -> Curve:
     """Takes the oracle towards the last step of a run, on from the longest curve that is kept.
 
     Args:
@@ -66,7 +47,7 @@ def reach_curve(run: Run, launch: Launch, measured: Measured, budget_seconds: fl
         measured: What the run that is judged measured: its first step and its data.
         budget_seconds: How long the oracle may take beyond LEAST_STEPS. Infinity takes it to the last step itself, where
             its weights are known; otherwise a curve that goes beyond the last step will do.
-        oracle: Runs the oracle.
+        rerun: Takes its steps.
     """
     first, last = measured.first_step, run.steps
     folder = curve_folder(run, launch, measured.dataset_sha256)
@@ -74,7 +55,7 @@ def reach_curve(run: Run, launch: Launch, measured: Measured, budget_seconds: fl
     curve = _find(folder, first, last, beyond=budget_seconds < math.inf)
     deadline = time.monotonic() + budget_seconds
     while (target := _target(curve, first, last, deadline - time.monotonic())) > _reached(curve, first):
-        more = oracle(dataclasses.replace(run, steps=target), launch, curve.state if curve else None)
+        more = rerun.steps(dataclasses.replace(run, steps=target), curve.state if curve else None)
         curve = more if curve is None else _joined(curve, more)
         keep_curve(curve, run, launch, folder)
     assert curve is not None, "a run has at least one step"
@@ -86,7 +67,7 @@ def _target(curve: Curve | None, first: int, last: int, seconds: float) -> int:
     if seconds == math.inf:
         return last
     reached = _reached(curve, first)
-    affordable = int(seconds * len(curve.losses) / curve.seconds) if curve else 0
+    affordable = int(seconds * len(curve.losses) / curve.log.seconds) if curve else 0
     if affordable < min(LEAST_STEPS, last - reached):
         affordable = 0
     return max(min(last, first + LEAST_STEPS), min(last, reached + affordable))
@@ -97,7 +78,7 @@ def _reached(curve: Curve | None, first: int) -> int:
 
 
 def _joined(begun: Curve, more: Curve) -> Curve:
-    return Curve(begun.losses + more.losses, begun.seconds + more.seconds, more.state)
+    return Curve(Log(begun.log.header, begun.log.windows + more.log.windows), more.state)
 
 
 # --- the cache --------------------------------------------------------------------------------------------------------
@@ -168,9 +149,7 @@ def read_curve(directory: Path) -> Curve:
     Raises:
         ConfigError: The directory holds no state, or no losses.
     """
-    windows = read_windows(directory)
-    losses = tuple(loss for window in windows for loss in window.losses)
-    return Curve(losses, sum(window.seconds for window in windows), read_state(directory))
+    return Curve(read_log(directory), read_state(directory))
 
 
 def keep_curve(curve: Curve, run: Run, launch: Launch, folder: Path) -> None:
@@ -191,9 +170,7 @@ def keep_curve(curve: Curve, run: Run, launch: Launch, folder: Path) -> None:
             open_directory(whole := folder / f".{os.urandom(8).hex()}")
             try:
                 write_json(whole / "config.json", as_config(run, launch))
-                window = {"step": step, "seconds": curve.seconds, "losses": curve.losses}
-                with replacing(whole / METRICS) as file:
-                    file.write((json.dumps(window) + "\n").encode())
+                write_log(whole, curve.log)
                 write_state(whole, curve.state)
                 os.replace(whole, path)
             finally:

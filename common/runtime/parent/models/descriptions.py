@@ -6,9 +6,9 @@ from pathlib import Path
 
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.request import RunConfig
-from samestep.common.runtime.parent.models.carrying import carry
 from samestep.common.runtime.parent.models.describing import Servers, describe
-from samestep.common.workload.models.own import read_description
+from samestep.common.runtime.parent.models.weights import transfer_weights
+from samestep.common.workload.models.description import read_description
 
 
 class Descriptions:
@@ -39,10 +39,11 @@ class Descriptions:
         return dataclasses.replace(config, described=found)
 
     def _describe(self, config: RunConfig) -> str:
-        """Describes a model; one of TensorFlow with a torch model beside it gets that one's weights, if torch is installed."""
+        """Describes a model; where the file has one in a framework that comes first, it gets that one's weights, if it can."""
         found = describe(config, self._scratch, self._server)
-        if config.framework == "tf" and "torch" in read_description(found).frameworks:
+        source = read_description(found).frameworks[0]
+        if source != config.framework:
             with contextlib.suppress(Unavailable):
-                torch = self.describe(dataclasses.replace(config, framework="torch"))
-                carry(Path(found), Path(str(torch.described)), config, self._server)
+                first = self.describe(dataclasses.replace(config, framework=source))
+                transfer_weights(Path(str(first.described)), Path(found), config, self._server)
         return found

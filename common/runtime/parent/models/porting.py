@@ -7,19 +7,21 @@ from pathlib import Path
 import numpy as np
 
 from samestep.common.files.writing import replacing
-from samestep.common.porting.case import DIFFERENT, Case, Verdict, make_case
+from samestep.common.porting.case import DIFFERENT, PortCase, PortVerdict, make_case
 from samestep.common.porting.matching.matching import Matching, match
-from samestep.common.porting.trace import ASKED, WEIGHTS, Asked, read_trace, read_weights
+from samestep.common.porting.trace import ASKED, WEIGHTS, TraceRequest, read_trace, read_weights
 from samestep.common.porting.verdict import judge_port, reach
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.parent.models.describing import Servers, ask_description, run_tasks
+from samestep.common.workload.declaration import BUILDERS
+from samestep.common.workload.models.description import DATA, Description, read_description
 from samestep.common.workload.models.dtypes import note_on_dtypes
-from samestep.common.workload.models.own import DATA, Description, OwnSpec, read_description
-from samestep.common.workload.optimizers import OptimizerSpec
-from samestep.common.workload.own import RATES
+from samestep.common.workload.models.user_model import UserModelSpec
+from samestep.common.workload.optimizers.table import DEFAULT, OPTIMIZERS
 
-SIDES = ("torch", "tf")
+SIDES = BUILDERS
+"""The framework that has the weights, and that which gets them."""
 BATCH_SIZE = 16
 """Examples of a step, unless given."""
 _PATIENCE = 10
@@ -51,8 +53,8 @@ def ask_traces(folder: Path, config: RunConfig) -> tuple[dict[Path, str], Matchi
         ConfigError: A parameter has no counterpart.
     """
     described = [read_description(str(folder / side)) for side in SIDES]
-    matching = match(described[0].layers, described[1].layers, described[0].names)
-    params, buffers = (OwnSpec.of(str(folder / "torch")).initial(kind) for kind in ("params", "buffers"))
+    matching = match(described[0].layers, described[1].layers, described[0].names, SIDES)
+    params, buffers = (UserModelSpec.of(str(folder / SIDES[0])).initial(kind) for kind in ("params", "buffers"))
     rng = np.random.default_rng(config.seed)
     still = {layer.params["second_bias"].neutral for layer in described[0].layers if "second_bias" in layer.params}
     params = {name: value if name in still else _nudged(value, rng) for name, value in params.items()}
@@ -60,7 +62,7 @@ def ask_traces(folder: Path, config: RunConfig) -> tuple[dict[Path, str], Matchi
     for side, about in zip(SIDES, described, strict=True):
         _ask(folder / f"{side}-trace", side, about, config)
     write_weights(folder / "torch-trace", params, buffers)
-    _carry(folder, matching)
+    _transfer_weights(folder, matching)
     return {folder / f"{side}-trace": side for side in SIDES}, matching
 
 
@@ -72,10 +74,10 @@ def _nudged(value: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _ask(folder: Path, side: str, about: Description, config: RunConfig) -> None:
-    name = config.optimizer or next(iter(RATES))
+    name = config.optimizer or DEFAULT
     folder.mkdir(exist_ok=True)
     kept = folder.parent.resolve() / SIDES[0] / DATA  # what a function returned: both trace the same arrays
-    asked = Asked(
+    asked = TraceRequest(
         framework=side,
         model=about.source,
         data=str(kept if kept.exists() else config.data),
@@ -83,7 +85,8 @@ def _ask(folder: Path, side: str, about: Description, config: RunConfig) -> None
         seed=config.seed,
         batch_size=0 if config.batch_size is None else config.batch_size,
         steps=0 if config.steps is None else config.steps,
-        optimizer=OptimizerSpec(name, config.learning_rate or RATES[name]),
+        optimizer=name,
+        learning_rate=config.learning_rate or OPTIMIZERS[name].default_rate,
     )
     write_json(folder / ASKED, asked)
 
@@ -102,35 +105,35 @@ def write_weights(folder: Path, params: Mapping[str, np.ndarray], buffers: Mappi
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
-def _carry(folder: Path, matching: Matching) -> None:
-    """Gives TensorFlow's trace torch's weights; what torch lacks keeps TensorFlow's own."""
-    own = OwnSpec.of(str(folder / "tf"))
+def _transfer_weights(folder: Path, matching: Matching) -> None:
+    """Gives the target's trace the weights of the source; what the source lacks stays the target's own."""
+    own = UserModelSpec.of(str(folder / SIDES[1]))
     params, buffers = own.initial("params"), own.initial("buffers")
-    ours = read_weights(folder / "torch-trace")
-    carried = matching.to_tf({**ours[0], **ours[1]})
+    ours = read_weights(folder / f"{SIDES[0]}-trace")
+    transferred = matching.to_target({**ours[0], **ours[1]})
     rng = np.random.default_rng(0)
-    lacking = {held.neutral for held, *_ in matching.only_tf}
+    lacking = {held.neutral for held, *_ in matching.only_target}
     params = {name: _nudged(value, rng) if name in lacking else value for name, value in params.items()}
     write_weights(
-        folder / "tf-trace",
-        {name: carried.get(name, value) for name, value in params.items()},
-        {name: carried.get(name, value) for name, value in buffers.items()},
+        folder / f"{SIDES[1]}-trace",
+        {name: transferred.get(name, value) for name, value in params.items()},
+        {name: transferred.get(name, value) for name, value in buffers.items()},
     )
 
 
-def read_case(folder: Path, matching: Matching) -> Case:
+def read_case(folder: Path, matching: Matching) -> PortCase:
     """Reads what both implementations computed.
 
     Args:
         folder: Of the port.
         matching: Of their parameters.
     """
-    torch, tf = (read_trace(folder / f"{side}-trace") for side in SIDES)
+    source, target = (read_trace(folder / f"{side}-trace") for side in SIDES)
     ours, theirs = ({**params, **buffers} for params, buffers in (read_weights(folder / f"{s}-trace") for s in SIDES))
-    return make_case(matching, torch, tf, (ours, theirs))
+    return make_case(matching, source, target, (ours, theirs), SIDES)
 
 
-def port(folder: Path, config: RunConfig, server: Servers) -> tuple[Case, Verdict]:
+def port(folder: Path, config: RunConfig, server: Servers) -> tuple[PortCase, PortVerdict]:
     """Runs both implementations from the same weights and judges whether they are the same model.
 
     A square kernel that fits both ways is decided by running TensorFlow's both ways.
@@ -152,7 +155,7 @@ def port(folder: Path, config: RunConfig, server: Servers) -> tuple[Case, Verdic
     for pair in filter(lambda pair: pair.is_ambiguous, matching.pairs):
         if verdict.kind == DIFFERENT:
             flipped = case.matching.flipped(pair)
-            _carry(folder, flipped)
+            _transfer_weights(folder, flipped)
             run_tasks({folder / f"{SIDES[1]}-trace": SIDES[1]}, patient, server)
             other = read_case(folder, flipped)
             if reach(other, other_verdict := judge_port(other)) > reach(case, verdict):

@@ -14,7 +14,7 @@ class AwakeClock:
         """Starts the clock.
 
         Args:
-            clock: Seconds that always pass.
+            clock: A clock in seconds that never stands still.
         """
         self._clock = clock
         self._looked = clock()

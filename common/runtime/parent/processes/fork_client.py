@@ -35,7 +35,7 @@ class ForkClient:
 
         Args:
             framework: A key of FRAMEWORKS.
-            threads: For the libraries that read it when they are imported.
+            threads: The number of threads, for libraries that read it when they are imported.
             worker: The module whose `main` each worker runs.
             scratch: Where the frameworks put temporary files, which nobody else removes: workers end without clean-up.
 
@@ -46,7 +46,7 @@ class ForkClient:
         self._framework = framework
         self._pending = b""
         self._count = 0
-        self._ready = self._preloaded = self._closed = False
+        self._ready, self._closed, self._preloaded = False, False, set[str]()
         self._memory_kills = MemoryKills()
         self._died: Answer = {}
         self._left: Sequence[Process] = ()
@@ -90,13 +90,13 @@ class ForkClient:
             self._wait_for("ready", f"importing {self._framework}")
             self._ready = True
 
-    def preload_for_models(self) -> None:
-        """Imports what users' models are built with, for all workers to come."""
-        if not self._preloaded and (names := framework_info(self._framework).preload_for_models):
+    def preload(self, names: Sequence[str]) -> None:
+        """Imports modules for all workers to come; of one that fails, the worker that needs it will say so."""
+        if missing := [name for name in names if name not in self._preloaded]:
             self.wait_ready()
-            self._send({"preload": list(names)})
-            self._wait_for("preloaded", f"importing {' and '.join(names)}")
-        self._preloaded = True
+            self._send({"preload": missing})
+            self._wait_for("preloaded", f"importing {' and '.join(missing)}")
+            self._preloaded.update(missing)
 
     def make_network(self, linked: int = 0, bits_per_second: int = 0) -> str:
         """Makes a private network, in place of the last one, for the workers of a run.
@@ -116,9 +116,9 @@ class ForkClient:
         """Forks a worker.
 
         Args:
-            directory: Of the run.
-            log: Where its output goes.
-            environment: Added to the server's.
+            directory: The run directory.
+            log: The file that takes its output.
+            environment: The variables to add to the server's environment.
             place: Its place in the private network that was last made; None: it stays outside.
 
         Returns:
@@ -154,7 +154,7 @@ class ForkClient:
         self._send({"signal": number, "number": int(signal_number)})
 
     def poll(self, seconds: float) -> list[Answer]:
-        """The server's answers, at most so long awaited.
+        """Waits for the server's answers, at most for so many seconds.
 
         Raises:
             WorkerFailed: The server itself is gone, or was stopped for `timeout_seconds` and has been ended.
@@ -191,11 +191,11 @@ class ForkClient:
         return number in self.pids and is_stopped(self.pids[number])
 
     def ending(self, number: int, code: int) -> str:
-        """How a worker ended, in words.
+        """Says in words how a worker ended.
 
         Args:
             number: The worker's number.
-            code: As the server reported it.
+            code: The exit code that the server reported.
         """
         return self._ending(self.pids.get(number, 0), code)
 
@@ -233,7 +233,7 @@ class ForkClient:
             raise self._death() from None
 
     def _death(self) -> WorkerFailed:
-        """What is said of a server that ended although nobody asked it to; its workers die with it."""
+        """Makes the message about a server that ended although nobody asked it to; its workers die with it."""
         self._process.wait()
         self._take(self._answers.read() or b"")
         member, code = self._died.get("died", "keeper"), self._died.get("code", self._process.returncode)

@@ -12,7 +12,7 @@ def allow_open_files(processes: int) -> None:
     """Lets this process, and those that it starts, open as many files as a run needs.
 
     Args:
-        processes: Of the run.
+        processes: The processes of the run.
 
     Raises:
         Unavailable: The system allows fewer.

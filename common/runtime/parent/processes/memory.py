@@ -32,7 +32,7 @@ class MemoryKills:
         """Says how much memory there was when a process was killed for want of it; "" if it was not.
 
         Args:
-            pid: Of a process that SIGKILL ended.
+            pid: The number of a process that SIGKILL ended.
         """
         before, self._counted = self._counted, self._count()
         if self._counted > before:
@@ -53,7 +53,7 @@ class MemoryKills:
         return int(found[1]) if found else 0
 
     def _reported(self) -> str:
-        """The kernel's log as far as this user may read it; a read returns one message, and fails at the end."""
+        """Reads the kernel's log as far as this user may; a read returns one message, and fails at the end."""
         messages = []
         try:
             descriptor = os.open(self._kernel_log, os.O_RDONLY | os.O_NONBLOCK)
@@ -70,7 +70,7 @@ class MemoryKills:
 
 
 def _own_cgroup() -> Path:
-    """The folder of this process's control group with a memory controller, as far as it can be seen from here."""
+    """Finds the folder of this process's control group with a memory controller, as far as it can be seen from here."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:

@@ -39,7 +39,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def bypass_proxies(hosts: Iterable[str]) -> dict[str, str]:
-    """The environment in which a worker connects to its peers directly, even where `http_proxy` is set: gRPC obeys it."""
+    """Makes the environment in which a worker connects to its peers directly even where `http_proxy` is set, which gRPC obeys."""
     peers = ",".join(dict.fromkeys(hosts))
     return {name: ",".join(filter(None, [os.environ.get(name), peers])) for name in ("no_proxy", "NO_PROXY")}
 
@@ -51,7 +51,7 @@ class Meeting:
     Attributes:
         addresses: Host and port of each process, in the topology's order.
         private: Whether they are in a private network.
-        environment: What each process is told beside.
+        environment: The further variables that each process gets.
     """
 
     addresses: Sequence[tuple[str, int]] = ()
@@ -63,10 +63,10 @@ def meet(server: ForkClient, danger: str, count: int, bandwidth: str | None) -> 
     """Decides where the processes of a run find each other.
 
     Args:
-        server: Will start them.
-        danger: As for `isolate`.
-        count: How many there are.
-        bandwidth: Of the link that each gets, as in 200mbit; None: they share a loopback.
+        server: The server that will start them.
+        danger: What others can do to the run where the machine allows no private network; see `isolate`.
+        count: The number of processes.
+        bandwidth: What each link carries, as in 200mbit; None if the processes share a loopback.
 
     Raises:
         Unavailable: There is no such network here.
@@ -78,7 +78,7 @@ def isolate(server: ForkClient, danger: str, count: int) -> Meeting:
     """Makes a private network for a run. Where the machine allows none, prints who can connect to the run's ports.
 
     Args:
-        server: Will start the run's processes.
+        server: The server that will start the run's processes.
         danger: What others can do to the run then, as in `StrategyInfo.danger_of_open_ports`; "" prints nothing.
         count: How many processes the run has.
 
@@ -102,7 +102,7 @@ def link(server: ForkClient, count: int, bits_per_second: int) -> Meeting:
     """Makes a private network in which each process has a link of its own to the others.
 
     Args:
-        server: Will start the run's processes.
+        server: The server that will start the run's processes.
         count: How many processes the run has.
         bits_per_second: What each link carries in either direction.
 

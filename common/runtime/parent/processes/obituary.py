@@ -1,4 +1,4 @@
-"""What is said of a process that ended or hangs: how it ended, where it was, and the last lines of its log."""
+"""The message about a process that ended or hangs: how it ended, where it was, and the last lines of its log."""
 
 import re
 import signal
@@ -13,7 +13,7 @@ _NO_CAUSE = re.compile(r"^(I\d{4} \d\d:|WARNING: All log messages before absl|[W
 
 
 def ending(code: int) -> str:
-    """How a process ended, in words; a negative exit code is the signal that killed it."""
+    """Says in words how a process ended; a negative exit code is the signal that killed it."""
     return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
@@ -22,7 +22,7 @@ def read_log(log: Path, start: int = 0) -> str:
 
     Args:
         log: The file.
-        start: In bytes.
+        start: The position in bytes.
     """
     try:
         return read_end(log, start)
@@ -31,7 +31,7 @@ def read_log(log: Path, start: int = 0) -> str:
 
 
 def last_lines(text: str, count: int = 3) -> str:
-    """The last lines of a log, indented below the message they explain and cut at 300 characters; "" if there are none.
+    """Takes the last lines of a log, indented below the message they explain and cut at 300 characters; "" if there are none.
 
     Args:
         text: The whole log.
@@ -42,14 +42,14 @@ def last_lines(text: str, count: int = 3) -> str:
 
 
 def obituary(directory: Path, role: str, what: str, at: Frame | None = None, said: str | None = None) -> str:
-    """The message about a process: what befell it, in which phase and step, where its log is and how that ends.
+    """Makes the message about a process: what happened to it, in which phase and step, where its log is and how the log ends.
 
     Args:
         directory: The run directory.
         role: The role of the process.
-        what: What befell it.
-        at: Where it is, if its log does not say.
-        said: The last lines of its log, if they are not those that it ends with now.
+        what: What happened to it.
+        at: The line of code it is at, if its log does not show that.
+        said: The last lines of its log, if the log has grown since.
     """
     log = directory / f"{role}.log"
     text, _, stacks = read_log(log).partition(CRASH)

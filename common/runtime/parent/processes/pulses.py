@@ -11,7 +11,7 @@ from samestep.common.runtime.process_file import Life, read_life
 
 @dataclasses.dataclass(frozen=True)
 class Pulse:
-    """What one process showed last, and for how long it has shown nothing new."""
+    """The last progress that one process showed, and for how long it has shown nothing new."""
 
     life: Life
     silent_seconds: float
@@ -25,7 +25,7 @@ class Pulses:
 
         Args:
             directory: The run directory.
-            clock: Seconds.
+            clock: A clock in seconds.
         """
         self._directory, self._clock = directory, AwakeClock(clock)
         self._seen: dict[int, tuple[float, float]] = {}
@@ -35,7 +35,7 @@ class Pulses:
         """Looks at every process; `step` is then the furthest that any has been seen at.
 
         Args:
-            roles: The role of each.
+            roles: The roles of the processes.
         """
         now = self._clock.now()
         pulses = {}

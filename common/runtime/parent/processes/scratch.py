@@ -49,7 +49,7 @@ def sweep(temporary: Path) -> None:
     a link, or from before this boot or another container, where process ids mean something else.
 
     Args:
-        temporary: Where the folders are.
+        temporary: The folder that holds them.
     """
     with contextlib.suppress(OSError):
         for path in [*temporary.glob(f"{PREFIX}*")]:
@@ -75,14 +75,14 @@ def _is_left(folder: Path) -> bool:
 
 
 def _place() -> list[str]:
-    """What makes process ids and their times comparable: the boot, and the namespaces of both."""
+    """Identifies the boot and the namespaces within which process ids and their start times can be compared."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     spaces = [f"/proc/self/ns/{name}" for name in ("pid", "time")]
     return [boot, *(os.readlink(space) for space in spaces if os.path.lexists(space))]  # Linux before 5.6 has one time
 
 
 def _started(pid: int) -> str | None:
-    """When a process was started, in the kernel's own unit; None if there is none that runs."""
+    """Returns when a process was started, in the kernel's own unit; None if no such process runs."""
     try:
         state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     except OSError:

@@ -25,8 +25,8 @@ class ServerProcesses:
         """Knows the keeper alone at first.
 
         Args:
-            framework: Of the server.
-            keeper: Started by this process.
+            framework: The framework of the server.
+            keeper: The keeper, which this process started.
         """
         self._framework, self._keeper = framework, keeper
         self._clock = AwakeClock()
@@ -39,15 +39,15 @@ class ServerProcesses:
         self._members |= {member: seen for member, pid in pids.items() if (seen := look(pid)) is not None}
 
     def pid(self, member: str) -> int:
-        """The number of a member; 0 if it is not known."""
+        """Returns the number of a member; 0 if it is not known."""
         return self._members[member].pid if member in self._members else 0
 
     def name(self, member: str) -> str:
-        """What a member is called in messages."""
+        """Returns the name of a member in messages."""
         return f"the {_WORDS[member]}{self._framework} fork server"
 
     def stopped(self) -> list[str]:
-        """The members that are stopped now."""
+        """Returns the members that are stopped now."""
         seen = {member: look(known.pid) for member, known in self._members.items()}
         return [
             member
@@ -56,13 +56,13 @@ class ServerProcesses:
         ]
 
     def check(self, timeout_seconds: float) -> None:
-        """Has to be called often.
+        """Looks for stopped members; it has to be called often.
 
         Args:
             timeout_seconds: How long a member may be stopped.
 
         Raises:
-            WorkerFailed: One has been for longer.
+            WorkerFailed: A member has been stopped for longer.
         """
         now = self._clock.now()
         self._stopped = {member: self._stopped.get(member, now) for member in self.stopped()}
@@ -75,7 +75,8 @@ class ServerProcesses:
     def end(self) -> list[Process]:
         """Ends all of them and whatever they started; the launcher's pipe to them is closed. Returns what is left.
 
-        The keeper's word that nothing is left is the kernel's. Without it, what was there before is looked for and killed.
+        The keeper reports that nothing is left on the authority of the kernel. Without that report,
+        the processes seen before are looked for and killed.
         """
         before = self._everyone()
         try:
@@ -97,5 +98,5 @@ class ServerProcesses:
         return left
 
     def _everyone(self) -> list[Process]:
-        """The members that are still there, and all their descendants."""
+        """Returns the members that still run, and all their descendants."""
         return descendants(member.pid for member in self._members.values() if member.is_alive)

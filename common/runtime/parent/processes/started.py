@@ -1,4 +1,4 @@
-"""What this process has started and not ended yet. Only who has looked here can say that nothing is left running."""
+"""What this process has started and not ended yet. Code that reports that nothing is left running has to look here first."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -23,12 +23,12 @@ def remember(each: Started) -> None:
 
 
 def forget(each: Started) -> None:
-    """No process of it is left."""
+    """Notes that none of its processes is left."""
     _started.remove(each)
 
 
 def everything() -> list[Started]:
-    """What has been started and not ended."""
+    """Returns everything that was started and has not been ended."""
     return [*_started]
 
 
@@ -36,6 +36,6 @@ def end_all(spared: Sequence[Started] = ()) -> list[Process]:
     """Ends whatever has not been ended; returns the processes that are still there.
 
     Args:
-        spared: What somebody else started, and will end.
+        spared: The processes that other code started and will end.
     """
     return [process for each in everything() if each not in spared for process in each.close() if process.is_alive]

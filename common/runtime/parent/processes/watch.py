@@ -11,12 +11,12 @@ from samestep.common.catalog import framework_info
 from samestep.common.errors import ERRORS, WorkerFailed
 from samestep.common.files.reading import Unreadable, open_plain, parse_json
 from samestep.common.runtime.directory import read_error
-from samestep.common.runtime.metrics_file import METRICS_BYTES
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.parent.processes.obituary import last_lines, obituary, read_log
 from samestep.common.runtime.parent.processes.pulses import Pulse, Pulses
 from samestep.common.runtime.process_file import DONE, read_life
 from samestep.common.runtime.stack_dumps import DUMP_SIGNAL, Frame, Stack, sole_straggler, waits, worker_stack
+from samestep.common.steps.log import METRICS, METRICS_BYTES
 from samestep.common.strategy import ProcessSpec
 
 POLL_SECONDS = 0.2
@@ -46,9 +46,9 @@ class Watch:
         directory: The run directory.
         framework: A key of FRAMEWORKS.
         timeout_seconds: How long the run may make no progress.
-        server: What started the processes.
+        server: The server that started the processes.
         processes: Worker number -> its spec.
-        progress: Called at every window's end.
+        progress: The function to call at the end of every window.
         independent: Whether ranks do not wait for each other, so that each has a deadline of its own.
     """
 
@@ -75,7 +75,7 @@ class Watch:
         """Returns when every process that does not merely serve has ended well.
 
         Raises:
-            SamestepError: What a worker left in `error.json`; or WorkerFailed for one that died or hung.
+            SamestepError: The error that a worker left in `error.json`; or WorkerFailed for one that died or hung.
         """
         try:
             while not self._finished():
@@ -107,7 +107,7 @@ class Watch:
         return all(worker in self.codes for worker, spec in self.processes.items() if not spec.serves)
 
     def _failed(self) -> list[int]:
-        """The processes whose end is the run's, in the order in which they ended."""
+        """Returns the processes whose end is that of the run, in the order in which they ended."""
         return [w for w, code in self.codes.items() if (code or self._left_early(w)) and w not in self._spared]
 
     def _left_early(self, worker: int) -> bool:
@@ -139,7 +139,7 @@ class Watch:
             self._poll()
 
     def _tail(self) -> None:
-        path = self.directory / "metrics.jsonl"
+        path = self.directory / METRICS
         try:
             if not path.exists():
                 if self._read and self.directory.exists():  # else it is not there yet, or all of the run is gone
@@ -194,12 +194,12 @@ class Watch:
                     raise self._hang(silent, limit, stacks)
 
     def _hang(self, silent: Mapping[int, Pulse], limit: float, stacks: Mapping[int, Stack]) -> WorkerFailed:
-        """The error that names the process which the others wait for.
+        """Makes the error that names the process which the others wait for.
 
         Args:
             silent: The processes that show no progress.
-            limit: For how many seconds.
-            stacks: Of those that may be named.
+            limit: For how many seconds they have shown none.
+            stacks: The stacks of the processes that may be named.
         """
         stopped = [worker for worker in stacks if self.server.is_stopped(worker)]
         worker = stopped[0] if stopped else sole_straggler(stacks, self._module)

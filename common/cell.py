@@ -1,0 +1,180 @@
+"""A cell: which configuration is run. The only place that reads and writes `framework:strategy+option=value`."""
+
+import dataclasses
+import re
+from collections.abc import Collection, Mapping
+
+from samestep.common.catalog import catalogue, frameworks_with, read_options, strategy_info
+from samestep.common.errors import ConfigError, unknown
+from samestep.common.flags import Scalar, flags, read_fields, split_spelling
+from samestep.common.request import ORACLE, RunConfig
+from samestep.common.strategy import StrategyInfo
+from samestep.common.techniques import Techniques
+
+CELL_FIELDS = tuple(name for name, field in flags(RunConfig).items() if field.metadata["in_cell"])
+"""The fields of a request that a cell may set."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """A strategy, and what a row sets for it: its options, techniques, its mesh, fields of a request, and workload sizes.
+
+    No name belongs to two of these, so a cell keeps them as one list, in the order in which the user wrote them.
+
+    Attributes:
+        framework: A key of FRAMEWORKS.
+        strategy: The name of the strategy in the catalogue.
+        settings: Pairs of name and value, as text. Everything that is not named is taken from the rest of the request.
+    """
+
+    framework: str
+    strategy: str
+    settings: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def parse(cls, text: str, default_framework: str | None = None) -> "Cell":
+        """Reads `framework:strategy+option=value+technique=value+devices=4+width=64+mesh=axis=size,axis=size`.
+
+        Args:
+            text: The spelling; the framework may be left out where only one has the strategy.
+            default_framework: The framework that is meant where several have the strategy.
+
+        Raises:
+            ConfigError: It is not spelled like this, or there is no such framework or strategy.
+        """
+        name, settings = split_spelling(text)
+        framework, colon, strategy = name.partition(":")
+        if not colon:
+            framework, strategy = _owner(text, name, default_framework), name
+        return cls(framework, strategy_info(framework, strategy).name, tuple(settings.items()))
+
+    @classmethod
+    def of(cls, config: RunConfig) -> "Cell":
+        """The cell of a complete request: the options and techniques that are not at their defaults, and an unusual mesh."""
+        info = strategy_info(config.framework, config.strategy)
+        chosen = [(info.options, config.options), (Techniques, dataclasses.asdict(config.techniques))]
+        given = {n: v for owner, values in chosen for n, v in values.items() if v != flags(owner)[n].default}
+        if config.mesh != f"{(*info.axes, 'data')[0]}={config.devices}":
+            given["mesh"] = config.mesh
+        return cls(config.framework, config.strategy).extended(given)
+
+    def __str__(self) -> str:
+        return self.name + "".join(f"+{name}={value}" for name, value in self.settings)
+
+    @property
+    def name(self) -> str:
+        """The strategy alone: `torch:ddp`."""
+        return f"{self.framework}:{self.strategy}"
+
+    @property
+    def info(self) -> StrategyInfo:
+        """The strategy's row of the catalogue."""
+        return strategy_info(self.framework, self.strategy)
+
+    @property
+    def is_oracle(self) -> bool:
+        """Whether it is the oracle, which the others are compared with."""
+        return self.name == ORACLE
+
+    def get(self, name: str) -> str | None:
+        """The value that the cell sets for a name; None if it sets none."""
+        return dict(self.settings).get(name)
+
+    def extended(self, settings: Mapping[str, object]) -> "Cell":
+        """The cell with more settings."""
+        return dataclasses.replace(self, settings=(*self.settings, *((n, str(v)) for n, v in settings.items())))
+
+    def without(self, names: Collection[str]) -> "Cell":
+        """The cell without its settings of some names."""
+        return dataclasses.replace(self, settings=tuple(pair for pair in self.settings if pair[0] not in names))
+
+    def can_set(self, name: str, base: RunConfig) -> bool:
+        """Whether the cell could set a name that it does not set yet.
+
+        Args:
+            name: Of an option, a technique, a field of a request or a size of the workload.
+            base: The rest of the request.
+        """
+        info = self.info
+        if self.get(name) is not None:
+            return False
+        if name == "devices":
+            return bool(info.axes) and self.get("mesh") is None
+        if name == "dtype":
+            return len(info.dtypes) > 1
+        if name in ("threads", "bandwidth"):
+            return not self.is_oracle
+        if name in (*CELL_FIELDS, *flags(Techniques)):
+            return name not in info.refuses
+        return name in flags(info.options) or name in size_names(base)
+
+    def apply_to(self, base: RunConfig, options: Mapping[str, Scalar] | None = None) -> RunConfig:
+        """Makes a request of the cell.
+
+        Args:
+            base: The rest of the request.
+            options: Options of the strategy that were given beside the cell.
+
+        Raises:
+            ConfigError: There is no such setting, or no such value of it.
+        """
+        given, info = dict(self.settings), self.info
+        fields = {name: given.pop(name) for name in CELL_FIELDS if name in given}
+        techniques: dict[str, Scalar] = {name: given.pop(name) for name in flags(Techniques) if name in given}
+        mesh = given.pop("mesh", base.mesh)
+        own = {name: given.pop(name) for name in flags(info.options) if name in given}
+        sizes = {name: given.pop(name) for name in size_names(base) if name in given} if given else {}
+        return dataclasses.replace(
+            base,
+            framework=self.framework,
+            strategy=self.strategy,
+            mesh=mesh,
+            **{name: getattr(read_fields(RunConfig, {**fields}), name) for name in fields},
+            workload=_resize(base.workload, sizes),
+            options=dataclasses.asdict(read_options(self.framework, info, {**own, **given, **(options or {})})),
+            techniques=read_fields(Techniques, dataclasses.asdict(base.techniques) | techniques),
+        )
+
+
+def parse_cells(flag: str, text: str) -> list[Cell]:
+    """Reads cells that are separated by commas; a comma before `axis=` belongs to the mesh of a cell.
+
+    Args:
+        flag: Where they were given.
+        text: As in `torch:ddp,torch:hybrid+mesh=pipe=2,tensor=2,tf:mirrored`.
+
+    Raises:
+        ConfigError: One is empty, or names a strategy that is not there.
+    """
+    cells = [cell.strip() for cell in re.split(r",(?!\s*\w+=)", text)]
+    if not all(cells):
+        raise ConfigError(f"{flag} '{text}' has an empty cell; name cells, as in torch:ddp,tf:mirrored.")
+    return [Cell.parse(cell) for cell in cells]
+
+
+def size_names(base: RunConfig) -> list[str]:
+    """The sizes of a request's workload that can be set; a user's model has none."""
+    from samestep.common.workload import table  # here: --help imports no NumPy
+
+    return [] if base.model else table.size_names(base.workload, base.data)
+
+
+def _resize(workload: str, sizes: Mapping[str, str]) -> str:
+    if not sizes:
+        return workload
+    from samestep.common.workload.table import resize  # here: --help imports no NumPy
+
+    return resize(workload, sizes)
+
+
+def _owner(text: str, strategy: str, default: str | None) -> str:
+    """The framework of a strategy that was named without one."""
+    owners = frameworks_with(strategy)
+    if not owners:
+        every = dict.fromkeys(row.name for _, row in catalogue())
+        raise unknown("strategy", strategy, every, "Write it as in torch:ddp.")
+    if len(owners) > 1 and default not in owners:
+        raise ConfigError(
+            f"'{strategy}' is a strategy of several frameworks; give {' or '.join(f'{o}:{text}' for o in owners)}."
+        )
+    return default if default in owners else owners[0]

@@ -1,0 +1,43 @@
+"""The copies of what products take of float32 where they compute in two bytes, in units of two bytes."""
+
+import dataclasses
+
+from samestep.common.workload.models.spec import ModelSpec, Segment, parameters_of
+from samestep.common.workload.saved import Kept
+
+WIDE = 2
+"""Units of a number in float32."""
+
+
+def add_kernels(model: ModelSpec, found: dict[str, Kept], item_bytes: int, least_dims: int = 2) -> None:
+    """Adds the copies of kernels; one that data are multiplied with is kept by a convolution only, which has no need of it.
+
+    Args:
+        model: The spec.
+        found: What each segment keeps, which grows.
+        item_bytes: Of two bytes.
+        least_dims: Of the kernels that are copied.
+    """
+    for segment in model.segments()[0 if model.name == "cnn" else 1 :]:
+        kernels = [param for param in parameters_of(model, segment).values() if param.role == "kernel" or param.tied]
+        kernels = [param for param in kernels if len(param.shape) >= least_dims]
+        each, sizes = found.get(segment.name, Kept()), [item_bytes * param.size for param in kernels]
+        split = sum(size for size, param in zip(sizes, kernels, strict=True) if param.split is not None)
+        found[segment.name] = dataclasses.replace(
+            each, fixed_bytes=each.fixed_bytes + sum(sizes) - split, copied_bytes=split
+        )
+
+
+def keeps_wide(model: ModelSpec) -> bool:
+    """Whether float32 goes on from segment to segment, which a norm keeps as it is: products would keep a copy of two bytes."""
+    return model.name == "transformer"
+
+
+def returns_wide(model: ModelSpec, segment: Segment) -> bool:
+    """Whether a segment returns float32 though its products do not: rows of tables, and what is added to them.
+
+    Args:
+        model: The spec.
+        segment: One of its segments.
+    """
+    return keeps_wide(model) or any(param.role == "table" for param in parameters_of(model, segment).values())

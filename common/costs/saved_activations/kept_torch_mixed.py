@@ -1,0 +1,109 @@
+"""What each layer keeps in torch 2.13 where it computes in two bytes, in units of two bytes.
+
+It is what `kept_torch.py` lists, with these differences:
+
+    loss              in float32: everything counts twice
+    layer norm        its input, mean and reciprocal deviation are in float32, and count twice
+    batch norm        its mean and reciprocal deviation are in float32; its scale is widened where it was gathered in two bytes
+    attention         the logs of its sums are in float32
+    a cast            what products take of float32 is copied, once for each product: inputs that are data, and the output of a
+                      norm once for each of queries, keys and values, where it otherwise is one tensor
+    kernels           are copied as well, and kept for the gradient of what they are multiplied with, for each micro-batch
+
+Where parameters are gathered in two bytes (`gathered`), what goes on from layer to layer has two bytes as well: nothing but the
+sums of attention and the loss is in float32, and only data need a copy.
+
+Stage 3 of DeepSpeed has a linear function of its own, which keeps what it takes as it comes (`as_it_comes`): no kernel, and in
+float32 what is in float32.
+
+References:
+    aten/src/ATen/autocast_mode.h of torch 2.13 (which operations cast, and that only kernels are cast once a pass).
+"""
+
+import dataclasses
+import functools
+import math
+
+from samestep.common.costs.saved_activations import kept_torch
+from samestep.common.costs.saved_activations.copies import WIDE, add_kernels, returns_wide
+from samestep.common.strategy import Run
+from samestep.common.workload.models.spec import ModelSpec, batch_norms, layer
+from samestep.common.workload.models.transformer import TransformerSpec
+from samestep.common.workload.saved import LOSS, Kept, SavedLists
+
+
+def kept(model: ModelSpec, item_bytes: int, gathered: bool = False, as_it_comes: bool = False) -> dict[str, Kept]:
+    """Lists what each segment keeps, and the loss; nothing of models that nobody wrote down.
+
+    Args:
+        model: The spec.
+        item_bytes: Of two bytes.
+        gathered: Whether parameters are gathered in two bytes.
+        as_it_comes: Whether linear layers keep no copies.
+    """
+    found = dict(kept_torch.KEPT[model.name](model, item_bytes))
+    of_loss = kept_torch.KEPT[model.name](model, item_bytes * WIDE)[LOSS]
+    found[LOSS] = dataclasses.replace(of_loss, whole=WIDE * of_loss.whole, parts=WIDE * of_loss.parts)
+    first, *_ = model.segments()
+    if not model.inputs().ids:  # data are cast, and their copy is kept
+        data = found[first.name]
+        copied = dataclasses.replace(data, whole=data.whole + data.batch_bytes // item_bytes, batch_bytes=0)
+        is_kept = as_it_comes and model.name == "mlp"
+        found[first.name] = dataclasses.replace(data, batch_bytes=WIDE * data.batch_bytes) if is_kept else copied
+    if not gathered:
+        add_kernels(model, found, item_bytes, least_dims=3 if as_it_comes else 2)
+    for name, elements in (_kept_wide(model) if as_it_comes else {}).items():
+        found[name] = dataclasses.replace(found[name], whole=found[name].whole + elements)
+    for path, channels in batch_norms(model).items():
+        each, wide = found[layer(path)], WIDE * item_bytes * channels
+        fixed = each.fixed_bytes + (wide if gathered else 0)
+        found[layer(path)] = dataclasses.replace(each, fixed_bytes=fixed, statistics_bytes=2 * wide)
+    return _MORE[model.name](model, found, gathered) if model.name in _MORE else found
+
+
+def _kept_wide(model: ModelSpec) -> dict[str, int]:
+    """What linear layers keep in float32 of an example, beyond as many copies; in a block it is two in place of three and one."""
+    segments = model.segments()
+    taking = {"transformer": len(segments) - 1, "ranker": 1}.get(model.name, 0)
+    return {segments[taking].name: math.prod(segments[taking - 1].outputs)} if taking else {}
+
+
+def _with_norms(model: TransformerSpec, found: dict[str, Kept], gathered: bool) -> dict[str, Kept]:
+    tokens, width = model.context, model.width
+    for segment in model.segments()[1:]:
+        each, is_block = found[segment.name], segment.name != "head"
+        norms = 2 if is_block else 1
+        wide = 0 if gathered else norms * tokens * (width + 2)
+        found[segment.name] = dataclasses.replace(
+            each,
+            whole=each.whole + (2 * tokens * width if is_block and not gathered else 0),
+            parts=each.parts + (tokens * model.heads if is_block else 0),
+            sequence=each.sequence + wide,
+        )
+    return found
+
+
+_MORE = {"transformer": _with_norms}
+"""Of which model more than its loss has four bytes."""
+_CAST = SavedLists(
+    dict.fromkeys(kept_torch.TRAINED, kept),
+    in_order=True,
+    copies=True,
+    units=lambda model, segment: WIDE if returns_wide(model, segment) else 1,
+)
+_GATHERED = SavedLists(dict.fromkeys(kept_torch.TRAINED, functools.partial(kept, gathered=True)), in_order=True)
+_AS_IT_COMES = SavedLists(dict.fromkeys(kept_torch.TRAINED, functools.partial(kept, as_it_comes=True)), in_order=True)
+
+
+def saved(run: Run, as_it_comes: bool) -> SavedLists:
+    """Which list says what a run in torch keeps.
+
+    Args:
+        run: What is trained.
+        as_it_comes: Whether linear layers keep what they take as it comes.
+    """
+    if run.product_bytes == run.item_bytes:
+        return kept_torch.LISTS
+    if as_it_comes:
+        return _AS_IT_COMES
+    return _GATHERED if "shard" in (run.strategy.axes[:1] or ()) or run.mesh.shard > 1 else _CAST

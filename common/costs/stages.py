@@ -1,0 +1,101 @@
+"""What the stages of a pipeline hand each other: activations and their gradients, and halves of tied gradients.
+
+With B bytes of activations (of the full global batch) at a boundary between two ranks, a step sends B forward and B
+back, however many micro-batches there are. A step of p ranks and m micro-batches idles for (p-1)/(m+p-1) of its time
+under GPipe and 1F1B; v stages a rank divide the numerator by v. `common/workload/pipeline.py` has the schedules.
+
+References:
+    Huang et al., arXiv 1811.06965 (GPipe); Narayanan et al., arXiv 2104.04473 (1F1B, interleaved).
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+
+from samestep.common.ledger import Send
+from samestep.common.strategy import Run
+from samestep.common.workload.models.reached import carry_gradients
+from samestep.common.workload.models.spec import Segment, tied_segments
+from samestep.common.workload.passes import PASSES
+from samestep.common.workload.pipeline import SCHEDULES, Stages
+
+
+def tied_sends(
+    run: Run, stages: Stages, ranks: Sequence[int], apart: int = 1, parts: int = 1
+) -> Iterator[tuple[int, Send]]:
+    """Predicts the halves of a tied parameter's gradient that the ranks of its first and its last stage hand each other.
+
+    Args:
+        run: What is trained.
+        stages: The segments of each stage.
+        ranks: The rank along the pipeline that holds each stage.
+        apart: By how much two neighbours along the pipeline differ in their ranks of the run.
+        parts: The number of ranks among which each stage's parameters are in equal parts.
+
+    Yields:
+        The rank along the pipeline, and what it sends.
+    """
+    for name, (first, *_, last) in tied_segments(run.workload.model).items():
+        here, there = (next(r for s, r in zip(stages, ranks, strict=True) if user in s) for user in (first, last))
+        size = run.workload.model.params()[name].size // parts * run.item_bytes
+        for one, other in ((here, there), (there, here)) if here != there else ():
+            yield one, Send("backward", "send", "pipe", max(ranks) + 1, size, to=str(other * apart))
+
+
+def passes_of(rank: int, schedule: str, ranks: int, microbatches: int) -> list[tuple[str, int]]:
+    """Lists the passes of a rank in order: the phase, and the stage of the model.
+
+    Args:
+        rank: The rank along the pipeline.
+        schedule: The schedule.
+        ranks: The number of ranks along the pipeline.
+        microbatches: The number of micro-batches.
+    """
+    own = [stage for stage, holder in enumerate(SCHEDULES[schedule].stage_ranks(ranks)) if holder == rank]
+    return [(phase, own[index]) for phase, index in PASSES[schedule](rank, ranks, microbatches)]
+
+
+def carried(run: Run, stages: Stages) -> list[bool]:
+    """Whether a gradient comes back for what each stage hands on: nothing up to there is trained, and none does.
+
+    Args:
+        run: What is trained.
+        stages: The segments of each stage.
+    """
+    model = run.workload.model
+    every = itertools.accumulate(stages, lambda before, stage: (*before, *stage))
+    return [carry_gradients(model, segments) for segments in every]
+
+
+def count_tensors(stages: Iterable[Sequence[Segment]]) -> list[int]:
+    """The number of tensors that each stage hands on, with a message for each."""
+    return [len(segments[-1].several) or 1 for segments in stages]
+
+
+def boundary_sends(
+    sizes: Sequence[int],
+    counts: Sequence[int],
+    ranks: Sequence[int],
+    apart: int = 1,
+    carried: Sequence[bool] = (),
+) -> dict[tuple[str, int], Send]:
+    """Predicts the messages with which each pass of a micro-batch through a stage ends, unless nobody else needs them.
+
+    Args:
+        sizes: The bytes of the activations that each stage hands on.
+        counts: In how many tensors.
+        ranks: The rank along the pipeline that holds each stage.
+        apart: By how much two neighbours along the pipeline differ in their ranks of the run.
+        carried: Whether a gradient comes back to each stage, as `carried` says; to all, unless given.
+
+    Returns:
+        (phase, stage) -> the messages, in one record.
+    """
+    found = {}
+    for stage, (here, there) in enumerate(itertools.pairwise(ranks)):
+        if here != there:
+            message = Send("forward", "send", "pipe", max(ranks) + 1, sizes[stage], counts[stage], str(there * apart))
+            found["forward", stage] = message
+            if not carried or carried[stage]:
+                found["backward", stage + 1] = dataclasses.replace(message, phase="backward", to=str(here * apart))
+    return found

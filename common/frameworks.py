@@ -1,0 +1,44 @@
+"""The frameworks and their packages, and the conventions of each that code below the catalogues needs."""
+
+import dataclasses
+import importlib
+from collections.abc import Mapping
+
+FRAMEWORKS = {"numpy": "samestep.common.reference", "torch": "samestep.torch_impl", "tf": "samestep.tf_impl"}
+"""Framework -> package. The only place that maps one to the other; `importlib` does the rest."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Conventions:
+    """What a framework does in its own way, most of it with a model that a user builds in it.
+
+    Attributes:
+        name: How sentences call it.
+        modules: What only its workers may import.
+        holds_complex: How a complex number is held as real ones.
+        not_trained: How a number is kept that is not trained.
+        other_dtypes: What becomes of numbers in another dtype; it takes `counted` and `dtype`.
+        why_wide: Why a model may compute nothing in two bytes.
+        refuses_optimizer: Why its strategies take no optimizer of the user's; "" if they do.
+        recomputes_blocks: Whether it recomputes blocks.
+        agrees_on_gradients: Whether replicas ask each other which parameters got a gradient.
+        norm_sums: How many sums over all replicas a batch normalisation takes in each phase.
+        packed_bytes: The bytes of what its all-to-all takes, of which a row has a whole number.
+    """
+
+    name: str
+    modules: tuple[str, ...]
+    holds_complex: str
+    not_trained: str
+    other_dtypes: str
+    why_wide: str
+    refuses_optimizer: str = ""
+    recomputes_blocks: bool = True
+    agrees_on_gradients: bool = True
+    norm_sums: Mapping[str, int] = dataclasses.field(default_factory=lambda: {"forward": 2, "backward": 2})
+    packed_bytes: int = 1
+
+
+def conventions(framework: str) -> Conventions:
+    """Reads the conventions of a framework without importing it."""
+    return importlib.import_module(FRAMEWORKS[framework] + ".rows.conventions").CONVENTIONS

@@ -1,0 +1,230 @@
+"""Why the run of a user's model left its reference: measured, with one suspect at a time switched off.
+
+A batch normalisation sees another batch on each replica, as a running buffer of the user's does, and random numbers are drawn by
+each of them. None is a mistake of the strategy. So both the run and its reference are repeated without a suspect: if they agree
+then, it was that alone. A model that mixes the examples of a batch cannot do without. So the run is held against the model on
+one device that takes the same shards one after the other: if they agree, the strategy did what the model does on shards.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+from samestep.common.batch_norm import num_passes
+from samestep.common.flags import spell_flag
+from samestep.common.judging.parity import LOSS_BOUND, Parity, deviation
+from samestep.common.judging.reference_run import reference_of, without_counterpart
+from samestep.common.judging.rerun import Rerun
+from samestep.common.strategy import Run
+from samestep.common.techniques.used import rounding_flags, without_rounding
+
+STEPS = 5
+"""How many steps are repeated: a suspect shows in the first, or in the second where only its statistics differ."""
+_MOST_NAMED = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Suspect:
+    """What makes a right strategy compute another function.
+
+    Attributes:
+        what: In words, with its layers counted.
+        without: The same run without it.
+        remedy: How it is switched off, with the flag.
+        is_exact: Whether that switches nothing else off: a layer in evaluation may also draw no random numbers.
+    """
+
+    what: str
+    without: Run
+    remedy: str
+    is_exact: bool = False
+
+
+def attribute(run: Run, parity: Parity, rerun: Rerun) -> str:
+    """Says what is left of a deviation once each suspect is switched off.
+
+    Args:
+        run: What left its reference.
+        parity: The verdict.
+        rerun: Takes its steps again.
+
+    Returns:
+        The reason; the verdict's own if there is no suspect.
+    """
+    if (rounding := _rounding(run)) and _off(short := _shortened(run), rerun) <= LOSS_BOUND[short.dtype]:
+        return f"{parity.reason}; without {rounding} its first {short.steps} steps are {parity.reference}'s"
+    size = f"{parity.max_relative_loss:.1e}" if parity.max_relative_loss is not None else "not finite"
+    said = f"not the same function: {size}"
+    if (port := _blame_port(run, rerun)) is not None:
+        return f"{said}, {port}"
+    suspects, unexplained = find_suspects(run), f"{parity.reason}{_not_switched(run)}"
+    for suspect in suspects:
+        left = _left(suspect.without, rerun)
+        if left <= LOSS_BOUND[suspect.without.dtype]:
+            found = _inseparable(suspect, suspects, rerun)
+            others = ", and nothing else" if len(found) < len(suspects) else ""
+            return f"{said}, all of it {_explain(found, others, left)}"
+    every = _shortened(run)
+    for suspect in suspects:
+        every = _merged(every, suspect.without)
+    if len(suspects) > 1 and (left := _left(every, rerun)) <= LOSS_BOUND[every.dtype]:
+        return f"{said}, all of it {_explain(suspects, '', left)}"
+    if (mixed := _blame_mixing(every, suspects, rerun)) is not None:
+        return f"{said}, {mixed}"
+    if not suspects:
+        return unexplained
+    names = " and ".join(suspect.what for suspect in suspects)
+    return f"{said}; without {names} {_left(every, rerun):.0e} is left: {unexplained}"
+
+
+def _explain(suspects: Sequence[Suspect], others: str, left: float) -> str:
+    names, remedies = (" and ".join(texts) for texts in zip(*((one.what, one.remedy) for one in suspects), strict=True))
+    return f"{names}{others}; with these {remedies} {left:.0e}: the strategy is right"
+
+
+def _inseparable(found: Suspect, suspects: Sequence[Suspect], rerun: Rerun) -> list[Suspect]:
+    """A suspect, with those that its remedy switched off as well: without them, the run does not change any more."""
+    losses = rerun.steps(found.without).losses if len(suspects) > 1 else ()
+    others = [one for one in suspects if one is not found and one.is_exact]
+    silenced = [one for one in others if rerun.steps(_merged(found.without, one.without)).losses == losses]
+    return [one for one in suspects if one is found or one in silenced]
+
+
+def _blame_mixing(run: Run, suspects: Sequence[Suspect], rerun: Rerun) -> str | None:
+    """Holds a run against its model on one device that takes the same shards of each batch one after the other.
+
+    Args:
+        run: Without the suspects, in the best dtype there is.
+        suspects: What was switched off.
+        rerun: Takes its steps again.
+    """
+    layers, shards = run.workload.model.facts.habits.mixing, run.mesh.replicas * num_passes(run)
+    if not layers or shards == 1:
+        return None
+    mixing = f"the mixing of a batch's examples in {', '.join(layers)}"
+    one = without_counterpart(run)
+    one = dataclasses.replace(one, techniques=dataclasses.replace(one.techniques, accumulation_steps=shards))
+    if run.described() == one.described():  # which would agree with itself
+        return f"and {mixing} is another one with --accumulation-steps {shards}, which takes parts of a batch"
+    left = _apart(rerun.steps(run).losses, rerun.steps(one).losses, run.dtype)
+    if left > LOSS_BOUND[run.dtype]:
+        return None
+    what = " and ".join([*(suspect.what for suspect in suspects), mixing])
+    off = "".join(f"with these {one.remedy}, " for one in suspects)
+    return (
+        f"all of it {what}; {off}{one.name} with --accumulation-steps {shards} mixes the same examples, and is {left:.0e} from "
+        f"it: the strategy is right"
+    )
+
+
+def _not_switched(run: Run) -> str:
+    """What a forward pass does that nothing here can switch off, as a clause; "" if it does nothing of the kind."""
+    habits = run.workload.model.facts.habits
+    if not habits.is_steady:
+        return "; called again with the same seed, weights and buffers, its forward pass gives other outputs"
+    if habits.restless:
+        moved = _count(habits.restless, "running buffer")
+        return f"; its forward pass moves {moved} in evaluation as well: nothing here holds it still"
+    if not habits.are_stilled:
+        return f"; the random numbers of {_count(habits.randoms, 'layer')} cannot be switched off here"
+    return ""
+
+
+def find_other_step(run: Run, first: int, parity: Parity, rerun: Rerun, is_continued: bool) -> str:
+    """Finds what the bounds of two bytes are too wide to see in a run of a user's model: it has to be exact without --precision.
+
+    A few steps move a loss by little, so a mistake in them moves it by less. So do statistics of each replica's own shard.
+
+    Args:
+        run: What was trained, in two bytes.
+        first: The number of its first step.
+        parity: The verdict on its curve, which passed.
+        rerun: Takes its steps again.
+        is_continued: Whether it continued another run, whose cause is not looked for.
+
+    Returns:
+        The reason why the strategy takes another step; "" if it does not.
+    """
+    short = _shortened(run, first)
+    short = dataclasses.replace(
+        short, techniques=dataclasses.replace(short.techniques, compile=False)
+    )  # once is enough
+    left = 0.0 if short.described() == reference_of(short).described() else _off(short, rerun)
+    if left <= LOSS_BOUND[short.dtype]:
+        return ""
+    reason = (
+        f"without {_rounding(run)} its first {short.steps - first} steps are off by {left:.1e} in {short.dtype} "
+        f"(allowed {LOSS_BOUND[short.dtype]:.0e})"
+    )
+    parity = dataclasses.replace(parity, max_relative_loss=left, reason=reason)
+    return reason if is_continued else attribute(run, parity, rerun)
+
+
+def _blame_port(run: Run, rerun: Rerun) -> str | None:
+    """Holds a TensorFlow model against itself on one device, where its reference is the torch model beside it."""
+    if run.workload.model.facts.counterpart is None:
+        return None
+    short = _shortened(run)
+    one = without_counterpart(short)
+    is_itself = short.described() == one.described()
+    left = 0.0 if is_itself else _apart(rerun.steps(short).losses, rerun.steps(one).losses, short.dtype)
+    if left > LOSS_BOUND[short.dtype]:
+        return None
+    return (
+        f"all of it the port: from {one.name} it is {left:.1g}: the strategy is right, and `samestep port` with the same "
+        f"--model and --data says which layer differs from torch's"
+    )
+
+
+def _shortened(run: Run, first: int = 0) -> Run:
+    """The first steps of a run, in the best dtype there is."""
+    dtype = "float64" if "float64" in run.strategy.dtypes else run.dtype
+    techniques = without_rounding(run.techniques)
+    return dataclasses.replace(run, dtype=dtype, steps=min(run.steps, first + STEPS), techniques=techniques)
+
+
+def _rounding(run: Run) -> str:
+    """The flags that have loss and gradients rounded; "" if none does."""
+    return " ".join(map(spell_flag, rounding_flags(run.techniques)))
+
+
+def find_suspects(run: Run) -> list[Suspect]:
+    """What the run's model has that depends on how a batch is split; both sides are repeated in the best dtype there is."""
+    short, facts, found, held = _shortened(run), run.workload.model.facts, [], []
+    habits, norms = facts.habits, tuple(facts.framework_norms)
+    if habits.randoms and habits.are_stilled and run.dropout is not False:
+        what = f"the random numbers of {_count(habits.randoms, 'layer')}"
+        without = dataclasses.replace(short, dropout=False)
+        found.append(Suspect(what, without, "switched off (--no-dropout)", is_exact=True))
+    if norms and run.batch_norm == "local":
+        held.append(f"the local statistics of {_count(norms, 'BatchNorm layer')}")
+    if habits.running and run.batch_norm != "frozen":
+        held.append(f"the moves of {_count(habits.running, 'running buffer')}")
+    if held:
+        without = dataclasses.replace(short, batch_norm="frozen")
+        found.append(Suspect(" and ".join(held), without, "frozen (--batch-norm frozen)"))
+    return found
+
+
+def _count(names: tuple[str, ...], noun: str) -> str:
+    named = ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
+    return f"{len(names)} {noun}{'s' if len(names) > 1 else ''} ({named})"
+
+
+def _merged(run: Run, other: Run) -> Run:
+    changed = {"batch_norm": "frozen"} if other.batch_norm == "frozen" else {}
+    changed |= {"dropout": False} if other.dropout is False else {}
+    return dataclasses.replace(run, dtype=other.dtype, steps=other.steps, **changed)
+
+
+def _left(run: Run, rerun: Rerun) -> float:
+    """How far a run is from its own model on one device, both taken anew; from torch's model beside it, the port is as well."""
+    return _apart(rerun.steps(run).losses, rerun.steps(without_counterpart(run)).losses, run.dtype)
+
+
+def _off(run: Run, rerun: Rerun) -> float:
+    """How far a run is from its reference, both taken anew."""
+    return _apart(rerun.steps(run).losses, rerun.steps(reference_of(run)).losses, run.dtype)
+
+
+def _apart(losses: Sequence[float], wanted: Sequence[float], dtype: str) -> float:
+    return max(deviation(loss, other, dtype) for loss, other in zip(losses, wanted, strict=True))

@@ -1,0 +1,150 @@
+"""A TensorFlow run whose reference is the torch model beside it, judged by what `samestep port` finds: one judgement for both.
+
+Where the two are the same model up to constants that one framework keeps in float32, or where steps amplify rounding, the curve
+of the run leaves its reference's by more than a strategy may. The strategy is held against the same model on one device,
+and the curve to what the port allows: that of its own curve, from the same weights on the same batches.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from samestep.common.judging.attribution import STEPS
+from samestep.common.judging.parity import LOSS_BOUND, Parity, deviation, judge
+from samestep.common.judging.reference_run import reference_of, without_counterpart
+from samestep.common.judging.rerun import Curve, Rerun
+from samestep.common.porting.case import DIFFERENT, PortCase, PortVerdict
+from samestep.common.porting.verdict import allowed_deviations
+from samestep.common.strategy import Run
+from samestep.common.techniques.used import without_rounding
+
+PortedModel = tuple[PortCase, PortVerdict]
+"""Two implementations of a model, and what comparing them found."""
+AskPort = Callable[[Run, int], PortedModel | None]
+"""(run, steps) -> the port of its model, with the curve of as many steps; None if it cannot be had."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ComparedSteps:
+    """The steps that a run took.
+
+    Attributes:
+        losses: One per step that was judged.
+        wanted: The reference's.
+        params: The weights after the last step, by neutral name.
+        noise: How far rounding alone may have moved a weight.
+    """
+
+    losses: Sequence[float]
+    wanted: Sequence[float]
+    params: Mapping[str, np.ndarray]
+    noise: float = 0.0
+
+
+def judge_port_of(run: Run, parity: Parity, taken: ComparedSteps, rerun: Rerun, ask: AskPort) -> Parity | None:
+    """Judges a run in float64 that left its reference, where the strategy is right and all of the deviation is the port's.
+
+    Args:
+        run: What left its reference.
+        parity: The verdict on its curve.
+        taken: Its steps.
+        rerun: Takes steps again.
+        ask: Holds the two models against each other.
+
+    Returns:
+        The verdict: it passed if the two are the same model and its curve stays within what that allows. None if its model
+        has no torch model beside it, if the run is not that of its own model either, or if the port cannot be asked.
+    """
+    if not _is_ported(run) or parity.passed or parity.max_relative_loss is None:
+        return None
+    one = dataclasses.replace(without_counterpart(run), steps=run.steps)
+    left = 0.0 if run.described() == one.described() else _apart(taken, rerun.steps(one))
+    if not left <= LOSS_BOUND["float64"] or (found := ask(run, len(taken.losses))) is None:
+        return None
+    case, verdict = found
+    bounds = [max(LOSS_BOUND["float64"], bound) for bound in allowed_deviations(case)]
+    off = [deviation(loss, right, "float64") for loss, right in zip(taken.losses, taken.wanted, strict=True)]
+    is_within = len(bounds) == len(off) and all(each <= bound for each, bound in zip(off, bounds, strict=True))
+    whose = f"from {one.name} it is {left:.1g}: the strategy is right"
+    if verdict.kind != DIFFERENT and is_within:
+        reason = f"{verdict.sentence}, and {whose}"
+        return dataclasses.replace(parity, passed=True, reason=reason, loss_bound=max(bounds))
+    size = f"{parity.max_relative_loss:.1e}"
+    reason = f"not the same function: {size}, all of it the port: {whose}, and `samestep port` says: {verdict.sentence}"
+    return dataclasses.replace(parity, passed=False, reason=reason)
+
+
+def _is_ported(run: Run) -> bool:
+    return run.workload.model.facts.counterpart is not None
+
+
+def _apart(taken: ComparedSteps, curve: Curve) -> float:
+    """How far steps are from those of the same model on one device; infinitely far if only their weights differ."""
+    losses = curve.losses[: len(taken.losses)]
+    parity = judge("", "float64", 0, taken.losses, losses, taken.params, curve.state.params, taken.noise)
+    is_off_in_weights = not parity.passed and parity.first_bad_step is None
+    return math.inf if is_off_in_weights or parity.max_relative_loss is None else parity.max_relative_loss
+
+
+def judge_with_port(
+    run: Run, parity: Parity, taken: ComparedSteps, rerun: Rerun, ask: AskPort | None, find_cause: Callable[[], str]
+) -> Parity:
+    """Judges a run that left its reference: by its port if that is all there is, else by its cause, with what the port adds.
+
+    Args:
+        run: The run.
+        parity: The verdict on its curve.
+        taken: Its steps.
+        rerun: Takes steps again.
+        ask: Holds the two models against each other; None if they cannot be.
+        find_cause: Finds why the run is off.
+    """
+    judged = None if ask is None else _judge_in_float64(run, parity, taken, rerun, ask)
+    if judged is not None:
+        return judged
+    said, found = find_cause(), ask(run, len(taken.losses)) if ask is not None and _is_ported(run) else None
+    if found is not None and found[1].kind == DIFFERENT and found[1].sentence not in said:
+        said += f"; beside that, `samestep port` says: {found[1].sentence}"
+    return dataclasses.replace(parity, reason=said)
+
+
+def _judge_in_float64(run: Run, parity: Parity, taken: ComparedSteps, rerun: Rerun, ask: AskPort) -> Parity | None:
+    """Judges a run by its port; one in float32 as it is in float64, where its port shows."""
+    if run.dtype == "float64":
+        return judge_port_of(run, parity, taken, rerun, ask)
+    if not _is_ported(run) or run.arithmetic != run.dtype or "float64" not in run.strategy.dtypes:
+        return None
+    like = dataclasses.replace(run, dtype="float64", steps=len(taken.losses))
+    found = _judge_anew(like, taken.wanted, taken.noise, rerun, ask)
+    if found is None or not found.passed:
+        return found and dataclasses.replace(parity, reason=found.reason)
+    reason = f"rounding is amplified: in float64 it is {found.reason} ({parity.reason})"
+    return dataclasses.replace(parity, passed=True, reason=reason, is_amplified=True)
+
+
+def _judge_anew(run: Run, wanted: Sequence[float], noise: float, rerun: Rerun, ask: AskPort) -> Parity | None:
+    """Takes the steps of a run in float64 once more, and judges them by its port."""
+    curve = rerun.steps(run)
+    off = max(deviation(loss, right, "float64") for loss, right in zip(curve.losses, wanted, strict=True))
+    parity = Parity("", len(curve.losses), off if math.isfinite(off) else None, None, off <= LOSS_BOUND["float64"])
+    return judge_port_of(run, parity, ComparedSteps(curve.losses, wanted, curve.state.params, noise), rerun, ask)
+
+
+def is_right_but_for_port(run: Run, first: int, noise: float, rerun: Rerun | None, ask: AskPort | None) -> bool:
+    """Whether the first steps of a run in two bytes, taken in float64, are off by what the port allows, and by no more.
+
+    Args:
+        run: In two bytes.
+        first: The number of its first step.
+        noise: As in `ComparedSteps`.
+        rerun: Takes steps again.
+        ask: Likewise; None where it cannot be done.
+    """
+    if rerun is None or ask is None or not _is_ported(run):
+        return False
+    techniques = dataclasses.replace(without_rounding(run.techniques), compile=False)
+    short = dataclasses.replace(run, dtype="float64", steps=min(run.steps, first + STEPS), techniques=techniques)
+    found = _judge_anew(short, rerun.steps(reference_of(short)).losses, noise, rerun, ask)
+    return found is not None and bool(found.passed)

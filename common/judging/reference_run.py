@@ -1,0 +1,48 @@
+"""The reference that a run is held against."""
+
+import dataclasses
+
+from samestep.common.batch_norm import num_passes, takes_shares
+from samestep.common.catalog import framework_info, strategy_info
+from samestep.common.mesh import Mesh
+from samestep.common.strategy import NoOptions, Run, StrategyInfo
+from samestep.common.techniques.used import exchange_of
+
+
+def reference_of(run: Run) -> Run:
+    """The reference's run of the same steps: the oracle's, or of a user's model its own on one device in float64.
+
+    A TensorFlow model with a torch model beside it has that one's. What distinguishes two references decides their numbers:
+    of local statistics also the number of replicas.
+    """
+    techniques, batch_norm = run.techniques.of_reference(), run.batch_norm
+    devices = 1 if exchange_of(techniques) is None else run.num_devices
+    if takes_shares(run):
+        devices = run.mesh.replicas
+        techniques = dataclasses.replace(techniques, accumulation_steps=num_passes(run))
+    if not (facts := run.workload.model.facts).has_oracle:
+        model = facts.counterpart or run.workload.model
+        run = dataclasses.replace(run, workload=dataclasses.replace(run.workload, model=model))
+        techniques = dataclasses.replace(techniques, accumulation_steps=1)  # a normalisation sees the whole batch
+        batch_norm = "local" if batch_norm == "sync" else batch_norm  # one device has all of it
+    return dataclasses.replace(
+        run,
+        framework=facts.reference_framework,
+        strategy=_reference_row(facts.reference_framework),
+        mesh=Mesh((("data", devices),)),
+        dtype="float64",
+        threads=1,
+        options=NoOptions(),
+        techniques=techniques,
+        batch_norm=batch_norm,
+    )
+
+
+def without_counterpart(run: Run) -> Run:
+    """The run of the same steps on one device in float64, in the framework of the run itself."""
+    one = dataclasses.replace(reference_of(run), framework=run.framework, workload=run.workload)
+    return dataclasses.replace(one, strategy=_reference_row(run.framework))
+
+
+def _reference_row(framework: str) -> StrategyInfo:
+    return strategy_info(framework, framework_info(framework).reference_row)

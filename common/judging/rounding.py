@@ -1,0 +1,131 @@
+"""The second half of a verdict: whether a curve that left its reference did so by rounding alone.
+
+With a kink in the model, or at a hot rate, two right runs part: rounding tips a unit over, and every later step adds to it. So
+a run whose curve is off is judged once more. The run in float64 decides for one in float32. In float64, in two bytes, or where
+a row has no float64, single steps are replayed in the oracle from the states that the run itself reached; each has to be the
+oracle's step, and what a perturbation of the initial weights does to the oracle's own curve has to explain the whole deviation.
+A user's model in two bytes has no oracle: its steps are replayed on one device, in two bytes as well, where both round most
+numbers alike; its weights are moved in float64.
+"""
+
+import dataclasses
+import functools
+import importlib
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from samestep.common.judging.parity import LOSS_BOUND, Parity, deviation
+from samestep.common.judging.reference_run import without_counterpart
+from samestep.common.judging.rerun import Rerun
+from samestep.common.judging.roundoff import SPREAD, gradient_error
+from samestep.common.program import TrainState
+from samestep.common.request import FRAMEWORKS, UNIT_ROUNDOFF
+from samestep.common.strategy import Run
+from samestep.common.techniques.used import rounding_flags
+
+REPLAYED = 6
+"""How many steps are replayed at most, from the first to the one that is off."""
+EXPLAINED = 1000
+"""How many roundings of a weight's size may add up in a step; a mistake that matters is far larger."""
+
+
+def excuse(run: Run, parity: Parity, wanted: Sequence[float], start: TrainState, rerun: Rerun, alone: Rerun) -> Parity:
+    """Judges a run again whose curve is off; returns the same verdict unless rounding explains it.
+
+    Args:
+        run: What left its reference.
+        parity: The verdict on its curve.
+        wanted: The reference's losses, from the run's first step on.
+        start: The state that the run started from.
+        rerun: Takes its steps again.
+        alone: Takes those of a user's model on one device, from any state.
+    """
+    bad = run.steps - 1 if parity.first_bad_step is None else parity.first_bad_step
+    if parity.max_relative_loss is None:
+        return parity
+    error, has_oracle = gradient_error(run), run.workload.model.facts.has_oracle
+    if error is None and run.dtype == "float32" and "float64" in run.strategy.dtypes:
+        like = dataclasses.replace(run, dtype="float64", steps=bad + 1)
+        shows = parity.first_bad_step is not None  # otherwise it is the state that is off
+        agrees = _agrees_in_float64(like, wanted if shows else (), start, rerun)
+        means = "in float64 it takes the reference's steps"
+    elif error is None and not has_oracle:
+        return parity
+    else:
+        agrees = _steps_agree(run, bad, start, rerun, alone)
+        whose = "the reference's" if has_oracle else f"that of {without_counterpart(run).name} in {run.arithmetic}"
+        means = f"every step that is replayed from its own state is {whose}"
+    if not agrees:
+        return parity
+    moved = None
+    if has_oracle:
+        moved = _amplification(run, len(wanted), start)
+    elif error is not None:
+        moved = _own_amplification(run, wanted, start, alone)
+    rounded = EXPLAINED * UNIT_ROUNDOFF[run.dtype] if error is None else SPREAD * error
+    if moved is not None and parity.max_relative_loss > moved * rounded:
+        return parity
+    size = "" if moved is None else f", and a rounding of the first weights grows {moved:.1e} times"
+    reason = f"rounding is amplified: {means}{size} ({parity.reason})"
+    return dataclasses.replace(parity, passed=True, reason=reason, amplification=moved, is_amplified=True)
+
+
+def _agrees_in_float64(run: Run, wanted: Sequence[float], start: TrainState, rerun: Rerun) -> bool:
+    """Whether the same steps in float64 are the reference's, as far as they were compared in float32."""
+    pairs = list(zip(rerun.steps(run).losses, wanted, strict=False))
+    off = max((deviation(loss, right, "float64") for loss, right in pairs), default=math.inf)
+    if off <= LOSS_BOUND["float64"]:
+        return True
+    return run.workload.model.facts.has_oracle and _steps_agree(run, run.steps - 1, start, rerun)
+
+
+def _steps_agree(run: Run, bad: int, start: TrainState, rerun: Rerun, alone: Rerun | None = None) -> bool:
+    """Whether steps that are replayed in the reference from the run's own states are the reference's."""
+    diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
+    count = min(REPLAYED, bad - start.step + 1)
+    chosen = sorted({start.step + (bad - start.step) * i // max(1, count - 1) for i in range(count)})
+
+    def take(before: TrainState) -> tuple[float, TrainState]:
+        assert alone is not None
+        one = without_counterpart(run)
+        techniques = dataclasses.replace(one.techniques, **rounding_flags(run.techniques))
+        one = dataclasses.replace(one, dtype=run.dtype, techniques=techniques, steps=before.step + 1)
+        curve = alone.steps(one, before)
+        return curve.losses[-1], curve.state
+
+    own = None if run.workload.model.facts.has_oracle else take
+    replay = functools.cache(functools.partial(replay_to, run, rerun))
+    return diagnosis.find_bad_step(run, chosen, start, replay, own) is None
+
+
+def replay_to(run: Run, rerun: Rerun, step: int) -> tuple[Sequence[float], TrainState]:
+    """Takes a run again up to a step.
+
+    Args:
+        run: The run.
+        rerun: Takes its steps.
+        step: The step to end before.
+
+    Returns:
+        Its losses, and its state there.
+    """
+    curve = rerun.steps(dataclasses.replace(run, steps=step))
+    return curve.losses, curve.state
+
+
+def _amplification(run: Run, steps: int, start: TrainState) -> float:
+    diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
+    return diagnosis.measure_amplification(run, steps, start)
+
+
+def _own_amplification(run: Run, wanted: Sequence[float], start: TrainState, alone: Rerun) -> float:
+    """The same of a user's model, whose curve from the first weights as they are is known."""
+    diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
+    signs, size = np.random.default_rng(1), diagnosis.PERTURBATION
+    params = {name: value * (1 + size * signs.choice([-1.0, 1.0], value.shape)) for name, value in start.params.items()}
+    steps = min(len(wanted), diagnosis.MOST_MEASURED)
+    one = dataclasses.replace(without_counterpart(run), steps=start.step + steps)
+    losses = alone.steps(one, dataclasses.replace(start, params=params)).losses
+    return max(deviation(moved, plain, run.dtype) for moved, plain in zip(losses, wanted, strict=False)) / size

@@ -1,0 +1,196 @@
+"""Decides whether a run took the steps of its reference, and if it did not, why.
+
+A verdict is a function of two curves, each a log and a state. Where these do not suffice, it asks for steps to be taken again.
+"""
+
+import dataclasses
+import functools
+import importlib
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from samestep.common.judging.added import name_sums
+from samestep.common.judging.attribution import attribute, find_other_step
+from samestep.common.judging.parity import (
+    Parity,
+    judge,
+    judge_batches,
+    judge_statistics,
+    relative_distance,
+)
+from samestep.common.judging.ported import AskPort, ComparedSteps, is_right_but_for_port, judge_with_port
+from samestep.common.judging.rerun import Curve, Rerun
+from samestep.common.judging.rounding import excuse, replay_to
+from samestep.common.judging.roundoff import gradient_error, statistics_noise
+from samestep.common.judging.updates import judge_updates
+from samestep.common.program import SKIPPED, TrainState
+from samestep.common.request import FRAMEWORKS, ORACLE
+from samestep.common.strategy import Run
+from samestep.common.techniques.used import exchange_of, used
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Trial:
+    """A run that is held against its reference.
+
+    Attributes:
+        run: What was trained.
+        reference: The reference's run of the same steps.
+        seen: What the run did.
+        wanted: What the reference did; it may end earlier or later.
+        start: Makes the state that the run started from.
+        is_continued: Whether that is the state of another run.
+        in_own_names: Names and lays out the reference's weights as the run's model does.
+        alone: Takes steps of the reference again, or of a user's model on one device.
+        rerun: Takes steps of the run again; None where nobody can.
+        ask: Holds the two models of a user's file against each other; None likewise.
+    """
+
+    run: Run
+    reference: Run
+    seen: Curve
+    wanted: Curve
+    start: Callable[[], TrainState]
+    is_continued: bool
+    in_own_names: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
+    alone: Rerun
+    rerun: Rerun | None
+    ask: AskPort | None
+
+    @property
+    def has_oracle(self) -> bool:
+        """Whether the oracle is the reference; another one may keep other buffers."""
+        return self.run.workload.model.facts.has_oracle
+
+    @functools.cached_property
+    def skipped(self) -> int | None:
+        """The first step whose update the run's loss scaler skipped: the oracle took it, so later steps are other ones."""
+        state = self.seen.state
+        skipped = state.local[0].get(SKIPPED, ()) if state.local else ()
+        return next((int(step) for step in skipped if step >= self.seen.log.first), None)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the reference's state after the run's last step is known."""
+        return self.wanted.state.step == self.run.steps and self.skipped is None
+
+    @functools.cached_property
+    def taken(self) -> ComparedSteps:
+        """The steps that are compared."""
+        first, run, losses, wanted = self.seen.log.first, self.run, self.seen.losses, self.wanted.losses
+        count = min(len(losses), len(wanted), run.steps if self.skipped is None else self.skipped - first + 1)
+        params = self.seen.state.params | (self.seen.state.buffers if self.has_oracle else {})
+        return ComparedSteps(losses[:count], wanted[:count], params, _noise(run))
+
+
+def judge_trial(trial: Trial) -> Parity:
+    """Judges a run: first its curve, and what that leaves open by steps that are taken again."""
+    parity = _judge_curve(trial)
+    if not parity.passed and trial.rerun is not None:
+        parity = _judge_again(trial, parity, trial.rerun)
+        if not parity.passed:
+            return parity
+    return _judge_rest(trial, parity)
+
+
+def why_not_judged(run: Run, reference: Run, is_wanted: bool) -> str:
+    """Says why nothing holds a run against a reference; "" if it is judged.
+
+    Args:
+        run: What was trained.
+        reference: The reference's run of the same steps.
+        is_wanted: Whether the user wants it to be judged.
+    """
+    if run.described() == reference.described():
+        return "the oracle is the reference" if run.name == ORACLE else f"{run.name} in float64 is the reference"
+    if run.strategy.compiled_cores(run.options):
+        return "compiled, not trained"
+    if not is_wanted:
+        return "--no-parity"
+    if (exchange := exchange_of(run.techniques)) is not None and not run.workload.model.facts.has_oracle:
+        return f"{exchange.flag} changes the step, and the oracle, which takes it likewise, has no {run.workload.name}"
+    if not run.strategy.synchronous(run.options):
+        return "asynchronous: it promises accuracy, not the same step"
+    return ""
+
+
+def _judge_curve(trial: Trial) -> Parity:
+    """Judges losses, batches and the last state as they were seen."""
+    run, taken, state, wanted = trial.run, trial.taken, trial.seen.state, None
+    if trial.is_whole:
+        wanted = trial.in_own_names(trial.wanted.state.params)
+        wanted = {**wanted, **trial.wanted.state.buffers} if trial.has_oracle else wanted
+    parity = judge(
+        trial.reference.name,
+        run.dtype,
+        trial.seen.log.first,
+        taken.losses,
+        taken.wanted,
+        taken.params,
+        wanted,
+        taken.noise,
+        gradient_error(run),
+    )
+    parity = judge_batches(parity, trial.seen.log, trial.wanted.log)
+    if trial.has_oracle and trial.is_whole:
+        parity = _judge_statistics(run, parity, state, trial.wanted.state)
+    if trial.is_whole and run.optimizer.rounding_move is None and run.dtype == "float64":
+        parity = judge_updates(trial.reference, parity, state, trial.wanted.state, trial.start(), trial.alone)
+    return parity
+
+
+def _judge_again(trial: Trial, parity: Parity, rerun: Rerun) -> Parity:
+    """Judges a run that is off: it may be by rounding, or by what is between two implementations; else its cause is found."""
+    start = trial.start()
+    parity = excuse(trial.run, parity, trial.taken.wanted, start, rerun, trial.alone)
+    if parity.passed:
+        return parity
+    find_cause = functools.partial(_find_cause, trial, parity, start, rerun)
+    return judge_with_port(trial.run, parity, trial.taken, rerun, trial.ask, find_cause)
+
+
+def _find_cause(trial: Trial, parity: Parity, start: TrainState, rerun: Rerun) -> str:
+    """Finds why a run is not the same step: by its suspects, or of our own models by the known mistakes."""
+    run = trial.run
+    if not trial.has_oracle:
+        parity = name_sums(run, parity)
+        return parity.reason if trial.is_continued else attribute(run, parity, rerun)
+    diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
+    bad = run.steps - 1 if parity.first_bad_step is None else parity.first_bad_step
+    cause = diagnosis.diagnose(run, start.step, bad, start, functools.partial(replay_to, run, rerun))
+    return f"{cause} ({parity.reason})"
+
+
+def _judge_rest(trial: Trial, parity: Parity) -> Parity:
+    """Judges what a curve cannot show within the bounds of what it was computed in."""
+    run, rerun, first = trial.run, trial.rerun, trial.seen.log.first
+    if rerun is not None and run.arithmetic != run.dtype and not trial.has_oracle:
+        missed = find_other_step(run, first, parity, rerun, trial.is_continued)
+        if missed and not is_right_but_for_port(run, first, trial.taken.noise, rerun, trial.ask):
+            return dataclasses.replace(parity, passed=False, reason=missed)
+    flaws = filter(None, (each.find_flaw(trial.seen.state.params) for each in used(run.techniques)))
+    if parity.passed and (flaw := next(flaws, "")):
+        return dataclasses.replace(parity, passed=False, reason=flaw)
+    if parity.passed and trial.skipped is not None and not parity.is_amplified:
+        said = f"judged to step {trial.skipped}, whose update the loss scaler skipped"
+        return dataclasses.replace(parity, reason=said)
+    return parity
+
+
+def _judge_statistics(run: Run, parity: Parity, state: TrainState, wanted: TrainState) -> Parity:
+    kernels = {n: wanted.params[n] for n, param in run.workload.model.params().items() if param.role == "kernel"}
+    allowed = statistics_noise(run, relative_distance(state.params, kernels))
+    if allowed is None:
+        return parity
+    return judge_statistics(parity, relative_distance(state.buffers, wanted.buffers), allowed)
+
+
+def _noise(run: Run) -> float:
+    """How far rounding alone may move a weight of a user's model, where a formula says so.
+
+    Their model may have parameters whose true gradient is zero: a bias before a normalisation, the bias of an attention's keys.
+    """
+    if not run.workload.model.facts.may_lack_gradients:
+        return 0.0
+    return run.steps * (run.optimizer.rounding_move or 0.0)

@@ -1,0 +1,1 @@
+"""Known mistakes of techniques, a file a technique."""

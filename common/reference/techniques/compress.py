@@ -1,0 +1,69 @@
+"""Known mistakes of a compressed exchange, which raise no error."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from samestep.common.program import RESIDUAL, Arrays
+from samestep.common.reference.mutants import Context, Mutant
+from samestep.common.reference.program import TrainingProgram
+from samestep.common.strategy import Run
+from samestep.common.techniques.compress.statement import Ranks, exchange
+from samestep.common.techniques.technique import Statement
+
+_INT8 = "prose-gpt+layers=1+heads=2+width=8+context=8+compress=int8"
+
+
+def error_feedback_dropped(program: TrainingProgram, context: Context) -> bool:
+    """Keeps nothing of what an exchange left out of the ranks' gradients.
+
+    Args:
+        program: The program to be made wrong.
+        context: Ignored.
+    """
+
+    def drop(run: Run, parts: Sequence[Arrays], local: Sequence[Arrays]) -> tuple[Arrays, tuple[Arrays, ...]]:
+        total, kept = exchange(run, parts, _without_residuals(local))
+        return total, _without_residuals(kept)
+
+    return _replace_exchange(program, ("int8", "powersgd"), drop)
+
+
+def _without_residuals(local: Sequence[Arrays]) -> tuple[Arrays, ...]:
+    return tuple({k: v for k, v in own.items() if not k.startswith(f"{RESIDUAL}/")} for own in local)
+
+
+def scale_by_rank(program: TrainingProgram, context: Context) -> bool:
+    """Scales the int8 of each rank by its own largest number; the sum takes the first rank's scale.
+
+    Args:
+        program: The program to be made wrong.
+        context: Ignored.
+    """
+    return _replace_exchange(program, ("int8",), partial(exchange, largest_of=_own_largest))
+
+
+def _own_largest(values: Ranks) -> list[float]:
+    return [float(np.abs(value).max()) for value in values]
+
+
+def _replace_exchange(program: TrainingProgram, methods: Sequence[str], wrong: Statement) -> bool:
+    program.exchange = wrong
+    return program.run.techniques.compress in methods
+
+
+MISTAKES = (
+    Mutant(
+        "error_feedback_dropped",
+        "error feedback is dropped: what compression left out of a gradient is not added to the next one",
+        error_feedback_dropped,
+        _INT8,
+    ),
+    Mutant(
+        "scale_by_rank",
+        "each rank scales its int8 by its own largest gradient, where all have to share one scale",
+        scale_by_rank,
+        _INT8,
+    ),
+)

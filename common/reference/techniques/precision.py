@@ -1,0 +1,126 @@
+"""Mistakes of mixed precision that raised no error, as mutants."""
+
+import numpy as np
+
+from samestep.common.batch import Batch
+from samestep.common.program import Arrays
+from samestep.common.reference.mutants import Context, Mutant
+from samestep.common.reference.program import TrainingProgram
+from samestep.common.reference.silent_bugs import combine, parts_of
+from samestep.common.reference.step import clip, clip_bound, clipping_to
+from samestep.common.techniques.precision.bound import MASTERS_IN_TWO_BYTES
+
+_GPT = "prose-gpt+layers=1+heads=2+width=8+context=8"
+LOSS_SCALE = 2.0**16
+"""With which torch's loss scaler begins."""
+
+
+def masters_in_two_bytes(program: TrainingProgram, context: Context) -> bool:
+    """Rounds every parameter to bf16 after its update.
+
+    Args:
+        program: The program to be made wrong.
+        context: Ignored.
+    """
+    right = program.apply
+
+    def apply(gradients: Arrays) -> None:
+        right(gradients)
+        program.params = {name: to_bf16(value) for name, value in program.params.items()}
+
+    program.apply = apply
+    return True
+
+
+def to_bf16(value: np.ndarray) -> np.ndarray:
+    """Rounds numbers to the 8 significant bits of bf16, half to even."""
+    mantissa, exponent = np.frexp(value)
+    return np.ldexp(np.rint(mantissa * 2.0**8), exponent - 8)
+
+
+def clip_before_unscaling(program: TrainingProgram, context: Context) -> bool:
+    """Clips gradients that are still multiplied by the loss scale.
+
+    Args:
+        program: The program to be made wrong.
+        context: Ignored.
+    """
+    right, bound = program.apply, clip_bound(program.techniques)
+    if bound is None:
+        return False
+
+    def apply(gradients: Arrays) -> None:
+        program.techniques = clipping_to(program.techniques, None)
+        clipped = clip({name: g * LOSS_SCALE for name, g in gradients.items()}, bound)
+        right({name: g / LOSS_SCALE for name, g in clipped.items()})
+
+    program.apply = apply
+    return True
+
+
+def loss_scale_differs_by_rank(program: TrainingProgram, context: Context) -> bool:
+    """Gives the first rank twice the loss scale of the others; each divides the sum by its own.
+
+    Args:
+        program: The program to be made wrong.
+        context: Has the number of shards.
+    """
+    count = context.devices
+
+    def gradients(batch: Batch) -> tuple[float, Arrays]:
+        parts = parts_of(program, batch, count)
+        return sum(loss for loss, _ in parts), combine(program, parts, [1.0, *[0.5] * (count - 1)])
+
+    program.gradients = gradients
+    return count > 1
+
+
+def skipped_on_one_rank(program: TrainingProgram, context: Context) -> bool:
+    """Leaves the first rank's shard of each parameter as it was, as where each rank asks only its own gradients.
+
+    Args:
+        program: The program to be made wrong.
+        context: Has the number of shards, along what is the first dim of each parameter in torch.
+    """
+    right, count, roles = program.apply, context.devices, program.run.workload.model.params()
+
+    def apply(gradients: Arrays) -> None:
+        held = [program.params, *program.slots.values()]
+        before = [{name: value.copy() for name, value in arrays.items()} for arrays in held]
+        right(gradients)
+        for now, old in zip([program.params, *program.slots.values()], before, strict=True):
+            for name, value in now.items():
+                axis = value.ndim - 1 if roles[name].role == "kernel" else 0
+                own = (*[slice(None)] * axis, slice(0, -(-value.shape[axis] // count)))
+                value[own] = old[name][own]
+
+    program.apply = apply
+    return count > 1
+
+
+MISTAKES = (
+    Mutant(
+        "masters_in_two_bytes",
+        MASTERS_IN_TWO_BYTES,
+        masters_in_two_bytes,
+        _GPT,
+    ),
+    Mutant(
+        "clip_before_unscaling",
+        "the gradient is clipped before it is divided by the loss scale: it is tens of thousands of times too small",
+        clip_before_unscaling,
+        f"{_GPT}+clip_norm=0.05",
+    ),
+    Mutant(
+        "loss_scale_differs_by_rank",
+        "the first of {devices} ranks has twice the loss scale of the others, whose shards count half",
+        loss_scale_differs_by_rank,
+        _GPT,
+    ),
+    Mutant(
+        "skipped_on_one_rank",
+        "one of {devices} ranks has skipped the step that the others took: its shards did not move",
+        skipped_on_one_rank,
+        _GPT,
+    ),
+)

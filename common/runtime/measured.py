@@ -1,0 +1,124 @@
+"""What one process of a run measured, and what makes such a record of JSON."""
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING, TypeVar
+
+from samestep.common.errors import ConfigError
+from samestep.common.ledger import Compiled, Exchange, Footprint, Send, exchanges_of
+from samestep.common.runtime.conditions import Watched
+
+if TYPE_CHECKING:
+    import pydantic
+
+Value = TypeVar("Value")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Usage:
+    """What a whole process used, the framework included.
+
+    Attributes:
+        role: The process.
+        rank: Of the process.
+        sent_bytes_per_step: Over TCP.
+        received_bytes_per_step: Over TCP.
+        peak_rss_bytes: The most memory it has had.
+        cpu_seconds: The time that its threads had a core, from the first timed window to the end of the last.
+        busy_seconds: The processor time of its threads in the observed step. Observing adds to it. None where a device
+            is not of the CPU, whose time no process has; and None in older results, as the next one.
+        idle_seconds: The rest of that step on its devices: it waited for others, or for a core.
+    """
+
+    role: str
+    rank: int
+    sent_bytes_per_step: float = 0.0
+    received_bytes_per_step: float = 0.0
+    peak_rss_bytes: int = 0
+    cpu_seconds: float = 0.0
+    busy_seconds: float | None = None
+    idle_seconds: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Measured(Usage):
+    """What one process measured; a process that only compiled a step has the defaults for what it did not train.
+
+    Attributes:
+        first_step: The number of the first step.
+        window_steps: The steps of each window; the first window is the first step alone, or with a warm-up of
+            compression all steps up to the first that is compressed.
+        window_seconds: Their seconds.
+        step_times: How many steps after the first one took how long, as `judging.percentiles` counts them; nothing where
+            the call that takes a step does not wait for it.
+        losses: One per step.
+        metric_value: On the held-out examples; None elsewhere than on rank 0.
+        sends: What the process sent in the observed step, in order.
+        footprints: Of every device that the process can report.
+        measures: The strategy's own quantities.
+        served: The processes that only serve; on rank 0.
+        dataset_sha256: Of the data.
+        device_note: As in `Hardware`, like the next two.
+        backend: What carried the exchanges.
+        emulation: What ran instead of the strategy's own API.
+        compiled: The step that was compiled, if none was taken.
+        startup_seconds: From the start of the run to that of its first step. Importing the framework is part of it, unless
+            a comparison did so before its first row.
+        cores: The CPU cores that the process was bound to.
+        attempt: Counted from 1 where something restarts the process.
+        versions: Of Python and the packages that decide numbers.
+        watched: What disturbed the timed windows.
+    """
+
+    first_step: int = 0
+    window_steps: tuple[int, ...] = ()
+    window_seconds: tuple[float, ...] = ()
+    step_times: dict[int, int] = dataclasses.field(default_factory=dict)
+    losses: tuple[float, ...] = ()
+    metric_value: float | None = None
+    sends: tuple[Send, ...] = ()
+    footprints: tuple[Footprint, ...] = ()
+    measures: dict[str, float] = dataclasses.field(default_factory=dict)
+    served: tuple[Usage, ...] = ()
+    dataset_sha256: str
+    device_note: str
+    backend: str = "memory"
+    emulation: str = ""
+    compiled: Compiled | None = None
+    startup_seconds: float = 0.0
+    cores: int = 1
+    attempt: int = 1
+    versions: dict[str, str] = dataclasses.field(default_factory=dict)
+    watched: Watched = dataclasses.field(default_factory=Watched)
+
+    @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """The totals of the sends."""
+        return exchanges_of(self.sends)
+
+
+@functools.cache
+def adapter(kind: type) -> "pydantic.TypeAdapter":
+    """Makes what validates a dataclass; that takes longer than to use it."""
+    import pydantic  # here: no command needs it before it has a result to read
+
+    return pydantic.TypeAdapter(kind)
+
+
+def validate(kind: type[Value], values: object, what: str) -> Value:
+    """Makes a dataclass of plain values, every field of it checked.
+
+    Args:
+        kind: The dataclass.
+        values: As JSON gives them.
+        what: Where they come from, for the message.
+
+    Raises:
+        ConfigError: They are not of that kind; the message names the first field that is not.
+    """
+    try:
+        return adapter(kind).validate_python(values)
+    except ValueError as error:  # pydantic's
+        first = error.errors()[0]  # pyrefly: ignore
+        place = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"{what}: {place}: {first['msg']}.") from None

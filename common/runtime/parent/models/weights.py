@@ -1,0 +1,102 @@
+"""Transfers initial weights between two implementations of a user's model, and the reference's weights to a run's names."""
+
+import dataclasses
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pydantic
+
+from samestep.common.errors import ConfigError
+from samestep.common.files.arrays import read_arrays
+from samestep.common.files.reading import read_json
+from samestep.common.files.writing import replacing
+from samestep.common.porting.matching.matching import Matching, match
+from samestep.common.request import RunConfig
+from samestep.common.runtime.directory import write_json
+from samestep.common.runtime.parent.models.describing import Servers
+from samestep.common.runtime.parent.models.porting import BATCH_SIZE, port
+from samestep.common.strategy import Run
+from samestep.common.workload.declaration import BUILDERS
+from samestep.common.workload.models.description import DATA, INITIAL, MATCHING, read_description
+from samestep.common.workload.models.user_model import UserModelSpec
+
+_MOST_BYTES = 2**26
+_FORMER = {
+    f"{start}{name}": f"{start}{side}"
+    for start in ("", "only_")
+    for name, side in zip(BUILDERS, ("source", "target"), strict=True)
+}
+
+
+def transfer_weights(source: Path, target: Path, config: RunConfig, server: Servers) -> None:
+    """Gives a model the initial weights of its counterpart in another framework.
+
+    The description of the counterpart goes into its own: the run is held against that one's reference.
+
+    Args:
+        source: The description of the model that has the weights.
+        target: That of the model that gets them.
+        config: Names the model and the data.
+        server: Finds the fork servers.
+
+    Raises:
+        ConfigError: A parameter has no counterpart.
+    """
+    ours, theirs = read_description(str(source)), read_description(str(target))
+    shutil.copytree(source, target / ours.framework)
+    if (source / DATA).exists():
+        shutil.copy(source / DATA, target / DATA)  # a function may return other arrays each time
+    matching = match(ours.layers, theirs.layers, ours.names, (ours.framework, theirs.framework))
+    if lacking := [held.native for held, *_ in (*matching.only_source, *matching.only_target)]:
+        raise ConfigError(
+            f"--model {config.model}: {', '.join(lacking)} is in one of its two models only; `samestep port` with the same "
+            f"flags says which layer differs."
+        )
+    if any(pair.is_ambiguous for pair in matching.pairs):
+        matching = _decide(target, config, server)
+    write_json(target / MATCHING, matching)
+    initial = {kind: UserModelSpec.of(str(source)).initial(kind) for kind in ("params", "buffers")}
+    own = {kind: _initial(target, kind) for kind in initial}
+    transferred = matching.to_target({**initial["params"], **initial["buffers"]})
+    arrays = {f"{kind}/{name}": transferred.get(name, value) for kind in own for name, value in own[kind].items()}
+    with replacing(target / INITIAL) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+def _initial(folder: Path, kind: str) -> dict[str, np.ndarray]:
+    arrays = read_arrays(folder / INITIAL)
+    return {name.removeprefix(f"{kind}/"): value for name, value in arrays.items() if name.startswith(f"{kind}/")}
+
+
+def _decide(folder: Path, config: RunConfig, server: Servers) -> Matching:
+    """Runs a square kernel both ways, without a curve."""
+    (folder / "port").mkdir()
+    case, _ = port(folder / "port", dataclasses.replace(config, batch_size=BATCH_SIZE, steps=0), server)
+    shutil.rmtree(folder / "port")
+    return case.matching
+
+
+def in_own_names(run: Run, params: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    """The reference's parameters by the names and in the layout of a run's model.
+
+    Args:
+        run: The run; its model may have a counterpart, which is the reference.
+        params: The reference's parameters by neutral name.
+    """
+    model = run.workload.model
+    if (folder := model.facts.folder) is None or model.facts.counterpart is None:
+        return params
+    made = pydantic.TypeAdapter(Matching).validate_python(_renamed(read_json(Path(folder) / MATCHING, _MOST_BYTES)))
+    transferred = made.to_target(params)
+    return {name: transferred[name] for name in model.params()}
+
+
+def _renamed(stored: object) -> object:
+    """A stored matching, whose sides an earlier version called by their frameworks."""
+    if isinstance(stored, list):
+        return [_renamed(each) for each in stored]
+    if isinstance(stored, dict):
+        return {_FORMER.get(name, name): _renamed(value) for name, value in stored.items()}
+    return stored

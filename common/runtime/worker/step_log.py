@@ -1,0 +1,80 @@
+"""The log that our loop writes of a run: of rank 0, which alone knows the losses of whole batches."""
+
+import math
+import platform
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from samestep.common.batch import Batch
+from samestep.common.catalog import framework_info
+from samestep.common.errors import Diverged
+from samestep.common.steps.digests import RowDigests
+from samestep.common.steps.log import Header, TensorInfo, Window
+from samestep.common.steps.writing import LogWriter
+from samestep.common.strategy import Run
+from samestep.common.workload.data.dataset import Split
+
+
+class RunLog:
+    """Adds the windows of a run to its log. Use it as a context manager."""
+
+    def __init__(self, directory: Path, run: Run, split: Split) -> None:
+        """Opens the log.
+
+        Args:
+            directory: Of the run.
+            run: What is trained.
+            split: The data set as it was read, whose rows are the same in every dtype of a run.
+        """
+        self._run = run
+        self._digests = RowDigests(split.train_inputs, split.train_targets)
+        self._writer = LogWriter(directory, header_of(run))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writer.__exit__(kind, error, trace)
+
+    def add(self, part: Sequence[Batch], seconds: float, losses: Sequence[float]) -> None:
+        """Adds steps; their batches are digested now, while no clock runs.
+
+        Args:
+            part: Their batches.
+            seconds: What they took.
+            losses: One per step.
+
+        Raises:
+            Diverged: A loss is not finite.
+        """
+        end = part[-1].step + 1
+        rates = tuple(self._run.optimizer_at(batch.step + 1).learning_rate for batch in part)
+        digests = self._digests.digests(part)
+        self._writer.add(Window(end, seconds, tuple(losses), batches=digests, scalars={"learning_rate": rates}))
+        for batch, loss in zip(part, losses, strict=True):
+            if not math.isfinite(loss):
+                raise Diverged(f"the loss of step {batch.step} is {loss}; try a smaller --learning-rate.")
+
+
+def header_of(run: Run) -> Header:
+    """Makes the header of a run's log."""
+    params = run.workload.model.params()
+    tensors = tuple(TensorInfo(name, param.shape, run.dtype, param.role) for name, param in params.items())
+    return Header(run.described(), versions_of(run), tensors)
+
+
+def versions_of(run: Run) -> dict[str, str]:
+    """Finds the versions of Python and of the packages that decide a run's numbers."""
+    packages = ["samestep", "numpy", framework_info(run.framework).module, *filter(None, [run.strategy.package])]
+    versions = {"python": platform.python_version()}
+    for package in packages:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue  # used from its source, not installed
+    return versions

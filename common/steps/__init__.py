@@ -1,0 +1,1 @@
+"""The step log: what the steps of a run were, in one record that everything judges."""

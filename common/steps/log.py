@@ -1,0 +1,228 @@
+"""The log of a program's steps: one record of what it did, which our loop and the reference write and every judge reads.
+
+A log is `metrics.jsonl`, a line for each window of steps. It only grows: a line is written whole, so a process that is killed
+loses at most the line that it was writing, and another attempt at the same run goes on below. The first line of an attempt also
+holds the header, which says what the log is of.
+"""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from samestep.common.errors import ConfigError
+from samestep.common.files.reading import Unreadable, parse_json, read_bytes
+
+METRICS = "metrics.jsonl"
+METRICS_BYTES = 2**30
+"""Of this file, as of a result. A step takes some 80 bytes: a million steps are 80 MB."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorInfo:
+    """A parameter of the program: what a step changes.
+
+    Attributes:
+        name: Its neutral name.
+        shape: Whole, however the run splits it.
+        dtype: In which it is trained.
+        role: What the model uses it for, such as "kernel".
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    role: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Header:
+    """What a log is of.
+
+    Attributes:
+        program: Everything that decides the numbers, as plain values.
+        versions: Of Python and the packages that decide numbers.
+        tensors: The parameters, in order.
+    """
+
+    program: Mapping[str, object]
+    versions: Mapping[str, str]
+    tensors: tuple[TensorInfo, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One step.
+
+    Attributes:
+        number: Counted from 0 at the start of training, across attempts and continued runs.
+        attempt: Which attempt at the run took it, from 1.
+        loss: GLOBAL mean loss.
+        batch: The digest of its examples; None where nobody took it.
+        scalars: Its learning rate, by name.
+    """
+
+    number: int
+    attempt: int
+    loss: float
+    batch: int | None
+    scalars: Mapping[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Window:
+    """Steps that were taken in one go, and reported together: a line of the log.
+
+    Attributes:
+        step: The number of steps taken at its end.
+        seconds: What its steps took.
+        losses: One per step.
+        attempt: Which attempt at the run took them.
+        batches: The digests of their batches, or nothing.
+        scalars: Name -> one number per step.
+    """
+
+    step: int
+    seconds: float
+    losses: tuple[float, ...]
+    attempt: int = 1
+    batches: tuple[int, ...] = ()
+    scalars: Mapping[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def first(self) -> int:
+        """The number of its first step."""
+        return self.step - len(self.losses)
+
+    def steps(self) -> Iterator[Step]:
+        """Its steps, one by one."""
+        for index, loss in enumerate(self.losses):
+            scalars = {name: values[index] for name, values in self.scalars.items()}
+            yield Step(self.first + index, self.attempt, loss, self.batches[index] if self.batches else None, scalars)
+
+    def until(self, step: int) -> "Window":
+        """Makes a window of the steps before one; the seconds are shared out equally."""
+        count = step - self.first
+        return dataclasses.replace(
+            self,
+            step=step,
+            seconds=self.seconds * count / len(self.losses),
+            losses=self.losses[:count],
+            batches=self.batches[:count],
+            scalars={name: values[:count] for name, values in self.scalars.items()},
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Log:
+    """The steps of a run. What a later attempt took again stands in the place of what an earlier one did.
+
+    Attributes:
+        header: Of the latest attempt; None in logs of earlier versions.
+        windows: Without a gap.
+    """
+
+    header: Header | None
+    windows: tuple[Window, ...]
+
+    @property
+    def first(self) -> int:
+        """The number of the first step."""
+        return self.windows[0].first if self.windows else 0
+
+    @property
+    def losses(self) -> tuple[float, ...]:
+        """One per step."""
+        return tuple(itertools.chain.from_iterable(window.losses for window in self.windows))
+
+    @property
+    def seconds(self) -> float:
+        """What the steps took."""
+        return sum(window.seconds for window in self.windows)
+
+    def steps(self) -> Iterator[Step]:
+        """All steps in order."""
+        return itertools.chain.from_iterable(window.steps() for window in self.windows)
+
+
+def read_log(directory: Path) -> Log:
+    """Reads the log in a directory. A last line that was not written to its end is left out.
+
+    Raises:
+        ConfigError: The file is missing, or damaged; the message names the line.
+    """
+    path, header, windows = directory / METRICS, None, []
+    try:
+        *lines, last = read_bytes(path, METRICS_BYTES).split(b"\n")
+        for number, line in enumerate([*lines, *([last] if last.endswith(b"}") else [])], 1):
+            place, values = f"line {number}", parse_json(line)
+            window = _window(values, place)
+            windows = _continued(windows, window, place)
+            header = _header(values, place) or header
+    except Unreadable as error:
+        raise ConfigError(f"{path} cannot be read: {error}; the losses in it are lost.") from None
+    return Log(header, tuple(windows))
+
+
+def line_of(window: Window, header: Header | None = None) -> dict[str, object]:
+    """Makes the values of a line. Digests are text there: most readers of JSON round a number of 64 bits.
+
+    Args:
+        window: The steps.
+        header: Of the log, on the first line of an attempt.
+    """
+    line = {} if header is None else {"header": dataclasses.asdict(header)}
+    line |= {"step": window.step, "attempt": window.attempt, "seconds": window.seconds, "losses": window.losses}
+    line |= {"batches": [f"{digest:016x}" for digest in window.batches]} if window.batches else {}
+    return line | {f"{name}s": values for name, values in window.scalars.items()}
+
+
+def _continued(windows: list[Window], window: Window, place: str) -> list[Window]:
+    """Adds a window that goes on where the last one ends, or with which a later attempt begins."""
+    if not windows or (window.attempt, window.first) == (windows[-1].attempt, windows[-1].step):
+        windows.append(window)
+        return windows
+    if window.attempt <= windows[-1].attempt or not windows[0].first <= window.first <= windows[-1].step:
+        raise Unreadable(f"{place} does not go on where the one before ends")
+    kept = [each.until(min(each.step, window.first)) for each in windows if each.first < window.first]
+    return [*kept, window]
+
+
+def _window(values: object, place: str) -> Window:
+    """Makes a window of a line."""
+    try:
+        step, seconds, losses = (values[name] for name in ("step", "seconds", "losses"))  # pyrefly: ignore
+        attempt, batches = values.get("attempt", 1), [int(text, 16) for text in values.get("batches", ())]  # pyrefly: ignore
+        scalars = {name: values[name] for name in values if name not in _OWN}  # pyrefly: ignore
+        numbers = all(_is_number(each) for each in (seconds, *losses, *itertools.chain(*scalars.values())))
+        lengths = {len(losses), *map(len, scalars.values()), *([len(batches)] if batches else ())}
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        raise Unreadable(f"{place} is not what a run writes") from None
+    if type(step) is not int or type(attempt) is not int or not numbers or seconds < 0:
+        raise Unreadable(f"{place} holds something else than finite numbers")
+    if not losses or step - len(losses) < 0 or len(lengths) > 1:
+        raise Unreadable(f"{place} does not have a loss for each of its steps")
+    each = {name.removesuffix("s"): tuple(numbers) for name, numbers in scalars.items()}
+    return Window(step, seconds, tuple(losses), attempt, tuple(batches), each)
+
+
+_OWN = ("header", "step", "attempt", "seconds", "losses", "batches")
+"""What a line has beside its scalars."""
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)  # pyrefly: ignore
+
+
+def _header(values: object, place: str) -> Header | None:
+    """Makes the header that a line may hold."""
+    if (header := values.get("header")) is None:  # pyrefly: ignore
+        return None
+    try:
+        tensors = tuple(
+            TensorInfo(each["name"], tuple(each["shape"]), each["dtype"], each["role"]) for each in header["tensors"]
+        )
+        return Header(header["program"], header["versions"], tensors)
+    except (KeyError, TypeError):
+        raise Unreadable(f"{place} has a header that no run writes") from None

@@ -1,0 +1,37 @@
+"""Techniques: how a step is taken, whatever the strategy. Each is a folder; here their flags come together."""
+
+import dataclasses
+
+from samestep.common.flags import flags
+from samestep.common.techniques.accumulation.flag import AccumulationFlags
+from samestep.common.techniques.clip_norm.flag import ClipFlags
+from samestep.common.techniques.compile.flag import CompileFlags
+from samestep.common.techniques.compress.flag import CompressFlags
+from samestep.common.techniques.overlap.flag import OverlapFlags
+from samestep.common.techniques.precision.flag import PrecisionFlags
+from samestep.common.techniques.recompute.flag import RecomputeFlags
+from samestep.common.techniques.schedule.flag import ScheduleFlags
+
+
+@dataclasses.dataclass(frozen=True)
+class Techniques(
+    # A dataclass has the fields of its last base first.
+    CompressFlags,
+    OverlapFlags,
+    CompileFlags,
+    RecomputeFlags,
+    PrecisionFlags,
+    ScheduleFlags,
+    ClipFlags,
+    AccumulationFlags,
+):
+    """How a step is taken, under any strategy that takes it."""
+
+    def of_reference(self) -> "Techniques":
+        """The techniques that change the step; the others only change how it is computed, and how it is rounded."""
+        others = {name: field.default for name, field in flags(self).items() if not field.metadata["changes_step"]}
+        return dataclasses.replace(self, **others)
+
+    def without_transforms(self) -> "Techniques":
+        """The techniques that leave the gradient of the whole batch as it is."""
+        return dataclasses.replace(self, clip_norm=None)

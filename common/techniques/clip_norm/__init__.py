@@ -1,0 +1,1 @@
+"""Clipping: the gradient of the whole batch is scaled down to a largest norm."""

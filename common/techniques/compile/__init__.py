@@ -1,0 +1,1 @@
+"""Compilation of the forward and backward pass, by torch.compile or XLA."""

@@ -1,0 +1,16 @@
+"""The flag of compilation."""
+
+import dataclasses
+
+from samestep.common.flags import flag
+
+
+@dataclasses.dataclass(frozen=True)
+class CompileFlags:
+    """Whether a step is compiled."""
+
+    compile: bool = flag(
+        False,
+        "compile the forward and backward pass, with torch.compile or XLA; takes seconds before the first step",
+        changes_step=False,
+    )

@@ -1,0 +1,1 @@
+"""Compression: gradients are exchanged in fewer bytes."""

@@ -1,0 +1,28 @@
+"""The flags of compression."""
+
+import dataclasses
+
+from samestep.common.flags import MAX_FACTOR, MAX_STEPS, flag
+
+COMPRESSIONS = ("fp16", "bf16", "int8", "powersgd")
+
+
+@dataclasses.dataclass(frozen=True)
+class CompressFlags:
+    """In which form gradients are exchanged."""
+
+    compress: str | None = flag(
+        None,
+        "exchange gradients in fewer bytes; int8 and powersgd add what they leave out to the next step's (default: as they are)",
+        choices=COMPRESSIONS,
+    )
+
+    compress_rank: int = flag(
+        4, "columns of each of the two factors that powersgd makes of a gradient", least=1, most=MAX_FACTOR
+    )
+    compress_warmup_steps: int = flag(
+        0,
+        "steps that exchange gradients as they are before powersgd begins, counted from the first step of training",
+        least=0,
+        most=MAX_STEPS,
+    )

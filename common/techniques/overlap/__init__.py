@@ -1,0 +1,1 @@
+"""Overlap: whether gradients are exchanged while the backward pass still runs."""

@@ -1,0 +1,38 @@
+"""Recomputation as a technique."""
+
+from samestep.common.batch_norm import has_batch_norm
+from samestep.common.errors import ConfigError
+from samestep.common.frameworks import conventions
+from samestep.common.strategy import Run
+from samestep.common.techniques.recompute.flag import RecomputeFlags
+from samestep.common.techniques.technique import Technique
+
+
+def check_recomputation(run: Run) -> None:
+    """Refuses to recompute where there is nothing to, and where computing twice changes what is learned.
+
+    Raises:
+        ConfigError: It is so.
+    """
+    model = run.workload.model
+    if has_batch_norm(run):
+        raise ConfigError("--recompute would update the running statistics of +norm=batch twice a step; leave it out.")
+    if not model.facts.recomputes_blocks:
+        if len(model.segments()) < 3:
+            raise ConfigError(
+                f"--recompute computes the inner segments of a model again, and {run.workload.name} has none; give it more "
+                "layers=, or leave it out."
+            )
+        return
+    if not conventions(run.framework).recomputes_blocks or not model.blocks():
+        raise ConfigError(
+            f"--recompute computes blocks of a user's torch model again, and {run.workload.name} names none; leave it out."
+        )
+    if buffers := model.facts.buffers:
+        raise ConfigError(
+            f"--recompute would update the buffers of {run.workload.name} ({next(iter(buffers))}, ...) "
+            "twice a step; leave it out."
+        )
+
+
+RECOMPUTE = Technique(flags=RecomputeFlags, refuse=check_recomputation)

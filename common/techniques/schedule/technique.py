@@ -1,0 +1,30 @@
+"""The schedule of the learning rate as a technique."""
+
+import dataclasses
+
+from samestep.common.errors import ConfigError
+from samestep.common.strategy import Run
+from samestep.common.techniques import Techniques
+from samestep.common.techniques.schedule.flag import ScheduleFlags
+from samestep.common.techniques.technique import Technique
+
+
+def fill_in_decay(run: Run) -> Techniques:
+    """Fills in where a decay ends; refuses a schedule that never gets there, and a decay that nothing follows."""
+    given, schedule = run.techniques, run.techniques.learning_rate_schedule
+    if schedule == "constant":
+        if given.decay_steps is not None:
+            raise ConfigError(
+                f"--decay-steps {given.decay_steps} ends a decay, and the learning rate is constant; add "
+                "--learning-rate-schedule cosine, or leave it out."
+            )
+        return given
+    end = given.decay_steps or run.steps
+    if given.warmup_steps >= end:
+        raise ConfigError(
+            f"--warmup-steps {given.warmup_steps} leave no step of {end} to the {schedule} decay; give at most {end - 1}."
+        )
+    return dataclasses.replace(given, decay_steps=end)
+
+
+SCHEDULE = Technique(flags=ScheduleFlags, fill_in=fill_in_decay)

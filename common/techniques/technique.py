@@ -1,0 +1,66 @@
+"""What a technique consists of: the hooks that its own folder fills in, and over which everything else loops."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from samestep.common.ledger import Send
+from samestep.common.strategy import Run
+from samestep.common.techniques import Techniques
+from samestep.common.workload.models.spec import Param
+
+if TYPE_CHECKING:
+    import numpy as np  # a prediction does without
+
+    from samestep.common.program import Arrays
+
+    Statement = Callable[[Run, Sequence[Arrays], Sequence[Arrays]], tuple[Arrays, tuple[Arrays, ...]]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GradientExchange:
+    """How gradients are exchanged where it is not by their plain sum; it depends on how the batch is split over devices.
+
+    Attributes:
+        flag: The flag that asks for it.
+        statement: What it computes, in NumPy: (run, the gradients of each rank, what each kept of the last step) -> their sum
+            as every rank has it, and what each keeps.
+        sends: The sends by which the gradients of some parameters, which go together, are summed over all devices.
+        kept_bytes: What a device keeps from one step to the next for some parameters.
+        first_step: The first step that has it, counted from 0; those before exchange plain sums.
+    """
+
+    flag: str
+    statement: "Statement"
+    sends: Callable[[Run, Sequence[Param]], Iterable[Send]]
+    kept_bytes: Callable[[Run, Iterable[Param]], int]
+    first_step: Callable[[Techniques], int]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Technique:
+    """One way to take a step differently, under any strategy that takes it.
+
+    Attributes:
+        flags: The dataclass of its flags; it is used where one of them is not at its default.
+        refuse: Raises a ConfigError for a run that cannot have it, whatever the strategy.
+        refuse_launch: Raises a ConfigError for what only a launch cannot have; the diagnosis repeats a run up to any step.
+        fill_in: Fills in the flags that depend on the rest of the run.
+        exchange: How it exchanges gradients, if it does so in another way.
+        gradient_error: How far its rounding takes loss and gradient of a step, relative to their size, if it rounds them.
+        find_flaw: What the parameters after a run show to be wrong; "" if nothing.
+        sends_before_update: What it sends beside gradients, once a step.
+        emulation_on_cpus: What CPU cores compute in the place of the hardware it is meant for; "" if nothing.
+        in_textbooks: The quantities of a `Formula` that the textbooks still say right of it; None for all.
+    """
+
+    flags: type
+    refuse: Callable[[Run], None] = lambda run: None
+    refuse_launch: Callable[[Run], None] = lambda run: None
+    fill_in: Callable[[Run], Techniques] = lambda run: run.techniques
+    exchange: GradientExchange | None = None
+    gradient_error: Callable[[Run], float] | None = None
+    find_flaw: Callable[[Mapping[str, "np.ndarray"]], str] = lambda params: ""
+    sends_before_update: Callable[[Run], Iterable[Send]] = lambda run: ()
+    emulation_on_cpus: Callable[[Run], str] = lambda run: ""
+    in_textbooks: tuple[str, ...] | None = None

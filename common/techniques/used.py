@@ -1,0 +1,48 @@
+"""The techniques that a run uses, for everything that loops over them."""
+
+import dataclasses
+import functools
+
+from samestep.common.flags import Scalar, flags
+from samestep.common.techniques import Techniques
+from samestep.common.techniques.compress.technique import COMPRESS
+from samestep.common.techniques.precision.technique import PRECISION
+from samestep.common.techniques.recompute.technique import RECOMPUTE
+from samestep.common.techniques.schedule.technique import SCHEDULE
+from samestep.common.techniques.technique import GradientExchange, Technique
+
+TECHNIQUES: tuple[Technique, ...] = (RECOMPUTE, COMPRESS, PRECISION, SCHEDULE)
+"""All there are, in the order in which they refuse a run."""
+
+
+@functools.cache
+def used(techniques: Techniques) -> tuple[Technique, ...]:
+    """The techniques of which a flag is not at its default."""
+    return tuple(
+        each
+        for each in TECHNIQUES
+        if any(getattr(techniques, name) != field.default for name, field in flags(each.flags).items())
+    )
+
+
+def exchange_of(techniques: Techniques) -> GradientExchange | None:
+    """How gradients are exchanged if it is not by their plain sum."""
+    return next((each.exchange for each in used(techniques) if each.exchange is not None), None)
+
+
+def first_steady_step(techniques: Techniques) -> int:
+    """The first step that exchanges gradients as all later ones do, counted from 0; those before it sum them plainly."""
+    exchange = exchange_of(techniques)
+    return 0 if exchange is None else exchange.first_step(techniques)
+
+
+def rounding_flags(techniques: Techniques) -> dict[str, Scalar]:
+    """The flags of the techniques that round loss and gradients, by name; none if nothing does."""
+    rounding = [each for each in used(techniques) if each.gradient_error is not None]
+    return {name: getattr(techniques, name) for each in rounding for name in flags(each.flags)}
+
+
+def without_rounding(techniques: Techniques) -> Techniques:
+    """The techniques without those that round loss and gradients."""
+    defaults = {name: getattr(Techniques(), name) for name in rounding_flags(techniques)}
+    return dataclasses.replace(techniques, **defaults)

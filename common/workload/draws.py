@@ -1,0 +1,74 @@
+"""Random draws of a user's forward pass, held still: each is replaced by its mean, which no seed and no shard changes."""
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping
+
+Plain = Callable[..., object]
+Still = Callable[..., object]
+"""(plain function, *its arguments) -> what is returned in the place of a draw."""
+
+
+class Draws:
+    """Holds the draws of this process still, or lets them run.
+
+    Attributes:
+        are_still: What every function that draws looks at.
+    """
+
+    def __init__(self) -> None:
+        self.are_still = False
+        self._are_installed = False
+        self._watcher: Callable[[], None] | None = None
+
+    def install(self, stills: Mapping[tuple[object, str], Still]) -> None:
+        """Has the functions that draw look at `are_still`; to be done before the user's file is imported.
+
+        Args:
+            stills: The place where functions are looked up, and their names -> what is returned in the place of a draw.
+        """
+        if self._are_installed:
+            return
+        self._are_installed = True
+        for (owner, names), still in stills.items():
+            for name in names.split():
+                if (plain := getattr(owner, name, None)) is not None:
+                    setattr(owner, name, self._either(plain, still))
+
+    def _either(self, plain: Plain, still: Still) -> Plain:
+        @functools.wraps(plain)
+        def drawn(*args: object, **named: object) -> object:
+            if self._watcher is not None:
+                self._watcher()
+            return still(plain, *args, **named) if self.are_still else plain(*args, **named)
+
+        return drawn
+
+    @contextlib.contextmanager
+    def held(self, still: bool = True) -> Iterator[None]:
+        """Makes a context with the draws held still.
+
+        Args:
+            still: Whether they are.
+        """
+        before, self.are_still = self.are_still, still
+        try:
+            yield
+        finally:
+            self.are_still = before
+
+    @contextlib.contextmanager
+    def watched(self, watcher: Callable[[], None]) -> Iterator[None]:
+        """Makes a context in which a function is called at every draw."""
+        self._watcher = watcher
+        try:
+            yield
+        finally:
+            self._watcher = None
+
+
+DRAWS = Draws()
+"""Of this process. It cannot be handed on: a user's file takes the functions that draw from the library when it is imported,
+keeps them, and calls them without an argument of ours. So what they look at is as far-reaching as the library is, and the last
+who sets it decides for the whole process.
+"""

@@ -1,0 +1,62 @@
+"""The parameters of the usual layers, and what every mirror states of a model that is made of them."""
+
+import functools
+import math
+from typing import Literal
+
+from samestep.common.workload.models.facts import ModelFacts
+from samestep.common.workload.models.findings import Use
+from samestep.common.workload.models.spec import ModelSpec, Param, batch_norms, layer, num_positions
+
+_ROUNDINGS = 3
+"""Of one product: both factors and the result."""
+
+
+@functools.lru_cache(maxsize=64)
+def stated(model: ModelSpec) -> ModelFacts:
+    """The facts of a model whose formulas every mirror has."""
+    params, positions = model.params(), (num_positions(model),)
+    products = sum(param.role == "kernel" or param.tied for param in params.values())  # a tied table, too
+    # The first layer reads data, whose gradient nobody needs; of ids there is none.
+    first = {} if model.inputs().ids else {layer(next(iter(params))): Use(positions, takes_gradient=False)}
+    return ModelFacts(roundings=_ROUNDINGS * (products + len(batch_norms(model))), uses=first, other_use=Use(positions))
+
+
+def linear(
+    name: str,
+    fan_in: int,
+    fan_out: int,
+    split: Literal["column", "row"] | None = None,
+    gain: float = 1.0,
+    bias: bool = True,
+    groups: int = 0,
+    shares_input: bool = False,
+) -> dict[str, Param]:
+    """The parameters of a linear layer.
+
+    Args:
+        name: Its path.
+        fan_in: Input features.
+        fan_out: Output features.
+        split: "column" (the outputs are cut), "row" (the inputs are cut; the bias stays whole) or None.
+        gain: Times the standard deviation 1 / sqrt(fan_in).
+        bias: Whether it has one.
+        groups: As in `Param`.
+        shares_input: As in `Param`.
+    """
+    axis = {"column": 1, "row": 0, None: None}[split]
+    std = gain / math.sqrt(fan_in)
+    table = {f"{name}/kernel": Param((fan_in, fan_out), "kernel", std, 0.0, axis, 0, groups, shares_input)}
+    if bias:
+        table[f"{name}/bias"] = Param((fan_out,), "bias", split=0 if split == "column" else None)
+    return table
+
+
+def norm(name: str, width: int) -> dict[str, Param]:
+    """The parameters of a normalisation of `width` features.
+
+    Args:
+        name: The path of the layer.
+        width: The number of features.
+    """
+    return {f"{name}/scale": Param((width,), "scale", constant=1.0), f"{name}/bias": Param((width,), "bias")}

@@ -1,0 +1,148 @@
+"""A model of the user's, as a worker described it: from there on it is a spec like ours."""
+
+import dataclasses
+import functools
+import hashlib
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from samestep.common.files.reading import read_sha256
+from samestep.common.workload.models.description import (
+    INITIAL,
+    SPEC,
+    Description,
+    counterpart_folder,
+    read_description,
+    read_initial,
+)
+from samestep.common.workload.models.facts import ModelFacts
+from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment
+
+if TYPE_CHECKING:
+    import numpy as np  # only where arrays are made: a prediction does without
+
+
+@functools.lru_cache(maxsize=4)
+def _sha256(folder: str) -> str:
+    if (counterpart := counterpart_folder(folder)) is not None:
+        return _sha256(counterpart)  # one model in two frameworks
+    digest = hashlib.sha256()
+    for name in (SPEC, INITIAL):
+        digest.update(read_sha256(Path(folder, name)).encode())
+    return digest.hexdigest()
+
+
+@dataclasses.dataclass(frozen=True)
+class UserModelSpec:
+    """A user's model. Its name is that of the folder in the mirrors that builds it.
+
+    Attributes:
+        path: The folder of its description.
+        sha256: Of the description and the initial weights, so that a workload's digest tells two models apart.
+    """
+
+    name: ClassVar[str] = "own"
+
+    path: str
+    sha256: str
+
+    @classmethod
+    def of(cls, path: str) -> Self:
+        """Makes the spec of a described model.
+
+        Args:
+            path: The folder of the description.
+        """
+        read_description(path)
+        return cls(path, _sha256(path))
+
+    @property
+    def described(self) -> Description:
+        """What a worker found out."""
+        return read_description(self.path)
+
+    @property
+    def counterpart(self) -> Self | None:
+        """The model that its weights come from, if the file has one in another framework."""
+        folder = counterpart_folder(self.path)
+        return None if folder is None else type(self).of(folder)
+
+    @property
+    def loss(self) -> str:
+        """A name, or "own"."""
+        return self.described.loss
+
+    def params(self) -> dict[str, Param]:
+        """Its parameters by neutral name, in order; a tied one once."""
+        return self.described.params
+
+    def segments(self) -> tuple[Segment, ...]:
+        """What the file gives as `segments`, or the children of a sequential model; else one segment."""
+        return self.described.segments
+
+    def blocks(self) -> tuple[Segment, ...]:
+        """What FSDP gathers together; what is in none of them is gathered for the whole step."""
+        return self.described.blocks
+
+    def inputs(self) -> ArraySpec:
+        """As in the data that it was described with."""
+        return self.described.inputs
+
+    def targets(self) -> ArraySpec:
+        """As in the data that it was described with."""
+        return self.described.targets
+
+    @property
+    def facts(self) -> ModelFacts:
+        """What its description says beside its shapes."""
+        return _facts(self)
+
+    def fitted(self, sizes: DataSizes) -> Self:
+        """The same model: its file fixes its sizes."""
+        return self
+
+    def initial(self, kind: str = "params") -> "dict[str, np.ndarray]":
+        """The initial values, float64.
+
+        Args:
+            kind: "params" or "buffers".
+        """
+        return read_initial(self.path, kind, self.params() if kind == "params" else self.described.buffers)
+
+
+@functools.lru_cache(maxsize=4)
+def _facts(spec: UserModelSpec) -> ModelFacts:
+    found, counterpart = spec.described, spec.counterpart
+    return ModelFacts(
+        reference_framework=(counterpart or spec).described.framework,
+        counterpart=counterpart,
+        frameworks=found.frameworks,
+        source=found.source,
+        folder=spec.path,
+        is_built_here=False,
+        takes_whole_logits=True,
+        ties_stages=False,
+        recomputes_blocks=True,
+        may_lack_gradients=True,
+        roundings=found.two_bytes.roundings,
+        refuses_two_bytes=found.two_bytes.refused,
+        buffers=found.buffers,
+        whole_buffers=found.whole_buffers,
+        framework_norms={layer: _channels(found, layer) for layer in found.batch_norms},
+        dtypes=found.dtypes,
+        habits=found.habits,
+        sums=found.sums,
+        optimizer=found.optimizer,
+        unused=found.unused,
+        branches=found.branches,
+        uses=found.uses,
+    )
+
+
+def _channels(found: Description, layer: str) -> int:
+    """The channels of a layer: what it keeps or trains has one number of each."""
+    prefix = f"{layer.replace('.', '/')}/"
+    kept = [shape for name, shape in found.buffers.items() if name.startswith(prefix) and shape]
+    trained = [param.shape for name, param in found.params.items() if name.startswith(prefix)]
+    return math.prod(next(iter([*kept, *trained]), (0,)))

@@ -1,0 +1,132 @@
+"""AdamW: the weight decay is decoupled, so it never enters the moments.
+
+    w <- w - lr * weight_decay * w
+    m <- beta1 * m + (1 - beta1) * g          state: first_moment (m), second_moment (s), zero at the start
+    s <- beta2 * s + (1 - beta2) * g^2
+    w <- w - lr * (m / (1 - beta1^t)) / (sqrt(s / (1 - beta2^t)) + epsilon)
+
+References:
+    Loshchilov and Hutter, arXiv 1711.05101.
+"""
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, ClassVar
+
+from samestep.common.workload.models.spec import Param, Role
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Arrays = dict[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class AdamW:
+    """AdamW; its attributes are those of `OptimizerSpec`.
+
+    Attributes:
+        beta1: The share of the first moment that is kept.
+        beta2: The share of the second moment that is kept.
+        epsilon: Outside the root, added to the bias-corrected root.
+        weight_decay: Dyadic, as are the workloads' rates: every framework multiplies the weights by 1 - lr * weight_decay, and
+            float32 rounds a factor so near 1 by up to 3e-8, the same way at every step.
+    """
+
+    learning_rate: float
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    weight_decay: float = 2**-7
+    name: str = dataclasses.field(default="adamw", init=False)
+    slots: ClassVar = ("first_moment", "second_moment")
+    groups: ClassVar = ()
+    default_rate: ClassVar = 2**-10
+    is_elementwise: ClassVar = True
+    moves_by_sign: ClassVar = True
+    counts_steps: ClassVar = True
+    rests: ClassVar = False
+
+    @property
+    def gradient_average(self) -> tuple[str, float, float]:
+        """The first moment."""
+        return "first_moment", self.beta1, 1 - self.beta1
+
+    @property
+    def rounding_move(self) -> float:
+        """What is computed instead of a gradient of zero is about 2^-53 where numbers are near one.
+
+        It is divided by its own size or by epsilon, whichever is larger.
+        """
+        return self.learning_rate * 2.0**-53 / self.epsilon
+
+    def state(self, param: Param) -> dict[str, tuple[int, ...]]:
+        """Both moments are shaped like the parameter."""
+        return dict.fromkeys(self.slots, param.shape)
+
+    def applies_to(self, role: Role) -> bool:
+        """It updates every parameter."""
+        return True
+
+    def update(self, step: int, weight: "np.ndarray", gradient: "np.ndarray", state: "Arrays") -> None:
+        """Updates in place, as `OptimizerSpec.update` says."""
+        m, s = self.decay_and_average(weight, gradient, state)
+        root = s**0.5 / math.sqrt(1 - self.beta2**step)
+        weight -= self.learning_rate / (1 - self.beta1**step) * m / (root + self.epsilon)
+
+    def decay_and_average(
+        self, weight: "np.ndarray", gradient: "np.ndarray", state: "Arrays"
+    ) -> tuple["np.ndarray", "np.ndarray"]:
+        """Decays a weight and moves its moments, which an update and its mistakes begin with; returns the moments.
+
+        Args:
+            weight: The parameter.
+            gradient: Its gradient.
+            state: Its moments by name.
+        """
+        m, s = state["first_moment"], state["second_moment"]
+        weight -= self.learning_rate * self.weight_decay * weight
+        m *= self.beta1
+        m += (1 - self.beta1) * gradient
+        s *= self.beta2
+        s += (1 - self.beta2) * gradient * gradient
+        return m, s
+
+
+def epsilon_inside(spec: AdamW, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+    """Adds epsilon below the root; see `OptimizerSpec.update`."""
+    m, s = spec.decay_and_average(w, g, state)
+    w -= spec.learning_rate / (1 - spec.beta1**t) * m / (s / (1 - spec.beta2**t) + spec.epsilon) ** 0.5
+
+
+def epsilon_hat(spec: AdamW, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+    """Adds epsilon to the root that is not corrected for its bias; see `OptimizerSpec.update`."""
+    m, s = spec.decay_and_average(w, g, state)
+    w -= spec.learning_rate * math.sqrt(1 - spec.beta2**t) / (1 - spec.beta1**t) * m / (s**0.5 + spec.epsilon)
+
+
+def no_bias_correction(spec: AdamW, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+    """Leaves the moments uncorrected; see `OptimizerSpec.update`."""
+    m, s = spec.decay_and_average(w, g, state)
+    w -= spec.learning_rate * m / (s**0.5 + spec.epsilon)
+
+
+def coupled_decay(spec: AdamW, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+    """Adds the weight decay to the gradient; see `OptimizerSpec.update`."""
+    dataclasses.replace(spec, weight_decay=0.0).update(t, w, g + spec.weight_decay * w, state)
+
+
+def decay_without_rate(spec: AdamW, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+    """Decays the weights without multiplying by the learning rate; see `OptimizerSpec.update`."""
+    w *= 1 - spec.weight_decay
+    dataclasses.replace(spec, weight_decay=0.0).update(t, w, g, state)
+
+
+MISTAKES = {
+    epsilon_inside: "Adam's epsilon is inside the root",
+    epsilon_hat: "Adam's epsilon is added before the bias correction (epsilon-hat, as in Keras)",
+    no_bias_correction: "Adam's moments are not corrected for their bias",
+    coupled_decay: "the weight decay goes through the moments (L2): it is not decoupled",
+    decay_without_rate: "the weight decay is not multiplied by the learning rate",
+}
+"""Wrong updates, each with what it means."""

@@ -1,0 +1,79 @@
+"""SGD with momentum, in PyTorch's form.
+
+    v <- momentum * v + g           state: momentum (v, zero at the start)
+    w <- w - lr * v
+
+References:
+    Sutskever et al. 2013.
+"""
+
+import dataclasses
+from typing import TYPE_CHECKING, ClassVar
+
+from samestep.common.workload.models.spec import Param, Role
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Arrays = dict[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sgd:
+    """SGD; its attributes are those of `OptimizerSpec`.
+
+    Attributes:
+        momentum: The share of the velocity that is kept.
+    """
+
+    learning_rate: float
+    momentum: float = 0.9
+    name: str = dataclasses.field(default="sgd", init=False)
+    slots: ClassVar = ("momentum",)
+    groups: ClassVar = ()
+    default_rate: ClassVar = 2**-7
+    is_elementwise: ClassVar = True
+    moves_by_sign: ClassVar = False
+    counts_steps: ClassVar = False
+    rests: ClassVar = True
+    rounding_move: ClassVar = 0.0
+
+    @property
+    def gradient_average(self) -> tuple[str, float, float]:
+        """The velocity."""
+        return "momentum", self.momentum, 1.0
+
+    def state(self, param: Param) -> dict[str, tuple[int, ...]]:
+        """The velocity is shaped like the parameter."""
+        return {"momentum": param.shape}
+
+    def applies_to(self, role: Role) -> bool:
+        """It updates every parameter."""
+        return True
+
+    def update(self, step: int, weight: "np.ndarray", gradient: "np.ndarray", state: "Arrays") -> None:
+        """Updates in place, as `OptimizerSpec.update` says."""
+        v = state["momentum"]
+        v *= self.momentum
+        v += gradient
+        weight -= self.learning_rate * v
+
+
+def momentum_off_by_one(spec: Sgd, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+    """Moves the weights by the velocity of the step before; see `OptimizerSpec.update`."""
+    before = state["momentum"].copy()
+    spec.update(t, w.copy(), g, state)
+    w -= spec.learning_rate * before
+
+
+def nesterov(spec: Sgd, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+    """Looks ahead along the new velocity; see `OptimizerSpec.update`."""
+    spec.update(t, w.copy(), g, state)
+    w -= spec.learning_rate * (g + spec.momentum * state["momentum"])
+
+
+MISTAKES = {
+    momentum_off_by_one: "the update used the momentum of the step before: velocity and weights are updated in the wrong order",
+    nesterov: "the update is Nesterov's, not plain momentum",
+}
+"""Wrong updates, each with what it means."""

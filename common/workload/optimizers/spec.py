@@ -1,0 +1,74 @@
+"""What an optimizer says of itself to everything that trains with it, predicts it or judges it."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from samestep.common.workload.models.spec import Param, Role
+
+if TYPE_CHECKING:
+    import numpy as np  # a prediction does without
+
+Shape = tuple[int, ...]
+
+
+class OptimizerSpec(Protocol):
+    """An optimizer with its hyper-parameters, which are the fields of a frozen dataclass.
+
+    Attributes:
+        name: As in `--optimizer`; mirrors have a file of this name.
+        learning_rate: The step size.
+        default_rate: The learning rate of a workload that has none for this optimizer.
+        is_elementwise: Whether each number is updated from its own gradient and state alone. Where parameters are cut, each
+            device then updates its part. An optimizer of whole matrices would take another step there.
+        moves_by_sign: Whether the first step moves a weight by the sign of its gradient, however small that is.
+        counts_steps: Whether an update depends on how many there have been.
+        rests: Whether a parameter that never gets a gradient stays as it is, as it does where it is left out.
+    """
+
+    name: str
+    learning_rate: float
+    default_rate: ClassVar[float]
+    is_elementwise: ClassVar[bool]
+    moves_by_sign: ClassVar[bool]
+    counts_steps: ClassVar[bool]
+    rests: ClassVar[bool]
+
+    @property
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        """The names of the parameters in each group of a user's optimizer; empty: all parameters are one group."""
+        ...
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """The names of what it keeps for a parameter, in the order in which updates take them."""
+        ...
+
+    @property
+    def gradient_average(self) -> tuple[str, float, float] | None:
+        """A slot that becomes `keep * slot + take * gradient`, as (slot, keep, take); None if there is none."""
+
+    @property
+    def rounding_move(self) -> float | None:
+        """How far a step may move a weight whose true gradient is zero, by rounding alone; None if no formula says so."""
+
+    def state(self, param: Param) -> Mapping[str, Shape]:
+        """The shape of every slot of a parameter."""
+        ...
+
+    def applies_to(self, role: Role) -> bool:
+        """Whether it can update parameters of a role."""
+        ...
+
+    def update(self, step: int, weight: "np.ndarray", gradient: "np.ndarray", state: "dict[str, np.ndarray]") -> None:
+        """Updates a parameter and its state in place.
+
+        Args:
+            step: t, from 1.
+            weight: The parameter.
+            gradient: Its gradient, which stays as it is.
+            state: Its slots by name.
+        """
+
+
+Update = Callable[[OptimizerSpec, int, "np.ndarray", "np.ndarray", "dict[str, np.ndarray]"], None]
+"""`OptimizerSpec.update` as a function; a mutant puts another one in its place."""

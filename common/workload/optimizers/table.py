@@ -1,0 +1,15 @@
+"""The optimizers by name."""
+
+from collections.abc import Mapping
+
+from samestep.common.workload.optimizers import adamw, sgd
+from samestep.common.workload.optimizers.spec import OptimizerSpec, Update
+from samestep.common.workload.optimizers.user import UserOptimizer
+
+OPTIMIZERS: Mapping[str, type[OptimizerSpec]] = {"sgd": sgd.Sgd, "adamw": adamw.AdamW}
+MISTAKES: Mapping[str, Mapping[Update, str]] = {"sgd": sgd.MISTAKES, "adamw": adamw.MISTAKES}
+"""Optimizer -> its wrong updates, each with what it means."""
+DEFAULT = "adamw"
+"""What trains a user's model, unless another is asked for."""
+USER = UserOptimizer.name
+"""What `--optimizer` calls the one that the user's file builds."""

@@ -1,0 +1,44 @@
+"""The optimizer that the user's file builds: what a description found out about it."""
+
+import dataclasses
+from typing import TYPE_CHECKING, ClassVar
+
+from samestep.common.workload.models.spec import Param, Role
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class UserOptimizer:
+    """The optimizer of the user's file; its attributes are those of `OptimizerSpec`.
+
+    Attributes:
+        source: Where it is declared, as FILE.py:NAME.
+        slots: The names of what it keeps for a parameter, which are the framework's own.
+    """
+
+    learning_rate: float
+    source: str
+    slots: tuple[str, ...] = ()
+    groups: tuple[tuple[str, ...], ...] = ()
+    name: str = dataclasses.field(default="own", init=False)
+    default_rate: ClassVar = 0.0  # its own
+    is_elementwise: ClassVar = True  # nobody knows; the run is judged
+    moves_by_sign: ClassVar = True
+    counts_steps: ClassVar = True
+    rests: ClassVar = False
+    gradient_average: ClassVar = None
+    rounding_move: ClassVar = None
+
+    def state(self, param: Param) -> dict[str, tuple[int, ...]]:
+        """All of it is shaped like the parameter; other optimizers are refused."""
+        return dict.fromkeys(self.slots, param.shape)
+
+    def applies_to(self, role: Role) -> bool:
+        """It takes the parameters that it is given."""
+        return True
+
+    def update(self, step: int, weight: "np.ndarray", gradient: "np.ndarray", state: "dict[str, np.ndarray]") -> None:
+        """Only the user's framework can take its step."""
+        raise NotImplementedError(self.source)

@@ -1,0 +1,250 @@
+"""The quantities that results are compared by. Each is defined here, once, for every table, page, format and tracker."""
+
+import dataclasses
+from collections.abc import Callable, Iterable
+
+from samestep.common.flags import Scalar
+from samestep.common.ledger import Footprint, Ledger
+from samestep.common.runtime.records import RunResult
+from samestep.common.workload.table import title
+from samestep.experiments.comparing.row import same_step
+from samestep.experiments.comparing.speeds import MeasuredRow, devices
+from samestep.experiments.printing.text import in_unit, short, size, spell
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Quantity:
+    """One thing that results say, and how it is written.
+
+    Attributes:
+        name: What tables call it, without its unit; also the name of a missed prediction.
+        title: What the page calls it; "" where the page does not show it.
+        unit: "bytes", "s", or "" where the name says it.
+        meaning: One clause on what it is; "" if the name says it.
+        key: Its name for programs, as in `--format csv`.
+        tracked_as: Its name in trackers of experiments; "" where they do not get it.
+        measured: Its value for a row; None where nobody measured it.
+        write: How it is written for people; bytes are written as such.
+        predicted: What arithmetic says of it, from a ledger; None where nothing does.
+        is_lower_bound: Whether something was not counted in a run, so that its value is at least what was measured.
+        better: Which direction is better: "more", "less", or "" where none is.
+        in_terminal: Whether tables in a terminal have a column of it.
+        is_often_shared: Whether nearly all rows tend to have it in common, so that the caption says it once.
+        is_of_a_step: Whether a run that only compiled a step has none.
+        is_always_measured: Whether tables have its column even if no row has a value.
+        drop_priority: In a table that is too wide, columns with a high priority are left out first; 0 stays.
+    """
+
+    name: str
+    title: str = ""
+    unit: str = ""
+    meaning: str = ""
+    key: str
+    tracked_as: str = ""
+    measured: Callable[[MeasuredRow], Scalar]
+    write: Callable[[MeasuredRow], str] = lambda row: ""
+    predicted: Callable[[Ledger], float | None] | None = None
+    is_lower_bound: Callable[[RunResult], bool] = lambda result: False
+    better: str = ""
+    in_terminal: bool = True
+    is_often_shared: bool = False
+    is_of_a_step: bool = True
+    is_always_measured: bool = True
+    drop_priority: int = 0
+
+    def value(self, row: MeasuredRow) -> Scalar:
+        """Its value for a row; None for a run that only compiled a step, if it is of a step."""
+        return None if self.is_of_a_step and row.result.compiled else self.measured(row)
+
+    def text(self, row: MeasuredRow, unit: str = "") -> str:
+        """Its value as people read it.
+
+        Args:
+            row: What has it.
+            unit: One of `UNITS`, which the header of the column names; bytes are written with their own, unless given.
+        """
+        if self.is_of_a_step and row.result.compiled:
+            return ""
+        if self.unit != "bytes":
+            return self.write(row)
+        found = self.measured(row)
+        least = "at least " if self.is_lower_bound(row.result) else ""
+        return "" if found is None else least + (in_unit(float(found), unit) if unit else size(float(found)))
+
+
+def _most(footprints: Iterable[Footprint], held: Callable[[Footprint], int | None]) -> float | None:
+    """The bytes of the device that holds most; None if they are known of no device."""
+    return max((most for each in footprints if (most := held(each)) is not None), default=None)
+
+
+def _median(row: MeasuredRow) -> float | None:
+    return row.speed.prediction and row.speed.prediction.median
+
+
+def _deviation(row: MeasuredRow) -> float | None:
+    return None if row.result.parity.passed is None else row.result.parity.max_relative_loss
+
+
+def _percentiles(row: MeasuredRow) -> str:
+    """p50, p95 and p99 of the step in milliseconds; "-" stands for one that needs more steps."""
+    found = row.speed.step_seconds.values()
+    return " ".join("-" if each is None else short(1000 * each) for each in found) if any(found) else ""
+
+
+SAME_STEP = Quantity(
+    name="same step",
+    title="same step",
+    meaning="whether the loss is the reference's at every step that was judged",
+    key="parity_passed",
+    tracked_as="took_the_same_step",
+    measured=lambda row: row.result.parity.passed,
+    write=lambda row: same_step(row.result),
+    is_of_a_step=False,
+)
+SPEED = Quantity(
+    name="examples/s",
+    title="examples/s",
+    meaning="the median of the run's timed windows",
+    key="examples_per_second_median",
+    tracked_as="median_examples_per_second",
+    measured=_median,
+    write=lambda row: "" if (median := _median(row)) is None else short(median),
+    better="more",
+)
+VERDICT = Quantity(
+    name="verdict",
+    title="against reference",
+    meaning="examples/s as a multiple of the reference row's in the same round",
+    key="against_reference_ratio",
+    measured=lambda row: row.speed.against and row.speed.against.ratio,
+    write=lambda row: row.speed.verdict,
+    better="more",
+)
+STATE = Quantity(
+    name="state",
+    title="state of a device",
+    unit="bytes",
+    meaning="parameters, gradients, optimizer state and compression's residuals, on the device that holds most",
+    key="state_bytes_per_device",
+    tracked_as="state_bytes_of_a_device",
+    measured=lambda row: row.result.state_bytes,
+    predicted=lambda ledger: _most(ledger.footprints, lambda each: each.state_bytes),
+    better="less",
+    drop_priority=2,
+)
+SENT = Quantity(
+    name="sent",
+    title="sent a step",
+    unit="bytes",
+    meaning="what all processes put on the wire in a step",
+    key="sent_bytes_per_step",
+    tracked_as="sent_bytes_per_step",
+    measured=lambda row: row.result.sent_bytes,
+    is_lower_bound=lambda result: bool(result.uncounted),
+    predicted=lambda ledger: ledger.sent_bytes_per_step,
+    better="less",
+    drop_priority=3,
+)
+METRIC = Quantity(
+    name="metric",
+    title="metric",
+    key="metric_value",
+    measured=lambda row: row.result.metric_value,
+    write=lambda row: spell(row.result.metric_value, ".4g"),
+    is_often_shared=True,
+    is_of_a_step=False,
+    drop_priority=6,
+)
+STARTUP = Quantity(
+    name="start-up",
+    title="start-up, s",
+    unit="s",
+    meaning="from the start of the run to that of its first step",
+    key="startup_seconds",
+    measured=lambda row: row.result.startup_seconds,
+    write=lambda row: f"{row.result.startup_seconds:.2f}",
+    better="less",
+    drop_priority=7,
+)
+QUANTITIES = (
+    SAME_STEP,
+    Quantity(
+        name="largest deviation",
+        title="largest deviation",
+        meaning="the largest relative deviation of a loss from the reference's",
+        key="parity_max_relative_loss",
+        tracked_as="largest_relative_loss_deviation",
+        measured=_deviation,
+        write=lambda row: spell(_deviation(row), ".1e"),
+        better="less",
+        in_terminal=False,
+    ),
+    SPEED,
+    VERDICT,
+    Quantity(
+        name="step ms p50 p95 p99",
+        meaning="what 50, 95 and 99 of 100 steps did not exceed; - stands for one that takes more steps",
+        key="step_seconds_median",
+        tracked_as="step_seconds_median",
+        measured=lambda row: row.result.step_seconds_median,
+        write=_percentiles,
+        better="less",
+        is_always_measured=False,
+        drop_priority=8,
+    ),
+    STATE,
+    SENT,
+    Quantity(
+        name="activations",
+        title="activations",
+        unit="bytes",
+        meaning="kept at once between forward and backward, on the device that keeps most",
+        key="activations_bytes_per_device",
+        tracked_as="activations_bytes_of_a_device",
+        measured=lambda row: row.result.activations_bytes,
+        predicted=lambda ledger: _most(ledger.footprints, lambda each: each.activations_bytes),
+        better="less",
+        is_always_measured=False,
+        drop_priority=6,
+    ),
+    Quantity(
+        name="devices",
+        title="devices",
+        key="devices",
+        measured=lambda row: row.result.config.devices,
+        write=lambda row: devices(row.result),
+        is_often_shared=True,
+        is_of_a_step=False,
+    ),
+    Quantity(
+        name="dtype",
+        title="dtype",
+        key="dtype",
+        measured=lambda row: row.result.dtype,
+        write=lambda row: row.result.dtype,
+        is_often_shared=True,
+        is_of_a_step=False,
+    ),
+    METRIC,
+    STARTUP,
+    Quantity(
+        name="workload",
+        title="workload",
+        meaning="what is trained",
+        key="workload",
+        measured=lambda row: title(row.result.workload, row.result.config.data),
+        write=lambda row: title(row.result.workload, row.result.config.data),
+        in_terminal=False,
+        is_of_a_step=False,
+    ),
+    Quantity(
+        name="peak RSS",
+        unit="bytes",
+        meaning="the most memory that one process has had, the framework included",
+        key="peak_rss_bytes",
+        measured=lambda row: max((each.peak_rss_bytes for each in row.result.processes), default=None),
+        better="less",
+        in_terminal=False,
+    ),
+)
+"""In the order in which tables and the page show them."""

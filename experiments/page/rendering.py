@@ -1,0 +1,77 @@
+"""Templates and what fills them: text that comes from a run is escaped, and no markup is made of text."""
+
+import functools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from xml.etree.ElementTree import Element, tostring
+
+import jinja2
+from markupsafe import Markup
+
+from samestep.common.catalog import framework_info
+from samestep.common.workload.declaration import BUILDERS
+from samestep.common.workload.models.facts import ORACLE_FRAMEWORK
+
+HERE = Path(__file__).parent
+"""Where the templates, the style sheets and the script are."""
+_NOT_TEXT = re.compile("[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What a page cannot show: the control characters of a log, halves of surrogate pairs."""
+
+
+def render(name: str, content: Mapping[str, object]) -> Markup:
+    """Fills a template.
+
+    Args:
+        name: Of its file in `templates`, without the ending.
+        content: What it shows, by the names that it uses.
+    """
+    return Markup(_environment().get_template(f"{name}.html.j2").render(content))
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    loader = jinja2.FileSystemLoader(HERE / "templates")
+    found = jinja2.Environment(
+        loader=loader,
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
+    )
+    found.filters |= {"attributes": attributes, "prose": prose, "svg": svg}
+    found.globals["frameworks"] = [(name, framework_info(name).title) for name in (*BUILDERS, ORACLE_FRAMEWORK)]
+    return found
+
+
+def _finalize(value: object) -> object:
+    return value if isinstance(value, Markup) else "" if value is None else clean(str(value))
+
+
+def clean(text: str) -> str:
+    """Replaces each character that a page cannot show."""
+    return _NOT_TEXT.sub("\ufffd", text)
+
+
+def attributes(values: Mapping[str, object]) -> Markup:
+    """Spells attributes of an element by their names; None is left out."""
+    there = {name: clean(str(value)) for name, value in values.items() if value is not None}
+    return Markup("").join(Markup(' {}="{}"').format(name, value) for name, value in there.items())
+
+
+def prose(text: str) -> Markup:
+    """Makes a sentence in which `backticks` mark code."""
+    parts = clean(text).split("`")
+    code = Markup("<code>{}</code>")
+    return Markup("").join(code.format(part) if index % 2 else part for index, part in enumerate(parts))
+
+
+def breakable(name: str) -> Markup:
+    """Makes a cell, as in `torch:pp+schedule=1f1b`, that may be broken between its parts."""
+    return Markup("<wbr>").join(re.split(r"(?<=[:_])|(?=\+)", clean(name)))
+
+
+def svg(drawing: Element) -> Markup:
+    """Makes a drawing a part of the page."""
+    return Markup(clean(tostring(drawing, encoding="unicode", method="html")))

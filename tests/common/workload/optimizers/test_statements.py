@@ -1,0 +1,108 @@
+"""The updates against the formulas of their files, restated number by number in Python floats."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from samestep.common.workload.initial import empty_slots
+from samestep.common.workload.models.spec import Param
+from samestep.common.workload.optimizers.adamw import AdamW
+from samestep.common.workload.optimizers.sgd import Sgd
+from samestep.common.workload.optimizers.table import OPTIMIZERS
+
+SGD = Sgd(0.1)
+ADAMW = AdamW(0.01)
+STEPS = 30
+SCALES = np.array([1e-9, 1e-8, 1e-4, 1.0, 1.0, 1e4])
+"""Of the gradients; the smallest are where it shows whether epsilon stands inside the root or outside."""
+
+
+def sgd_by_hand(spec, t, w, g, v):
+    v = spec.momentum * v + g
+    return w - spec.learning_rate * v, v
+
+
+def adamw_by_hand(spec, t, w, g, m, s):
+    w = w - spec.learning_rate * spec.weight_decay * w
+    m = spec.beta1 * m + (1 - spec.beta1) * g
+    s = spec.beta2 * s + (1 - spec.beta2) * g**2
+    corrected_m = m / (1 - spec.beta1**t)
+    corrected_s = s / (1 - spec.beta2**t)
+    return w - spec.learning_rate * (corrected_m / (math.sqrt(corrected_s) + spec.epsilon)), m, s
+
+
+BY_HAND = {"sgd": sgd_by_hand, "adamw": adamw_by_hand}
+
+
+def test_every_optimizer_has_its_formula_here():
+    assert set(BY_HAND) == set(OPTIMIZERS)
+
+
+def drawn():
+    stream = np.random.default_rng(0)
+    return stream.normal(size=SCALES.shape), stream.normal(size=(STEPS, *SCALES.shape)) * SCALES
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        SGD,
+        dataclasses.replace(SGD, momentum=0.0, learning_rate=1.0),
+        dataclasses.replace(SGD, momentum=0.5, learning_rate=1e-3),
+        ADAMW,
+        dataclasses.replace(ADAMW, weight_decay=0.0),
+        dataclasses.replace(ADAMW, weight_decay=0.5, learning_rate=0.1),
+        dataclasses.replace(ADAMW, beta1=0.5, beta2=0.75, epsilon=1e-3),
+    ],
+    ids=str,
+)
+def test_thirty_steps_are_those_of_the_formulas(spec):
+    weights, gradients = drawn()
+    w = weights.copy()
+    slots = {slot: np.zeros_like(w) for slot in spec.slots}
+    expected = [(float(weight), *[0.0] * len(spec.slots)) for weight in weights]
+    largest = np.abs(expected)
+    for t, g in enumerate(gradients, 1):
+        spec.update(t, w, g, slots)
+        expected = [
+            BY_HAND[spec.name](spec, t, now[0], float(each), *now[1:]) for now, each in zip(expected, g, strict=True)
+        ]
+        # Relative to the largest that each number has been, since w and m change sign. Each step rounds by half an ulp,
+        # 1.1e-16, in either direction: 30 of them add up like a random walk, to 6e-16.
+        largest = np.maximum(largest, np.abs(expected))
+        found = np.stack([w, *slots.values()], axis=1)
+        np.testing.assert_array_less(np.abs(found - expected) / largest, 1e-15)
+
+
+@pytest.mark.parametrize("spec", [SGD, ADAMW], ids=lambda spec: spec.name)
+def test_slots_start_at_zero_with_one_of_each_name_for_each_parameter(spec):
+    params = {"a": Param((2, 3), "kernel"), "b": Param((4,), "bias")}
+    slots = empty_slots(spec, params)
+    assert tuple(slots) == spec.slots
+    for arrays in slots.values():
+        assert {name: array.shape for name, array in arrays.items()} == {"a": (2, 3), "b": (4,)}
+        assert not any(array.any() for array in arrays.values())
+
+
+def test_the_first_step_of_adamw_is_one_rate_long_in_every_direction():
+    w, g = np.zeros(3), np.array([1e-3, -1.0, 1e3])
+    ADAMW.update(1, w, g, {slot: np.zeros(3) for slot in ADAMW.slots})
+    # m_hat / (sqrt(s_hat) + epsilon) = sign(g) / (1 + epsilon / |g|), where epsilon / |g| is 1e-5 at most
+    np.testing.assert_allclose(w, -ADAMW.learning_rate * np.sign(g), rtol=1.1e-5)
+
+
+def test_weight_decay_never_enters_the_moments():
+    slots = {slot: np.zeros(1) for slot in ADAMW.slots}
+    w = np.array([2.0])
+    dataclasses.replace(ADAMW, weight_decay=0.5).update(1, w, np.zeros(1), slots)
+    assert not any(slot.any() for slot in slots.values())
+    assert w[0] == 2.0 - 0.01 * 0.5 * 2.0
+
+
+def test_a_gradient_is_left_as_it_was():
+    for spec in (SGD, ADAMW):
+        g = np.ones(2)
+        spec.update(1, np.zeros(2), g, {slot: np.zeros(2) for slot in spec.slots})
+        assert g.tolist() == [1, 1]

@@ -1,0 +1,214 @@
+"""A user's own Keras model: every strategy that can take it takes the steps of the model itself on one device."""
+
+import math
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from samestep.common.catalog import framework_info
+from samestep.common.cell import Cell
+from samestep.common.errors import ConfigError
+from samestep.common.request import UNIT_ROUNDOFF, RunConfig
+from samestep.common.run import parse
+from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.parent.processes.fork_client import ForkClient
+from samestep.common.runtime.state_file import read_state
+from tests.cells import slow
+from tests.conftest import RunCell
+from tests.ledgers import sends_what_was_predicted
+
+pytestmark = pytest.mark.tf
+HELD = ("params_bytes", "params_peak_bytes", "gradients_bytes", "optimizer_bytes")
+ZOO = Path(__file__).parents[1] / "own" / "keras_zoo.py"
+
+
+def own(model: str) -> dict[str, str]:
+    return {"model": f"{ZOO}:{model}", "data": f"{ZOO}:images"}
+
+
+@pytest.mark.parametrize(
+    "strategy", ["mirrored", "parameter_server", *slow("multi_worker_mirrored", "central_storage", "tpu")]
+)
+def test_a_functional_cnn(run_cell: RunCell, strategy: str) -> None:
+    result = run_cell(f"tf:{strategy}", "digits-mlp", devices=2, dtype="float64", **own("FUNCTIONAL"))
+    assert result.parity.passed, result.parity.reason
+    assert result.parity.reference == "tf:single"
+
+
+@pytest.mark.parametrize("cell", ["mirrored", *slow("parameter_server", "central_storage", "multi_worker_mirrored")])
+def test_a_variable_that_nothing_reads_stays_as_it_is(run_cell: RunCell, cell: str, tmp_path: Path) -> None:
+    """AdamW would let it decay; what has no gradient is left alone by the optimizers of Keras and torch."""
+    fields = {"dtype": "float64", "optimizer": "adamw", "keep_state": True, "steps": 4, **own("UNREAD")}
+    result = run_cell(f"tf:{cell}", "digits-mlp", devices=2, out=str(tmp_path / "run"), **fields)
+    assert result.parity.passed, result.parity.reason
+    state, initial = read_state(tmp_path / "run"), np.load(tmp_path / "run" / "model" / "initial.npz")
+    still = {name for name, value in state.params.items() if (value == initial[f"params/{name}"]).all()}
+    assert still == {"dense_1/kernel", "dense_1/bias"}
+
+
+def test_a_subclassed_model_in_float32(run_cell: RunCell) -> None:
+    result = run_cell("tf:single", "digits-mlp", **own("SUBCLASSED"))
+    assert result.parity.passed, result.parity.reason
+
+
+def test_inputs_of_several_arrays(run_cell: RunCell) -> None:
+    named = {"model": f"{ZOO}:MASKED", "data": f"{ZOO}:sentences"}
+    result = run_cell("tf:mirrored", "digits-mlp", devices=2, dtype="float64", **named)
+    assert result.parity.passed, result.parity.reason
+
+
+def test_statistics_of_the_whole_batch_make_it_the_same_function(run_cell: RunCell) -> None:
+    result = run_cell("tf:mirrored", "digits-mlp", devices=2, dtype="float64", batch_norm="sync", **own("NORMED"))
+    assert result.parity.passed, result.parity.reason
+
+
+def test_what_regularizers_add_is_in_the_loss_and_in_its_gradient(run_cell: RunCell, tmp_path: Path) -> None:
+    """Held against NumPy: the loss without regularizers and what they add, and the update of a kernel by SGD."""
+    runs, states = {}, {}
+    for name in ("PLAIN", "REGULARIZED"):
+        fields = {"dtype": "float64", "optimizer": "sgd", "learning_rate": 0.25, "steps": 1, "keep_state": True}
+        runs[name] = run_cell("tf:single", "digits-mlp", out=str(tmp_path / name), **fields, **own(name))
+        states[name] = read_state(tmp_path / name).params
+    with np.load(tmp_path / "PLAIN" / "model" / "initial.npz") as initial:
+        kernel, other, bias = (initial[f"params/{name}"] for name in ("dense_1/kernel", "dense/kernel", "dense/bias"))
+    squares, l1, l2 = 0.5 * np.square(kernel).sum(), np.abs(other).sum() / 16, np.square(other).sum() / 16
+    added = squares + l1 + l2 + 0.01 * np.abs(bias).sum()
+    assert runs["REGULARIZED"].losses[0] - runs["PLAIN"].losses[0] == pytest.approx(added, rel=1e-7)  # .01 in float32
+    moved = states["REGULARIZED"]["dense_1/kernel"] - states["PLAIN"]["dense_1/kernel"]
+    assert moved == pytest.approx(-0.25 * kernel, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "mirrored+accumulation_steps=3",
+        "central_storage",
+        "parameter_server+accumulation_steps=2",
+        *slow("multi_worker_mirrored", "tpu", "single+accumulation_steps=2"),
+    ],
+)
+def test_what_layers_add_is_in_the_loss_of_every_row(run_cell: RunCell, cell: str) -> None:
+    """A regularizer of weights counts once, whatever the number of parts; what is a mean over examples is one over all."""
+    devices = 1 if cell.startswith("single") else 2
+    result = run_cell(f"tf:{cell}", "digits-mlp", devices=devices, dtype="float64", steps=5, **own("ADDING"))
+    assert result.parity.passed, result.parity.reason
+    sends_what_was_predicted(result)
+    for measured, predicted in zip(result.processes, result.predicted.devices(), strict=True):
+        assert measured.params_peak_bytes == predicted.params_peak_bytes
+
+
+def test_replicas_that_wait_in_the_forward_pass_keep_their_losses_apart(run_cell: RunCell) -> None:
+    fields = {"devices": 2, "dtype": "float64", "steps": 5, "batch_norm": "sync", **own("ADDING_NORMED")}
+    result = run_cell("tf:mirrored", "digits-mlp", **fields)
+    assert result.parity.passed, result.parity.reason
+
+
+def test_a_loss_that_is_no_mean_over_examples_is_named(run_cell: RunCell) -> None:
+    result = run_cell("tf:mirrored", "digits-mlp", devices=2, dtype="float64", steps=5, **own("SUMMING"))
+    assert result.parity.passed is False
+    said = "not the same function on shards: what 1 layer (adds) put into the loss by add_loss is no mean over examples"
+    assert result.parity.reason.startswith(said)
+
+
+def test_a_loss_beside_the_logits_is_refused(launcher: Launcher) -> None:
+    with pytest.raises(ConfigError, match="`aux_loss` beside its logits, which no strategy would train on; add it by"):
+        launcher.describe(Cell.parse("tf:single").apply_to(RunConfig(**own("LEAKING"))))
+
+
+def test_running_statistics_are_state(run_cell: RunCell, tmp_path: Path) -> None:
+    """A run that continues another one takes the same steps as one that was not interrupted."""
+    fields = {"keep_state": True, "parity": False, **own("NORMED")}
+    whole = run_cell("tf:single", "digits-mlp", steps=6, out=str(tmp_path / "whole"), **fields)
+    run_cell("tf:mirrored", "digits-mlp", steps=3, out=str(tmp_path / "begun"), **fields)
+    rest = {"start_from": str(tmp_path / "begun"), "out": str(tmp_path / "rest")}
+    assert run_cell("tf:single", "digits-mlp", steps=6, **rest, **fields).losses == whole.losses[3:]
+    states = [read_state(tmp_path / name).buffers for name in ("whole", "rest", "begun")]
+    assert states[0] and all((states[0][name] == states[1][name]).all() for name in states[0])
+    assert not all((states[0][name] == states[2][name]).all() for name in states[0])
+
+
+@pytest.mark.parametrize(
+    "cell", ["mirrored", *slow("multi_worker_mirrored", "mirrored+accumulation_steps=2+clip_norm=0.5")]
+)
+def test_batch_normalisation_in_two_bytes(run_cell: RunCell, cell: str) -> None:
+    """Keras' policy rounds data; both factors, the result and its sum with a bias; a normalisation, a ReLU; and the head's."""
+    fields = {"devices": 2, "steps": 5, "batch_norm": "frozen", **own("NORMED")}
+    result = run_cell(f"tf:{cell}+precision=bf16", "digits-mlp", **fields)
+    assert result.parity.passed, result.parity.reason
+    assert result.parity.loss_bound == pytest.approx(math.sqrt(2 * (1 + 2 + 1 + 1 + 1 + 2 + 1)) / 256)
+    assert UNIT_ROUNDOFF["float32"] < result.parity.max_relative_loss
+    sends_what_was_predicted(result)
+    for measured, predicted in zip(result.processes, result.predicted.devices(), strict=True):
+        assert [getattr(measured, name) for name in HELD] == [getattr(predicted, name) for name in HELD]
+
+
+@pytest.mark.slow
+def test_statistics_of_the_whole_batch_in_two_bytes(run_cell: RunCell) -> None:
+    fields = {"devices": 2, "batch_norm": "sync", **own("NORMED")}
+    result = run_cell("tf:mirrored+precision=bf16", "digits-mlp", **fields)
+    assert result.parity.passed, result.parity.reason
+
+
+@pytest.mark.slow
+def test_keras_is_imported_once_for_all_workers(tmp_path: Path) -> None:
+    server = ForkClient("tf", 1, "tests.tf_impl.imported_worker", str(tmp_path))
+    try:
+        server.wait_ready()
+        assert not has_keras(server, tmp_path)
+        server.preload(framework_info("tf").preload_for_models)
+        assert has_keras(server, tmp_path)
+    finally:
+        server.close()
+
+
+def has_keras(server: ForkClient, tmp_path: Path) -> bool:
+    """Whether a new worker finds Keras; its server has one thread, or a fork could leave it locks that nobody frees."""
+    number = server.start_worker(tmp_path, tmp_path / "log", {}, None)
+    deadline = time.monotonic() + 60
+    while not any(answer.get("ended") == number for answer in server.poll(0.5)):
+        assert time.monotonic() < deadline
+    assert (tmp_path / "log").read_text().splitlines()[-1] in ("True 1", "False 1")
+    return (tmp_path / "log").read_text().startswith("True")
+
+
+@pytest.mark.parametrize(
+    ("cell", "model", "reason"),
+    [
+        (
+            "tf:dtensor",
+            "FUNCTIONAL",
+            "needs variables with a layout, and the layers of keras_zoo:FUNCTIONAL make plain",
+        ),
+        (
+            "tf:mirrored+precision=bf16",
+            "BARE",
+            "keras_zoo:BARE computes nothing in two bytes: only layers of Keras do",
+        ),
+        ("tf:mirrored", "WITH_ADAM", "has an optimizer, and TensorFlow's rows update by formulas of ours"),
+        (
+            "tf:central_storage",
+            "NORMED",
+            "may not write the running statistics of batch_normalization; add --batch-norm",
+        ),
+    ],
+)
+def test_a_row_that_cannot_take_the_model_says_why(launcher: Launcher, cell: str, model: str, reason: str) -> None:
+    config = launcher.describe(Cell.parse(cell).apply_to(RunConfig(devices=2, **own(model))))
+    with pytest.raises(ConfigError, match=reason):
+        parse(config)
+
+
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [
+        ("tf:tpu", "XLA compiles each replica alone"),
+        ("tf:central_storage", "of which there is one copy"),
+        ("tf:parameter_server+consistency=async", "its workers wait for nobody"),
+    ],
+)
+def test_statistics_of_the_whole_batch_are_refused_with_the_reason(launcher: Launcher, cell: str, reason: str) -> None:
+    config = launcher.describe(Cell.parse(cell).apply_to(RunConfig(devices=2, batch_norm="sync", **own("NORMED"))))
+    with pytest.raises(ConfigError, match=reason):
+        parse(config)

@@ -1,0 +1,247 @@
+"""The user's own model, built from their file: a Keras model on TensorFlow, or a tf.Module that can be called."""
+
+import functools
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from samestep.common.errors import ConfigError
+from samestep.common.workload.declaration import Model
+from samestep.common.workload.declared import IDS, call_user, load_model
+from samestep.common.workload.draws import DRAWS
+from samestep.common.workload.models.describing import dropped_losses
+from samestep.common.workload.models.dtypes import check_numbers, check_outputs, refuse_two_bytes
+from samestep.common.workload.models.layer import ParameterLayer
+from samestep.common.workload.models.spec import ArraySpec, ModelSpec
+from samestep.tf_impl.models.added import Added
+from samestep.tf_impl.models.inputs import Inputs
+from samestep.tf_impl.models.losses import Loss
+from samestep.tf_impl.models.variables import named_variables
+
+EXAMPLES = 2
+"""How many examples a model is built with that makes its variables when it is first called."""
+
+
+class UserModel:
+    """A user's model under our contract: called it trains, `predict` evaluates.
+
+    Attributes:
+        model: What the file builds.
+        params: What is trained, or would be if it were not frozen, by neutral name.
+        frozen: Those of them that stay as they are: of a layer whose `trainable` is False.
+        buffers: Its other variables, by neutral name.
+        added: What it adds to its loss.
+    """
+
+    def __init__(self, model: Model, source: str, example: Inputs) -> None:
+        """Builds the model, its variables wherever the scope of a strategy puts them.
+
+        Args:
+            model: The declaration, which has a builder for TensorFlow.
+            source: Where it is declared, for messages.
+            example: Inputs of a few examples.
+
+        Raises:
+            ConfigError: The builder fails, returns no model, or one of numbers that are not real.
+        """
+        import keras  # here: our own models do without it
+
+        assert model.tf is not None
+        if isinstance(model.tf, tf.Module):
+            raise ConfigError(f"--model {source}: tf= is a model; give the function that builds it.")
+        self._source = source
+        self.model = call_user(model.tf, source, "the function given as tf=")
+        self._is_keras = isinstance(self.model, keras.Model)
+        if not (self._is_keras or (isinstance(self.model, tf.Module) and callable(self.model))):
+            kind = type(self.model).__name__
+            raise ConfigError(
+                f"--model {source}: the function given as tf= returned {kind}, not a Keras model or a tf.Module with __call__."
+            )
+        self._check_numbers()  # of those that are there already: complex ones make the forward pass fail
+        call_user(self.predict, source, f"the forward pass of {_told(example)}", example)
+        self.added = Added(self.model if self._is_keras else None)
+        self.params, self.frozen, self.buffers = named_variables(self.model)
+        self._check_numbers()
+        if not self.trained:
+            raise ConfigError(f"--model {source}: the model has no variables to train.")
+
+    def _check_numbers(self) -> None:
+        held, _, others = named_variables(self.model)
+        params, buffers = ({name: v.dtype.name for name, v in each.items()} for each in (held, others))
+        check_numbers(self._source, "tf", params, buffers)
+        refuse_two_bytes(self._source, {**params, **buffers})
+
+    def fixed_dtypes(self) -> dict[str, str]:
+        """The dtypes of real variables that do not follow Keras' default: those given to a layer, and all of a tf.Module."""
+        import keras  # here: our own models do without it
+
+        dtypes = {name: v.dtype.name for name, v in {**self.params, **self.buffers}.items() if v.dtype.is_floating}
+        default = keras.config.floatx() if self._is_keras else None
+        return {name: dtype for name, dtype in dtypes.items() if dtype != default}
+
+    def __call__(self, x: Inputs) -> tf.Tensor:
+        """Computes the outputs as in training."""
+        return self._outputs(self.model(x, training=True) if self._is_keras else self.model(x))
+
+    def predict(self, x: Inputs) -> tf.Tensor:
+        """Computes the outputs as in evaluation."""
+        return self._outputs(self.model(x, training=False) if self._is_keras else self.model(x))
+
+    def layers(self, *kinds: type) -> list[Any]:
+        """The layers of a Keras model of some kinds, nested ones too."""
+        flat = self.model._flatten_layers() if self._is_keras else ()
+        return [layer for layer in flat if isinstance(layer, kinds)]
+
+    @property
+    def trained(self) -> dict[str, tf.Variable]:
+        """The parameters that are not frozen."""
+        return {name: variable for name, variable in self.params.items() if name not in self.frozen}
+
+    def trainable(self) -> list[Any]:
+        """The variables of `trained`, as an optimizer of Keras takes them."""
+        return list(self.model.trainable_variables)
+
+    def recording(self) -> AbstractContextManager[Any]:
+        """Records the calls of the model's layers, see `tracing.Recorder`."""
+        from samestep.tf_impl import tracing  # here: it imports Keras
+
+        return tracing.recording(self.model)
+
+    def describe_layers(self, x: Inputs) -> tuple[ParameterLayer, ...]:
+        """The layers that hold parameters, in the order in which some inputs reach them."""
+        from samestep.tf_impl import tracing  # here: it imports Keras
+
+        with self.recording() as recorder:
+            self.predict(x)
+        names = {id(variable): name for name, variable in {**self.params, **self.buffers}.items()}
+        return tracing.find_layers(self.model, recorder.started, names)
+
+    def switch_layers(self, dropout: bool | None, batch_norm: str, running: Collection[str] = ()) -> None:
+        """Switches layers off whose effect depends on how the batch is split.
+
+        Args:
+            dropout: False switches every dropout off, and holds every other random draw of this process still.
+            batch_norm: "frozen" makes batch normalisations use and keep their running statistics; "sync" makes them take
+                those of all replicas.
+            running: Other variables that training moves, by neutral name; "frozen" makes their layers keep them.
+        """
+        from keras import layers  # here: our own models do without it
+
+        DRAWS.are_still = dropout is False
+        for each in self.layers(layers.Dropout) if dropout is False else ():
+            each.rate = 0.0
+        if batch_norm == "frozen":
+            self.freeze(running)
+        for each in self.layers(layers.BatchNormalization) if batch_norm == "sync" else ():
+            each.synchronized = True
+
+    def freeze(self, running: Collection[str]) -> Callable[[], None]:
+        """Has batch normalisations, and the layers that hold some variables, compute as in evaluation.
+
+        Args:
+            running: The variables, by neutral name.
+
+        Returns:
+            What undoes it.
+        """
+        from keras import layers  # here: our own models do without it
+
+        held = [self.buffers[name] for name in running]
+        frozen = [
+            each
+            for each in self.layers(layers.Layer)
+            if isinstance(each, layers.BatchNormalization)
+            or (
+                "training" in inspect.signature(each.call).parameters
+                and any(own.value is variable for own in each._non_trainable_variables for variable in held)
+            )
+        ]
+        for each in frozen:
+            each.call = functools.partial(_evaluated, each.call)
+
+        def undo() -> None:
+            for each in frozen:
+                each.call = each.call.args[0]
+
+        return undo
+
+    def _outputs(self, outputs: object) -> tf.Tensor:
+        if tf.is_tensor(outputs):
+            check_outputs(f"--model {self._source}: the model", outputs.dtype.name)
+            return tf.cast(outputs, tf.float32) if outputs.dtype.size == 2 else outputs  # losses never have two bytes
+        logits = outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", None)
+        if not tf.is_tensor(logits):
+            kind = type(outputs).__name__
+            raise ConfigError(
+                f"--model {self._source} returns {kind}; return a tensor, or a mapping or an object with `logits`."
+            )
+        if lost := dropped_losses(outputs):
+            raise ConfigError(
+                f"--model {self._source} returns {lost} beside its logits, which no strategy would train on; add it by "
+                "add_loss, or leave it out."
+            )
+        return self._outputs(logits)
+
+
+def _told(inputs: Inputs) -> str:
+    if isinstance(inputs, Mapping):
+        return ", ".join(f"{name} {_told(one)}" for name, one in inputs.items())
+    return f"{inputs.dtype.name} {inputs.shape}{'' if inputs.dtype.is_floating else IDS}"
+
+
+def _evaluated(call: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    """A layer's call, in evaluation whatever is asked.
+
+    Args:
+        call: The layer's own.
+        *args: Its inputs.
+        **named: Its other arguments.
+    """
+    given = inspect.signature(call).bind_partial(*args, **named)
+    given.arguments["training"] = False
+    return call(*given.args, **given.kwargs)
+
+
+def declared(spec: ModelSpec) -> Model:
+    """The declaration of a described model."""
+    return load_model(spec.facts.source, "tf")
+
+
+def build_user_model(spec: ModelSpec, dtype: str, narrow: tf.DType | None = None) -> UserModel:
+    """Builds the model of a description; its weights are yet to be set.
+
+    Args:
+        spec: The description.
+        dtype: Of its variables.
+        narrow: What its layers compute in, if not in that.
+    """
+    import keras
+
+    keras.config.set_floatx(dtype)
+    if narrow is not None:
+        keras.config.set_dtype_policy(f"mixed_{narrow.name}")
+    return UserModel(declared(spec), spec.facts.source, _zeros(spec.inputs(), dtype))
+
+
+def _zeros(array: ArraySpec, dtype: str) -> Inputs:
+    if array.several:
+        return {name: _zeros(one, dtype) for name, one in array.several}
+    return tf.zeros((EXAMPLES, *array.shape), dtype if array.ids is None else "int64")
+
+
+def user_loss(spec: ModelSpec) -> Loss:
+    """The user's own loss, summed over every target."""
+    given = declared(spec).loss
+    assert isinstance(given, Mapping)
+    function: Callable[..., tf.Tensor] = given["tf"]
+    return lambda outputs, targets: tf.reduce_sum(function(outputs, targets))
+
+
+def user_mean_loss(spec: ModelSpec) -> Callable[[np.ndarray, np.ndarray], float]:
+    """The user's own loss as a metric: the mean over all held-out targets."""
+    loss = user_loss(spec)
+    return lambda outputs, targets: float(loss(*map(tf.constant, (outputs, targets)))) / targets.size

@@ -1,0 +1,38 @@
+"""The ranks along the axes of a mesh."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import torch
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from samestep.common.mesh import AXES
+from samestep.common.strategy import Run
+
+Exchange = Callable[[bool], contextlib.AbstractContextManager[object]]
+"""Whether it is the last micro-batch -> the context of its forward and backward pass."""
+
+
+def device_mesh(run: Run, device: torch.device) -> DeviceMesh:
+    """Arranges the ranks along the first axis of the strategy, and along every other one that has several.
+
+    Args:
+        run: What is trained; its mesh has the sizes of the axes.
+        device: The device of this process.
+    """
+    first, *others = run.strategy.axes
+    axes = sorted([first, *(name for name in others if run.mesh.axis(name) > 1)], key=lambda name: AXES[name].order)
+    return init_device_mesh(device.type, tuple(map(run.mesh.axis, axes)), mesh_dim_names=tuple(axes))
+
+
+def nested(*exchanges: Exchange) -> Callable[[bool], contextlib.AbstractContextManager[None]]:
+    """Makes one context of what several axes put around a micro-batch's passes, the first outermost."""
+
+    @contextlib.contextmanager
+    def exchange(last: bool) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for each in exchanges:
+                stack.enter_context(each(last))
+            yield
+
+    return exchange

@@ -1,0 +1,72 @@
+"""The axis `shard`: parameters, gradients and optimizer lie in parts, and parameters are gathered to compute (FSDP2)."""
+
+import contextlib
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+
+from samestep.common.strategy import Run
+from samestep.torch_impl.axes.mesh import Exchange
+from samestep.torch_impl.reached import ShardedReach
+from samestep.torch_impl.techniques.precision import gathering
+from samestep.torch_impl.upstream import end_of_prediction
+
+
+def find_blocks(run: Run, model: nn.Module) -> list[list[nn.Module]]:
+    """Finds what is gathered together: the modules of each of the model's blocks.
+
+    Args:
+        run: What is trained; the spec has the blocks.
+        model: The model, not yet sharded.
+    """
+    modules = [model.get_submodule(segment.name.replace("/", ".")) for segment in run.workload.model.blocks()]
+    # A list of modules has no forward pass that could gather it; its members together have.
+    return [list(module) if isinstance(module, nn.ModuleList) else [module] for module in modules]
+
+
+def shard(
+    run: Run, model: nn.Module, mesh: DeviceMesh, reshard: bool, blocks: Sequence[Sequence[nn.Module]] = ()
+) -> None:
+    """Shards a model in place, block by block.
+
+    Args:
+        run: What is trained.
+        model: The full model, on every rank; it may be on the meta device.
+        mesh: The ranks among which it is sharded, and those along `data` that have the same shards.
+        reshard: Whether a block is freed after its forward pass, and gathered again for its backward pass.
+        blocks: What is gathered apart from the rest of the model.
+    """
+    for block in [*blocks, model]:
+        fully_shard(block, mesh=mesh, reshard_after_forward=reshard, mp_policy=gathering(run))
+    model.register_forward_hook(free_after_prediction)
+
+
+def free_after_prediction(model: FSDPModule, inputs: object, outputs: object) -> None:
+    """Frees what a prediction gathered: no backward pass will follow, which would have done it.
+
+    Args:
+        model: The sharded model.
+        inputs: Ignored; a forward hook is given them.
+        outputs: Ignored, likewise.
+    """
+    if not torch.is_grad_enabled():
+        end_of_prediction(model)
+
+
+def agree_on_reached(
+    run: Run, models: Sequence[nn.Module], device: torch.device, mesh: DeviceMesh | None = None
+) -> Exchange:
+    """Makes the context in which ranks agree which parameters got a gradient, where not all may.
+
+    Args:
+        run: What is trained.
+        models: What was sharded or replicated, each from its root on.
+        device: The device of this process.
+        mesh: The ranks that exchange gradients; all there are, unless given.
+    """
+    if not run.workload.model.facts.may_skip:
+        return contextlib.nullcontext
+    return ShardedReach(models, device, None if mesh is None else mesh.get_group()).exchange

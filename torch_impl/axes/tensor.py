@@ -1,0 +1,105 @@
+"""The axis `tensor`: how each layer is cut, and where placements change.
+
+The neutral split table becomes a plan for `parallelize_module`.
+
+Megatron's pairs: a layer cut by column leaves its outputs sharded, and the layer cut by row that follows takes them so
+and sums. What the table does not name stays whole on every rank. That includes convolutions, which DTensor (torch 2.13)
+computes wrongly, without an error, when they are sharded.
+
+References:
+    Shoeybi et al., arXiv 1909.08053.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    ParallelStyle,
+    PrepareModuleInput,
+    RowwiseParallel,
+    parallelize_module,
+)
+
+from samestep.common.batch import Chunk
+from samestep.common.workload.models.spec import ModelSpec, layer, parameters_of
+from samestep.common.workload.models.transformer import LOGITS
+from samestep.common.workload.split import even_split_table
+from samestep.torch_impl.models.dropout import Dropout
+from samestep.torch_impl.sharded import full_tensor
+from samestep.torch_impl.weights import remade
+
+
+def split_by_tensor(
+    model: nn.Module, spec: ModelSpec, mesh: DeviceMesh, between_pairs: Mapping[str, ParallelStyle] | None = None
+) -> None:
+    """Cuts the layers of a model, or of what is left of it in a stage, in place.
+
+    Args:
+        model: The model on one device, with the same weights on every rank.
+        spec: The model's spec, whose split table says what is split.
+        mesh: The ranks that share the model.
+        between_pairs: Module -> its style, if what lies between the pairs of layers is cut as well.
+    """
+    plan = {**_plan_pairs(spec, mesh.size()), **_plan_shared_inputs(spec), **(between_pairs or {})}
+    paths = {path for path, module in model.named_modules() if not isinstance(module, nn.Identity)}
+    with remade(model):
+        parallelize_module(model, mesh, {path: style for path, style in plan.items() if path in paths})
+    split, own = even_split_table(spec, mesh.size()), Chunk(mesh.get_local_rank(), mesh.size())
+    for module in model.modules():  # what dropout keeps is a matter of the whole activation
+        if isinstance(module, Dropout) and split.get(f"{module.behind}/kernel") == 1:
+            module.place(-1, own)
+        elif isinstance(module, Dropout) and module.behind and between_pairs:
+            module.place(1, own)
+    for parameter in (each for each in model.parameters() if each.requires_grad):
+        parameter.register_post_accumulate_grad_hook(_redistribute_gradient)
+
+
+def _redistribute_gradient(parameter: torch.Tensor) -> None:
+    """Shards a gradient as its parameter is: that of a table comes replicated, that of a norm on shards partial."""
+    if isinstance(parameter, DTensor) and parameter.grad.placements != parameter.placements:
+        parameter.grad = parameter.grad.redistribute(placements=parameter.placements)
+
+
+def _plan_pairs(spec: ModelSpec, num_parts: int) -> dict[str, ParallelStyle]:
+    plan: dict[str, ParallelStyle] = {}
+    params = spec.params()
+    last = {} if spec.facts.takes_whole_logits else parameters_of(spec, spec.segments()[-1])
+    for name, axis in even_split_table(spec, num_parts).items():
+        if params[name].role == "table":
+            plan[_path(layer(name))] = RowwiseParallel(input_layouts=Replicate())
+            if params[name].tied:
+                plan[_path(LOGITS)] = ColwiseParallel(use_local_output=False)
+        elif params[name].role == "kernel" and axis == 0:
+            plan[_path(layer(name))] = RowwiseParallel()
+        elif params[name].role == "kernel":  # the logits stay sharded, as the loss takes them
+            plan[_path(layer(name))] = ColwiseParallel(use_local_output=name not in last)
+    return plan
+
+
+def _plan_shared_inputs(spec: ModelSpec) -> dict[str, ParallelStyle]:
+    """Where several layers of a module read its input, the gradient of that input is summed once, not once a layer."""
+    modules = {layer(layer(name)): None for name, param in spec.params().items() if param.shares_input}
+    style = PrepareModuleInput(input_layouts=Replicate(), desired_input_layouts=Replicate())
+    return {_path(module): style for module in modules}
+
+
+def _path(name: str) -> str:
+    """Torch's path of a module, given its neutral name."""
+    return name.replace("/", ".")
+
+
+class FullLogits(nn.Module):
+    """A model whose logits are whole whenever no gradient is wanted."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Computes logits, which stay sharded only for a loss that takes them so."""
+        logits = self.model(x)
+        return logits if torch.is_grad_enabled() else full_tensor(logits)

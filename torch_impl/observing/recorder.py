@@ -1,0 +1,73 @@
+"""The record of what an observed step sends, in order."""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from samestep.common.ledger import Send, in_order
+
+
+class Recorder:
+    """The sends of a program, in order, from all its threads; those that nobody asked for are forgotten.
+
+    Attributes:
+        phase: What the step is at. A backward pass shows by itself, everything else says so.
+        whole: What a group of all ranks is called: the mesh axis along which they lie, if there is but one.
+    """
+
+    def __init__(self, whole: str) -> None:
+        self.phase = "forward"
+        self.whole = whole
+        self._sends: list[Send] = []
+        self._is_on = False
+
+    def start(self) -> None:
+        """Forgets everything, and records from now on."""
+        self._sends, self._is_on, self.phase = [], True, "forward"
+
+    def add(
+        self,
+        operation: str,
+        tensors: Iterable[torch.Tensor],
+        group: str,
+        ranks: int,
+        to: str = "",
+        phase: str = "",
+        source: str = "",
+    ) -> None:
+        """Records a send; does nothing outside of an observed step.
+
+        Args:
+            operation: What is done.
+            tensors: What this process hands over.
+            group: The mesh axis along which it goes.
+            ranks: The number of ranks or devices along it.
+            to: Who gets it, if it is a message.
+            phase: The phase, if it is not the present one.
+            source: Who sends it, if not this process.
+        """
+        if self._is_on:
+            size = sum(tensor.nbytes for tensor in tensors)
+            send = Send(phase or self.phase, operation, group, ranks, size, to=to, source=source, at=time.time())
+            self._sends.append(send)
+
+    def stop(self) -> tuple[Send, ...]:
+        """Records no more; returns what was recorded."""
+        self._is_on = False
+        return in_order(self._sends)
+
+    def entering(self, phase: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        """Wraps a method with which a phase of the step begins.
+
+        Args:
+            phase: The phase.
+            method: The method.
+        """
+
+        def entered(*arguments: object, **options: object) -> object:
+            self.phase = phase
+            return method(*arguments, **options)
+
+        return entered

@@ -1,0 +1,62 @@
+"""The updates: torch's own where their algebra is the one in `common/workload/optimizers/`, a file for each.
+
+Each file has `KEYS`, neutral name of its state -> torch's key in `optimizer.state[parameter]`, and `build`.
+"""
+
+import importlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from samestep.common.errors import ConfigError, WorkerFailed
+from samestep.common.workload.optimizers.spec import OptimizerSpec
+
+
+def slot_keys(spec: OptimizerSpec) -> Mapping[str, str]:
+    """The neutral names of an optimizer's slots, with torch's key in `optimizer.state[parameter]`; the user's keep theirs."""
+    keys: Mapping[str, str] = importlib.import_module(f"{__name__}.{spec.name}").KEYS
+    return {slot: keys.get(slot, slot) for slot in spec.slots}
+
+
+def leave(optimizer: torch.optim.Optimizer, groups: Iterable[Mapping[str, Any]]) -> torch.optim.Optimizer:
+    """Leaves an optimizer of all parameters those of this rank: the function that builds it sees what it sees in every row.
+
+    Args:
+        optimizer: The optimizer, in which nothing has been updated.
+        groups: Its groups, with the parameters that this rank updates.
+    """
+    own = {parameter for group in groups for parameter in group["params"]}
+    for group in optimizer.param_groups:
+        group["params"] = [parameter for parameter in group["params"] if parameter in own]
+    for parameter in [each for each in optimizer.state if each not in own]:
+        del optimizer.state[parameter]
+    return optimizer
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Sets the learning rate of the next update.
+
+    Args:
+        optimizer: The optimizer.
+        rate: The learning rate.
+    """
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+
+
+def build_optimizer(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """Builds the optimizer of a spec.
+
+    Args:
+        spec: The optimizer and its hyper-parameters.
+        parameters: The parameters to update; they may be sharded already.
+
+    Raises:
+        WorkerFailed: The function of the user's file fails here, which took the parameters when the model was described.
+    """
+    try:
+        return importlib.import_module(f"{__name__}.{spec.name}").build(spec, parameters)
+    except ConfigError as error:  # the request is right, or it would have been refused before this process was started
+        raise WorkerFailed(str(error)) from error

@@ -1,0 +1,34 @@
+"""The optimizer that the user's file builds."""
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import nn
+
+from samestep.common.errors import ConfigError
+from samestep.common.workload.declared import call_user, load_model
+from samestep.common.workload.optimizers.user import UserOptimizer
+
+KEYS: Mapping[str, str] = {}
+"""What it keeps has torch's own keys everywhere."""
+
+
+def build(spec: UserOptimizer, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """Builds the optimizer of the user's file.
+
+    Args:
+        spec: Says where it is declared.
+        parameters: The parameters to update.
+
+    Raises:
+        ConfigError: Their function fails, or returns something else.
+    """
+    builders = load_model(spec.source, "torch").optimizer
+    assert builders is not None
+    made = call_user(builders["torch"], spec.source, "the function given as optimizer", list(parameters))
+    if not isinstance(made, torch.optim.Optimizer):
+        kind = type(made).__name__
+        raise ConfigError(
+            f"--model {spec.source}: the function given as optimizer returned {kind}, no torch optimizer."
+        )
+    return made

@@ -1,0 +1,12 @@
+"""The conventions of torch. Imports no framework."""
+
+from samestep.common.frameworks import Conventions
+
+CONVENTIONS = Conventions(
+    name="torch",
+    modules=("torch",),
+    holds_complex="torch.view_as_real(...), with torch.view_as_complex(...) in the forward pass",
+    not_trained="register it as a buffer",
+    other_dtypes="{counted} in the file, and cast to {dtype} here",
+    why_wide="torch.autocast finds no products in it",
+)
