@@ -11,9 +11,9 @@ import sys
 
 import samestep
 from samestep.common.cell import Cell
-from samestep.common.judging.comparison import FASTER, SLOWER, compare_speeds
+from samestep.common.judging.speed_comparison import FASTER, SLOWER, compare_speeds
 from samestep.common.run import parse
-from samestep.experiments.advising.here import Here
+from samestep.experiments.advising.local_machine import Here
 from samestep.experiments.advising.local_times import seconds_here
 from samestep.experiments.calibrate import calibrate
 from samestep.experiments.cli.arguments import read_request

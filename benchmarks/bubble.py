@@ -23,9 +23,9 @@ from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import get_schedule_class
 
 from samestep.common.runtime.parent.processes.network import free_ports
-from samestep.common.workload.pipeline import SCHEDULES
+from samestep.common.workload.pipeline_schedule import SCHEDULES
 from samestep.experiments.printing.text import github
-from samestep.torch_impl.pipeline.timeline import Event, Timeline
+from samestep.torch_impl.pipeline.stage_events import Event, Timeline
 
 SIZES = ((2, 2), (2, 4), (2, 8), (4, 4), (4, 8), (4, 16))
 SECONDS = 0.03

@@ -15,7 +15,7 @@ from pathlib import Path
 from scipy.optimize import least_squares
 
 from samestep.common.seconds.machine import machines
-from samestep.common.seconds.measured import MeasuredIteration
+from samestep.common.seconds.measured_iterations import MeasuredIteration
 from samestep.common.seconds.validation import (
     CLUSTER,
     LEFT_OUT,

@@ -28,7 +28,7 @@ from pathlib import Path
 from samestep.common.catalog import catalogue, strategy_info
 from samestep.common.cell import Cell
 from samestep.common.errors import SamestepError
-from samestep.common.judging.comparison import FASTER, LEAST_ROUNDS, NOT_SEPARATED, Difference, compare_speeds
+from samestep.common.judging.speed_comparison import FASTER, LEAST_ROUNDS, NOT_SEPARATED, Difference, compare_speeds
 from samestep.common.judging.statistics import prediction_interval
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse

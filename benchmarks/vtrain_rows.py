@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from samestep.common.seconds.measured import MeasuredIteration
+from samestep.common.seconds.measured_iterations import MeasuredIteration
 from samestep.common.seconds.validation import carried_rows
 
 

@@ -7,7 +7,7 @@ from samestep.common.strategy import Run
 from samestep.common.workload.models.reached import trained
 from samestep.common.workload.optimizers.spec import OptimizerSpec
 from samestep.common.workload.optimizers.table import OPTIMIZERS, USER
-from samestep.common.workload.optimizers.user import UserOptimizer
+from samestep.common.workload.optimizers.user_optimizer import UserOptimizer
 from samestep.common.workload.workload import Workload
 
 _CUTTING = ("shard", "tensor")

@@ -19,7 +19,7 @@ from samestep.common.workload.published import PUBLISHED
 from samestep.experiments.advising.advice import advise
 from samestep.experiments.advising.advice_text import document
 from samestep.experiments.advising.calibration import calibrated
-from samestep.experiments.advising.layouts import FRAMEWORK, Candidate
+from samestep.experiments.advising.candidate_meshes import FRAMEWORK, Candidate
 from samestep.experiments.advising.step_times import Timer, seconds_of
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import Parser, add_flags
@@ -104,7 +104,7 @@ def _this_machine() -> tuple[Timer, Machine]:
         Unavailable: torch is not installed, which measures and is measured.
     """
     require(FRAMEWORK)
-    from samestep.experiments.advising.here import load_here, store
+    from samestep.experiments.advising.local_machine import load_here, store
     from samestep.experiments.advising.local_times import seconds_here
     from samestep.experiments.calibrate import calibrate
 

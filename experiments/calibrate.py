@@ -16,7 +16,7 @@ from samestep.common.cell import Cell
 from samestep.common.errors import WorkerFailed
 from samestep.common.flags import Scalar
 from samestep.common.runtime.parent.processes.scratch import Scratch
-from samestep.experiments.advising.layouts import FRAMEWORK
+from samestep.experiments.advising.candidate_meshes import FRAMEWORK
 from samestep.experiments.cli.arguments import read_request, run_command
 from samestep.experiments.cli.parser import Parser, add_format
 from samestep.experiments.printing.formats import Case, Document, check_format, write
@@ -24,7 +24,7 @@ from samestep.experiments.printing.text import fill, github, screen_width, short
 
 if TYPE_CHECKING:
     from samestep.common.runtime.parent.launcher import Launcher
-    from samestep.experiments.advising.here import Here  # --help needs no NumPy
+    from samestep.experiments.advising.local_machine import Here  # --help needs no NumPy
 
 RANKS = 2
 LAYERS = (2, 8)
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     require(FRAMEWORK)
     start = time.monotonic()
     here = calibrate()
-    from samestep.experiments.advising.here import store
+    from samestep.experiments.advising.local_machine import store
 
     print(write(_document(here, str(store(here)), time.monotonic() - start), form))
     return 0
@@ -77,7 +77,7 @@ def calibrate() -> "Here":
     """
     from samestep.common.files.reading import memory_bytes
     from samestep.common.seconds.core_time import Cores
-    from samestep.experiments.advising.here import make_here
+    from samestep.experiments.advising.local_machine import make_here
     from samestep.experiments.advising.physical import odd_figure
 
     def measure() -> tuple[Cores, float]:
@@ -148,7 +148,7 @@ def _measure_rates() -> _Rates:
 def _measure_overhead(here: "Here") -> Mapping[str, tuple[float, float]]:
     """Trains tiny models under each row; what arithmetic and bytes do not explain is overhead, of a step and of a pass."""
     from samestep.common.runtime.parent.launcher import Launcher
-    from samestep.experiments.advising.layouts import ALONE, ONE, SPLIT, WHOLE
+    from samestep.experiments.advising.candidate_meshes import ALONE, ONE, SPLIT, WHOLE
     from samestep.experiments.advising.physical import odd_figure
 
     found = {}

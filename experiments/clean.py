@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.runtime.parent.judging.cache import CacheEntry
-from samestep.experiments import kept
+from samestep.experiments import disk_usage
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import Parser
-from samestep.experiments.kept import Store
+from samestep.experiments.disk_usage import Store
 from samestep.experiments.printing.text import github, size
 
 
@@ -24,13 +24,13 @@ def main(arguments: Sequence[str]) -> int:
     """
     parser = Parser(prog="samestep clean", allow_abbrev=False, description=__doc__)
     parser.add_argument("directories", nargs="*", metavar="DIR", help="a run or a comparison to remove")
-    for name, what in kept.KINDS.items():
+    for name, what in disk_usage.KINDS.items():
         parser.add_argument(f"--{name}", action="store_true", help=f"remove the {what}")
     parser.add_argument("--all", action="store_true", help="remove all of them")
     chosen = vars(parser.parse_args(arguments))
-    for directory in [kept.check_named(Path(each)) for each in chosen["directories"]]:
-        print(f"Freed {size(_total(kept.free_named(directory)))} ({directory}).")
-    stores = kept.stores()
+    for directory in [disk_usage.check_named(Path(each)) for each in chosen["directories"]]:
+        print(f"Freed {size(_total(disk_usage.free_named(directory)))} ({directory}).")
+    stores = disk_usage.stores()
     for store in stores:
         if chosen["all"] or chosen[store.name]:
             freed = store.free(store.where)
@@ -46,10 +46,12 @@ def main(arguments: Sequence[str]) -> int:
 def _left_alone() -> list[str]:
     """What --runs does not remove, a line each."""
     lines = []
-    if reasons := [reason for run in kept.find_runs(kept.RUNS) if (reason := kept.why_kept(run.path))]:
+    if reasons := [
+        reason for run in disk_usage.find_runs(disk_usage.RUNS) if (reason := disk_usage.why_kept(run.path))
+    ]:
         counts = ", ".join(f"{reasons.count(reason)} {reason}" for reason in dict.fromkeys(reasons))
         lines.append(f"--runs leaves alone: {counts}; `samestep clean DIR` removes one.")
-    if unlisted := kept.find_unlisted(kept.RUNS):
+    if unlisted := disk_usage.find_unlisted(disk_usage.RUNS):
         count = f"{len(unlisted)} without a list of what samestep wrote, as an earlier version's and copies"
         lines.append(f"--runs leaves alone: {count} ({unlisted[0]}); remove such a directory yourself.")
     return lines

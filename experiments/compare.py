@@ -14,7 +14,7 @@ from samestep.common.request import RunConfig
 from samestep.common.techniques import Techniques
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import ALLOW, Parser, add_flags, add_format
-from samestep.experiments.comparing.asked import SHARED, ComparisonConfig, check_bit_equal
+from samestep.experiments.comparing.comparison_request import SHARED, ComparisonConfig, check_bit_equal
 from samestep.experiments.printing.formats import check_format, write
 from samestep.experiments.report import report_comparison
 
@@ -56,17 +56,17 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError("--mesh is of one row; write it into its cell, as in torch:hybrid+mesh=pipe=2,tensor=2.")
     given["vary"] = _axes(given.pop("vary"))
     out = given.pop("out", None)
-    from samestep.experiments.comparing import compare as comparing  # here, like the next one: --help imports no NumPy
-    from samestep.experiments.comparing.earlier import load_earlier
+    from samestep.experiments.comparing import execution  # here, like the next one: --help imports no NumPy
+    from samestep.experiments.comparing.baseline import load_earlier
 
     earlier = None if against is None else load_earlier(Path(against))
     if directory is None:
-        comparison = comparing.compare(comparing.ask(None if file is None else Path(file), given), out)
+        comparison = execution.compare(execution.ask(None if file is None else Path(file), given), out)
     else:
         for flag, value in (("--out", out), ("--file", file)):
             if value is not None:
                 raise ConfigError(f"--resume {directory} goes on with what is there; leave out {flag}.")
-        comparison = comparing.resume(Path(directory), given)
+        comparison = execution.resume(Path(directory), given)
     comparison = comparison.conclude(allowed, earlier, bit_equal)
     print(write(comparison.document(_again(arguments, directory), wide), form), flush=True)
     unwritten = _write_page(comparison, form) if wants_page else None

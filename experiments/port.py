@@ -17,7 +17,7 @@ _RATES = ", ".join(f"2^{math.log2(kind.default_rate):.0f} for {name}" for name, 
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class PortRequest:
     """What a port is asked for: those fields of a request that it has, with its own defaults."""
 
     model: str | None = flag(None, "FILE.py, or FILE.py:NAME of the samestep.Model in it, with torch= and tf=")
@@ -50,12 +50,12 @@ def main(arguments: Sequence[str]) -> int:
         SamestepError: The request is wrong, a model cannot be built, or a parameter has no counterpart.
     """
     parser = Parser(prog="samestep port", description=_ABOUT, allow_abbrev=False)
-    add_flags(parser, "port", Asked)
+    add_flags(parser, "port", PortRequest)
     add_format(parser)
     given = vars(parser.parse_args(arguments))
     form = given.pop("format")
     check_format(form)
-    config = RunConfig(**dataclasses.asdict(read_fields(Asked, given)))
+    config = RunConfig(**dataclasses.asdict(read_fields(PortRequest, given)))
     if config.model is None:
         raise ConfigError("samestep port needs --model FILE.py, with a torch model and a tf model in it.")
     from samestep.common.runtime.parent.launcher import Launcher  # here: --help imports no NumPy

@@ -10,9 +10,9 @@ from samestep.common.request import Launch, launch_of
 from samestep.common.strategy import ProcessSpec, Run
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.command_line import parse_run
-from samestep.experiments.printing.switched import switched
+from samestep.experiments.printing.layer_overrides import switched
 from samestep.experiments.printing.text import fill, screen_width
-from samestep.experiments.printing.trace import TRACE, load_trace
+from samestep.experiments.printing.trace_file import TRACE, load_trace
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -19,11 +19,10 @@ from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.experiments.advising.forecast import Forecast, forecast
 from samestep.experiments.cli.arguments import read_request
-from samestep.experiments.comparing import compare as comparing
-from samestep.experiments.comparing import comparison_file, stored
-from samestep.experiments.comparing.asked import check_bit_equal
+from samestep.experiments.comparing import comparison_file, execution, stored
+from samestep.experiments.comparing.baseline import load_earlier
 from samestep.experiments.comparing.comparison import Comparison
-from samestep.experiments.comparing.earlier import load_earlier
+from samestep.experiments.comparing.comparison_request import check_bit_equal
 from samestep.experiments.predict import read
 from samestep.experiments.printing.progress import show_progress
 from samestep.settings import CompareSettings, PredictSettings, RunSettings
@@ -110,10 +109,10 @@ def compare(
     if resume is not None:
         if file is not None or out is not None:
             raise ConfigError(f"resume={str(resume)!r} goes on with what is there; leave out file and out.")
-        comparison = comparing.resume(Path(resume), given, quiet=not progress)
+        comparison = execution.resume(Path(resume), given, quiet=not progress)
     else:
-        asked = comparing.ask(None if file is None else Path(file), given, quiet=not progress)
-        comparison = comparing.compare(asked, out, quiet=not progress)
+        asked = execution.ask(None if file is None else Path(file), given, quiet=not progress)
+        comparison = execution.compare(asked, out, quiet=not progress)
     if comparison.interrupt:
         raise comparison.interrupt
     return comparison.conclude(allowed, earlier, bit_equal)

@@ -251,8 +251,8 @@ def of_a_machine(folder: Path, draw: random.Random) -> Odd:
 
 
 def of_rows(folder: Path, draw: random.Random) -> Odd:
-    from samestep.common.seconds.measured import COLUMNS
-    from samestep.common.seconds.measured import SECONDS as TIME
+    from samestep.common.seconds.measured_iterations import COLUMNS
+    from samestep.common.seconds.measured_iterations import SECONDS as TIME
 
     values = dict.fromkeys(COLUMNS.values(), "1") | {TIME: "10", "hidden size": "64", "sequence length": "32"}
     (folder / "rows.csv").write_text(",".join(values) + "\n" + 3 * (",".join(values.values()) + "\n"))

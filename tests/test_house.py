@@ -78,8 +78,8 @@ def test_neutral_code_hardly_names_any() -> None:
                 "common/files/writing.py",  # which follows no link
                 "common/files/written.py",
                 "common/runtime/parent/processes/scratch.py",  # into a folder of this moment, for its user alone
-                "common/runtime/parent/models/weights.py",
-                "common/runtime/parent/judging/rerun.py",
+                "common/runtime/parent/models/weight_transfer.py",
+                "common/runtime/parent/judging/launched_rerun.py",
                 "common/runtime/worker/private_network.py",  # below /proc
                 "torch_impl/profiling.py",  # likewise, and copied from there
                 "experiments/report.py",  # what the user names with -o
@@ -93,7 +93,7 @@ def test_neutral_code_hardly_names_any() -> None:
         ),
         (
             r"rmtree|os\.remove\(",
-            {"common/runtime/parent/processes/scratch.py", "common/runtime/parent/models/weights.py"},
+            {"common/runtime/parent/processes/scratch.py", "common/runtime/parent/models/weight_transfer.py"},
         ),
     ],
 )

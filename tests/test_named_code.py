@@ -16,17 +16,16 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.directory import ANSWERED, write_json
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.runtime.parent.models import describing
+from samestep.common.runtime.parent.models import description_request
 from samestep.common.runtime.parent.prepare import prepare
 from samestep.common.runtime.worker import private_network, worker
 from samestep.common.workload import code
 from samestep.common.workload.declared import import_file
 from samestep.experiments import clean, export, report
 from samestep.experiments.cli import ending
-from samestep.experiments.comparing import compare as comparing
-from samestep.experiments.comparing import comparison_file
-from samestep.experiments.comparing.asked import describe
-from samestep.experiments.comparing.earlier import load_earlier
+from samestep.experiments.comparing import comparison_file, execution
+from samestep.experiments.comparing.baseline import load_earlier
+from samestep.experiments.comparing.comparison_request import describe
 from samestep.experiments.comparing.named_code import check_code
 from tests.children import in_child
 from tests.odd_inputs import a_run
@@ -165,15 +164,15 @@ def test_what_reads_a_run_imports_nothing_that_it_names(here: Path, name: str) -
 def test_a_comparison_keeps_the_digests_of_its_code(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = here / "compare.toml"
     comparison_file.write_file(file, describe({"strategies": "torch:single", "model": "m.py:model", "data": "d.npz"}))
-    assert comparing.ask(file, {}).base.model == "m.py:model"
+    assert execution.ask(file, {}).base.model == "m.py:model"
     assert capsys.readouterr().err == f"samestep: runs code from m.py, which {file} names\n"
     (here / "m.py").write_text(MODEL + "\n")
     for given in ({}, {"data": "other.npz"}):
         with pytest.raises(
             ConfigError, match=r"m.py has changed since .*compare.toml was written; name it with --model"
         ):
-            comparing.ask(file, given)
-    assert comparing.ask(file, {"model": "m.py"}).base.model == "m.py"
+            execution.ask(file, given)
+    assert execution.ask(file, {"model": "m.py"}).base.model == "m.py"
     assert capsys.readouterr().err == "", "the user named it"
 
 
@@ -212,7 +211,7 @@ def test_a_description_is_made_in_no_private_network(tmp_path: Path) -> None:
         def poll(self, seconds: float) -> list[dict[str, int]]:
             return [{"ended": 1, "code": 0}]
 
-    describing.run_tasks({tmp_path: "torch"}, RunConfig(), lambda framework, threads, seconds: Server())
+    description_request.run_tasks({tmp_path: "torch"}, RunConfig(), lambda framework, threads, seconds: Server())
     assert places == [None]
 
 

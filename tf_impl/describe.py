@@ -12,7 +12,7 @@ from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.draws import DRAWS
-from samestep.common.workload.models.describing import EXAMPLES, BuildReport, LossOfEach, write_found
+from samestep.common.workload.models.description_report import EXAMPLES, BuildReport, LossOfEach, write_found
 from samestep.common.workload.models.findings import DescribedOptimizer
 from samestep.common.workload.models.probing import find_habits
 from samestep.common.workload.models.spec import Segment

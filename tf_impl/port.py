@@ -10,12 +10,12 @@ import numpy as np
 import tensorflow as tf
 
 from samestep.common.batch import batches
-from samestep.common.porting.trace import LayerCall, ModelTrace, TraceRequest, read_weights, write_trace
+from samestep.common.porting.model_trace import LayerCall, ModelTrace, TraceRequest, read_weights, write_trace
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.draws import DRAWS
-from samestep.common.workload.models.describing import EXAMPLES, USER_LOSS
+from samestep.common.workload.models.description_report import EXAMPLES, USER_LOSS
 from samestep.tf_impl import tracing
 from samestep.tf_impl.describing.configured import HyperParameters, dropouts, hyper_parameters, own_hyper_parameters
 from samestep.tf_impl.models.draws import STILL

@@ -15,12 +15,12 @@ from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import IDS, call_user, load_model
 from samestep.common.workload.draws import DRAWS
-from samestep.common.workload.models.describing import EXAMPLES, BuildReport, LossOfEach, write_found
+from samestep.common.workload.models.description_report import EXAMPLES, BuildReport, LossOfEach, write_found
 from samestep.common.workload.models.dtypes import is_real
 from samestep.common.workload.models.findings import DescribedOptimizer
 from samestep.common.workload.models.probing import FORWARD_PASS, find_habits
 from samestep.common.workload.models.spec import Segment, layer
-from samestep.common.workload.optimizers.user import UserOptimizer
+from samestep.common.workload.optimizers.user_optimizer import UserOptimizer
 from samestep.torch_impl import weights
 from samestep.torch_impl.describing.probing import Probe
 from samestep.torch_impl.describing.reach import always_called, find_reach

@@ -11,13 +11,13 @@ from torch import nn
 
 from samestep.common.batch import batches
 from samestep.common.errors import ConfigError
-from samestep.common.porting.trace import NUDGE, LayerCall, ModelTrace, TraceRequest, read_weights, write_trace
+from samestep.common.porting.model_trace import NUDGE, LayerCall, ModelTrace, TraceRequest, read_weights, write_trace
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.draws import DRAWS
-from samestep.common.workload.models.describing import USER_LOSS
-from samestep.common.workload.optimizers.user import UserOptimizer
+from samestep.common.workload.models.description_report import USER_LOSS
+from samestep.common.workload.optimizers.user_optimizer import UserOptimizer
 from samestep.torch_impl import tracing, weights
 from samestep.torch_impl.describing.configured import dropouts, hyper_parameters
 from samestep.torch_impl.models.draws import STILL

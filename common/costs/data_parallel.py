@@ -12,9 +12,9 @@ import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
+from samestep.common.costs.batch_statistics import with_statistics
 from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.sizes import ID_BYTES, KEY_BYTES, holder_of, symmetric, with_agreement
-from samestep.common.costs.statistics import with_statistics
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run

@@ -18,9 +18,9 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping
 
+from samestep.common.costs.batch_statistics import framework_sums, stated_sums, sums, with_statistics
 from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.sizes import holder, symmetric
-from samestep.common.costs.statistics import framework_sums, stated_sums, sums, with_statistics
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.reached import trained

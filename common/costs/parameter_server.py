@@ -25,7 +25,7 @@ from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.reached import trained
 from samestep.common.workload.models.spec import ignores_targets, parameters_of
-from samestep.common.workload.pipeline import server_segments
+from samestep.common.workload.pipeline_schedule import server_segments
 
 _CALLS_BYTES, _TENSOR_BYTES = 1500, 95
 """About what torch 2.13 sends in a step for each worker besides numbers: two calls with their replies; each tensor."""

@@ -16,14 +16,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from samestep.common.costs.saved_activations.activations import pipeline_activation_bytes
 from samestep.common.costs.shards import gathers, reductions, shard_elements, sharded_holders
 from samestep.common.costs.sizes import agreement, example_bytes, reached, sent_bytes
-from samestep.common.costs.stages import boundary_sends, carried, count_tensors, passes_of, tied_sends
+from samestep.common.costs.stage_sends import boundary_sends, carried, count_tensors, passes_of, tied_sends
 from samestep.common.costs.tensor import split_shapes, sums
 from samestep.common.ledger import PHASES, Footprint, Ledger, Send, in_order
 from samestep.common.strategy import Run
 from samestep.common.workload.models.reached import trained
 from samestep.common.workload.models.spec import ModelSpec, Role, Segment, parameters_of, tied_segments
 from samestep.common.workload.passes import Pass
-from samestep.common.workload.pipeline import SCHEDULES, group_segments
+from samestep.common.workload.pipeline_schedule import SCHEDULES, group_segments
 from samestep.common.workload.split import even_split_table
 
 _CALLS_BYTES = 5500

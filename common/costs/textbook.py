@@ -28,7 +28,7 @@ from samestep.common.strategy import Cost, Run
 from samestep.common.techniques.used import used
 from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import num_params
-from samestep.common.workload.pipeline import SCHEDULES
+from samestep.common.workload.pipeline_schedule import SCHEDULES
 
 _ZERO, _MEGATRON = "Rajbhandari et al. 2020", "Narayanan et al. 2021"
 Formulas = Callable[[Run, str], tuple[Formula, ...]]

@@ -18,11 +18,11 @@ import heapq
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from samestep.common.costs.batch_statistics import framework_sums, stated_sums, with_statistics
 from samestep.common.costs.data_parallel import DEFAULT_CAPS, bucketed, replicated_footprints
 from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.shards import gathers, reductions, shard_elements, sharded_holders
 from samestep.common.costs.sizes import optimizer_bytes, symmetric, with_agreement
-from samestep.common.costs.statistics import framework_sums, stated_sums, with_statistics
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.reached import trained

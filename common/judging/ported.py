@@ -16,7 +16,7 @@ from samestep.common.judging.parity import LOSS_BOUND, Parity, deviation, judge
 from samestep.common.judging.reference_run import reference_of, without_counterpart
 from samestep.common.judging.rerun import Curve, Rerun
 from samestep.common.porting.case import DIFFERENT, PortCase, PortVerdict
-from samestep.common.porting.verdict import allowed_deviations
+from samestep.common.porting.port_verdict import allowed_deviations
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import without_rounding
 

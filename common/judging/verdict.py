@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from samestep.common.judging.added import name_sums
 from samestep.common.judging.attribution import attribute, find_other_step
+from samestep.common.judging.loss_terms import name_sums
 from samestep.common.judging.parity import (
     Parity,
     judge,

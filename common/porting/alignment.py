@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from samestep.common.porting.array_layouts import Both, family, find_axes, like, squeezed, turned
 from samestep.common.porting.families import OTHER, WITHOUT_PARAMETERS
-from samestep.common.porting.layouts import Both, family, find_axes, like, squeezed, turned
 from samestep.common.porting.matching.matching import Matching
-from samestep.common.porting.trace import LayerCall, ModelTrace
+from samestep.common.porting.model_trace import LayerCall, ModelTrace
 
 Sides = tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
 """Arrays by role or name, torch's and TensorFlow's."""

@@ -7,8 +7,8 @@ import numpy as np
 
 from samestep.common.porting import formulas, space, ways
 from samestep.common.porting.alignment import Aligned
+from samestep.common.porting.array_layouts import Both
 from samestep.common.porting.identify import EXAMPLES, Candidate, Settings, differing, identify
-from samestep.common.porting.layouts import Both
 
 _MOST_SOURCES = 6
 """How many arrays back an operation may reach: past a block, to where its residual branch started."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from samestep.common.porting.alignment import Aligned, align
-from samestep.common.porting.layouts import Both, apart
+from samestep.common.porting.array_layouts import Both, apart
 from samestep.common.porting.matching.matching import Matching
-from samestep.common.porting.trace import ModelTrace
+from samestep.common.porting.model_trace import ModelTrace
 from samestep.common.porting.words import percent
 from samestep.common.workload.declaration import BUILDERS
 

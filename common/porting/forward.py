@@ -1,10 +1,10 @@
 """Goes through the layers in the order of execution, to the first that differs, and says why."""
 
 from samestep.common.porting.alignment import OUTPUTS, Aligned
+from samestep.common.porting.array_layouts import apart
 from samestep.common.porting.between import identify_between
 from samestep.common.porting.case import FLOAT32, GROWTH, LAYER_BOUND, PortCase, PortVerdict, differ, different, off
 from samestep.common.porting.identify import identify_both
-from samestep.common.porting.layouts import apart
 from samestep.common.porting.ways import WAYS
 from samestep.common.porting.words import say
 from samestep.common.workload.models.layer import ParameterLayer

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 
 from samestep.common.porting.alignment import Aligned
-from samestep.common.porting.layouts import apart
+from samestep.common.porting.array_layouts import apart
 
 Settings = Mapping[str, object]
 Candidate = tuple[Settings, Callable[[], np.ndarray]]

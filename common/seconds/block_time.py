@@ -19,7 +19,7 @@ import dataclasses
 import functools
 import math
 
-from samestep.common.seconds.links import all_reduce_seconds, last_of
+from samestep.common.seconds.exchange_seconds import all_reduce_seconds, last_of
 from samestep.common.seconds.machine import Machine
 
 ITEM = 2

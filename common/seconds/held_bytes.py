@@ -20,7 +20,7 @@ from samestep.common.seconds.step_time import Layout
 from samestep.common.workload.in_flight import in_flight
 from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import parameters_of
-from samestep.common.workload.pipeline import SCHEDULES
+from samestep.common.workload.pipeline_schedule import SCHEDULES
 from samestep.common.workload.split import even_split_table
 
 _CUBLAS_BYTES = 2 * 32 * 2**20

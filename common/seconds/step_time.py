@@ -18,9 +18,9 @@ import math
 from collections.abc import Mapping
 
 from samestep.common.seconds.block_time import ITEM, Shape, block_time, embedding_seconds, head_time
-from samestep.common.seconds.links import all_reduce_seconds, send_seconds
+from samestep.common.seconds.exchange_seconds import all_reduce_seconds, send_seconds
 from samestep.common.seconds.machine import Machine
-from samestep.common.workload.pipeline import SCHEDULES
+from samestep.common.workload.pipeline_schedule import SCHEDULES
 
 _BUBBLES = {"interleaved_zero_bubble": 1 / 3, "zbv_zero_bubble": 1 / 3, "dualpipev": 1 / 3}
 """What a schedule that puts off the gradients of weights leaves of the bubble of another one."""

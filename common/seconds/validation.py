@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from samestep.common.files.reading import read_toml
 from samestep.common.seconds.machine import Machine, load_machine
-from samestep.common.seconds.measured import FOLDER, MeasuredIteration, read_rows
+from samestep.common.seconds.measured_iterations import FOLDER, MeasuredIteration, read_rows
 from samestep.common.seconds.step_time import step_time
 
 SERVER, CLUSTER = "a100-80gb-server", "a100-80gb"

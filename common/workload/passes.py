@@ -4,7 +4,8 @@ A pass of one micro-batch through one stage is named by its phase and by which o
 backward pass stands where the gradient of its inputs is computed.
 
 References:
-    torch/distributed/pipelining/schedules.py of torch 2.13, whose orders these are; the papers are those of `pipeline.py`.
+    torch/distributed/pipelining/schedules.py of torch 2.13, whose orders these are; the papers are those of
+    `pipeline_schedule.py`.
 """
 
 from collections.abc import Callable, Mapping

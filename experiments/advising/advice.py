@@ -11,8 +11,8 @@ from samestep.common.seconds.step_time import StepTime
 from samestep.common.seconds.validation import Score, expected_error
 from samestep.common.strategy import Run
 from samestep.experiments.advising.calibration import Calibration
+from samestep.experiments.advising.candidate_meshes import Candidate
 from samestep.experiments.advising.candidates import Search, search
-from samestep.experiments.advising.layouts import Candidate
 from samestep.experiments.advising.step_times import SHAPES, Timer, seconds_of
 from samestep.experiments.printing.text import count
 

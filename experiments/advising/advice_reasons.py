@@ -9,7 +9,7 @@ from samestep.common.seconds.published_rows import llm_foundry, llm_foundry_a100
 from samestep.common.seconds.step_time import StepTime
 from samestep.common.seconds.validation import Score, score
 from samestep.experiments.advising.advice import EQUAL, Advice, Change, Timed
-from samestep.experiments.advising.layouts import ALONE, ONE, SPLIT, WHOLE
+from samestep.experiments.advising.candidate_meshes import ALONE, ONE, SPLIT, WHOLE
 from samestep.experiments.advising.step_times import PARTS, WORK
 from samestep.experiments.printing.text import count
 

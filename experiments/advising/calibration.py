@@ -14,7 +14,7 @@ from samestep.common.run import parse_prediction
 from samestep.common.seconds.core_time import Taken
 from samestep.common.seconds.machine import Machine
 from samestep.common.seconds.step_time import StepTime
-from samestep.experiments.advising.layouts import FRAMEWORK, Candidate, row_of
+from samestep.experiments.advising.candidate_meshes import FRAMEWORK, Candidate, row_of
 from samestep.experiments.advising.step_times import Timer
 from samestep.experiments.printing.text import count
 

@@ -17,8 +17,8 @@ from samestep.common.errors import ConfigError
 from samestep.common.mesh import Mesh
 from samestep.common.seconds.core_time import Taken
 from samestep.common.strategy import Run
-from samestep.common.workload.pipeline import SCHEDULES
-from samestep.experiments.advising.layouts import (
+from samestep.common.workload.pipeline_schedule import SCHEDULES
+from samestep.experiments.advising.candidate_meshes import (
     FRAMEWORK,
     Candidate,
     RankedStrategy,

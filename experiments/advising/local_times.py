@@ -3,8 +3,8 @@
 from samestep.common.seconds.core_time import Taken, core_time
 from samestep.common.seconds.step_time import StepTime
 from samestep.common.strategy import Run
-from samestep.common.workload.pipeline import SCHEDULES, group_segments
-from samestep.experiments.advising.here import Here
+from samestep.common.workload.pipeline_schedule import SCHEDULES, group_segments
+from samestep.experiments.advising.local_machine import Here
 
 
 def seconds_here(run: Run, here: Here) -> StepTime:

@@ -11,7 +11,7 @@ from samestep.common.seconds.step_time import Layout, Shape, StepTime, step_time
 from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.common.workload.models.transformer import TransformerSpec
-from samestep.experiments.advising.layouts import WHOLE, Candidate
+from samestep.experiments.advising.candidate_meshes import WHOLE, Candidate
 
 PARTS = {
     "compute": "computing",

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from samestep.common.seconds.measured import MeasuredIteration, read_rows
+from samestep.common.seconds.measured_iterations import MeasuredIteration, read_rows
 from samestep.common.seconds.published_rows import llm_foundry, llm_foundry_a100, megatron, torchtitan
 from samestep.common.seconds.validation import (
     FAR,

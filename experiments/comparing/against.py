@@ -5,15 +5,15 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.catalog import read_options, strategy_info
-from samestep.common.judging.comparison import Difference, compare_apart, predict_speed
 from samestep.common.judging.confounds import Confound, split_allowed
 from samestep.common.judging.parity import spell_apart
 from samestep.common.judging.repetition import CHANGED, Repetition, compare_losses
+from samestep.common.judging.speed_comparison import Difference, compare_apart, predict_speed
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing.against_bytes import changed_bytes
 from samestep.experiments.comparing.bits import differing_bits, why_other_bits
-from samestep.experiments.comparing.lint import confounds
-from samestep.experiments.comparing.matching import match
+from samestep.experiments.comparing.confound_report import confounds
+from samestep.experiments.comparing.row_pairs import match
 from samestep.experiments.comparing.speeds import Rounds, examples_per_second
 from samestep.experiments.printing.formats import Case
 

@@ -8,14 +8,14 @@ from typing import Self
 from samestep.common.errors import ConfigError, SamestepError, Unavailable, signal_exit_code
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing.against import Against, Earlier, hold
+from samestep.experiments.comparing.confound_report import explain_confounds, find_stops
 from samestep.experiments.comparing.gate import find_failure
-from samestep.experiments.comparing.lint import explain_confounds, find_stops
 from samestep.experiments.comparing.row import MISSED, NOT_RUN, Row, explain_rows
 from samestep.experiments.comparing.scaling import Scaling, find_scaling
 from samestep.experiments.comparing.speeds import Rounds, Speed, judge_rows, speed_figures, unseparated
 from samestep.experiments.printing import tables
 from samestep.experiments.printing.against_report import write_report
-from samestep.experiments.printing.compiled import compiled
+from samestep.experiments.printing.aot_report import compiled
 from samestep.experiments.printing.figures import figures
 from samestep.experiments.printing.formats import Case, Document, write
 from samestep.experiments.printing.misses import misses

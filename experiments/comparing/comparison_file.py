@@ -12,7 +12,7 @@ from samestep.common.files.writing import replacing
 from samestep.common.flags import flags
 from samestep.common.runtime.directory import COMPARISON
 from samestep.common.techniques import Techniques
-from samestep.experiments.comparing.asked import SHARED, ComparisonConfig, Given, describe
+from samestep.experiments.comparing.comparison_request import SHARED, ComparisonConfig, Given, describe
 from samestep.experiments.comparing.named_code import DIGESTS, find_digests
 
 NAME = COMPARISON

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, read_sha256
-from samestep.experiments.comparing.asked import Given
+from samestep.experiments.comparing.comparison_request import Given
 
 DIGESTS = "sha256"
 """The table of `compare.toml` with the digest of each file of code."""

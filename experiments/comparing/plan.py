@@ -11,7 +11,13 @@ from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import flags, spell_flag
 from samestep.common.request import ORACLE, RunConfig
 from samestep.common.techniques import Techniques
-from samestep.experiments.comparing.asked import MAX_ROWS, ComparisonConfig, every_cell, named_cells, required_cells
+from samestep.experiments.comparing.comparison_request import (
+    MAX_ROWS,
+    ComparisonConfig,
+    every_cell,
+    named_cells,
+    required_cells,
+)
 
 
 @dataclasses.dataclass(frozen=True)

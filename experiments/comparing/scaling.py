@@ -4,12 +4,12 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 
 from samestep.common.cell import Cell
-from samestep.common.judging.comparison import Difference, predict_speed
 from samestep.common.judging.confounds import split_allowed
-from samestep.common.judging.scaling import TEXTBOOK, amdahl_share, gustafson_share, share_interval
+from samestep.common.judging.scaling_fit import TEXTBOOK, amdahl_share, gustafson_share, share_interval
+from samestep.common.judging.speed_comparison import Difference, predict_speed
 from samestep.common.mesh import Mesh
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.comparing.lint import confounds
+from samestep.experiments.comparing.confound_report import confounds
 from samestep.experiments.comparing.row import Row
 from samestep.experiments.comparing.speeds import Rounds, compare_rounds, examples_per_second
 

@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from samestep.common.flags import Scalar
-from samestep.common.judging.comparison import (
+from samestep.common.judging.percentiles import add_counts, percentile
+from samestep.common.judging.speed_comparison import (
     NOT_SEPARATED,
     Difference,
     Key,
@@ -12,7 +13,6 @@ from samestep.common.judging.comparison import (
     compare_speeds,
     predict_speed,
 )
-from samestep.common.judging.percentiles import add_counts, percentile
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.printing.text import count, fill, screen_width
 

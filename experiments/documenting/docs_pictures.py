@@ -14,7 +14,7 @@ from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.page.drawings.svg import file_of
 from samestep.experiments.page.drawings.timeline import drawn_from, timeline
 from samestep.experiments.printing.picture import DEVICES, SMALL, draw
-from samestep.experiments.printing.trace import Trace, load_trace
+from samestep.experiments.printing.trace_file import Trace, load_trace
 
 if TYPE_CHECKING:
     from samestep.common.runtime.parent.launcher import Launcher  # it needs NumPy

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from samestep.common.catalog import catalogue, framework_info
 from samestep.common.workload.declaration import BUILDERS
-from samestep.experiments.advising import giants
+from samestep.experiments.advising import published_models
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.comparing import stored
 from samestep.experiments.comparing.quantities import QUANTITIES
@@ -36,9 +36,13 @@ def main(arguments: Sequence[str]) -> int:
 
 def generated() -> list[tuple[Path, str, str]]:
     """Page, name and content of every part that comes from the catalogues, the cost models or another page."""
-    parts = {"zero": giants.zero(), "giants": giants.giants(), "sources": giants.sources()}
+    parts = {
+        "zero": published_models.zero(),
+        "giants": published_models.giants(),
+        "sources": published_models.sources(),
+    }
     predicting = [(PREDICTING, name, content) for name, content in parts.items()]
-    predicting.append((PREDICTING, "errors", giants.errors(README.read_text())))
+    predicting.append((PREDICTING, "errors", published_models.errors(README.read_text())))
     predicting.append((PREDICTING, "extrapolation", seconds_page.extrapolation()))
     upstreams = [(PAGES[name], "upstream", upstream(name)) for name in PAGES]
     told = {

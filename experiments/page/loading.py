@@ -16,7 +16,7 @@ from samestep.experiments.comparing import comparison_file, stored
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import FAILED, Row
 from samestep.experiments.page.loaded import Group, Loaded, Problem, make_group
-from samestep.experiments.printing.trace import load_trace
+from samestep.experiments.printing.trace_file import load_trace
 
 _RUN = ("result.json", "error.json", "config.json")
 """Any of these makes a run directory."""

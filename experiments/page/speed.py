@@ -2,7 +2,7 @@
 
 from markupsafe import Markup
 
-from samestep.common.judging.comparison import NOT_SEPARATED
+from samestep.common.judging.speed_comparison import NOT_SEPARATED
 from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.page.axes import AxisScale, fitting, spell_tick
 from samestep.experiments.page.loaded import Entry, Facet, Loaded

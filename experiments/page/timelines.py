@@ -10,7 +10,7 @@ from samestep.common.errors import ConfigError
 from samestep.experiments.page.drawings.timeline import timeline
 from samestep.experiments.page.loaded import MOST_DRAWN, Entry, Loaded, most_telling
 from samestep.experiments.page.rendering import render
-from samestep.experiments.printing.trace import load_trace
+from samestep.experiments.printing.trace_file import load_trace
 
 _HOW = (
     "The fastest of the steps that were traced after everything that counts. A bar is what a device computed, a thin line "

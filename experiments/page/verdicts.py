@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from markupsafe import Markup
 
 from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.confound_report import explain_confounds
 from samestep.experiments.comparing.gate import headline
-from samestep.experiments.comparing.lint import explain_confounds
 from samestep.experiments.comparing.row import FAILED, MISSED, NOT_JUDGED, SAME, Row, explain_rows
 from samestep.experiments.comparing.speeds import unseparated
 from samestep.experiments.page.loaded import Group, Loaded
 from samestep.experiments.page.rendering import render
 from samestep.experiments.printing import tables
 from samestep.experiments.printing.against_report import write_report
+from samestep.experiments.printing.aot_report import compiled
 from samestep.experiments.printing.columns import explain_emulations
-from samestep.experiments.printing.compiled import compiled
 from samestep.experiments.printing.misses import explain_misses
 from samestep.experiments.printing.text import count
 

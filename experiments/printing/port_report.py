@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from samestep.common.porting.alignment import Aligned
+from samestep.common.porting.array_layouts import apart
 from samestep.common.porting.case import DIFFERENT, PortCase, PortVerdict
-from samestep.common.porting.layouts import apart
 from samestep.common.porting.matching.pairing import Pair
 from samestep.experiments.printing.formats import Case as Reported
 from samestep.experiments.printing.formats import Document

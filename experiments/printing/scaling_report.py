@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from samestep.common.judging.scaling import LEAST_POINTS, amdahl_limit
+from samestep.common.judging.scaling_fit import LEAST_POINTS, amdahl_limit
 from samestep.experiments.comparing.scaling import EXPECTED, Scaling, ScalingPoint
 from samestep.experiments.comparing.speeds import spell_ratio
 from samestep.experiments.printing.text import (

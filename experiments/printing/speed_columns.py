@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from samestep.common.judging.comparison import LEAST_ROUNDS
+from samestep.common.judging.speed_comparison import LEAST_ROUNDS
 from samestep.experiments.comparing.quantities import SPEED, VERDICT
 from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.printing.text import Column, short

@@ -11,10 +11,10 @@ from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import resize, title
 from samestep.experiments.comparing.quantities import METRIC
 from samestep.experiments.comparing.speeds import MeasuredRow, Speed
+from samestep.experiments.printing.aot_report import compiled
 from samestep.experiments.printing.columns import Line, Name, cell, columns, explain_emulations, named, shared_columns
-from samestep.experiments.printing.compiled import compiled
+from samestep.experiments.printing.layer_overrides import switched
 from samestep.experiments.printing.misses import explain_misses
-from samestep.experiments.printing.switched import switched
 from samestep.experiments.printing.text import Column, bullets, cells, fill, fit, github, joined, screen_width
 
 EXCEPTIONS = 3

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from samestep.common.errors import Unavailable
-from samestep.common.runtime.parent.processes.memory import _own_cgroup
+from samestep.common.runtime.parent.processes.memory_kills import _own_cgroup
 
 _CLONE_NEWNS = 0x20000
 DISK_BYTES = 2**22

@@ -15,8 +15,8 @@ from samestep.common.runtime.directory import open_run, write_error
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.common.strategy import Run
-from samestep.experiments.comparing.asked import describe
 from samestep.experiments.comparing.comparison_file import NAME, write_file
+from samestep.experiments.comparing.comparison_request import describe
 from samestep.experiments.comparing.stored import make_place, run_directory
 from tests.results import leave
 

@@ -32,13 +32,13 @@ from samestep.common.workload.models.mlp import MlpSpec
 from samestep.common.workload.models.spec import layer, num_params
 from samestep.experiments import advise as command
 from samestep.experiments import predict
-from samestep.experiments.advising import candidates, layouts
+from samestep.experiments.advising import candidate_meshes, candidates
 from samestep.experiments.advising.advice import SLOWER, Advice, Change, advise
 from samestep.experiments.advising.advice_reasons import changed, next_step, trust, why
 from samestep.experiments.advising.advice_text import document, report
+from samestep.experiments.advising.candidate_meshes import SPLIT, WHOLE
 from samestep.experiments.advising.candidates import MOST_MICROBATCHES, search
-from samestep.experiments.advising.here import Here, load_here, make_here, path, store
-from samestep.experiments.advising.layouts import SPLIT, WHOLE
+from samestep.experiments.advising.local_machine import Here, load_here, make_here, path, store
 from samestep.experiments.advising.local_times import seconds_here
 from samestep.experiments.advising.prediction import Assumptions, needed_bytes, predict_row
 from samestep.experiments.advising.step_times import seconds_of
@@ -97,11 +97,11 @@ def test_recomputation_is_tried_only_for_larger_micro_batches_than_have_room_wit
 def test_a_layout_is_found_if_any_of_its_micro_batches_has_room(share: float) -> None:
     """Held against every size of a micro-batch, with and without recomputation, each by the ledger of its strategy."""
     asked, needed = base(batch_size=48), dict[str, int]()
-    for row, mesh in layouts.meshes(asked, 8):
+    for row, mesh in candidate_meshes.meshes(asked, 8):
         run = dataclasses.replace(asked, strategy=strategy_info("torch", row.strategy), mesh=mesh)
         replicas = mesh.replicas
         run = dataclasses.replace(run, options=run.strategy.options())
-        for each in layouts.with_microbatches(run, 48 // replicas, "1f1b" if Taken.is_staged(run) else ""):
+        for each in candidate_meshes.with_microbatches(run, 48 // replicas, "1f1b" if Taken.is_staged(run) else ""):
             try:
                 each.strategy.needs(each)
             except ConfigError:
@@ -220,7 +220,7 @@ def test_the_file_of_this_machine_is_read_as_it_was_written(here: Here) -> None:
 
 
 def test_figures_of_another_processor_are_not_read(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("samestep.experiments.advising.here.key", lambda: "another processor")
+    monkeypatch.setattr("samestep.experiments.advising.local_machine.key", lambda: "another processor")
     assert load_here() is None
 
 

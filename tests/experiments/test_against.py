@@ -15,7 +15,7 @@ from samestep.common.runtime.records import DeviceRow, RunResult
 from samestep.experiments import compare
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.comparing.against import Against, Earlier, hold
-from samestep.experiments.comparing.earlier import load_earlier
+from samestep.experiments.comparing.baseline import load_earlier
 from samestep.experiments.printing.against_report import write_report
 from tests.experiments.comparisons import TRAINED, keep, make_up
 from tests.results import REAL, leave, made

@@ -20,10 +20,10 @@ from samestep.experiments import advise as command
 from samestep.experiments import calibrate
 from samestep.experiments.advising import calibration
 from samestep.experiments.advising.calibration import Calibration, calibrated
+from samestep.experiments.advising.candidate_meshes import Candidate
 from samestep.experiments.advising.candidates import search
-from samestep.experiments.advising.here import load_here, make_here, path
-from samestep.experiments.advising.here import store as stored
-from samestep.experiments.advising.layouts import Candidate
+from samestep.experiments.advising.local_machine import load_here, make_here, path
+from samestep.experiments.advising.local_machine import store as stored
 from samestep.experiments.advising.physical import odd_figure
 from samestep.experiments.advising.step_times import seconds_of
 from tests.experiments.test_advise import base, small_machine

@@ -16,15 +16,15 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.directory import open_run, write_error, write_json
 from samestep.common.runtime.parent.judging.cache import hold
-from samestep.common.runtime.parent.judging.curves import Curve, curve_folder, keep_curve
+from samestep.common.runtime.parent.judging.reference_curves import Curve, curve_folder, keep_curve
 from samestep.common.runtime.start import initial_state
 from samestep.common.runtime.worker.worker import claim_role
 from samestep.common.steps.log import Log, Window
-from samestep.experiments import clean, kept
+from samestep.experiments import clean, disk_usage
 from samestep.experiments.comparing.comparison_file import NAME
 from tests.experiments.comparisons import placed
 
-LONG_AGO = time.time() - 2 * kept.QUIET_SECONDS
+LONG_AGO = time.time() - 2 * disk_usage.QUIET_SECONDS
 
 
 KEY = "0123456789abcdef01234567"
@@ -119,8 +119,8 @@ def test_it_frees_what_is_named_and_nothing_else(here: Path, capsys: pytest.Capt
     held = {"oracle": curve, "data": data, "machines": machine, "runs": a_run(here / "runs" / "one")}
     printed = told(capsys, f"--{name}")
     assert printed.startswith("Freed ")
-    assert f"({kept.KINDS[name]}: 1)." in printed
-    assert row(printed, kept.KINDS[name])[1] == "0"
+    assert f"({disk_usage.KINDS[name]}: 1)." in printed
+    assert row(printed, disk_usage.KINDS[name])[1] == "0"
     assert [kind for kind, path in held.items() if path.exists()] == [kind for kind in held if kind != name]
 
 

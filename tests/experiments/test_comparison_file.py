@@ -8,8 +8,8 @@ import pytest
 
 from samestep.common.errors import ConfigError
 from samestep.experiments import compare
-from samestep.experiments.comparing.asked import describe, merge
 from samestep.experiments.comparing.comparison_file import NAME, read_file, write_file
+from samestep.experiments.comparing.comparison_request import describe, merge
 from samestep.experiments.comparing.plan import make_plan
 from tests.experiments.comparisons import make_up
 

@@ -14,7 +14,7 @@ import samestep
 from samestep.common.errors import ConfigError
 from samestep.common.runtime.records import RunResult
 from samestep.experiments import export, report
-from samestep.experiments.comparing.earlier import load_earlier
+from samestep.experiments.comparing.baseline import load_earlier
 from tests.experiments.comparisons import keep
 from tests.results import leave, made
 

@@ -17,10 +17,9 @@ from samestep.common.runtime.parent.judging import finishing
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.strategy import Run
 from samestep.experiments import compare
-from samestep.experiments.comparing import compare as comparing
-from samestep.experiments.comparing import rounds
-from samestep.experiments.comparing.asked import describe
+from samestep.experiments.comparing import execution, rounds
 from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.comparison_request import describe
 from samestep.experiments.comparing.row import NOT_RUN
 from tests.experiments.comparisons import PASSED, TRAINED, result_of
 from tests.results import leave
@@ -143,7 +142,7 @@ def test_what_refuses_a_run_that_has_begun_is_a_failure_of_every_row(
 
     monkeypatch.setattr(finishing, place, refuse)
     asked = describe({"framework": "tf", "batch_size": 48, "steps": 12})
-    comparison = comparing.compare(asked, "out", quiet=True)
+    comparison = execution.compare(asked, "out", quiet=True)
     statuses = {row.status for row in comparison.rows}
     assert "failed" in statuses and statuses <= {"failed", "unavailable"}
     assert comparison.exit_code == samestep.load("out").exit_code == 1

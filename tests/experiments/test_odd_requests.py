@@ -14,8 +14,8 @@ from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.records import load_result
 from samestep.experiments import advise, compare, predict, report, run
 from samestep.experiments.cli.arguments import run_command
-from samestep.experiments.comparing import compare as comparing
-from samestep.experiments.comparing.asked import MAX_ROWS
+from samestep.experiments.comparing import execution
+from samestep.experiments.comparing.comparison_request import MAX_ROWS
 from tests.results import made
 
 
@@ -69,7 +69,7 @@ def test_a_directory_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.Mon
     def full(path: Path, **options: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(comparing.Path, "mkdir", full)
+    monkeypatch.setattr(execution.Path, "mkdir", full)
     with pytest.raises(
         ConfigError, match="--out out cannot be made \\(No space left on device\\); name another directory"
     ):

@@ -12,7 +12,7 @@ from samestep.common.request import ORACLE, RunConfig
 from samestep.common.run import parse
 from samestep.common.techniques import Techniques
 from samestep.common.workload.table import WORKLOADS, size_names
-from samestep.experiments.comparing.asked import describe
+from samestep.experiments.comparing.comparison_request import describe
 from samestep.experiments.comparing.plan import make_plan
 
 PP = "torch:pp+schedule=1f1b"

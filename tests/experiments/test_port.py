@@ -11,13 +11,13 @@ from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.judging.conclusion import conclude_missed
 from samestep.common.porting.case import CONSTANTS, DIFFERENT, SAME, PortVerdict
-from samestep.common.porting.verdict import judge_port
+from samestep.common.porting.port_verdict import judge_port
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.models import porting
-from samestep.common.runtime.parent.models.describing import run_tasks
-from samestep.common.runtime.parent.models.weights import transfer_weights
+from samestep.common.runtime.parent.models.description_request import run_tasks
+from samestep.common.runtime.parent.models.weight_transfer import transfer_weights
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.port import main
 from samestep.experiments.printing.formats import write

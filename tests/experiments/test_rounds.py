@@ -20,10 +20,9 @@ from samestep.common.runtime.directory import open_run, write_json
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import load_result
 from samestep.experiments import compare
-from samestep.experiments.comparing import compare as comparing
-from samestep.experiments.comparing import rounds
-from samestep.experiments.comparing.asked import describe
+from samestep.experiments.comparing import execution, rounds
 from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.comparison_request import describe
 from samestep.experiments.comparing.stored import load, run_directory
 from tests.experiments.comparisons import MISSED, PASSED, keep, make_up
 from tests.results import leave, made
@@ -116,7 +115,7 @@ def test_a_row_that_went_wrong_runs_no_further_round(
 def test_a_comparison_is_loaded_as_it_ended(monkeypatch: pytest.MonkeyPatch, outcomes: dict) -> None:
     make_up(monkeypatch, outcomes)
     asked = describe({"repeats": 2, "require": "ddp", "framework": "torch", "batch_size": 50, "reference": "torch:pp"})
-    ended = comparing.compare(asked, "out", quiet=True)
+    ended = execution.compare(asked, "out", quiet=True)
     loaded = samestep.load("out")
     assert isinstance(loaded, Comparison)
     assert summary(loaded) == summary(ended)
@@ -200,7 +199,7 @@ def test_what_is_unavailable_now_does_not_lose_what_was_measured(
             raise Unavailable("it is not installed")
         return ""
 
-    monkeypatch.setattr(comparing, "check_launch", lacking)
+    monkeypatch.setattr(execution, "check_launch", lacking)
     comparison = samestep.compare(resume="out")
     assert [(row.status, len(row.results)) for row in comparison.rows[1:]] == [
         ("same step", 2),
@@ -356,7 +355,7 @@ def test_killed_at_any_moment_it_measures_each_run_once(
 def test_rows_may_differ_in_their_links_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     started = make_up(monkeypatch, {})
     asked = {"strategies": "torch:ddp", "devices": "2", "vary": {"bandwidth": ["200mbit", "1gbit"]}}
-    comparing.compare(describe(asked), str(tmp_path / "comparison"), quiet=True)
+    execution.compare(describe(asked), str(tmp_path / "comparison"), quiet=True)
     assert [launch.bandwidth for run, launch in started if run.framework == "torch"] == ["200mbit", "1gbit"]
 
 
@@ -364,5 +363,5 @@ def test_rows_may_differ_in_their_links_alone(monkeypatch: pytest.MonkeyPatch, t
 def test_the_oracle_of_compressed_rows_is_compressed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     started = make_up(monkeypatch, {})
     asked = {"strategies": "torch:ddp", "devices": "2", "compress": "int8"}
-    comparing.compare(describe(asked), str(tmp_path / "comparison"), quiet=True)
+    execution.compare(describe(asked), str(tmp_path / "comparison"), quiet=True)
     assert [(run.name, run.num_devices) for run, _ in started] == [("numpy:oracle", 2), ("torch:ddp", 2)]

@@ -9,8 +9,8 @@ from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.runtime.conditions import Conditions
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.comparing.asked import describe
 from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.comparison_request import describe
 from samestep.experiments.comparing.plan import make_plan
 from samestep.experiments.comparing.row import Row
 from samestep.experiments.comparing.scaling import Scaling, find_scaling

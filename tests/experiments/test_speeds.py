@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from samestep.common.cell import Cell
-from samestep.common.judging.comparison import LEAST_ROUNDS
 from samestep.common.judging.percentiles import count_seconds
+from samestep.common.judging.speed_comparison import LEAST_ROUNDS
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing import speeds
 from samestep.experiments.comparing.comparison import Comparison

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from samestep.common.errors import ConfigError
-from samestep.common.seconds.measured import FOLDER
+from samestep.common.seconds.measured_iterations import FOLDER
 from samestep.experiments import predict
 from samestep.experiments.advising.validate import VALIDATIONS, document, text
 

@@ -23,7 +23,7 @@ from samestep.experiments.page import timelines
 from samestep.experiments.page.drawings.svg import file_of
 from samestep.experiments.page.drawings.timeline import drawn_from, passes, timeline
 from samestep.experiments.printing.picture import SMALL
-from samestep.experiments.printing.trace import TRACE, Trace, faults, load_trace
+from samestep.experiments.printing.trace_file import TRACE, Trace, faults, load_trace
 from samestep.experiments.run import recorded
 from tests.cells import SIZED
 from tests.conftest import RunCell

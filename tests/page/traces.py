@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from samestep.experiments.printing.trace import TRACE
+from samestep.experiments.printing.trace_file import TRACE
 
 
 def lane(number: int, name: str) -> dict:

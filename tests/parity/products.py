@@ -13,7 +13,7 @@ from samestep.common.cell import Cell
 from samestep.common.judging.parity import bound_of
 from samestep.common.request import FRAMEWORKS, OPTIMIZERS, RunConfig
 from samestep.common.runtime.records import RunResult
-from samestep.common.workload.pipeline import SCHEDULES
+from samestep.common.workload.pipeline_schedule import SCHEDULES
 from samestep.experiments.printing.text import github
 from tests.cells import SIZED, every_row
 

@@ -18,7 +18,7 @@ from samestep.common.runtime.parent.processes import network
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.common.runtime.topology import fill_in, own_index, workers
-from samestep.experiments.printing.trace import load_trace
+from samestep.experiments.printing.trace_file import load_trace
 from tests.cells import SIZED, slow
 from tests.conftest import RunCell
 from tests.tf_impl.conftest import RunTroubled, memory

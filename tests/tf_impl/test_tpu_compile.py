@@ -22,9 +22,9 @@ from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.table import resolve
 from samestep.experiments import run
 from samestep.experiments.printing import tables
-from samestep.experiments.printing.compiled import compiled
+from samestep.experiments.printing.aot_report import compiled
 from samestep.tf_impl.tpu.hlo import collectives
-from samestep.tf_impl.tpu.topology import COMPILER_ENVIRONMENT, GENERATIONS, Topology, require_compiler
+from samestep.tf_impl.tpu.tpu_topology import COMPILER_ENVIRONMENT, GENERATIONS, Topology, require_compiler
 from tests.cells import SIZED, slow
 from tests.conftest import RunCell
 

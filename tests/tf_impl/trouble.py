@@ -118,8 +118,8 @@ def updates_count_themselves() -> None:
 
 def worker_dies_in_an_update() -> None:
     """At step 5 both workers begin an update, which waits; the chief kills one of them and lets the updates go on."""
+    from samestep.tf_impl.parameter_server.counted_updates import Updates
     from samestep.tf_impl.parameter_server.program import ParameterServerProgram
-    from samestep.tf_impl.parameter_server.updates import Updates
 
     updates_count_themselves()
     build, plain, begin = ParameterServerProgram.__init__, ParameterServerProgram.step, Updates.begin

@@ -10,7 +10,7 @@ from samestep.common.runtime.worker import worker
 
 
 def _before_chunk_in_step_3(happens) -> None:
-    from samestep.torch_impl.pipeline import timeline as scheduled
+    from samestep.torch_impl.pipeline import stage_events as scheduled
 
     plain, steps = scheduled.Timeline.step, []
 
@@ -67,7 +67,7 @@ def server_is_killed() -> None:
 
 
 def keeps_its_timeline(run: Path) -> None:
-    from samestep.torch_impl.pipeline.timeline import Timeline
+    from samestep.torch_impl.pipeline.stage_events import Timeline
 
     plain = Timeline.measures
 

@@ -29,7 +29,7 @@ BUILD = """
     from samestep.common.request import RunConfig
     from samestep.common.run import parse
     from samestep.common.workload import initial
-    from samestep.torch_impl.axes.mesh import device_mesh
+    from samestep.torch_impl.axes.device_mesh import device_mesh
     from samestep.torch_impl.axes.shard import find_blocks, shard
     from samestep.torch_impl.building import build_fresh_model
     from samestep.torch_impl.step_context import StepContext

@@ -14,7 +14,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
 from samestep.common.techniques import Techniques
-from samestep.experiments.comparing.lint import circumstances
+from samestep.experiments.comparing.confound_report import circumstances
 from tests.lent import LentLauncher
 from tests.processes import descendants
 

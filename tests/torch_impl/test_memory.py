@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from samestep.torch_impl.pipeline.timeline import Timeline
+from samestep.torch_impl.pipeline.stage_events import Timeline
 from samestep.torch_impl.step import KEPT_STEPS
 from samestep.torch_impl.strategies.c10d import FlatExchange
 

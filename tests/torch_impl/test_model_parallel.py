@@ -2,10 +2,10 @@
 
 import pytest
 
-from samestep.common.costs.stages import passes_of
+from samestep.common.costs.stage_sends import passes_of
 from samestep.common.runtime.records import RunResult
 from samestep.common.techniques import Techniques
-from samestep.common.workload.pipeline import SCHEDULES
+from samestep.common.workload.pipeline_schedule import SCHEDULES
 from tests.cells import REGRESSION, SIZED, slow
 from tests.conftest import RunCell
 from tests.torch_impl.ledgers import by_name, bytes_of, obeys_its_law

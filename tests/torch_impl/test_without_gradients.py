@@ -16,7 +16,7 @@ from samestep.common.runtime.directory import read_error, write_error
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.state_file import read_state
 from samestep.common.workload.declaration import Model
-from samestep.common.workload.optimizers.user import UserOptimizer
+from samestep.common.workload.optimizers.user_optimizer import UserOptimizer
 from samestep.torch_impl.describing.reach import always_called, find_reach
 from samestep.torch_impl.models.user_model import build_declared
 from samestep.torch_impl.optimizers import build_optimizer, leave

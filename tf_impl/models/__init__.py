@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from samestep.common.workload.models.describing import USER_LOSS
+from samestep.common.workload.models.description_report import USER_LOSS
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.tf_impl.models.cnn import BabyCNN
 from samestep.tf_impl.models.layers import VariableFactory

@@ -13,11 +13,11 @@ from samestep.common.errors import ConfigError
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import IDS, call_user, load_model
 from samestep.common.workload.draws import DRAWS
-from samestep.common.workload.models.describing import dropped_losses
+from samestep.common.workload.models.description_report import dropped_losses
 from samestep.common.workload.models.dtypes import check_numbers, check_outputs, refuse_two_bytes
 from samestep.common.workload.models.layer import ParameterLayer
 from samestep.common.workload.models.spec import ArraySpec, ModelSpec
-from samestep.tf_impl.models.added import Added
+from samestep.tf_impl.models.added_losses import Added
 from samestep.tf_impl.models.inputs import Inputs
 from samestep.tf_impl.models.losses import Loss
 from samestep.tf_impl.models.variables import named_variables

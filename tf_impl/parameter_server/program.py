@@ -22,8 +22,8 @@ from samestep.tf_impl.models import predictor
 from samestep.tf_impl.models.inputs import Inputs, as_inputs, gather
 from samestep.tf_impl.observing.exchanges import whole_bytes
 from samestep.tf_impl.optimizers import bind_update, coefficients
+from samestep.tf_impl.parameter_server.counted_updates import Updates
 from samestep.tf_impl.parameter_server.parts import assign, flat, lookup, parts_of
-from samestep.tf_impl.parameter_server.updates import Updates
 from samestep.tf_impl.rows.options import ParameterServerOptions
 from samestep.tf_impl.step import Gradient, accumulate, mean_loss, micro_batches, transform, with_added
 

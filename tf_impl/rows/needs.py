@@ -7,7 +7,7 @@ from samestep.common.workload.models.spec import draws, ignores_targets
 from samestep.common.workload.split import even_split_table
 from samestep.tf_impl.rows.options import DTensorOptions, MirroredOptions, ParameterServerOptions, TpuOptions
 from samestep.tf_impl.tpu.probe import probe
-from samestep.tf_impl.tpu.topology import require_compiler
+from samestep.tf_impl.tpu.tpu_topology import require_compiler
 
 
 def check_exchange(run: Run) -> None:

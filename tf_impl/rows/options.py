@@ -7,7 +7,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.flags import flag
 from samestep.common.request import MAX_PROCESSES
 from samestep.tf_impl.tpu.probe import grpc_address
-from samestep.tf_impl.tpu.topology import GENERATIONS, Topology
+from samestep.tf_impl.tpu.tpu_topology import GENERATIONS, Topology
 
 
 @dataclasses.dataclass(frozen=True)

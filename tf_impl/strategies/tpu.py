@@ -30,7 +30,7 @@ from samestep.tf_impl.program import Parts, TrainingProgram
 from samestep.tf_impl.rows.options import TpuOptions
 from samestep.tf_impl.tpu.lowering import ReplicaStep, lower
 from samestep.tf_impl.tpu.probe import probe
-from samestep.tf_impl.tpu.topology import COMPILER_ENVIRONMENT
+from samestep.tf_impl.tpu.tpu_topology import COMPILER_ENVIRONMENT
 
 
 def build(run: Run[TpuOptions]) -> TrainingProgram:

@@ -28,7 +28,7 @@ from samestep.common.files.reading import read_bytes, read_json
 from samestep.common.ledger import Compiled
 from samestep.common.runtime.directory import write_json
 from samestep.tf_impl.tpu.hlo import collectives
-from samestep.tf_impl.tpu.topology import Topology
+from samestep.tf_impl.tpu.tpu_topology import Topology
 
 _MOST_BYTES = 2**30
 """Of the step as StableHLO."""

@@ -12,14 +12,14 @@ from torch.distributed.pipelining.schedules import get_schedule_class
 
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
-from samestep.common.workload.pipeline import SCHEDULES
+from samestep.common.workload.pipeline_schedule import SCHEDULES
 from samestep.torch_impl.local_state import build_local_state, gather_states, merge
 from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.models.segmented import Handed, tensors_of
 from samestep.torch_impl.optimizers import build_optimizer
+from samestep.torch_impl.pipeline.stage_events import Timeline
 from samestep.torch_impl.pipeline.stages import Stage, build_stages
 from samestep.torch_impl.pipeline.tied import TiedCopies
-from samestep.torch_impl.pipeline.timeline import Timeline
 from samestep.torch_impl.program import Parts
 from samestep.torch_impl.rows.options import PipelineOptions
 from samestep.torch_impl.sharded import full_tensor

@@ -9,8 +9,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from samestep.common.strategy import Run
-from samestep.torch_impl.axes.mesh import Exchange
-from samestep.torch_impl.reached import ShardedReach
+from samestep.torch_impl.axes.device_mesh import Exchange
+from samestep.torch_impl.gradient_reach import ShardedReach
 from samestep.torch_impl.techniques.precision import gathering
 from samestep.torch_impl.upstream import end_of_prediction
 

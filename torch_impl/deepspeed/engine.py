@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from samestep.common.ledger import Footprint
 from samestep.common.program import TrainState
 from samestep.common.techniques import Techniques
-from samestep.torch_impl.deepspeed.layouts import LAYOUTS
+from samestep.torch_impl.deepspeed.partitions import LAYOUTS
 from samestep.torch_impl.local_state import LocalState
 from samestep.torch_impl.step import norm_over_ranks, transform
 from samestep.torch_impl.weights import Weight, dtype_names

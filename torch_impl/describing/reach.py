@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from samestep.common.errors import ConfigError
 from samestep.common.workload.declared import call_user
-from samestep.common.workload.models.describing import EXAMPLES
+from samestep.common.workload.models.description_report import EXAMPLES
 from samestep.torch_impl import weights
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 import torch
 from torch import nn
 
-from samestep.common.workload.models.describing import EXAMPLES
+from samestep.common.workload.models.description_report import EXAMPLES
 from samestep.common.workload.models.findings import Use
 from samestep.torch_impl.models.inputs import Inputs
 

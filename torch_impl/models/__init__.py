@@ -5,7 +5,7 @@ from typing import cast
 from torch import nn
 
 from samestep.common.batch import Chunk
-from samestep.common.workload.models.describing import USER_LOSS
+from samestep.common.workload.models.description_report import USER_LOSS
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.torch_impl.models.cnn import BabyCNN
 from samestep.torch_impl.models.dropout import Dropout

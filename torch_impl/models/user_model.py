@@ -12,7 +12,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.draws import DRAWS
-from samestep.common.workload.models.describing import dropped_losses
+from samestep.common.workload.models.description_report import dropped_losses
 from samestep.common.workload.models.dtypes import check_numbers, check_outputs
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.torch_impl.models.draws import STILL

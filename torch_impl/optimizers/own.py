@@ -7,7 +7,7 @@ from torch import nn
 
 from samestep.common.errors import ConfigError
 from samestep.common.workload.declared import call_user, load_model
-from samestep.common.workload.optimizers.user import UserOptimizer
+from samestep.common.workload.optimizers.user_optimizer import UserOptimizer
 
 KEYS: Mapping[str, str] = {}
 """What it keeps has torch's own keys everywhere."""

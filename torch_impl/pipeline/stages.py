@@ -8,7 +8,7 @@ from torch import nn
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import initial_buffers, initial_weights
 from samestep.common.workload.models.spec import ModelSpec, Segment, tied_segments
-from samestep.common.workload.pipeline import group_segments
+from samestep.common.workload.pipeline_schedule import group_segments
 from samestep.torch_impl import weights
 from samestep.torch_impl.models import build_model, segment_functions
 from samestep.torch_impl.models.inputs import Inputs

@@ -16,7 +16,7 @@ from torch import nn
 
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import tied_segments
-from samestep.common.workload.pipeline import group_segments
+from samestep.common.workload.pipeline_schedule import group_segments
 from samestep.torch_impl.pipeline.stages import Stage
 from samestep.torch_impl.sharded import local_part
 from samestep.torch_impl.step_context import StepContext

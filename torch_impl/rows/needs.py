@@ -9,7 +9,7 @@ from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.flags import flags
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import tied_segments
-from samestep.common.workload.pipeline import SCHEDULES
+from samestep.common.workload.pipeline_schedule import SCHEDULES
 from samestep.common.workload.split import even_split_table
 from samestep.torch_impl.rows.options import DdpOptions, DeepSpeedOptions, PipelineOptions, TensorOptions
 

@@ -3,7 +3,7 @@
 import dataclasses
 
 from samestep.common.flags import flag
-from samestep.common.workload.pipeline import SCHEDULES
+from samestep.common.workload.pipeline_schedule import SCHEDULES
 
 
 @dataclasses.dataclass(frozen=True)

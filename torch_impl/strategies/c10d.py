@@ -17,8 +17,8 @@ from torch import nn
 from samestep.common.strategy import Run
 from samestep.torch_impl.building import build_fresh_model
 from samestep.torch_impl.devices import join_group, synchronize, use_device
+from samestep.torch_impl.gradient_reach import agree
 from samestep.torch_impl.program import Parts, TrainingProgram
-from samestep.torch_impl.reached import agree
 from samestep.torch_impl.rows.options import C10dOptions
 from samestep.torch_impl.step import KEPT_STEPS
 from samestep.torch_impl.step_context import StepContext

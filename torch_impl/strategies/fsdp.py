@@ -13,7 +13,7 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule
 
 from samestep.common.strategy import Run
-from samestep.torch_impl.axes.mesh import device_mesh, nested
+from samestep.torch_impl.axes.device_mesh import device_mesh, nested
 from samestep.torch_impl.axes.shard import agree_on_reached, find_blocks, shard
 from samestep.torch_impl.building import build_fresh_model
 from samestep.torch_impl.devices import join_group, use_device

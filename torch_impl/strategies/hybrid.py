@@ -13,10 +13,10 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor.parallel import loss_parallel
 
 from samestep.common.strategy import Run
-from samestep.common.workload.pipeline import SCHEDULES
+from samestep.common.workload.pipeline_schedule import SCHEDULES
 from samestep.torch_impl import sharded
 from samestep.torch_impl.axes.data import replicate
-from samestep.torch_impl.axes.mesh import device_mesh, nested
+from samestep.torch_impl.axes.device_mesh import device_mesh, nested
 from samestep.torch_impl.axes.pipe import build_pipe, scheduled_parts
 from samestep.torch_impl.axes.shard import agree_on_reached, shard
 from samestep.torch_impl.axes.tensor import split_by_tensor

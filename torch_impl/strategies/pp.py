@@ -6,7 +6,7 @@ Use it when the model fits no single device and the links between them are slow;
 """
 
 from samestep.common.strategy import Run
-from samestep.common.workload.pipeline import SCHEDULES
+from samestep.common.workload.pipeline_schedule import SCHEDULES
 from samestep.torch_impl.axes.pipe import build_pipe, scheduled_parts
 from samestep.torch_impl.devices import join_group, use_device
 from samestep.torch_impl.program import TrainingProgram

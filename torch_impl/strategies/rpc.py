@@ -17,12 +17,12 @@ from samestep.common.batch import WHOLE, Batch
 from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
-from samestep.common.workload.pipeline import group_segments
+from samestep.common.workload.pipeline_schedule import group_segments
 from samestep.torch_impl.devices import use_device
 from samestep.torch_impl.local_state import merge
 from samestep.torch_impl.models.inputs import as_inputs
 from samestep.torch_impl.pipeline.stages import build_stage
-from samestep.torch_impl.rpc import stages
+from samestep.torch_impl.rpc import worker_stages as stages
 from samestep.torch_impl.rpc.group import CPU, Served, ServingProgram, join_rpc, leave_rpc, own_rank, worker_name
 from samestep.torch_impl.step import accumulate, mean_loss
 from samestep.torch_impl.step_context import StepContext

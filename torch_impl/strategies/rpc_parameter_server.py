@@ -10,12 +10,12 @@ import torch.distributed as dist
 
 from samestep.common.program import Hardware
 from samestep.common.strategy import Run
-from samestep.common.workload.pipeline import server_segments
+from samestep.common.workload.pipeline_schedule import server_segments
 from samestep.torch_impl.devices import join_group, use_device
 from samestep.torch_impl.observing.exchanges import AXIS_PREFIX
 from samestep.torch_impl.parameter_server import server
 from samestep.torch_impl.parameter_server.modes import PullEverything, PullRows
-from samestep.torch_impl.parameter_server.worker import WorkerProgram
+from samestep.torch_impl.parameter_server.worker_program import WorkerProgram
 from samestep.torch_impl.pipeline.stages import build_stage
 from samestep.torch_impl.rows.options import ConsistencyOptions
 from samestep.torch_impl.rpc.group import CPU, Served, ServingProgram, join_rpc

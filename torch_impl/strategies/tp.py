@@ -10,7 +10,7 @@ from torch.distributed.tensor.parallel import loss_parallel
 
 from samestep.common.strategy import Run
 from samestep.torch_impl import sharded
-from samestep.torch_impl.axes.mesh import device_mesh
+from samestep.torch_impl.axes.device_mesh import device_mesh
 from samestep.torch_impl.axes.tensor import FullLogits, split_by_tensor
 from samestep.torch_impl.building import build_fresh_model
 from samestep.torch_impl.devices import join_group, use_device

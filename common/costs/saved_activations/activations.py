@@ -32,7 +32,7 @@ from samestep.common.workload.in_flight import Counts, Peaks, in_flight
 from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import ModelSpec, Segment
 from samestep.common.workload.models.transformer import TransformerSpec
-from samestep.common.workload.pipeline import SCHEDULES, group_segments
+from samestep.common.workload.pipeline_schedule import SCHEDULES, group_segments
 from samestep.common.workload.saved import AHEAD, BEHIND, LOSS, Kept, SavedLists
 
 

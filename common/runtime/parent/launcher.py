@@ -17,8 +17,8 @@ from samestep.common.request import Launch, RunConfig
 from samestep.common.runtime.directory import write_error
 from samestep.common.runtime.measured import Measured, adapter
 from samestep.common.runtime.parent.judging.finishing import Finished, Means, finish
+from samestep.common.runtime.parent.judging.launched_rerun import LaunchedRerun
 from samestep.common.runtime.parent.judging.ports import Ports
-from samestep.common.runtime.parent.judging.rerun import LaunchedRerun
 from samestep.common.runtime.parent.models.descriptions import Descriptions
 from samestep.common.runtime.parent.models.porting import port
 from samestep.common.runtime.parent.prepare import prepare

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 
-from samestep.common.runtime.links import DEVICE, address
+from samestep.common.runtime.link_addresses import DEVICE, address
 
 _CAP_NET_ADMIN = 12
 _CAPABILITY_VERSION_3 = 0x20080522

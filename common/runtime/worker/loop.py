@@ -22,7 +22,7 @@ from samestep.common.runtime.topology import UNEVALUATED
 from samestep.common.runtime.worker.disturbances import watch_for
 from samestep.common.runtime.worker.metric import metric_of
 from samestep.common.runtime.worker.step_log import RunLog
-from samestep.common.runtime.worker.tracing import trace
+from samestep.common.runtime.worker.traced_steps import trace
 from samestep.common.runtime.worker.traffic import Traffic
 from samestep.common.runtime.worker.windows import Windows
 from samestep.common.strategy import Run

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from samestep.common.runtime.links import MAX_LINKED
+from samestep.common.runtime.link_addresses import MAX_LINKED
 from samestep.common.runtime.worker import links
 from samestep.common.runtime.worker.offspring import end_with_parent
 

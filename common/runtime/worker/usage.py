@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from samestep.common.files.reading import Unreadable, parse_json
-from samestep.common.runtime.links import DEVICE
+from samestep.common.runtime.link_addresses import DEVICE
 from samestep.common.runtime.process_file import ProcessFile, read_life
 from samestep.common.runtime.worker.wire import tcp_bytes
 

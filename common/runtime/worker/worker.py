@@ -24,9 +24,9 @@ from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.stack_dumps import enable_stack_dumps
 from samestep.common.runtime.topology import LAUNCHED_AT, TIMEOUT, own_index, read_whole
 from samestep.common.runtime.worker.compiling import compile_and_measure
-from samestep.common.runtime.worker.describing import answer, is_asked
+from samestep.common.runtime.worker.description_worker import answer, is_asked
 from samestep.common.runtime.worker.loop import train_and_measure
-from samestep.common.runtime.worker.memory import is_shortage, shortage
+from samestep.common.runtime.worker.memory_shortage import is_shortage, shortage
 from samestep.common.runtime.worker.step_log import versions_of
 from samestep.common.runtime.worker.usage import serve
 from samestep.common.strategy import ProcessSpec, Run

@@ -1,6 +1,6 @@
 """The layers of a user's model that hold parameters, in the order in which the forward pass reaches them.
 
-Two frameworks' layers are matched by these (`workload/matching.py`), so roles and layouts are neutral here.
+Two frameworks' layers are matched by these (`porting/matching/`), so roles and layouts are neutral here.
 """
 
 import dataclasses

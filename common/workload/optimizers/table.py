@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from samestep.common.workload.optimizers import adamw, sgd
 from samestep.common.workload.optimizers.spec import OptimizerSpec, Update
-from samestep.common.workload.optimizers.user import UserOptimizer
+from samestep.common.workload.optimizers.user_optimizer import UserOptimizer
 
 OPTIMIZERS: Mapping[str, type[OptimizerSpec]] = {"sgd": sgd.Sgd, "adamw": adamw.AdamW}
 MISTAKES: Mapping[str, Mapping[Update, str]] = {"sgd": sgd.MISTAKES, "adamw": adamw.MISTAKES}

@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 
 from samestep.common.timeline import PHASE_OF_LETTER
 from samestep.experiments.page.drawings.svg import drawing, put, stroke, write
-from samestep.experiments.printing.trace import Device, Span, Trace
+from samestep.experiments.printing.trace_file import Device, Span, Trace
 
 WIDTH = 760
 MOST_DEVICES = 8

@@ -11,7 +11,7 @@ from samestep.common.costs.shards import shard_elements
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.workload.models.spec import Role, Segment
-from samestep.common.workload.pipeline import Stages, group_segments
+from samestep.common.workload.pipeline_schedule import Stages, group_segments
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3, 5, 7, 16, 40, 1000])

@@ -13,7 +13,7 @@ from samestep.common.judging import ported
 from samestep.common.judging.parity import Parity, judge
 from samestep.common.judging.rerun import Curve
 from samestep.common.porting.case import CONSTANTS, DIFFERENT, SAME
-from samestep.common.porting.verdict import judge_port
+from samestep.common.porting.port_verdict import judge_port
 from samestep.common.program import TrainState
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse

@@ -2,7 +2,7 @@
 
 import pytest
 
-from samestep.common.judging.scaling import TEXTBOOK, amdahl_limit, amdahl_share, gustafson_share, share_interval
+from samestep.common.judging.scaling_fit import TEXTBOOK, amdahl_limit, amdahl_share, gustafson_share, share_interval
 
 SHARES = (0.0, 0.05, 0.3, 1.0)
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from samestep.common.porting.case import PortCase, make_case
 from samestep.common.porting.matching.matching import match
-from samestep.common.porting.trace import LayerCall, ModelTrace
+from samestep.common.porting.model_trace import LayerCall, ModelTrace
 from samestep.common.workload.models.layer import LayerTensor, ParameterLayer
 
 BATCH, WIDTH, OUT = 8, 4, 3

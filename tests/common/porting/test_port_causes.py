@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from samestep.common.porting import formulas, updates
+from samestep.common.porting import formulas, update_differences
 from samestep.common.porting.alignment import Aligned
+from samestep.common.porting.array_layouts import apart, squeezed
 from samestep.common.porting.between import identify_between
 from samestep.common.porting.case import differ
 from samestep.common.porting.identify import identify_both
-from samestep.common.porting.layouts import apart, squeezed
-from samestep.common.porting.losses import explain_loss
-from samestep.common.porting.trace import LayerCall
+from samestep.common.porting.loss_differences import explain_loss
+from samestep.common.porting.model_trace import LayerCall
 from samestep.common.porting.ways import WAYS
 from samestep.common.porting.words import name_sides, percent, say
 
@@ -133,6 +133,6 @@ def test_what_keras_adds_to_the_loss_is_named() -> None:
 @pytest.mark.parametrize("epsilon", [1e-8, 1e-5])
 def test_the_epsilon_of_adam_is_read_from_its_first_step(epsilon: float) -> None:
     gradient = RNG.normal(size=50) / 100
-    found = updates._epsilon(gradient, -1e-3 * gradient / (np.abs(gradient) + epsilon))
+    found = update_differences._epsilon(gradient, -1e-3 * gradient / (np.abs(gradient) + epsilon))
     assert found == pytest.approx(epsilon, rel=1e-2, abs=1e-10)
-    assert updates._epsilon(gradient, -1e-3 * gradient) is None  # SGD has none
+    assert update_differences._epsilon(gradient, -1e-3 * gradient) is None  # SGD has none

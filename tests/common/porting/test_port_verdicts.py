@@ -10,7 +10,7 @@ import pytest
 
 from samestep.common.porting import words
 from samestep.common.porting.case import DIFFERENT, SAME
-from samestep.common.porting.verdict import judge_port
+from samestep.common.porting.port_verdict import judge_port
 from samestep.experiments.printing.formats import FORMATS, write
 from samestep.experiments.printing.port_report import port_document
 from tests.common.porting.made_up_ports import (

@@ -13,7 +13,7 @@ from samestep.common.files.writing import open_directory, replacing
 from samestep.common.files.written import LIST
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
-from samestep.common.runtime.parent.judging import curves
+from samestep.common.runtime.parent.judging import reference_curves
 from samestep.common.runtime.parent.judging.cache import evict, find_entries, hold
 from samestep.common.runtime.start import initial_state
 from samestep.common.steps.log import Log, Window
@@ -103,13 +103,13 @@ def test_an_entry_that_is_gone_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_kept_curve_makes_room_but_stays_itself(kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(curves, "curves_directory", lambda: tmp_path)
-    monkeypatch.setattr(curves, "evict", functools.partial(evict, limit=100))
+    monkeypatch.setattr(reference_curves, "curves_directory", lambda: tmp_path)
+    monkeypatch.setattr(reference_curves, "evict", functools.partial(evict, limit=100))
     asked = RunConfig("numpy", "oracle", "synthetic-mlp+width=8", steps=3, dtype="float64")
     run, launch = parse(asked), launch_of(asked)
-    folder = curves.curve_folder(run, launch, "0")
+    folder = reference_curves.curve_folder(run, launch, "0")
     kept("a", 200, 1)
     log = Log(None, (Window(3, 0.1, (1.0, 0.5, 0.25)),))
-    curves.keep_curve(curves.Curve(log, initial_state(run, launch)), run, launch, folder)
+    reference_curves.keep_curve(reference_curves.Curve(log, initial_state(run, launch)), run, launch, folder)
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [folder.name]
     assert {path.name for path in folder.iterdir()} == {"0.cut", "lock", LIST}

@@ -18,8 +18,8 @@ from samestep.common.reference.program import TrainingProgram
 from samestep.common.request import Launch, RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.measured import Measured
-from samestep.common.runtime.parent.judging import curves, finishing
-from samestep.common.runtime.parent.judging.curves import (
+from samestep.common.runtime.parent.judging import finishing, reference_curves
+from samestep.common.runtime.parent.judging.reference_curves import (
     LEAST_STEPS,
     Curve,
     curve_folder,
@@ -72,7 +72,7 @@ class Oracle:
 def oracle(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Oracle:
     """An oracle with an empty cache."""
     oracle = Oracle()
-    monkeypatch.setattr(curves.time, "monotonic", lambda: oracle.now)
+    monkeypatch.setattr(reference_curves.time, "monotonic", lambda: oracle.now)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return oracle
 
@@ -173,7 +173,7 @@ def test_two_runs_that_keep_one_curve_at_once_leave_it_whole(oracle: Oracle, mon
             (Path(target) / "of another process").touch()
         replace(source, target, **where)
 
-    monkeypatch.setattr(curves.os, "replace", late)
+    monkeypatch.setattr(reference_curves.os, "replace", late)
     assert_is_the_oracles(reached(oracle, 0.0), 20)
     assert kept() == {"20.cut"}
     assert {path.name for path in (folder() / "20.cut").iterdir()} == {"of another process"}
@@ -181,14 +181,14 @@ def test_two_runs_that_keep_one_curve_at_once_leave_it_whole(oracle: Oracle, mon
 
 def test_a_curve_that_another_run_removes_is_made_anew(oracle: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
     reached(oracle, 0.0)
-    read = curves.read_curve
+    read = reference_curves.read_curve
 
     def removed(directory: Path) -> Curve:
         for path in directory.iterdir():
             path.unlink()
         return read(directory)
 
-    monkeypatch.setattr(curves, "read_curve", removed)
+    monkeypatch.setattr(reference_curves, "read_curve", removed)
     assert_is_the_oracles(reached(oracle, 0.0), 20)
 
 
@@ -198,7 +198,7 @@ def test_what_cannot_be_written_leaves_nothing_behind(oracle: Oracle, monkeypatc
             file.write(b"half of it")
             raise OSError("no room")
 
-    monkeypatch.setattr(curves, "write_state", full)
+    monkeypatch.setattr(reference_curves, "write_state", full)
     assert_is_the_oracles(reached(oracle, 0.0), 20)
     assert kept() == set()
 
@@ -236,7 +236,7 @@ def test_what_decides_the_numbers_decides_the_folder_and_nothing_else_does(
     different.append(named(start_from="runs/begun"))
     monkeypatch.setattr(np, "__version__", "another")
     different.append(named())
-    monkeypatch.setattr(curves, "_source_digest", lambda: "another")
+    monkeypatch.setattr(reference_curves, "_source_digest", lambda: "another")
     different.append(named())
     assert len(set(different)) == len(different)
 
@@ -244,7 +244,7 @@ def test_what_decides_the_numbers_decides_the_folder_and_nothing_else_does(
 def test_a_run_that_continues_is_judged_from_its_first_step_on(oracle: Oracle, tmp_path: Path) -> None:
     ten, sixty = (dataclasses.replace(TINY, steps=steps) for steps in (10, 60))
     write_state(tmp_path, oracle.steps(parse(ten)).state)
-    oracle.start = curves.read_state(tmp_path)
+    oracle.start = reference_curves.read_state(tmp_path)
     launch = dataclasses.replace(launch_of(sixty), start_from=str(tmp_path))
     measured = dataclasses.replace(FIRST, first_step=10)
     for budget, end in ((0.0, 30), (math.inf, 60)):

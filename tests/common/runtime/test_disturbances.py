@@ -16,7 +16,7 @@ from samestep.common.runtime import conditions as recorded
 from samestep.common.runtime.conditions import LEAST_CORE_SECONDS, Watched, conditions
 from samestep.common.runtime.worker.disturbances import CoreSeconds, Disturbances, read_cores
 from samestep.common.workload.models.spec import num_params
-from samestep.experiments.comparing.lint import circumstances
+from samestep.experiments.comparing.confound_report import circumstances
 from tests.conftest import RunCell
 
 ACCOUNTS = """cpu  9 9 9 9 9 9 9 9 9 9

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from samestep.common.runtime.links import address
+from samestep.common.runtime.link_addresses import address
 from samestep.common.runtime.parent.launcher import WORKER
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.worker.links import PROGRAMS

@@ -9,7 +9,7 @@ from samestep.common.costs.sizes import all_reduce_bytes
 from samestep.common.request import RunConfig
 from samestep.common.run import parse_prediction
 from samestep.common.seconds.block_time import Shape, block_time, embedding_seconds, head_time
-from samestep.common.seconds.links import all_reduce_seconds, last_of, send_seconds
+from samestep.common.seconds.exchange_seconds import all_reduce_seconds, last_of, send_seconds
 from samestep.common.seconds.machine import load_machine
 from samestep.common.seconds.step_time import Layout, step_time
 

@@ -10,7 +10,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.seconds.block_time import Shape
 from samestep.common.seconds.held_bytes import MegatronLayout, megatron_bytes
 from samestep.common.seconds.machine import RATES, load_machine
-from samestep.common.seconds.measured import COLUMNS, FOLDER, SECONDS, read_rows
+from samestep.common.seconds.measured_iterations import COLUMNS, FOLDER, SECONDS, read_rows
 from samestep.common.seconds.published_rows import llm_foundry, llm_foundry_a100, megatron, torchtitan
 from samestep.common.seconds.validation import (
     CLUSTER,

@@ -17,7 +17,7 @@ from samestep.common.workload.models.parameters import linear
 from samestep.common.workload.models.ranker import RankerSpec
 from samestep.common.workload.models.spec import DataSizes, Segment, num_params
 from samestep.common.workload.models.transformer import TransformerSpec
-from samestep.common.workload.pipeline import group_segments
+from samestep.common.workload.pipeline_schedule import group_segments
 from samestep.common.workload.split import even_split_table
 
 MODELS = [

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from samestep.common.workload.passes import PASSES
-from samestep.common.workload.pipeline import SCHEDULES
+from samestep.common.workload.pipeline_schedule import SCHEDULES
 
 
 @pytest.mark.parametrize("name", SCHEDULES)

@@ -17,11 +17,11 @@ from samestep.common.request import Launch
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.integrity import check_losses
 from samestep.common.runtime.measured import Measured
-from samestep.common.runtime.parent.judging.curves import curve_folder, keep_curve, reach_curve, read_curve
+from samestep.common.runtime.parent.chrome_trace import write_trace
 from samestep.common.runtime.parent.judging.ports import Ports
+from samestep.common.runtime.parent.judging.reference_curves import curve_folder, keep_curve, reach_curve, read_curve
 from samestep.common.runtime.parent.merge import merge
-from samestep.common.runtime.parent.models.weights import in_own_names
-from samestep.common.runtime.parent.tracing import write_trace
+from samestep.common.runtime.parent.models.weight_transfer import in_own_names
 from samestep.common.runtime.process_file import read_measured
 from samestep.common.runtime.records import RunResult
 from samestep.common.runtime.start import initial_state

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.request import RunConfig
-from samestep.common.runtime.parent.models.describing import Servers, describe
-from samestep.common.runtime.parent.models.weights import transfer_weights
+from samestep.common.runtime.parent.models.description_request import Servers, describe
+from samestep.common.runtime.parent.models.weight_transfer import transfer_weights
 from samestep.common.workload.models.description import read_description
 
 

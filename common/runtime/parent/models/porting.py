@@ -9,11 +9,11 @@ import numpy as np
 from samestep.common.files.writing import replacing
 from samestep.common.porting.case import DIFFERENT, PortCase, PortVerdict, make_case
 from samestep.common.porting.matching.matching import Matching, match
-from samestep.common.porting.trace import ASKED, WEIGHTS, TraceRequest, read_trace, read_weights
-from samestep.common.porting.verdict import judge_port, reach
+from samestep.common.porting.model_trace import ASKED, WEIGHTS, TraceRequest, read_trace, read_weights
+from samestep.common.porting.port_verdict import judge_port, reach
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import write_json
-from samestep.common.runtime.parent.models.describing import Servers, ask_description, run_tasks
+from samestep.common.runtime.parent.models.description_request import Servers, ask_description, run_tasks
 from samestep.common.workload.declaration import BUILDERS
 from samestep.common.workload.models.description import DATA, Description, read_description
 from samestep.common.workload.models.dtypes import note_on_dtypes

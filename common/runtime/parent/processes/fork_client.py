@@ -18,7 +18,7 @@ from samestep.common.files.writing import create
 from samestep.common.request import RunConfig
 from samestep.common.runtime.fork_protocol import Command, Reply
 from samestep.common.runtime.parent.processes import started
-from samestep.common.runtime.parent.processes.memory import MemoryKills
+from samestep.common.runtime.parent.processes.memory_kills import MemoryKills
 from samestep.common.runtime.parent.processes.obituary import ending, last_lines
 from samestep.common.runtime.parent.processes.server_processes import ServerProcesses
 from samestep.common.runtime.parent.processes.signals import hold_signals

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from samestep.common.errors import Unavailable
 from samestep.common.request import read_bandwidth
-from samestep.common.runtime.links import DEVICE, MAX_LINKED, address
+from samestep.common.runtime.link_addresses import DEVICE, MAX_LINKED, address
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
 
 HOST = "127.0.0.1"

@@ -12,7 +12,7 @@ from samestep.common.workload.optimizers.spec import OptimizerSpec
 from samestep.common.workload.optimizers.table import DEFAULT, MISTAKES, OPTIMIZERS
 from tests.test_house import FILES, ROOT, files_with
 
-FOREIGN = {"common/porting/configured.py", "torch_impl/describing/configured.py"}
+FOREIGN = {"common/porting/configurations.py", "torch_impl/describing/configured.py"}
 """What classes of torch and Keras are called, for a user's optimizer."""
 
 every_optimizer = pytest.mark.parametrize("name", OPTIMIZERS)

@@ -10,7 +10,7 @@ from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.common.workload.published import PUBLISHED
-from samestep.experiments.advising.giants import STAGES, errors, predicted
+from samestep.experiments.advising.published_models import STAGES, errors, predicted
 
 GB = 10**9
 COUNTS = {

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from samestep.common.judging.comparison import (
+from samestep.common.judging.speed_comparison import (
     FASTER,
     LEAST_ROUNDS,
     LEVEL,

@@ -15,7 +15,7 @@ from samestep.common.files.writing import replacing
 from samestep.common.porting.matching.matching import Matching, match
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import write_json
-from samestep.common.runtime.parent.models.describing import Servers
+from samestep.common.runtime.parent.models.description_request import Servers
 from samestep.common.runtime.parent.models.porting import BATCH_SIZE, port
 from samestep.common.strategy import Run
 from samestep.common.workload.declaration import BUILDERS

@@ -10,7 +10,7 @@ import pydantic
 from samestep.common.errors import ConfigError
 from samestep.common.files.reading import read_json
 from samestep.common.files.writing import replacing
-from samestep.common.porting import trace
+from samestep.common.porting import model_trace
 from samestep.common.request import FRAMEWORKS
 from samestep.common.runtime.directory import ANSWERED, DESCRIBE, write_json
 from samestep.common.workload import code
@@ -22,7 +22,7 @@ from samestep.common.workload.models.description import DATA
 
 def is_asked(directory: Path) -> bool:
     """Whether a directory asks for a description or a trace, and is not a run's."""
-    return any(os.path.exists(directory / name) for name in (DESCRIBE, trace.ASKED))
+    return any(os.path.exists(directory / name) for name in (DESCRIBE, model_trace.ASKED))
 
 
 def answer(directory: Path) -> None:
@@ -47,7 +47,7 @@ def trace_model(directory: Path) -> None:
     Raises:
         ConfigError: The user's code fails.
     """
-    asked = pydantic.TypeAdapter(trace.TraceRequest).validate_python(read_json(directory / trace.ASKED))
+    asked = pydantic.TypeAdapter(model_trace.TraceRequest).validate_python(read_json(directory / model_trace.ASKED))
     split = read_data(directory, asked.data, asked.framework)
     if asked.batch_size > (examples := len(split.train_targets)):
         raise ConfigError(f"--batch-size {asked.batch_size} is more than the {examples} examples there are.")

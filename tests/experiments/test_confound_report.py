@@ -13,7 +13,7 @@ from samestep.common.runtime.conditions import Conditions
 from samestep.common.runtime.records import DeviceRow, RunResult
 from samestep.common.techniques import Techniques
 from samestep.experiments.comparing.comparison import Comparison
-from samestep.experiments.comparing.lint import circumstances, explain_confounds
+from samestep.experiments.comparing.confound_report import circumstances, explain_confounds
 from samestep.experiments.comparing.row import Row
 from tests.results import made
 

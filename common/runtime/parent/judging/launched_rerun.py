@@ -13,7 +13,7 @@ from samestep.common.program import TrainState
 from samestep.common.request import Launch
 from samestep.common.run import as_config
 from samestep.common.runtime.directory import open_run
-from samestep.common.runtime.parent.judging.curves import read_curve
+from samestep.common.runtime.parent.judging.reference_curves import read_curve
 from samestep.common.runtime.state_file import write_state
 from samestep.common.runtime.topology import UNEVALUATED
 from samestep.common.strategy import Run

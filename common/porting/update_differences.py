@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from samestep.common.porting.array_layouts import Both
 from samestep.common.porting.changes import CHANGES
-from samestep.common.porting.layouts import Both
 from samestep.common.porting.matching.matching import Matching
 from samestep.common.porting.matching.pairing import Pair
-from samestep.common.porting.trace import ModelTrace
+from samestep.common.porting.model_trace import ModelTrace
 
 Arrays = Mapping[str, np.ndarray]
 LEAST_SHARE = 1e-3

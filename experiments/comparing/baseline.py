@@ -8,8 +8,8 @@ from samestep.common.errors import ConfigError
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.experiments.comparing import comparison_file, stored
 from samestep.experiments.comparing.against import Earlier
-from samestep.experiments.comparing.matching import request_of
 from samestep.experiments.comparing.row import NOT_RUN
+from samestep.experiments.comparing.row_pairs import request_of
 from samestep.experiments.comparing.speeds import Rounds
 from samestep.experiments.printing.columns import cell
 

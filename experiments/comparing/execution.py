@@ -18,9 +18,9 @@ from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.prepare import new_directory
 from samestep.experiments.comparing import comparison_file
-from samestep.experiments.comparing.asked import ComparisonConfig, Given, describe, merge
 from samestep.experiments.comparing.cell_request import refuse_other, request_of
 from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.comparison_request import ComparisonConfig, Given, describe, merge
 from samestep.experiments.comparing.named_code import check_code
 from samestep.experiments.comparing.plan import Plan, make_plan
 from samestep.experiments.comparing.rounds import Ready, measure, tell

@@ -12,7 +12,7 @@ from samestep.common.files.reading import Unreadable, read_toml
 from samestep.common.files.writing import open_directory, replacing
 from samestep.common.seconds.core_time import Cores
 from samestep.common.seconds.machine import Machine, parse_machine
-from samestep.experiments.advising.layouts import FRAMEWORK
+from samestep.experiments.advising.candidate_meshes import FRAMEWORK
 from samestep.experiments.advising.physical import odd_figure
 from samestep.experiments.printing.text import count
 

@@ -59,9 +59,11 @@ class Store:
 
 def stores() -> list[Store]:
     """Everything that is kept, by kind."""
-    from samestep.common.runtime.parent.judging.curves import curves_directory  # here: --help imports no NumPy
+    from samestep.common.runtime.parent.judging.reference_curves import (
+        curves_directory,  # here: --help imports no NumPy
+    )
     from samestep.common.workload.data.dataset import cache_directory
-    from samestep.experiments.advising.here import path
+    from samestep.experiments.advising.local_machine import path
 
     curves, data, machine = curves_directory(), cache_directory() / "data", path()
     limit = f"at most {size(LIMIT_BYTES)}; what is needed is computed again"

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from samestep.common.errors import Unavailable, WorkerFailed
-from samestep.experiments import found
+from samestep.experiments import defects
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "found.md").read_text()
 SECTIONS = dict(re.findall(r"^### `(\w+)`\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL))
-NAMES = list(found.defects())
+NAMES = list(defects.defects())
 
 
 def told(*arguments: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "experiments.found", *arguments]
+    line = [sys.executable, "-m", "experiments.defects", *arguments]
     return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
 
 
@@ -27,7 +27,7 @@ def block(name: str, language: str) -> str:
 
 
 def test_without_a_name_each_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert found.main([]) == 0
+    assert defects.main([]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == NAMES
     assert max(map(len, lines)) <= 120
@@ -49,7 +49,7 @@ def test_the_page_has_a_section_of_each() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_shows_the_lines_that_run(name: str) -> None:
-    assert block(name, "python") == found.defects()[name].script.read_text()
+    assert block(name, "python") == defects.defects()[name].script.read_text()
     assert block(name, "text").strip()
 
 
@@ -63,7 +63,7 @@ def test_the_tests_that_guard_them_are_there() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_script_is_short_and_says_what_to_do(name: str) -> None:
-    defect = found.defects()[name]
+    defect = defects.defects()[name]
     assert defect.summary.endswith(".")
     assert defect.advice
     assert {"torch", "tensorflow"} & {*defect.packages}
@@ -82,17 +82,17 @@ def test_the_installed_version_is_as_the_page_says(name: str) -> None:
     assert done.returncode == 0, done.stderr
     *seen, failure = block(name, "text").splitlines()
     assert done.stdout.splitlines()[2:-2] == [*seen, failure.removeprefix("AssertionError: ")]
-    assert f"\nPresent in {', '.join(found.defects()[name].packages)} " in done.stdout
+    assert f"\nPresent in {', '.join(defects.defects()[name].packages)} " in done.stdout
 
 
-def defect_of(tmp_path: Path, code: str, packages: tuple[str, ...] = ("numpy",)) -> found.Defect:
+def defect_of(tmp_path: Path, code: str, packages: tuple[str, ...] = ("numpy",)) -> defects.Defect:
     script = tmp_path / "script.py"
     script.write_text(code)
-    return found.Defect(script, "It is wrong.", "Do it otherwise.", packages)
+    return defects.Defect(script, "It is wrong.", "Do it otherwise.", packages)
 
 
 def test_a_defect_that_went_is_not_present_any_more(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert not found.look_for(defect_of(tmp_path, "print('one and one is', 1 + 1)\nassert 1 + 1 == 2, 'not 2'"))
+    assert not defects.look_for(defect_of(tmp_path, "print('one and one is', 1 + 1)\nassert 1 + 1 == 2, 'not 2'"))
     summary, _, seen, _, verdict = capfd.readouterr().out.splitlines()
     assert (summary, seen) == ("It is wrong.", "one and one is 2")
     assert re.fullmatch(r"Not present any more in numpy [\d.]+\.", verdict)
@@ -108,17 +108,17 @@ def test_a_defect_that_went_is_not_present_any_more(tmp_path: Path, capfd: pytes
 )
 def test_a_script_that_fails_otherwise_shows_nothing(tmp_path: Path, code: str, says: str) -> None:
     with pytest.raises(WorkerFailed, match=re.escape(f"script.py {says}")):
-        found.look_for(defect_of(tmp_path, code))
+        defects.look_for(defect_of(tmp_path, code))
 
 
 def test_a_script_that_does_not_end_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(found, "TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(defects, "TIMEOUT_SECONDS", 0.2)
     with pytest.raises(WorkerFailed, match="did not end within"):
-        found.look_for(defect_of(tmp_path, "import time; time.sleep(60)"))
+        defects.look_for(defect_of(tmp_path, "import time; time.sleep(60)"))
 
 
 @pytest.mark.parametrize("package", ["torch", "tensorflow", "deepspeed"])
 def test_without_its_package_it_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == package else object())
     with pytest.raises(Unavailable, match=f"{package} is not installed: pip install"):
-        found.look_for(defect_of(tmp_path, "", (package,)))
+        defects.look_for(defect_of(tmp_path, "", (package,)))

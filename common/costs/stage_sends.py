@@ -2,7 +2,7 @@
 
 With B bytes of activations (of the full global batch) at a boundary between two ranks, a step sends B forward and B
 back, however many micro-batches there are. A step of p ranks and m micro-batches idles for (p-1)/(m+p-1) of its time
-under GPipe and 1F1B; v stages a rank divide the numerator by v. `common/workload/pipeline.py` has the schedules.
+under GPipe and 1F1B; v stages a rank divide the numerator by v. `common/workload/pipeline_schedule.py` has the schedules.
 
 References:
     Huang et al., arXiv 1811.06965 (GPipe); Narayanan et al., arXiv 2104.04473 (1F1B, interleaved).
@@ -17,7 +17,7 @@ from samestep.common.strategy import Run
 from samestep.common.workload.models.reached import carry_gradients
 from samestep.common.workload.models.spec import Segment, tied_segments
 from samestep.common.workload.passes import PASSES
-from samestep.common.workload.pipeline import SCHEDULES, Stages
+from samestep.common.workload.pipeline_schedule import SCHEDULES, Stages
 
 
 def tied_sends(

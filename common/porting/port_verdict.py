@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from samestep.common.porting import updates
+from samestep.common.porting import update_differences
+from samestep.common.porting.array_layouts import apart
 from samestep.common.porting.case import (
     CONSTANTS,
     CURVE_BOUND,
@@ -20,13 +21,12 @@ from samestep.common.porting.case import (
     different,
     off,
 )
-from samestep.common.porting.configured import compare_dropouts, compare_optimizers
+from samestep.common.porting.configurations import compare_dropouts, compare_optimizers
 from samestep.common.porting.forward import go_forward
-from samestep.common.porting.layouts import apart
-from samestep.common.porting.losses import explain_loss, is_explained
+from samestep.common.porting.loss_differences import explain_loss, is_explained
 from samestep.common.porting.matching.pairing import Pair
+from samestep.common.porting.model_trace import NUDGE
 from samestep.common.porting.running import explain_buffers, notes
-from samestep.common.porting.trace import NUDGE
 from samestep.common.porting.words import name_sides, percent, relative
 
 
@@ -123,16 +123,18 @@ def _backward(case: PortCase, bound: float) -> PortVerdict | None:
     largest = max(float(np.abs(g).max(initial=0.0)) for g in case.source.gradients.values())
     flows = [layer for layer in case.layers if layer.gradient is not None]
     scale = max((float(np.abs(layer.gradient[0]).max()) for layer in flows), default=0.0)  # type: ignore[index]
-    apart_flows = [layer for layer in flows if updates.deviation(layer.gradient, scale) > bound]  # type: ignore[arg-type]
+    apart_flows = [layer for layer in flows if update_differences.deviation(layer.gradient, scale) > bound]  # type: ignore[arg-type]
     for pair in reversed(case.matching.pairs):
-        both = updates.gradients(pair, case.source.gradients, case.target.gradients)
-        deviation = max((updates.deviation(each, largest) for each in both), default=0.0)
+        both = update_differences.gradients(pair, case.source.gradients, case.target.gradients)
+        deviation = max((update_differences.deviation(each, largest) for each in both), default=0.0)
         if deviation <= bound:
             continue
-        cause = updates.explain_gradient(pair, both)
+        cause = update_differences.explain_gradient(pair, both)
         if apart_flows and not cause:
             seen = f"outputs agree, {differ('their gradients', apart_flows[-1].gradient)}"  # type: ignore[arg-type]
-            return different("backward", apart_flows[-1], updates.deviation(apart_flows[-1].gradient, scale), seen, "")  # type: ignore[arg-type]
+            return different(
+                "backward", apart_flows[-1], update_differences.deviation(apart_flows[-1].gradient, scale), seen, ""
+            )  # type: ignore[arg-type]
         return _of_pair("backward", pair, deviation, f"its gradients differ by {percent(deviation)}", cause)
     return None
 
@@ -159,11 +161,11 @@ def _buffers(case: PortCase, bound: float) -> PortVerdict | None:
 
 def _update(case: PortCase, bound: float) -> PortVerdict | None:
     traces, hyper = (case.source, case.target), compare_optimizers(case)
-    found = updates.compare_updates(case.matching, case.weights, traces, bound, hyper)
+    found = update_differences.compare_updates(case.matching, case.weights, traces, bound, hyper)
     if found is None:
         return None
     pair, deviation, cause = found
-    is_off = deviation > max(bound, updates.CONSTANT)
+    is_off = deviation > max(bound, update_differences.CONSTANT)
     seen = f"the first step differs by {percent(deviation)}" if is_off else "so does the first step, later ones do not"
     return _of_pair("update", pair, deviation, f"its gradients agree, {seen}", cause)
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from samestep.common.porting.families import SPATIAL, family_of
-from samestep.common.porting.trace import LayerCall
+from samestep.common.porting.model_trace import LayerCall
 
 Both = tuple[np.ndarray, np.ndarray]
 """Torch's array in TensorFlow's layout, and TensorFlow's."""
