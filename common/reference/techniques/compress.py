@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,7 +11,9 @@ from samestep.common.reference.mutants import Context, Mutant
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.strategy import Run
 from samestep.common.techniques.compress.statement import Ranks, exchange
-from samestep.common.techniques.technique import Statement
+
+if TYPE_CHECKING:
+    from samestep.common.techniques.technique import Statement
 
 _INT8 = "prose-gpt+layers=1+heads=2+width=8+context=8+compress=int8"
 
@@ -48,7 +51,7 @@ def _own_largest(values: Ranks) -> list[float]:
     return [float(np.abs(value).max()) for value in values]
 
 
-def _replace_exchange(program: TrainingProgram, methods: Sequence[str], wrong: Statement) -> bool:
+def _replace_exchange(program: TrainingProgram, methods: Sequence[str], wrong: "Statement") -> bool:
     program.exchange = wrong
     return program.run.techniques.compress in methods
 

@@ -14,7 +14,13 @@ if TYPE_CHECKING:
 
 
 def exchange(run: Run, parts: Sequence["Arrays"], local: Sequence["Arrays"]) -> tuple["Arrays", tuple["Arrays", ...]]:
-    """Sums the gradients of all ranks as `statement.exchange` states it."""
+    """Sums the gradients of all ranks, as `statement.exchange` says.
+
+    Args:
+        run: With the method.
+        parts: The gradients of each rank.
+        local: What each rank kept of the last exchange.
+    """
     from samestep.common.techniques.compress import statement  # here: it needs NumPy, which a prediction does without
 
     return statement.exchange(run, parts, local)
