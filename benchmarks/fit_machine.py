@@ -15,7 +15,7 @@ from pathlib import Path
 from scipy.optimize import least_squares
 
 from samestep.common.seconds.machine import machines
-from samestep.common.seconds.measured import Measured
+from samestep.common.seconds.measured import MeasuredIteration
 from samestep.common.seconds.validation import (
     CLUSTER,
     LEFT_OUT,
@@ -49,7 +49,7 @@ LARGEST_SHARE = 0.92
 """No kernel is known to reach more."""
 
 
-def fit(rows: Sequence[Measured]) -> dict[str, float]:
+def fit(rows: Sequence[MeasuredIteration]) -> dict[str, float]:
     """Fits the constants to rows; the waits on the server and on the cluster by the names in `WAITS`.
 
     Args:
@@ -85,7 +85,9 @@ def told(name: str, found: Score) -> str:
     )
 
 
-def _without(name: str, rows: Sequence[Measured], is_left_out: Callable[[Measured], bool]) -> dict[str, float]:
+def _without(
+    name: str, rows: Sequence[MeasuredIteration], is_left_out: Callable[[MeasuredIteration], bool]
+) -> dict[str, float]:
     """Fits to the rows that are not left out, and prints how far the others are off."""
     left_out = [row for row in rows if is_left_out(row)]
     constants = fit([row for row in rows if not is_left_out(row)])

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from samestep.common.seconds.measured import Measured
+from samestep.common.seconds.measured import MeasuredIteration
 from samestep.common.seconds.validation import carried_rows
 
 
-def residuals(rows: Sequence[Measured]) -> tuple[int, float, float]:
+def residuals(rows: Sequence[MeasuredIteration]) -> tuple[int, float, float]:
     """Fits the sum.
 
     Args:

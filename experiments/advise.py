@@ -37,7 +37,7 @@ _ABOUT = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Assumptions:
+class SearchAssumptions:
     """The machine, and how it is used."""
 
     machine: str = flag(
@@ -64,10 +64,10 @@ def main(arguments: Sequence[str]) -> int:
     """
     parser = Parser(prog="samestep advise", description=_ABOUT, allow_abbrev=False)
     add_flags(parser, "model", RunConfig, tuple(name for name in flags(RunConfig) if name not in ASKED))
-    add_flags(parser, "machine", Assumptions)
+    add_flags(parser, "machine", SearchAssumptions)
     given = vars(parser.parse_args(arguments))
     config = read_fields(RunConfig, {name: value for name, value in given.items() if name in ASKED})
-    assumed = read_fields(Assumptions, given)
+    assumed = read_fields(SearchAssumptions, given)
     check_fields(assumed)
     check_format(assumed.format)
     keep = None if assumed.mesh is None else Mesh.parse(assumed.mesh)

@@ -8,7 +8,7 @@ import datetime
 from collections.abc import Sequence
 from pathlib import Path
 
-from samestep.common.runtime.parent.judging.cache import Entry
+from samestep.common.runtime.parent.judging.cache import CacheEntry
 from samestep.experiments import kept
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import Parser
@@ -64,7 +64,7 @@ def _table(stores: Sequence[Store]) -> str:
     return github(["kept", "how many", "size", "oldest", "freed by"], rows)
 
 
-def _total(entries: Sequence[Entry]) -> int:
+def _total(entries: Sequence[CacheEntry]) -> int:
     return sum(entry.bytes for entry in entries)
 
 

@@ -17,7 +17,7 @@ from samestep.common.files.reading import Unreadable, read_json
 from samestep.common.files.removing import discard, discard_all, find_written, walk
 from samestep.common.files.written import read
 from samestep.common.runtime.directory import COMPARISON, read_error
-from samestep.common.runtime.parent.judging.cache import LIMIT_BYTES, Entry, evict, find_cached, find_entries
+from samestep.common.runtime.parent.judging.cache import LIMIT_BYTES, CacheEntry, evict, find_cached, find_entries
 from samestep.experiments.printing.text import size
 
 KINDS = {
@@ -48,8 +48,8 @@ class Store:
     name: str
     note: str
     where: Path
-    find: Callable[[Path], list[Entry]]
-    free: Callable[[Path], list[Entry]]
+    find: Callable[[Path], list[CacheEntry]]
+    free: Callable[[Path], list[CacheEntry]]
 
     @property
     def what(self) -> str:
@@ -73,16 +73,16 @@ def stores() -> list[Store]:
     ]
 
 
-def _files(pattern: str) -> tuple[Callable[[Path], list[Entry]], Callable[[Path], list[Entry]]]:
+def _files(pattern: str) -> tuple[Callable[[Path], list[CacheEntry]], Callable[[Path], list[CacheEntry]]]:
     """Finds and frees the files of ours in a folder whose names match."""
 
-    def find(folder: Path) -> list[Entry]:
+    def find(folder: Path) -> list[CacheEntry]:
         ours = [found.items() for _, found in find_written(folder, depth=0)]
         files = [(name, status) for each in ours for name, status in each if re.fullmatch(pattern, name)]
-        entries = [Entry(folder / name, status.st_size, status.st_mtime) for name, status in files]
+        entries = [CacheEntry(folder / name, status.st_size, status.st_mtime) for name, status in files]
         return sorted(entries, key=lambda entry: entry.used)
 
-    def free(folder: Path) -> list[Entry]:
+    def free(folder: Path) -> list[CacheEntry]:
         found = find(folder)
         discard(folder)
         return found
@@ -93,7 +93,7 @@ def _files(pattern: str) -> tuple[Callable[[Path], list[Entry]], Callable[[Path]
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
-def find_runs(folder: Path) -> list[Entry]:
+def find_runs(folder: Path) -> list[CacheEntry]:
     """The run directories in and below a folder that samestep made there."""
     return find_entries(path for path, found in find_written(folder) if "config.json" in found)
 
@@ -142,7 +142,7 @@ def _read_config(run: Path) -> dict[str, object]:
     return values if isinstance(values, dict) and set(values) >= _REQUEST else {}
 
 
-def _free_runs(folder: Path) -> list[Entry]:
+def _free_runs(folder: Path) -> list[CacheEntry]:
     removed = [run for run in find_runs(folder) if not why_kept(run.path)]
     for run in removed:
         discard(run.path)
@@ -182,7 +182,7 @@ def check_named(directory: Path) -> Path:
     return directory
 
 
-def free_named(directory: Path) -> list[Entry]:
+def free_named(directory: Path) -> list[CacheEntry]:
     """Removes all that samestep wrote into a run or a comparison, whatever state it is in; returns what there was."""
     found = find_entries([directory])
     discard_all(directory)

@@ -30,7 +30,7 @@ _SENDER = 2
 """Which of its arguments is the sender."""
 
 
-class Frame(NamedTuple):
+class PhaseSpan(NamedTuple):
     """What a process was at for a while.
 
     Attributes:
@@ -129,20 +129,22 @@ class _Frames:
         for event in events:
             if match := _PASS.match(event.name):
                 stage, microbatch = int(match["stage"]), int(match["microbatch"])
-                passes.append(Frame(event.start_ns, event.end_ns, PHASE_OF_LETTER[match["letter"]], stage, microbatch))
+                passes.append(
+                    PhaseSpan(event.start_ns, event.end_ns, PHASE_OF_LETTER[match["letter"]], stage, microbatch)
+                )
             elif event.name.startswith(_UPDATE):
-                updates.append(Frame(event.start_ns, event.end_ns, "update"))
+                updates.append(PhaseSpan(event.start_ns, event.end_ns, "update"))
             elif event.name.startswith(_BACKWARD):
-                backwards.append(Frame(event.start_ns, event.end_ns, "backward"))
+                backwards.append(PhaseSpan(event.start_ns, event.end_ns, "backward"))
         self._kinds = [sorted(kind) for kind in (passes, updates, backwards)]
 
-    def at(self, moment: int) -> Frame:
+    def at(self, moment: int) -> PhaseSpan:
         """What it is at."""
         for frames in self._kinds:
             place = bisect.bisect(frames, (moment, float("inf"))) - 1
             if place >= 0 and frames[place].end_ns > moment:
                 return frames[place]
-        return Frame(moment, moment, "")
+        return PhaseSpan(moment, moment, "")
 
 
 def _transfers(events: Sequence[Event]) -> Iterator[Activity]:

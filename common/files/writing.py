@@ -15,7 +15,7 @@ from typing import IO, NoReturn
 
 from samestep.common.errors import WorkerFailed
 from samestep.common.files.reading import open_plain
-from samestep.common.files.written import HERE, Entry, begin, note, opened, parent_of, present, read
+from samestep.common.files.written import HERE, WrittenEntry, begin, note, opened, parent_of, present, read
 
 _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _IN_PLACE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -41,7 +41,7 @@ def open_directory(directory: Path) -> None:
     with opened(directory) as root:
         begin(root)
         if is_made:
-            note(root, Entry(HERE, os.fstat(root).st_ino, is_folder=True))
+            note(root, WrittenEntry(HERE, os.fstat(root).st_ino, is_folder=True))
 
 
 def make_folder(path: Path, below: Path) -> None:
@@ -62,7 +62,7 @@ def make_folder(path: Path, below: Path) -> None:
                 _refuse(path)
             return
         inode = os.stat(leaf, dir_fd=parent, follow_symlinks=False).st_ino
-        note(root, Entry(str(path.relative_to(below)), inode, is_folder=True))
+        note(root, WrittenEntry(str(path.relative_to(below)), inode, is_folder=True))
 
 
 def create(path: Path, below: Path | None = None) -> int:
@@ -87,7 +87,7 @@ def create(path: Path, below: Path | None = None) -> int:
             descriptor = os.open(leaf, os.O_RDWR | _NEW, 0o666, dir_fd=parent)
         except FileExistsError:
             _refuse(path)
-        note(root, Entry(name, os.fstat(descriptor).st_ino))
+        note(root, WrittenEntry(name, os.fstat(descriptor).st_ino))
         return descriptor
 
 
@@ -139,11 +139,11 @@ def replacing(path: Path, below: Path | None = None, is_users: bool = False) -> 
         descriptor = os.open(unfinished, os.O_RDWR | _NEW, 0o666, dir_fd=parent)
         try:
             with os.fdopen(descriptor, "w+b") as file:
-                note(root, Entry(str(Path(name).with_name(unfinished)), os.fstat(descriptor).st_ino))
+                note(root, WrittenEntry(str(Path(name).with_name(unfinished)), os.fstat(descriptor).st_ino))
                 yield file
             if not is_users:
                 status = os.stat(unfinished, dir_fd=parent, follow_symlinks=False)
-                note(root, Entry(name, status.st_ino, status.st_size))
+                note(root, WrittenEntry(name, status.st_ino, status.st_size))
             os.replace(unfinished, leaf, src_dir_fd=parent, dst_dir_fd=parent)
         except BaseException:
             with contextlib.suppress(FileNotFoundError):

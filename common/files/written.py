@@ -21,7 +21,7 @@ _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 @dataclasses.dataclass(frozen=True)
-class Entry:
+class WrittenEntry:
     """A line of a list.
 
     Attributes:
@@ -42,7 +42,7 @@ class Entry:
         return kind(status.st_mode) and status.st_ino == self.inode and self.bytes in (None, status.st_size)
 
 
-Written = Mapping[str, Entry]
+Written = Mapping[str, WrittenEntry]
 """By name, what was made under it last."""
 
 
@@ -99,12 +99,12 @@ def begin(root: int) -> None:
             raise
         return
     try:
-        os.write(descriptor, _line(Entry(LIST, os.fstat(descriptor).st_ino)))
+        os.write(descriptor, _line(WrittenEntry(LIST, os.fstat(descriptor).st_ino)))
     finally:
         os.close(descriptor)
 
 
-def note(root: int, entry: Entry) -> None:
+def note(root: int, entry: WrittenEntry) -> None:
     """Adds a line to the list of a directory, if it has one. What cannot be noted is never removed, which harms nobody.
 
     Args:
@@ -137,7 +137,7 @@ def read(root: int) -> Written | None:
         if not _is_own(status) or status.st_size > _MOST_BYTES:
             return None
         entries = [_entry(line) for line in file.read(_MOST_BYTES).splitlines()]
-    if not entries or entries[0] != Entry(LIST, status.st_ino):
+    if not entries or entries[0] != WrittenEntry(LIST, status.st_ino):
         return None
     return {entry.name: entry for entry in entries if entry is not None}
 
@@ -181,14 +181,14 @@ def _is_own(status: os.stat_result) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid == os.geteuid()
 
 
-def _line(entry: Entry) -> bytes:
+def _line(entry: WrittenEntry) -> bytes:
     return json.dumps(dataclasses.asdict(entry)).encode() + b"\n"
 
 
-def _entry(line: bytes) -> Entry | None:
+def _entry(line: bytes) -> WrittenEntry | None:
     """Parses a line; None if it is damaged or names something outside the directory."""
     try:
-        entry = Entry(**json.loads(line))
+        entry = WrittenEntry(**json.loads(line))
         parts = PurePosixPath(os.fsdecode(os.fsencode(entry.name))).parts
     except (ValueError, TypeError, RecursionError):
         return None

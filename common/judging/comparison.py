@@ -24,7 +24,7 @@ FASTER, SLOWER, NOT_SEPARATED, NO_VERDICT = "faster", "slower", "not separated",
 
 
 @dataclasses.dataclass(frozen=True)
-class Prediction:
+class PredictedSpeed:
     """The speed of a row, and where its speed lies in a later comparison.
 
     Attributes:
@@ -73,7 +73,7 @@ Speeds = Sequence[float | None]
 """Examples per second of one row, a value a round; None in a round in which it has no run."""
 
 
-def predict_speed(speeds: Speeds) -> Prediction | None:
+def predict_speed(speeds: Speeds) -> PredictedSpeed | None:
     """Computes the median speed of a row, and its prediction interval; None if it has no run.
 
     Speeds are compared as logarithms, since noise multiplies them.
@@ -83,9 +83,9 @@ def predict_speed(speeds: Speeds) -> Prediction | None:
     """
     logs = [_log(speed) for speed in speeds if speed is not None]
     if len(logs) < 2:
-        return Prediction(math.exp(logs[0]), None, None, 1) if logs else None
+        return PredictedSpeed(math.exp(logs[0]), None, None, 1) if logs else None
     median, low, high = prediction_interval(logs)
-    return Prediction(math.exp(median), math.exp(low), math.exp(high), len(logs))
+    return PredictedSpeed(math.exp(median), math.exp(low), math.exp(high), len(logs))
 
 
 def compare_speeds(pairs: Mapping[Key, tuple[Speeds, Speeds]]) -> dict[Key, Difference]:

@@ -37,7 +37,7 @@ class Command(TypedDict, total=False):
     number: int
 
 
-class Answer(TypedDict, total=False):
+class Reply(TypedDict, total=False):
     """What a server reports: that it is ready, what it has imported or made, that a worker was started, or how one ended.
 
     And what its keeper reports: which processes there are beside it, and which of them died.

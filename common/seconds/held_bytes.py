@@ -34,7 +34,7 @@ _SHARDED_LOGIT_BYTES = 12
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Held:
+class MegatronLayout:
     """How Megatron-LM spreads a model, as far as it matters for memory.
 
     Attributes:
@@ -60,7 +60,7 @@ class Held:
     is_local: bool
 
 
-def megatron_bytes(shape: Shape, held: Held) -> tuple[float, float]:
+def megatron_bytes(shape: Shape, held: MegatronLayout) -> tuple[float, float]:
     """Predicts what the last rank of Megatron-LM has allocated between two steps, and at most.
 
     Args:
@@ -77,13 +77,13 @@ def megatron_bytes(shape: Shape, held: Held) -> tuple[float, float]:
     return always + _received_bytes(shape, held), always + kept + logits
 
 
-def _workspace_bytes(shape: Shape, held: Held) -> int:
+def _workspace_bytes(shape: Shape, held: MegatronLayout) -> int:
     """What kernels keep for good; Megatron's own attention keeps room for the scores of one layer."""
     scores = held.microbatch_size * shape.heads // held.tensor * shape.context**2
     return _CUBLAS_BYTES + (ITEM * scores if held.is_local else _TRANSFORMER_ENGINE_BYTES)
 
 
-def _received_bytes(shape: Shape, held: Held) -> int:
+def _received_bytes(shape: Shape, held: MegatronLayout) -> int:
     """What the stages of a pipeline's last rank still hold after a step: their last input, and its gradient.
 
     The model refers to its input until it gets the next one, and the input to its gradient, which was sent back. At the
@@ -93,7 +93,7 @@ def _received_bytes(shape: Shape, held: Held) -> int:
     return 2 * ITEM * number * held.chunks if held.pipe > 1 else 0
 
 
-def _last_rank_params(shape: Shape, held: Held) -> int:
+def _last_rank_params(shape: Shape, held: MegatronLayout) -> int:
     """The elements on the last rank of the pipeline: its blocks, the last norm, the head; on one stage all."""
     model = _model(shape)
     split = even_split_table(model, held.tensor)

@@ -44,7 +44,7 @@ SECONDS = "iteration time (ms)"
 
 
 @dataclasses.dataclass(frozen=True)
-class Measured:
+class MeasuredIteration:
     """A measured iteration: what ran, and its seconds."""
 
     gpus: int
@@ -121,7 +121,7 @@ class Measured:
         return f"{self.model}, {spread}, batch {self.batch_size}/{self.microbatch_size}"
 
 
-def read_rows(path: Path) -> list[Measured]:
+def read_rows(path: Path) -> list[MeasuredIteration]:
     """Reads measured iterations.
 
     Args:
@@ -143,7 +143,7 @@ def read_rows(path: Path) -> list[Measured]:
     return [_row(line, f"{path}, line {number}") for number, line in enumerate(lines, start=2)]
 
 
-def _row(line: Mapping[str, str], where: str) -> Measured:
+def _row(line: Mapping[str, str], where: str) -> MeasuredIteration:
     values: dict[str, float] = {}
     for name in (*COLUMNS.values(), SECONDS):
         try:
@@ -155,7 +155,9 @@ def _row(line: Mapping[str, str], where: str) -> Measured:
             raise ConfigError(
                 f"{where}: {name} is '{line[name]}'; give a positive {'number' if whole else 'whole number'}."
             )
-    row = Measured(**{field: int(values[name]) for field, name in COLUMNS.items()}, seconds=values[SECONDS] / 1e3)
+    row = MeasuredIteration(
+        **{field: int(values[name]) for field, name in COLUMNS.items()}, seconds=values[SECONDS] / 1e3
+    )
     if row.tensor * row.data * row.pipe != row.gpus:
         raise ConfigError(f"{where}: {row.tensor} x {row.data} x {row.pipe} ranks are not {row.gpus} GPUs.")
     if row.batch_size % (row.data * row.microbatch_size):

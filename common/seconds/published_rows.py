@@ -12,7 +12,7 @@ from pathlib import Path
 
 from samestep.common.files.reading import read_text
 from samestep.common.seconds.block_time import Shape
-from samestep.common.seconds.held_bytes import Held, megatron_bytes, sharded_bytes
+from samestep.common.seconds.held_bytes import MegatronLayout, megatron_bytes, sharded_bytes
 from samestep.common.seconds.machine import Machine, load_machine
 from samestep.common.seconds.step_time import Layout, step_time
 from samestep.common.seconds.validation import Compared
@@ -104,7 +104,7 @@ def megatron() -> list[Compared]:
     for line in _lines("megatron"):
         numbers = {name: int(line[name]) for name in ("tensor", "pipe", "chunks", "data", "microbatch_size")}
         flags = {name: line[name] == "1" for name in ("is_tied", "shards_optimizer", "fused_attention", "is_local")}
-        held = megatron_bytes(_shape(line), Held(**numbers, **flags))
+        held = megatron_bytes(_shape(line), MegatronLayout(**numbers, **flags))
         for kind, bytes_ in zip(("allocated", "peak"), held, strict=True):
             found.append(Compared(f"{line['row']}: {kind}", (f"{kind} bytes",), float(line[f"{kind}_bytes"]), bytes_))
     return found

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from samestep.common.files.reading import read_toml
 from samestep.common.seconds.machine import Machine, load_machine
-from samestep.common.seconds.measured import FOLDER, Measured, read_rows
+from samestep.common.seconds.measured import FOLDER, MeasuredIteration, read_rows
 from samestep.common.seconds.step_time import step_time
 
 SERVER, CLUSTER = "a100-80gb-server", "a100-80gb"
@@ -19,7 +19,7 @@ SERVER, CLUSTER = "a100-80gb-server", "a100-80gb"
 WAITS = {True: "server_wait_seconds", False: "cluster_wait_seconds"}
 """Whether a row is of the server -> the name of its `wait_seconds` in a fit; the other constants are the same on both."""
 LEFT_OUT = FOLDER / "left-out.toml"
-SMALLER: Mapping[str, Callable[[Measured], bool]] = {
+SMALLER: Mapping[str, Callable[[MeasuredIteration], bool]] = {
     "fitted to 2 and 4 GPUs": lambda row: row.gpus <= 4,
     "fitted to one node": lambda row: row.is_one_node,
     "fitted to hidden 1024": lambda row: row.width <= 1024,
@@ -106,7 +106,7 @@ def by_group(compared: Iterable[Compared]) -> dict[str, Score]:
     return {name: score(group) for name, group in groups.items()}
 
 
-def compare(rows: Iterable[Measured], machine: Callable[[Measured], Machine]) -> list[Compared]:
+def compare(rows: Iterable[MeasuredIteration], machine: Callable[[MeasuredIteration], Machine]) -> list[Compared]:
     """Predicts the seconds of measured iterations.
 
     Args:
@@ -120,17 +120,17 @@ def compare(rows: Iterable[Measured], machine: Callable[[Measured], Machine]) ->
 
 
 @functools.cache
-def carried_rows() -> tuple[Measured, ...]:
+def carried_rows() -> tuple[MeasuredIteration, ...]:
     """The rows that come with samestep, and that its constants were fitted to."""
     return tuple(row for name in ("single_node.csv", "multi_node.csv") for row in read_rows(FOLDER / name))
 
 
 @functools.cache
-def _carried() -> frozenset[Measured]:
+def _carried() -> frozenset[MeasuredIteration]:
     return frozenset(carried_rows())
 
 
-def is_carried(row: Measured) -> bool:
+def is_carried(row: MeasuredIteration) -> bool:
     """Whether constants were fitted to a row."""
     return row in _carried()
 
@@ -148,7 +148,7 @@ def machines_with(constants: Mapping[str, float]) -> dict[bool, Machine]:
     }
 
 
-def fitted_machine(row: Measured) -> Machine:
+def fitted_machine(row: MeasuredIteration) -> Machine:
     """The machine of a row, with the constants that were fitted to all carried rows."""
     return load_machine(SERVER if row.is_one_node else CLUSTER)
 
@@ -158,17 +158,17 @@ def _left_out() -> dict[str, dict[bool, Machine]]:
     return {model: machines_with(constants) for model, constants in read_toml(LEFT_OUT).items()}
 
 
-def unseen_machine(row: Measured) -> Machine:
+def unseen_machine(row: MeasuredIteration) -> Machine:
     """The machine of a row, with constants that no row of its model was fitted to."""
     return _left_out()[row.model][row.is_one_node] if is_carried(row) else fitted_machine(row)
 
 
-def unseen_family_machine(row: Measured) -> Machine:
+def unseen_family_machine(row: MeasuredIteration) -> Machine:
     """The machine of a carried row, with constants that no row of its hidden size was fitted to."""
     return _left_out()[row.family][row.is_one_node]
 
 
-def extrapolated(rows: Sequence[Measured]) -> dict[str, Score]:
+def extrapolated(rows: Sequence[MeasuredIteration]) -> dict[str, Score]:
     """How far carried rows are off that are larger than everything that constants were fitted to.
 
     Args:
@@ -196,7 +196,7 @@ def expected_error(is_one_node: bool) -> Score:
     return score(compare([row for row in carried_rows() if row.is_one_node is is_one_node], unseen_machine))
 
 
-def suspected_cause(row: Measured, compared: Compared, rows: Sequence[Measured]) -> str:
+def suspected_cause(row: MeasuredIteration, compared: Compared, rows: Sequence[MeasuredIteration]) -> str:
     """What may have made a row fast or slow that no other row has.
 
     Args:
@@ -222,7 +222,7 @@ def suspected_cause(row: Measured, compared: Compared, rows: Sequence[Measured])
     )
 
 
-def _waits_for_host(row: Measured) -> bool:
+def _waits_for_host(row: MeasuredIteration) -> bool:
     """Whether a host that launches at once would make the prediction a tenth shorter."""
     machine = fitted_machine(row)
     at_once = dataclasses.replace(

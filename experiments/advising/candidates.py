@@ -18,7 +18,14 @@ from samestep.common.mesh import Mesh
 from samestep.common.seconds.core_time import Taken
 from samestep.common.strategy import Run
 from samestep.common.workload.pipeline import SCHEDULES
-from samestep.experiments.advising.layouts import FRAMEWORK, Candidate, Row, meshes, num_microbatches, with_microbatches
+from samestep.experiments.advising.layouts import (
+    FRAMEWORK,
+    Candidate,
+    RankedStrategy,
+    meshes,
+    num_microbatches,
+    with_microbatches,
+)
 from samestep.experiments.advising.prediction import needed_bytes
 
 LEAST_SEGMENTS = 3
@@ -66,7 +73,7 @@ def search(base: Run, num_devices: int, memory: float, keep: Mapping[str, int]) 
     return found
 
 
-def _try_mesh(found: Search, base: Run, row: Row, mesh: Mesh, memory: float) -> None:
+def _try_mesh(found: Search, base: Run, row: RankedStrategy, mesh: Mesh, memory: float) -> None:
     """Adds what has room of one row on one mesh.
 
     Raises:
@@ -114,7 +121,7 @@ class _Trial:
     """
 
     found: Search
-    row: Row
+    row: RankedStrategy
     rows: int
     held: Sequence[int]
     memory: float
@@ -172,7 +179,7 @@ def _held_bytes(state: _State) -> Sequence[int]:
     return held
 
 
-def _with_room(run: Run, row: Row, microbatch_size: int, held: Sequence[int]) -> Candidate:
+def _with_room(run: Run, row: RankedStrategy, microbatch_size: int, held: Sequence[int]) -> Candidate:
     """The candidate with what it needs."""
     if Taken.is_staged(run):
         options = run.options

@@ -14,7 +14,7 @@ FRAMEWORK = "torch"
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class RankedStrategy:
     """A row of torch's catalogue that may win.
 
     Attributes:
@@ -28,18 +28,18 @@ class Row:
     sharding: int = 0
 
 
-FULLY = Row("fsdp", "shard", 3)
-WHOLE = (Row("ddp"), Row("zero1", sharding=1), Row("zero2", "shard", 2), FULLY)
+FULLY = RankedStrategy("fsdp", "shard", 3)
+WHOLE = (RankedStrategy("ddp"), RankedStrategy("zero1", sharding=1), RankedStrategy("zero2", "shard", 2), FULLY)
 """Rows that leave layers whole."""
-SPLIT = (Row("hybrid"), Row("hybrid", "shard", 2))
+SPLIT = (RankedStrategy("hybrid"), RankedStrategy("hybrid", "shard", 2))
 """Rows that split the model, beside a batch that is split."""
-ALONE = (Row("pp"), Row("tp"))
+ALONE = (RankedStrategy("pp"), RankedStrategy("tp"))
 """Rows that split the model, and nothing else: by layers, or inside them."""
-ONE = Row("single")
+ONE = RankedStrategy("single")
 """The row of one device."""
 
 
-def row_of(strategy: str) -> Row | None:
+def row_of(strategy: str) -> RankedStrategy | None:
     """The row that ranks a strategy of torch; None if it is none of these."""
     return next((row for row in (ONE, *WHOLE, *ALONE, *SPLIT) if row.strategy == strategy), None)
 
@@ -57,7 +57,7 @@ class Candidate:
     """
 
     run: Run
-    row: Row
+    row: RankedStrategy
     microbatch_size: int
     needed_bytes: int
     knows_activations: bool
@@ -82,7 +82,7 @@ def divisors(number: int) -> list[int]:
     return sorted({*small, *(number // count for count in small)})
 
 
-def meshes(base: Run, num_devices: int) -> Iterator[tuple[Row, Mesh]]:
+def meshes(base: Run, num_devices: int) -> Iterator[tuple[RankedStrategy, Mesh]]:
     """Every row on every mesh of that many devices whose layers can be split so, axes of one device left out.
 
     Args:
@@ -100,7 +100,7 @@ def meshes(base: Run, num_devices: int) -> Iterator[tuple[Row, Mesh]]:
         yield FULLY, Mesh((("data", num_devices // shards), ("shard", shards)))
 
 
-def _rows(pipe: int, tensor: int, replicas: int) -> Sequence[Row]:
+def _rows(pipe: int, tensor: int, replicas: int) -> Sequence[RankedStrategy]:
     if pipe == tensor == 1:
         return WHOLE if replicas > 1 else (ONE,)
     if replicas > 1:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from samestep.common.seconds.measured import Measured, read_rows
+from samestep.common.seconds.measured import MeasuredIteration, read_rows
 from samestep.common.seconds.published_rows import llm_foundry, llm_foundry_a100, megatron, torchtitan
 from samestep.common.seconds.validation import (
     FAR,
@@ -74,7 +74,7 @@ def of_vtrain(rows: Path | None) -> Validation:
     return Validation(title, split, compared, causes, _with_other_constants(known) if known else {})
 
 
-def _with_other_constants(rows: Sequence[Measured]) -> dict[str, Score]:
+def _with_other_constants(rows: Sequence[MeasuredIteration]) -> dict[str, Score]:
     """How far carried rows are off with constants that have seen less, and with those that have seen them."""
     unseen = by_group(compare(rows, unseen_family_machine))
     families = {f"{name}, its hidden size left out": each for name, each in unseen.items() if "," in name}

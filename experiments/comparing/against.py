@@ -37,7 +37,7 @@ class Earlier:
 
 
 @dataclasses.dataclass(frozen=True)
-class Held:
+class RowDifference:
     """A row of today, held against its earlier self.
 
     Attributes:
@@ -121,7 +121,7 @@ class Against:
     """
 
     directory: str
-    rows: tuple[Held, ...]
+    rows: tuple[RowDifference, ...]
     only_now: tuple[str, ...]
     only_then: tuple[str, ...]
 
@@ -176,7 +176,7 @@ def hold(rows: Mapping[str, Rounds], earlier: Earlier, allowed: Collection[str],
     )
 
 
-def _hold(cell: str, now: Rounds, then: Rounds, allowed: Collection[str]) -> Held:
+def _hold(cell: str, now: Rounds, then: Rounds, allowed: Collection[str]) -> RowDifference:
     count = max(len(now), len(then))
     whole = [[row[min(number, len(row) - 1)] for number in range(count)] for row in (now, then)]
     found = confounds(*whole, labels=("today", "then"), is_same_strategy=True)
@@ -190,13 +190,13 @@ def _hold(cell: str, now: Rounds, then: Rounds, allowed: Collection[str]) -> Hel
         "differs": ", ".join(e.differs for e in looked_for),
     }
     if reason := _why_not(now[0], then[0], found):
-        return Held(cell, reason, **about)
+        return RowDifference(cell, reason, **about)
     losses = [compare_losses(one.dtype, one.first_step, one.losses, two.losses) for one in now for two in then]
     worst = max(losses, key=lambda each: (each.verdict == CHANGED, each.step is not None, each.deviation or 0.0))
-    return Held(cell, losses=worst, bytes=tuple(changed_bytes(now[0], then[0])), **about)
+    return RowDifference(cell, losses=worst, bytes=tuple(changed_bytes(now[0], then[0])), **about)
 
 
-def _judge_bits(held: Held, now: Rounds, then: Rounds) -> Held:
+def _judge_bits(held: RowDifference, now: Rounds, then: Rounds) -> RowDifference:
     if held.losses is None:
         return held
     bits = why_other_bits(now, then)

@@ -20,7 +20,7 @@ DATA_PARALLEL = ("data", "shard")
 
 
 @dataclasses.dataclass(frozen=True)
-class Point:
+class ScalingPoint:
     """One number of devices.
 
     Attributes:
@@ -61,7 +61,7 @@ class Scaling:
 
     cell: Cell
     kind: str
-    points: tuple[Point, ...]
+    points: tuple[ScalingPoint, ...]
     serial_share: float | None
     serial_interval: tuple[float, float] | None = None
     emulation: str = ""
@@ -71,7 +71,7 @@ class Scaling:
         """The cell; what is emulated is marked."""
         return f"{self.cell} (emulated)" if self.emulation else str(self.cell)
 
-    def efficiency(self, point: Point) -> float | None:
+    def efficiency(self, point: ScalingPoint) -> float | None:
         """The speed-up per device that was added.
 
         Args:
@@ -136,11 +136,11 @@ def _serial_share(kind: str, rates: Mapping[int, float | None]) -> float | None:
     return gustafson_share(known)
 
 
-def _point(row: Rounds, speedup: Difference | None, stops: tuple[str, ...], base: Rounds) -> Point:
+def _point(row: Rounds, speedup: Difference | None, stops: tuple[str, ...], base: Rounds) -> ScalingPoint:
     first, speed = row[0], predict_speed(examples_per_second(row))
     communication, exposed = _communication(first)
     devices = first.config.devices or 1
-    return Point(
+    return ScalingPoint(
         devices,
         first.global_batch_size,
         first.cores,

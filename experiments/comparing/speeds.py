@@ -8,7 +8,7 @@ from samestep.common.judging.comparison import (
     NOT_SEPARATED,
     Difference,
     Key,
-    Prediction,
+    PredictedSpeed,
     compare_speeds,
     predict_speed,
 )
@@ -36,7 +36,7 @@ class Speed:
         confounds: What forbids a verdict.
     """
 
-    prediction: Prediction | None
+    prediction: PredictedSpeed | None
     step_seconds: Mapping[str, float | None]
     is_reference: bool = False
     against: Difference | None = None
@@ -155,7 +155,7 @@ def compare_rounds(pairs: Mapping[Key, tuple[Rounds, Rounds]]) -> dict[Key, Diff
 def speed_figures(speed: Speed | None) -> dict[str, Scalar]:
     """The columns of a row's speed for programs: plain numbers and words, each None where there is none."""
     parts = {
-        "speed": (Prediction, speed and speed.prediction),
+        "speed": (PredictedSpeed, speed and speed.prediction),
         "against_reference": (Difference, speed and speed.against),
     }
     figures = {f"step_{name}_seconds": speed and speed.step_seconds[name] for name in PERCENTILES}

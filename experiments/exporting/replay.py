@@ -18,7 +18,7 @@ _HIDDEN = ("described", "out", "prepare", "timeout_seconds")
 
 
 @dataclasses.dataclass(frozen=True)
-class Point:
+class LoggedValue:
     """A value at a step.
 
     Attributes:
@@ -51,7 +51,7 @@ class Replay:
     name: str
     directory: Path
     settings: Mapping[str, Scalar]
-    curve: Sequence[Point]
+    curve: Sequence[LoggedValue]
     outcome: Mapping[str, float]
     notes: Mapping[str, str]
     started: float
@@ -111,12 +111,12 @@ def _settings(result: RunResult) -> dict[str, Scalar]:
     return {name: _text(value) if isinstance(value, str) else value for name, value in every.items()}
 
 
-def _curve(result: RunResult, directory: Path) -> list[Point]:
+def _curve(result: RunResult, directory: Path) -> list[LoggedValue]:
     """The losses of `metrics.jsonl`, counted back from when it was written last; of a result that lies alone without times."""
     file = directory / METRICS
     if not file.exists():
         time = (directory / "result.json").stat().st_mtime
-        return [Point("loss", result.first_step + n, loss, time) for n, loss in enumerate(result.losses)]
+        return [LoggedValue("loss", result.first_step + n, loss, time) for n, loss in enumerate(result.losses)]
     windows, points = read_log(directory).windows, []
     time = file.stat().st_mtime - sum(window.seconds for window in windows)
     for window in windows:
@@ -124,8 +124,8 @@ def _curve(result: RunResult, directory: Path) -> list[Point]:
         count = len(window.losses)
         each = {"seconds_per_step": window.seconds / count}
         each |= {"examples_per_second": result.global_batch_size * count / window.seconds} if window.seconds else {}
-        points += [Point("loss", window.first + n, loss, time) for n, loss in enumerate(window.losses)]
-        points += [Point(name, window.step - 1, value, time) for name, value in each.items()]
+        points += [LoggedValue("loss", window.first + n, loss, time) for n, loss in enumerate(window.losses)]
+        points += [LoggedValue(name, window.step - 1, value, time) for name, value in each.items()]
     return points
 
 

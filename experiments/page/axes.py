@@ -13,7 +13,7 @@ _MOST_RATIO = 8.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Axis:
+class AxisScale:
     """A scale.
 
     Attributes:
@@ -68,7 +68,7 @@ class Axis:
         return [tick for tick in found if self.low <= tick * (1 + 1e-9) and tick <= self.high * (1 + 1e-9)]
 
 
-def linear(values: Iterable[float], spell: Callable[[float], str], from_zero: bool = True) -> Axis:
+def linear(values: Iterable[float], spell: Callable[[float], str], from_zero: bool = True) -> AxisScale:
     """An axis on which equal distances are equal differences.
 
     Args:
@@ -81,10 +81,10 @@ def linear(values: Iterable[float], spell: Callable[[float], str], from_zero: bo
     if high <= low:
         high = low + (abs(low) or 1.0)
     margin = 0.02 * (high - low)
-    return Axis(low if from_zero else low - margin, high + margin, spell)
+    return AxisScale(low if from_zero else low - margin, high + margin, spell)
 
 
-def logarithmic(values: Iterable[float], spell: Callable[[float], str]) -> Axis:
+def logarithmic(values: Iterable[float], spell: Callable[[float], str]) -> AxisScale:
     """An axis of whole decades.
 
     Args:
@@ -93,10 +93,10 @@ def logarithmic(values: Iterable[float], spell: Callable[[float], str]) -> Axis:
     """
     values = [value for value in values if value > 0 and math.isfinite(value)] or [1.0]
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-    return Axis(10.0**low, 10.0 ** max(high, low + 1), spell, is_log=True)
+    return AxisScale(10.0**low, 10.0 ** max(high, low + 1), spell, is_log=True)
 
 
-def fitting(values: Sequence[float], spell: Callable[[float], str]) -> Axis:
+def fitting(values: Sequence[float], spell: Callable[[float], str]) -> AxisScale:
     """A linear axis from zero, or a logarithmic one if that would crowd the small values.
 
     Args:
@@ -107,16 +107,16 @@ def fitting(values: Sequence[float], spell: Callable[[float], str]) -> Axis:
     is_wide = bool(positive) and max(positive) > _MOST_RATIO * min(positive)
     if not is_wide:
         return linear(values, spell)
-    return Axis(min(positive) / 1.3, max(positive) * 1.3, spell, is_log=True)
+    return AxisScale(min(positive) / 1.3, max(positive) * 1.3, spell, is_log=True)
 
 
-def in_bytes(values: Sequence[float]) -> tuple[Axis, str]:
+def in_bytes(values: Sequence[float]) -> tuple[AxisScale, str]:
     """An axis of bytes from zero, and its unit."""
     unit = common_unit(values)
     scale = 1024 ** UNITS.index(unit)
     whole = linear([value / scale for value in values], spell_tick)
     at = tuple(tick * scale for tick in whole.ticks)
-    return Axis(whole.low * scale, whole.high * scale, lambda value: spell_tick(value / scale), at=at), unit
+    return AxisScale(whole.low * scale, whole.high * scale, lambda value: spell_tick(value / scale), at=at), unit
 
 
 def spell_tick(value: float) -> str:

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from samestep.experiments.page.axes import Axis
+from samestep.experiments.page.axes import AxisScale
 from samestep.experiments.page.plots import Mark
 
 MOST_POINTS = 160
@@ -30,7 +30,7 @@ def thin(points: Sequence[Place], most: int = MOST_POINTS) -> list[Place]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Curve:
+class PlottedCurve:
     """A curve on a panel.
 
     Attributes:
@@ -60,18 +60,18 @@ class Panel:
         dots: From `dot` and `whisker`.
     """
 
-    across: Axis
-    up: Axis
+    across: AxisScale
+    up: AxisScale
     units: tuple[str, str]
     alt: str
-    curves: Sequence[Curve]
+    curves: Sequence[PlottedCurve]
     levels: Sequence[tuple[float, str]] = ()
     dots: Sequence[Mark] = ()
 
 
 def curve(
-    axes: tuple[Axis, Axis], points: Sequence[Place | None], kind: str, title: str, row: str | None = None
-) -> Curve:
+    axes: tuple[AxisScale, AxisScale], points: Sequence[Place | None], kind: str, title: str, row: str | None = None
+) -> PlottedCurve:
     """Draws a curve; where a point is missing it is broken.
 
     Args:
@@ -90,11 +90,11 @@ def curve(
             x, y = next(places)
             path.append(f"{pen}{x:.4g} {100 - y:.4g}")
         pen = "M" if point is None else "L"
-    return Curve(kind, title, "".join(path), {"data-row": row})
+    return PlottedCurve(kind, title, "".join(path), {"data-row": row})
 
 
 def dot(
-    axes: tuple[Axis, Axis], point: Place, kind: str, aside: int = 0, data: Mapping[str, object] | None = None
+    axes: tuple[AxisScale, AxisScale], point: Place, kind: str, aside: int = 0, data: Mapping[str, object] | None = None
 ) -> Mark:
     """Places a dot on a panel.
 
@@ -110,7 +110,7 @@ def dot(
     return Mark(f"point {kind}", style, data or {})
 
 
-def whisker(axes: tuple[Axis, Axis], at: float, ends: Place, kind: str, aside: int = 0) -> Mark:
+def whisker(axes: tuple[AxisScale, AxisScale], at: float, ends: Place, kind: str, aside: int = 0) -> Mark:
     """Places a vertical line on a panel, from one value to another.
 
     Args:

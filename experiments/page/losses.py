@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from samestep.common.judging.parity import bound_of
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.page.axes import Axis, linear, logarithmic
+from samestep.experiments.page.axes import AxisScale, linear, logarithmic
 from samestep.experiments.page.curves import Panel, Place, curve, thin
 from samestep.experiments.page.loaded import Entry, Facet, Loaded
 from samestep.experiments.page.plots import render_figures
@@ -55,7 +55,7 @@ def _figure(facet: Facet) -> Losses | None:
     return Losses(alt, facet.title, _losses(across, rows), _deviations(across, rows), entries, len(rows) <= _OPEN)
 
 
-def _losses(across: Axis, rows: Rows) -> Panel:
+def _losses(across: AxisScale, rows: Rows) -> Panel:
     up = linear((loss for _, result in rows for loss in result.losses), lambda v: f"{v:g}", from_zero=False)
     curves = []
     for entry, result in sorted(rows, key=_emphasis):
@@ -67,14 +67,14 @@ def _losses(across: Axis, rows: Rows) -> Panel:
     return Panel(across, up, ("step", "loss"), alt, curves)
 
 
-def _deviations(across: Axis, rows: Rows) -> Panel | None:
+def _deviations(across: AxisScale, rows: Rows) -> Panel | None:
     judged = [(entry, result) for entry, result in rows if result.parity.deviations]
     if not judged:
         return None
     bounds = {result.arithmetic: bound_of(result.parity, result.dtype) for _, result in judged}
     values = [value for _, result in judged for value in result.parity.deviations if value]
     axis = logarithmic([*values, *bounds.values()], lambda v: f"{v:.0e}")
-    up = Axis(axis.low / 10, axis.high, lambda v: "equal" if v < axis.low * 0.99 else f"{v:.0e}", is_log=True)
+    up = AxisScale(axis.low / 10, axis.high, lambda v: "equal" if v < axis.low * 0.99 else f"{v:.0e}", is_log=True)
     curves = []
     for entry, result in sorted(judged, key=_emphasis):
         said = f"{entry.name}: at most {result.parity.max_relative_loss or 0:.1e} in {result.arithmetic}"

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from samestep.common.ledger import Footprint
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.page.axes import Axis, in_bytes
+from samestep.experiments.page.axes import AxisScale, in_bytes
 from samestep.experiments.page.loaded import Facet, Loaded
 from samestep.experiments.page.plots import Line, Mark, Plot, mark, render_figures
 from samestep.experiments.printing.text import size
@@ -29,7 +29,7 @@ _UNKNOWN_SHARE = 0.05
 
 
 @dataclasses.dataclass(frozen=True)
-class Held:
+class DeviceBytes:
     """What some devices of a row hold.
 
     Attributes:
@@ -55,7 +55,7 @@ def write(loaded: Loaded) -> Markup | None:
     return render_figures(loaded, "memory", _plot, {"swatches": swatches})
 
 
-def held(result: RunResult) -> list[Held]:
+def held(result: RunResult) -> list[DeviceBytes]:
     """What the devices of a run hold; those that hold the same together."""
     expected = [_bytes(each) for each in result.predicted.devices()]
     found = [_bytes(row) for row in result.processes]
@@ -63,7 +63,7 @@ def held(result: RunResult) -> list[Held]:
     groups: dict[tuple[tuple[int | None, ...], tuple[int | None, ...] | None], list[int]] = {}
     for number, pair in enumerate(pairs):
         groups.setdefault(pair, []).append(number)
-    return [Held(tuple(devices), *pair) for pair, devices in groups.items()]
+    return [DeviceBytes(tuple(devices), *pair) for pair, devices in groups.items()]
 
 
 def _bytes(row: Footprint) -> tuple[int | None, ...]:
@@ -88,7 +88,7 @@ def _total(parts: Sequence[int | None]) -> int:
     return sum(part or 0 for part in parts)
 
 
-def _about(each: Held, count: int) -> str:
+def _about(each: DeviceBytes, count: int) -> str:
     """Which devices a line is of; "" if all."""
     if len(each.devices) == count:
         return "" if count == 1 else f"each of {count} devices"
@@ -99,12 +99,12 @@ def _about(each: Held, count: int) -> str:
     return f"devices {together}"
 
 
-def _marks(axis: Axis, each: Held) -> list[Mark]:
+def _marks(axis: AxisScale, each: DeviceBytes) -> list[Mark]:
     bars = _bar(axis, each.measured, "measured")
     return bars + (_bar(axis, each.predicted, "predicted") if each.predicted else [])
 
 
-def _bar(axis: Axis, parts: Sequence[int | None], kind: str) -> list[Mark]:
+def _bar(axis: AxisScale, parts: Sequence[int | None], kind: str) -> list[Mark]:
     ends = list(itertools.accumulate((part or 0 for part in parts), initial=0))
     places = zip(CLASSES, parts, ends, ends[1:], strict=False)
     bars = [
@@ -120,7 +120,7 @@ def _lacks(parts: Sequence[int | None] | None) -> bool:
     return parts is not None and None in parts
 
 
-def _said(each: Held) -> dict[str, object]:
+def _said(each: DeviceBytes) -> dict[str, object]:
     """The total, which is a lower bound where a class is missing, and what was predicted if that is another one."""
     differs = each.predicted is not None and each.predicted != each.measured
     return {

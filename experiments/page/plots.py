@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from markupsafe import Markup
 
-from samestep.experiments.page.axes import Axis
+from samestep.experiments.page.axes import AxisScale
 from samestep.experiments.page.loaded import Entry, Facet, Loaded
 from samestep.experiments.page.rendering import render
 
@@ -76,13 +76,13 @@ class Plot:
 
     alt: str
     title: str
-    axis: Axis
+    axis: AxisScale
     unit: str
     lines: Sequence[Line]
 
 
 def mark(
-    kind: str, axis: Axis, start: float, end: float | None = None, data: Mapping[str, object] | None = None
+    kind: str, axis: AxisScale, start: float, end: float | None = None, data: Mapping[str, object] | None = None
 ) -> Mark:
     """Places a mark at a value, or from one value to another.
 

@@ -16,7 +16,7 @@ Value = Callable[[Entry], Scalar]
 
 
 @dataclasses.dataclass(frozen=True)
-class Column:
+class SortableColumn:
     """A column of the table.
 
     Attributes:
@@ -39,7 +39,7 @@ def write(loaded: Loaded) -> Markup:
     return render("rows", {"columns": shown, "lines": lines, "widths": widths})
 
 
-def _widths(loaded: Loaded, shown: list[Column]) -> list[int]:
+def _widths(loaded: Loaded, shown: list[SortableColumn]) -> list[int]:
     """The widths of the columns, in characters.
 
     With these, each line is a grid of its own, and the browser lays out only the lines that can be seen: a thousand lines
@@ -56,7 +56,7 @@ def _length(shown: Markup | str) -> int:
 # --- columns ----------------------------------------------------------------------------------------------------------
 
 
-def _column(quantity: Quantity) -> Column:
+def _column(quantity: Quantity) -> SortableColumn:
     """The column of a quantity; a mark says that its prediction is off, and a line above the table says by how much."""
 
     def value(entry: Entry) -> Scalar:
@@ -67,7 +67,7 @@ def _column(quantity: Quantity) -> Column:
             return ""
         return f"{quantity.text(measured)} {mark(measured.result, quantity.name)}".rstrip()
 
-    return Column(quantity.title, value, show)
+    return SortableColumn(quantity.title, value, show)
 
 
 def _metric(entry: Entry) -> str:
@@ -78,13 +78,13 @@ def _metric(entry: Entry) -> str:
     )
 
 
-_ROW = Column(
+_ROW = SortableColumn(
     "row",
     lambda entry: entry.name,
     lambda entry: Markup('<a href="#from-{0.key}" class="{0.framework}">{1}</a>').format(entry, breakable(entry.name)),
 )
 _ITS_OWN = {
-    SAME_STEP.name: Column(SAME_STEP.title, lambda entry: entry.row.status, lambda entry: status(entry.row)),
+    SAME_STEP.name: SortableColumn(SAME_STEP.title, lambda entry: entry.row.status, lambda entry: status(entry.row)),
     METRIC.name: dataclasses.replace(_column(METRIC), show=_metric),
 }
 """Quantities that the page writes in another way than a terminal."""

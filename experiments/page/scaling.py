@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from samestep.experiments.comparing.scaling import Point, Scaling
+from samestep.experiments.comparing.scaling import Scaling, ScalingPoint
 from samestep.experiments.comparing.speeds import spell_ratio
-from samestep.experiments.page.axes import Axis
+from samestep.experiments.page.axes import AxisScale
 from samestep.experiments.page.curves import Panel, curve, dot, whisker
 from samestep.experiments.page.loaded import Group, Loaded
 from samestep.experiments.page.rendering import render
@@ -66,7 +66,9 @@ def _growth(group: Group, found: Sequence[Scaling]) -> Growth:
 def _panel(found: Sequence[Scaling]) -> Panel:
     rows = [(each, [(point, ratio) for point in each.points if (ratio := _ratio(each, point))]) for each in found]
     counts = sorted({point.devices for _, points in rows for point, _ in points})
-    across = Axis(counts[0] / 1.15, counts[-1] * 1.15, lambda v: f"{v:.0f}", is_log=True, at=tuple(map(float, counts)))
+    across = AxisScale(
+        counts[0] / 1.15, counts[-1] * 1.15, lambda v: f"{v:.0f}", is_log=True, at=tuple(map(float, counts))
+    )
     ends = [end for _, points in rows for point, ratio in points for end in (ratio, *(_interval(point) or ()))]
     up = _powers_of_two([*ends, counts[-1] / counts[0]])
     axes = (across, up)
@@ -86,18 +88,18 @@ def _panel(found: Sequence[Scaling]) -> Panel:
     return Panel(across, up, ("devices", "speed-up, logarithmic"), "Speed-up by devices.", curves, dots=marks)
 
 
-def _ratio(row: Scaling, point: Point) -> float | None:
+def _ratio(row: Scaling, point: ScalingPoint) -> float | None:
     """The speed-up that is drawn: 1 for the fewest devices; None where none may be told."""
     return point.speedup.ratio if point.speedup else 1.0 if point is row.points[0] else None
 
 
-def _interval(point: Point) -> tuple[float, float] | None:
+def _interval(point: ScalingPoint) -> tuple[float, float] | None:
     """The 95 % confidence interval of a speed-up; None if it has none."""
     speedup = point.speedup
     return (speedup.low, speedup.high) if speedup and speedup.low and speedup.high else None
 
 
-def _powers_of_two(values: Sequence[float]) -> Axis:
+def _powers_of_two(values: Sequence[float]) -> AxisScale:
     low, high = min(values) / 1.1, max(values) * 1.1
     powers = range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)
-    return Axis(low, high, spell_ratio, is_log=True, at=tuple(2.0**power for power in powers))
+    return AxisScale(low, high, spell_ratio, is_log=True, at=tuple(2.0**power for power in powers))

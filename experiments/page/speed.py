@@ -4,7 +4,7 @@ from markupsafe import Markup
 
 from samestep.common.judging.comparison import NOT_SEPARATED
 from samestep.experiments.comparing.speeds import MeasuredRow
-from samestep.experiments.page.axes import Axis, fitting, spell_tick
+from samestep.experiments.page.axes import AxisScale, fitting, spell_tick
 from samestep.experiments.page.loaded import Entry, Facet, Loaded
 from samestep.experiments.page.plots import Line, Mark, Plot, mark, render_figures
 from samestep.experiments.printing.speed_columns import range_of, spell_range
@@ -33,7 +33,7 @@ def _plot(facet: Facet) -> Plot | None:
     return Plot(alt, facet.title, axis, unit, drawn)
 
 
-def _marks(axis: Axis, median: float, entry: Entry, row: MeasuredRow) -> list[Mark]:
+def _marks(axis: AxisScale, median: float, entry: Entry, row: MeasuredRow) -> list[Mark]:
     kind = "interval" if row.speed.prediction and row.speed.prediction.low is not None else "spread"
     ends = range_of(row)
     bars = (

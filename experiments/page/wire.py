@@ -6,7 +6,7 @@ from samestep.common.costs.textbook import formulas
 from samestep.common.errors import SamestepError
 from samestep.common.run import parse
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.page.axes import Axis, in_bytes
+from samestep.experiments.page.axes import AxisScale, in_bytes
 from samestep.experiments.page.loaded import Entry, Facet, Loaded
 from samestep.experiments.page.plots import Line, Mark, Plot, mark, render_figures
 from samestep.experiments.printing.text import size
@@ -41,7 +41,7 @@ def _plot(facet: Facet) -> Plot | None:
     return Plot(alt, facet.title, axis, f"{unit} sent in a step, by all processes", drawn)
 
 
-def _marks(axis: Axis, entry: Entry, result: RunResult, sent: float, least: float | None) -> list[Mark]:
+def _marks(axis: AxisScale, entry: Entry, result: RunResult, sent: float, least: float | None) -> list[Mark]:
     expected = result.predicted.sent_bytes_per_step
     return [
         mark(f"bar measured {entry.framework}", axis, 0, sent, {"data-value": sent}),

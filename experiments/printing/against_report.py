@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from samestep.common.judging.repetition import CHANGED, EQUAL
-from samestep.experiments.comparing.against import Against, Held
+from samestep.experiments.comparing.against import Against, RowDifference
 from samestep.experiments.comparing.speeds import spell_ratio
 from samestep.experiments.printing.text import Column, bullets, cells, fill, github, screen_width, short
 
@@ -31,7 +31,7 @@ def write_report(against: Against) -> str:
     return "\n\n".join(filter(None, [fill(title, width), table, bullets([*changed, *_notes(against)], width)]))
 
 
-def _losses(row: Held) -> str:
+def _losses(row: RowDifference) -> str:
     """How the losses compare, and where they first differ."""
     found = row.losses
     if found is None:
@@ -43,12 +43,12 @@ def _losses(row: Held) -> str:
     return f"CHANGED at step {found.step}" if found.verdict == CHANGED else f"{found.verdict}, from step {found.step}"
 
 
-def _rates(row: Held) -> str:
+def _rates(row: RowDifference) -> str:
     now, then = ("" if rate is None else short(rate) for rate in row.rates)
     return f"{now} ({then})" if now or then else ""
 
 
-def _speed(row: Held) -> str:
+def _speed(row: RowDifference) -> str:
     """The ratio of the speeds with its verdict, or what forbids one."""
     if row.confounds and not row.reason:
         more = f" +{len(row.confounds) - 1}" if row.confounds[1:] else ""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from samestep.common.judging.scaling import LEAST_POINTS, amdahl_limit
-from samestep.experiments.comparing.scaling import EXPECTED, Point, Scaling
+from samestep.experiments.comparing.scaling import EXPECTED, Scaling, ScalingPoint
 from samestep.experiments.comparing.speeds import spell_ratio
 from samestep.experiments.printing.text import (
     Column,
@@ -19,7 +19,7 @@ from samestep.experiments.printing.text import (
     spell,
 )
 
-Line = tuple[Scaling, Point]
+Line = tuple[Scaling, ScalingPoint]
 """A line of the table: a row, and one number of its devices."""
 COLUMNS: tuple[Column[Line], ...] = (
     Column("strategy", lambda line: line[0].name if line[1] is line[0].points[0] else ""),
@@ -85,14 +85,14 @@ def title_of(found: Sequence[Scaling]) -> str:
     return f"{kind.capitalize()} scaling: {what[kind]}.{warning}"
 
 
-def _speedup(point: Point) -> str:
+def _speedup(point: ScalingPoint) -> str:
     if point.confounds:
         more = f" +{len(point.confounds) - 1}" if point.confounds[1:] else ""
         return f"({point.confounds[0]}{more})"
     return "" if point.speedup is None else spell_ratio(point.speedup.ratio)
 
 
-def _interval(point: Point) -> str:
+def _interval(point: ScalingPoint) -> str:
     if point.speedup is None or point.speedup.low is None or point.speedup.high is None:
         return ""
     return f"[{spell_ratio(point.speedup.low)}..{spell_ratio(point.speedup.high)}]"

@@ -12,7 +12,7 @@ import pytest
 from samestep.common.errors import WorkerFailed
 from samestep.common.files.removing import discard
 from samestep.common.files.writing import copy_file, create, make_folder, open_directory, reopen, replacing
-from samestep.common.files.written import LIST, Entry, begin, note, opened, present, read, seal
+from samestep.common.files.written import LIST, WrittenEntry, begin, note, opened, present, read, seal
 from samestep.common.program import TrainState
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import open_run, reserve_error, write_error, write_json
@@ -211,7 +211,7 @@ def test_a_list_names_nothing_outside(directory: Path, outside: Path, name: str)
     (directory / "link").symlink_to(outside)
     inode = os.lstat(outside / "file").st_ino
     with opened(directory) as root:
-        note(root, Entry(name.format(outside=outside), inode))
+        note(root, WrittenEntry(name.format(outside=outside), inode))
     discard(directory)
     assert (outside / "file").read_text() == "precious"
 

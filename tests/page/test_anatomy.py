@@ -23,7 +23,7 @@ from samestep.experiments.page import anatomies
 from samestep.experiments.page.drawings.anatomy import Scale, anatomy
 from samestep.experiments.page.drawings.held import drawn_from
 from samestep.experiments.page.drawings.svg import file_of
-from samestep.experiments.page.drawings.transfers import Transfer
+from samestep.experiments.page.drawings.transfers import DrawnTransfer
 from samestep.experiments.page.drawings.transfers import transfers as joined_transfers
 from samestep.experiments.page.loaded import MOST_DRAWN, most_telling
 from samestep.experiments.printing.picture import observe, small_request
@@ -46,7 +46,7 @@ def sent(phase: str = "backward", operation: str = "all_reduce", **changes: obje
     return Send(**{"phase": phase, "operation": operation, "group": "data", "ranks": 2, "bytes": 8, **changes})
 
 
-def transfers(result: RunResult, most: int) -> list[Transfer]:
+def transfers(result: RunResult, most: int) -> list[DrawnTransfer]:
     return joined_transfers(Mesh.parse(result.mesh), result, most)
 
 
@@ -66,7 +66,7 @@ def test_who_shares_a_group(group: str, ranks: int, place: int, found: tuple[int
 
 def test_a_collective_that_all_its_ranks_recorded_is_one() -> None:
     result = observed("data=2", *(device(rank, [sent(count=2, bytes=16)]) for rank in range(2)))
-    assert transfers(result, MANY) == [Transfer("backward", "all_reduce", "data", (((0, 1), (0, 1)),), 16, 2, 2)]
+    assert transfers(result, MANY) == [DrawnTransfer("backward", "all_reduce", "data", (((0, 1), (0, 1)),), 16, 2, 2)]
 
 
 def test_a_broadcast_that_all_its_ranks_recorded_is_one() -> None:

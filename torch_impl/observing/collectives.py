@@ -15,7 +15,7 @@ import torch
 from samestep.common.errors import Unavailable
 
 
-class Collective(NamedTuple):
+class Signature(NamedTuple):
     """How to read the arguments of an operator.
 
     Attributes:
@@ -32,45 +32,45 @@ class Collective(NamedTuple):
 
 
 _NATIVE = {
-    "c10d::allreduce_": Collective("all_reduce", 0, 1),
-    "c10d::allreduce_coalesced_": Collective("all_reduce", 0, 1),
-    "c10d::reduce_": Collective("reduce", 0, 1),
-    "c10d::broadcast_": Collective("broadcast", 0, 1, peer=2),
-    "c10d::allgather_": Collective("all_gather", 1, 2),
-    "c10d::_allgather_base_": Collective("all_gather", 1, 2),
-    "c10d::allgather_coalesced_": Collective("all_gather", 1, 2),
-    "c10d::allgather_into_tensor_coalesced_": Collective("all_gather", 1, 2),
-    "c10d::reduce_scatter_": Collective("reduce_scatter", 1, 2),
-    "c10d::_reduce_scatter_base_": Collective("reduce_scatter", 1, 2),
-    "c10d::reduce_scatter_tensor_coalesced_": Collective("reduce_scatter", 1, 2),
-    "c10d::alltoall_": Collective("all_to_all", 1, 2),
-    "c10d::alltoall_base_": Collective("all_to_all", 1, 2),
-    "c10d::gather_": Collective("gather", 1, 2),
-    "c10d::scatter_": Collective("scatter", 1, 2),  # of the root alone; the others have no inputs
-    "c10d::send": Collective("send", 0, 1, peer=2),
+    "c10d::allreduce_": Signature("all_reduce", 0, 1),
+    "c10d::allreduce_coalesced_": Signature("all_reduce", 0, 1),
+    "c10d::reduce_": Signature("reduce", 0, 1),
+    "c10d::broadcast_": Signature("broadcast", 0, 1, peer=2),
+    "c10d::allgather_": Signature("all_gather", 1, 2),
+    "c10d::_allgather_base_": Signature("all_gather", 1, 2),
+    "c10d::allgather_coalesced_": Signature("all_gather", 1, 2),
+    "c10d::allgather_into_tensor_coalesced_": Signature("all_gather", 1, 2),
+    "c10d::reduce_scatter_": Signature("reduce_scatter", 1, 2),
+    "c10d::_reduce_scatter_base_": Signature("reduce_scatter", 1, 2),
+    "c10d::reduce_scatter_tensor_coalesced_": Signature("reduce_scatter", 1, 2),
+    "c10d::alltoall_": Signature("all_to_all", 1, 2),
+    "c10d::alltoall_base_": Signature("all_to_all", 1, 2),
+    "c10d::gather_": Signature("gather", 1, 2),
+    "c10d::scatter_": Signature("scatter", 1, 2),  # of the root alone; the others have no inputs
+    "c10d::send": Signature("send", 0, 1, peer=2),
 }
 _FUNCTIONAL = {
-    "all_reduce": Collective("all_reduce", 0, 2),
-    "all_reduce_": Collective("all_reduce", 0, 2),
-    "all_reduce_coalesced": Collective("all_reduce", 0, 2),
-    "all_reduce_coalesced_": Collective("all_reduce", 0, 2),
-    "broadcast": Collective("broadcast", 0, 2, peer=1),
-    "broadcast_": Collective("broadcast", 0, 2, peer=1),
-    "all_gather_into_tensor": Collective("all_gather", 0, 2),
-    "all_gather_into_tensor_out": Collective("all_gather", 0, 2),
-    "all_gather_into_tensor_coalesced": Collective("all_gather", 0, 2),
-    "reduce_scatter_tensor": Collective("reduce_scatter", 0, 3),
-    "reduce_scatter_tensor_out": Collective("reduce_scatter", 0, 3),
-    "reduce_scatter_tensor_coalesced": Collective("reduce_scatter", 0, 3),
-    "all_to_all_single": Collective("all_to_all", 0, 3),
-    "isend": Collective("send", 0, 3, peer=1),
+    "all_reduce": Signature("all_reduce", 0, 2),
+    "all_reduce_": Signature("all_reduce", 0, 2),
+    "all_reduce_coalesced": Signature("all_reduce", 0, 2),
+    "all_reduce_coalesced_": Signature("all_reduce", 0, 2),
+    "broadcast": Signature("broadcast", 0, 2, peer=1),
+    "broadcast_": Signature("broadcast", 0, 2, peer=1),
+    "all_gather_into_tensor": Signature("all_gather", 0, 2),
+    "all_gather_into_tensor_out": Signature("all_gather", 0, 2),
+    "all_gather_into_tensor_coalesced": Signature("all_gather", 0, 2),
+    "reduce_scatter_tensor": Signature("reduce_scatter", 0, 3),
+    "reduce_scatter_tensor_out": Signature("reduce_scatter", 0, 3),
+    "reduce_scatter_tensor_coalesced": Signature("reduce_scatter", 0, 3),
+    "all_to_all_single": Signature("all_to_all", 0, 3),
+    "isend": Signature("send", 0, 3, peer=1),
 }
 _DIFFERENTIABLE = ("all_gather_into_tensor", "reduce_scatter_tensor", "all_to_all_single")
 COLLECTIVES = {
     **_NATIVE,
     **{f"_c10d_functional::{name}": each for name, each in _FUNCTIONAL.items()},
     **{f"_c10d_functional_autograd::{name}": _FUNCTIONAL[name] for name in _DIFFERENTIABLE},
-    "_dtensor::shard_dim_alltoall": Collective("all_to_all", 0, 3),
+    "_dtensor::shard_dim_alltoall": Signature("all_to_all", 0, 3),
 }
 """By the operator's name."""
 MOVE_NOTHING = {
@@ -90,7 +90,7 @@ _GROUPS = ("ProcessGroup", "SymmetricMemory")
 
 
 @functools.cache
-def collective_of(operator: torch._ops.OpOverload) -> Collective | None:
+def collective_of(operator: torch._ops.OpOverload) -> Signature | None:
     """How to read the arguments of an operator; None if it hands nothing over.
 
     Raises:

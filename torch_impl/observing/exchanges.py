@@ -17,7 +17,7 @@ from torch.distributed.tensor import DTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from samestep.torch_impl.observing.collectives import Collective, collective_of
+from samestep.torch_impl.observing.collectives import Signature, collective_of
 from samestep.torch_impl.observing.recorder import Recorder
 from samestep.torch_impl.sharded import local_part
 from samestep.torch_impl.upstream import is_in_backward, process_group
@@ -107,7 +107,7 @@ class Observer(TorchDispatchMode):
         return result
 
 
-def _record(recorder: Recorder, collective: Collective, args: tuple[Any, ...]) -> None:
+def _record(recorder: Recorder, collective: Signature, args: tuple[Any, ...]) -> None:
     group, operation = process_group(args[collective.group]), collective.operation
     peer = "" if collective.peer is None else str(dist.get_global_rank(group, args[collective.peer]))
     to, source = (peer, "") if operation == "send" else ("", peer)

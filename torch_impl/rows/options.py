@@ -59,7 +59,7 @@ class TensorOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class ServerOptions:
+class ConsistencyOptions:
     """When a server applies what it is sent."""
 
     consistency: str = flag(

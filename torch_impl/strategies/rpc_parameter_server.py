@@ -17,14 +17,14 @@ from samestep.torch_impl.parameter_server import server
 from samestep.torch_impl.parameter_server.modes import PullEverything, PullRows
 from samestep.torch_impl.parameter_server.worker import WorkerProgram
 from samestep.torch_impl.pipeline.stages import build_stage
-from samestep.torch_impl.rows.options import ServerOptions
+from samestep.torch_impl.rows.options import ConsistencyOptions
 from samestep.torch_impl.rpc.group import CPU, Served, ServingProgram, join_rpc
 from samestep.torch_impl.step_context import StepContext
 
 HARDWARE = Hardware(note="one process per worker, and one more that serves", backend="tensorpipe")
 
 
-def build(run: Run[ServerOptions]) -> WorkerProgram | ServingProgram:
+def build(run: Run[ConsistencyOptions]) -> WorkerProgram | ServingProgram:
     """Builds the program of a worker, or, on the last rank, of the server."""
     use_device(run)  # for its threads
     join_group(run, CPU)
@@ -34,7 +34,7 @@ def build(run: Run[ServerOptions]) -> WorkerProgram | ServingProgram:
     return program
 
 
-def _build_worker(run: Run[ServerOptions], among_workers: dist.ProcessGroup) -> WorkerProgram:
+def _build_worker(run: Run[ConsistencyOptions], among_workers: dist.ProcessGroup) -> WorkerProgram:
     served, stays = server_segments(run.workload.model)
     context = StepContext(run.mesh.only_axis)
     stage = build_stage(run, CPU, context, stays or served)
@@ -42,7 +42,7 @@ def _build_worker(run: Run[ServerOptions], among_workers: dist.ProcessGroup) -> 
     return WorkerProgram(run, mode, context, HARDWARE)
 
 
-def _build_server(run: Run[ServerOptions]) -> ServingProgram:
+def _build_server(run: Run[ConsistencyOptions]) -> ServingProgram:
     synchronous = run.options.is_sync
     context = StepContext(run.mesh.only_axis)
     stage = build_stage(run, CPU, context, server_segments(run.workload.model)[0])

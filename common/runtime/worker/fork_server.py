@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from samestep.common.files.writing import reopen
-from samestep.common.runtime.fork_protocol import Answer, Command
+from samestep.common.runtime.fork_protocol import Command, Reply
 from samestep.common.runtime.imports import import_framework, import_modules
 from samestep.common.runtime.worker.keeper import keep, wake_on
 from samestep.common.runtime.worker.offspring import adopt_orphans, end_children, end_with_parent, reap
@@ -136,7 +136,7 @@ class ForkServer:
                     stream.flush()
             os._exit(code)
 
-    def _answer(self, values: Answer) -> None:
+    def _answer(self, values: Reply) -> None:
         self._answers.write(json.dumps(values) + "\n")
 
 

@@ -13,7 +13,7 @@ import signal
 from collections.abc import Callable
 from typing import NoReturn
 
-from samestep.common.runtime.fork_protocol import Answer
+from samestep.common.runtime.fork_protocol import Reply
 from samestep.common.runtime.worker.offspring import adopt_orphans, end_children, end_with_parent, reap
 from samestep.common.runtime.worker.private_network import NetworkMaker
 
@@ -59,7 +59,7 @@ def wake_on(*numbers: signal.Signals) -> int:
     return wakeup
 
 
-def _wait(launcher: int, members: dict[int, str], wakeup: int) -> Answer | None:
+def _wait(launcher: int, members: dict[int, str], wakeup: int) -> Reply | None:
     """Waits until everything has to end; returns the member that died, if that is the reason."""
     poller = select.poll()
     poller.register(_COMMANDS, 0)  # the end of the launcher's pipe is told in any case, and commands are the server's
@@ -77,6 +77,6 @@ def _wait(launcher: int, members: dict[int, str], wakeup: int) -> Answer | None:
                 return {"died": "keeper", "code": -signal.SIGTERM}
 
 
-def _say(answer: Answer) -> None:
+def _say(answer: Reply) -> None:
     with contextlib.suppress(BrokenPipeError):
         os.write(_ANSWERS, json.dumps(answer).encode() + b"\n")

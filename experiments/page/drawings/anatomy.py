@@ -12,7 +12,7 @@ from samestep.common.ledger import PHASES, Footprint
 from samestep.common.strategy import Run
 from samestep.experiments.page.drawings.held import CLASSES, device_names, drawn_from, share, whole_bytes
 from samestep.experiments.page.drawings.svg import drawing, put, stroke, write
-from samestep.experiments.page.drawings.transfers import Transfer, transfers
+from samestep.experiments.page.drawings.transfers import DrawnTransfer, transfers
 from samestep.experiments.printing.text import count, size
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _device(
         write(root, _BARS + end * scale + 6, y + 9, share(held, whole), "small")
 
 
-def _strip(root: Element, found: Sequence[Transfer], shown: int, widest: float) -> None:
+def _strip(root: Element, found: Sequence[DrawnTransfer], shown: int, widest: float) -> None:
     """Three phases from left to right, a column for each transfer."""
     in_phase = [[(n, each) for n, each in enumerate(found, 1) if each.phase == phase] for phase in PHASES]
     slots = [max(1.5, len(each)) for each in in_phase]
@@ -145,7 +145,7 @@ def _lane(index: int) -> float:
     return _HEAD + index * _ROW + _ROW / 2 + 4
 
 
-def _mark(each: Transfer, number: int, x: float, shown: int, width: float) -> Element:
+def _mark(each: DrawnTransfer, number: int, x: float, shown: int, width: float) -> Element:
     """A collective is a line with a node at each of its devices; a message is an arrow."""
     mark = Element("g", {"data-transfer": str(number)})
     put(mark, "title").text = f"{number}: {each.operation}, {amount(each)}"
@@ -183,7 +183,7 @@ def _arrow(mark: Element, x: float, start: float, end: float, width: float) -> N
     put(mark, "path", "node", d=f"M{x - half:g} {tip - way * 9:g}L{x + half:g} {tip - way * 9:g}L{x:g} {tip:g}Z")
 
 
-def _list(root: Element, found: Sequence[Transfer], names: Sequence[str], top: float) -> None:
+def _list(root: Element, found: Sequence[DrawnTransfer], names: Sequence[str], top: float) -> None:
     """What the numbers in the strip stand for."""
     for number, each in enumerate(found, 1):
         y = top + _LINE * (number - 1)
@@ -196,7 +196,7 @@ def _list(root: Element, found: Sequence[Transfer], names: Sequence[str], top: f
         write(root, 16, top, "nothing is sent", "muted")
 
 
-def amount(each: Transfer) -> str:
+def amount(each: DrawnTransfer) -> str:
     """How many a transfer is and how many bytes one device hands over, as in `2 x 4.1 KiB`.
 
     Args:
@@ -206,7 +206,7 @@ def amount(each: Transfer) -> str:
     return one if each.count == 1 else f"{each.count} x {one}"
 
 
-def _in_words(run: Run, result: "RunResult", found: Sequence[Transfer], names: Sequence[str]) -> str:
+def _in_words(run: Run, result: "RunResult", found: Sequence[DrawnTransfer], names: Sequence[str]) -> str:
     """What the drawing shows, for those who do not see it."""
     wholes = whole_bytes(run)
     held = [

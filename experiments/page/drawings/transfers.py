@@ -21,7 +21,7 @@ Path = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Transfer:
+class DrawnTransfer:
     """One kind of send, as a drawing shows it.
 
     Attributes:
@@ -71,7 +71,7 @@ class Transfer:
         return senders if self.ranks in (0, len(path[0])) else f"{senders}, in groups of {self.ranks}"
 
 
-def transfers(mesh: Mesh, result: "RunResult", most: int) -> list[Transfer]:
+def transfers(mesh: Mesh, result: "RunResult", most: int) -> list[DrawnTransfer]:
     """Lists the transfers of a step in order, at most as many as asked for if joining neighbors can reach that.
 
     Args:
@@ -93,32 +93,32 @@ def _place(phase: str) -> int:
     return PHASES.index(phase) if phase in PHASES else -1
 
 
-def _alike(each: Transfer) -> Hashable:
+def _alike(each: DrawnTransfer) -> Hashable:
     return each.phase, each.operation, each.group, each.paths, each.bytes / each.count
 
 
-def _same_paths(each: Transfer) -> Hashable:
+def _same_paths(each: DrawnTransfer) -> Hashable:
     return each.phase, each.operation, each.group, each.paths
 
 
-def _same_kind(each: Transfer) -> tuple[str, str, str]:
+def _same_kind(each: DrawnTransfer) -> tuple[str, str, str]:
     return each.phase, each.operation, each.group
 
 
-def _runs(found: Iterable[Transfer], kind: Callable[[Transfer], Hashable]) -> list[Transfer]:
+def _runs(found: Iterable[DrawnTransfer], kind: Callable[[DrawnTransfer], Hashable]) -> list[DrawnTransfer]:
     """Makes one transfer of those of a kind that follow each other."""
     return [_together(list(run)) for _, run in itertools.groupby(found, kind)]
 
 
-def _together(run: Sequence[Transfer]) -> Transfer:
+def _together(run: Sequence[DrawnTransfer]) -> DrawnTransfer:
     paths = tuple(dict.fromkeys(path for each in run for path in each.paths))
     size, count = sum(each.bytes for each in run), sum(each.count for each in run)
     return dataclasses.replace(run[0], paths=paths, bytes=size, count=count)
 
 
-def _side_by_side(ordered: Iterable[Transfer]) -> list[Transfer]:
+def _side_by_side(ordered: Iterable[DrawnTransfer]) -> list[DrawnTransfer]:
     """Joins what is alike in groups without a common device, unless something that both wait for is between them."""
-    found: list[Transfer] = []
+    found: list[DrawnTransfer] = []
     for each in ordered:
         for place in reversed(range(len(found))):
             other = found[place]
@@ -133,17 +133,19 @@ def _side_by_side(ordered: Iterable[Transfer]) -> list[Transfer]:
     return found
 
 
-def _join(mesh: Mesh, result: "RunResult") -> list[Transfer]:
+def _join(mesh: Mesh, result: "RunResult") -> list[DrawnTransfer]:
     """One transfer for every collective, whichever of its devices recorded it, and for every message; in order."""
     rows = result.processes
     expand = sum(send.count for row in rows for send in row.sends) <= MOST_JOINED
-    found: dict[Hashable, tuple[tuple[float, ...], Transfer]] = {}
+    found: dict[Hashable, tuple[tuple[float, ...], DrawnTransfer]] = {}
     for index, row in enumerate(rows):
         seen: collections.Counter[Hashable] = collections.Counter()
         for place, send in enumerate(_expanded(row.sends) if expand else row.sends):
             order = (send.at or 0.0, float(_place(send.phase)), float(place))
             for path in _paths(send, index, rows, mesh):
-                each = Transfer(send.phase, send.operation, send.group, (path,), send.bytes, send.count, send.ranks)
+                each = DrawnTransfer(
+                    send.phase, send.operation, send.group, (path,), send.bytes, send.count, send.ranks
+                )
                 seen[key := (_same_paths(each))] += 1
                 owner = index if send.to else -1  # of a message; all devices record a collective
                 earlier, _ = found.get((key, seen[key], owner), (order, each))

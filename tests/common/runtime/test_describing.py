@@ -10,7 +10,7 @@ from samestep.common.errors import WorkerFailed
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.directory import ANSWERED
-from samestep.common.runtime.fork_protocol import Answer
+from samestep.common.runtime.fork_protocol import Reply
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.models.describing import run_tasks
 from samestep.common.runtime.parent.processes.obituary import ending
@@ -45,7 +45,7 @@ class Pretended:
         log.write_text("the last thing it said\n")
         return 1
 
-    def poll(self, seconds: float) -> list[Answer]:
+    def poll(self, seconds: float) -> list[Reply]:
         return [{"ended": 1, "code": self.code}]
 
     def ending(self, number: int, code: int) -> str:

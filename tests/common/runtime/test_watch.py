@@ -13,7 +13,7 @@ import pytest
 from samestep.common.errors import WorkerFailed
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import open_run, read_error, write_error
-from samestep.common.runtime.fork_protocol import Answer
+from samestep.common.runtime.fork_protocol import Reply
 from samestep.common.runtime.parent.processes.memory import MemoryKills
 from samestep.common.runtime.parent.processes.obituary import ending, last_lines
 from samestep.common.runtime.parent.processes.pulses import Pulses
@@ -44,14 +44,14 @@ class Pretended:
     stacks: Mapping[int, str] = dataclasses.field(default_factory=dict)
     stopped: tuple[int, ...] = ()
     sent: list[tuple[int, int]] = dataclasses.field(default_factory=list)
-    happens: Callable[[float], list[Answer]] = lambda seconds: []
+    happens: Callable[[float], list[Reply]] = lambda seconds: []
     began: float = dataclasses.field(default_factory=time.monotonic)
     obeys: bool = True
 
     def close(self) -> None:
         self.sent.append((0, 0))
 
-    def poll(self, seconds: float) -> list[Answer]:
+    def poll(self, seconds: float) -> list[Reply]:
         time.sleep(0.02)
         return self.happens(time.monotonic() - self.began)
 
@@ -164,7 +164,7 @@ def steps_on(watch: Watch, until: float) -> None:
     """Rank 0 makes progress for so long, and ends well then."""
     file = ProcessFile(watch.directory, "rank-0", 0, beat_seconds=0.0)
 
-    def happens(seconds: float) -> list[Answer]:
+    def happens(seconds: float) -> list[Reply]:
         file.beat(int(seconds * 100))
         if seconds < until:
             return []
@@ -219,7 +219,7 @@ def test_the_time_of_a_suspended_machine_is_no_silence(tmp_path: Path) -> None:
 def test_a_run_directory_that_was_removed_is_told(watched: Callable[..., Watch]) -> None:
     watch = watched()
 
-    def removed(seconds: float) -> list[Answer]:
+    def removed(seconds: float) -> list[Reply]:
         if seconds < 0.2:
             return []
         shutil.rmtree(watch.directory, ignore_errors=True)

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import fit_machine
 from samestep.common.errors import ConfigError
 from samestep.common.seconds.block_time import Shape
-from samestep.common.seconds.held_bytes import Held, megatron_bytes
+from samestep.common.seconds.held_bytes import MegatronLayout, megatron_bytes
 from samestep.common.seconds.machine import RATES, load_machine
 from samestep.common.seconds.measured import COLUMNS, FOLDER, SECONDS, read_rows
 from samestep.common.seconds.published_rows import llm_foundry, llm_foundry_a100, megatron, torchtitan
@@ -202,7 +202,7 @@ def test_what_a_stage_received_last_is_what_several_stages_hold_beside() -> None
     shape = Shape(
         layers=32, width=4096, heads=32, key_heads=8, hidden=16384, context=8192, vocabulary=131200, is_gated=False
     )
-    stages = Held(
+    stages = MegatronLayout(
         tensor=1,
         pipe=4,
         chunks=8,

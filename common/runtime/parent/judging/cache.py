@@ -20,7 +20,7 @@ _HELD: list[int] = []
 
 
 @dataclasses.dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """Something of ours that is kept on disk.
 
     Attributes:
@@ -34,16 +34,16 @@ class Entry:
     used: float
 
 
-def find_entries(directories: Iterable[Path]) -> list[Entry]:
+def find_entries(directories: Iterable[Path]) -> list[CacheEntry]:
     """Looks at directories, the least recently used first; those that vanish meanwhile are left out."""
     found = []
     for path in directories:
         with contextlib.suppress(OSError):
-            found.append(Entry(path, bytes_below(path), path.stat().st_mtime))
+            found.append(CacheEntry(path, bytes_below(path), path.stat().st_mtime))
     return sorted(found, key=lambda entry: entry.used)
 
 
-def find_cached(folder: Path) -> list[Entry]:
+def find_cached(folder: Path) -> list[CacheEntry]:
     """Finds the entries of a cache, the least recently used first: the directories that we made and named by a key."""
     return find_entries(path for path, _ in find_written(folder, depth=1) if _KEY.fullmatch(path.name))
 
@@ -63,7 +63,7 @@ def hold(path: Path) -> bool:
     return path.is_dir()  # another process may have evicted it before the lock was ours
 
 
-def evict(folder: Path, limit: int = LIMIT_BYTES) -> list[Entry]:
+def evict(folder: Path, limit: int = LIMIT_BYTES) -> list[CacheEntry]:
     """Removes entries of a cache until the others fit into a limit; those that a process holds stay.
 
     Args:

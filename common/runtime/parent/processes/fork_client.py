@@ -16,7 +16,7 @@ from samestep.common.catalog import framework_info, require
 from samestep.common.errors import WorkerFailed
 from samestep.common.files.writing import create
 from samestep.common.request import RunConfig
-from samestep.common.runtime.fork_protocol import Answer, Command
+from samestep.common.runtime.fork_protocol import Command, Reply
 from samestep.common.runtime.parent.processes import started
 from samestep.common.runtime.parent.processes.memory import MemoryKills
 from samestep.common.runtime.parent.processes.obituary import ending, last_lines
@@ -48,7 +48,7 @@ class ForkClient:
         self._count = 0
         self._ready, self._closed, self._preloaded = False, False, set[str]()
         self._memory_kills = MemoryKills()
-        self._died: Answer = {}
+        self._died: Reply = {}
         self._left: Sequence[Process] = ()
         self.timeout_seconds = RunConfig.timeout_seconds
         self.pids: dict[int, int] = {}
@@ -153,7 +153,7 @@ class ForkClient:
         """
         self._send({"signal": number, "number": int(signal_number)})
 
-    def poll(self, seconds: float) -> list[Answer]:
+    def poll(self, seconds: float) -> list[Reply]:
         """Waits for the server's answers, at most for so many seconds.
 
         Raises:
@@ -166,9 +166,9 @@ class ForkClient:
             raise self._death()
         return self._take(chunk or b"")
 
-    def _take(self, chunk: bytes) -> list[Answer]:
+    def _take(self, chunk: bytes) -> list[Reply]:
         *lines, self._pending = (self._pending + chunk).split(b"\n")
-        answers: list[Answer] = [json.loads(line) for line in lines]
+        answers: list[Reply] = [json.loads(line) for line in lines]
         for answer in answers:
             if "started" in answer:
                 self.pids[answer["started"]] = answer["pid"]
@@ -217,7 +217,7 @@ class ForkClient:
                     started.forget(self)
         return self._left
 
-    def _wait_for(self, kind: str, what: str) -> Answer:
+    def _wait_for(self, kind: str, what: str) -> Reply:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             for answer in self.poll(0.5):
