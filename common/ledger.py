@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 PHASES = ("forward", "backward", "update")
 """Of a step, in order. The exchange of gradients belongs to the backward pass, clipping to the update."""
+STATE_OF_A_DEVICE = "parameters, gradients, optimizer state and compression's residuals, on the device that holds most"
 MOST_SENDS = 1000
 """Of one process, before their order is given up: a report of every message of a huge step helps nobody."""
 

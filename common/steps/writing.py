@@ -28,15 +28,16 @@ class LogWriter:
             OSError: It cannot be written.
         """
         self._header: Header | None = header
-        self._attempt, end = 1, 0
+        self._attempt, end = 1, None
         if os.path.lexists(path := directory / METRICS):
             before, end = read_log(directory), read_bytes(path, METRICS_BYTES).rfind(b"\n") + 1
             if before.header is not None and before.header.program != json.loads(json.dumps(header.program)):
                 raise ConfigError(f"{path} is the log of another program; prepare another directory.")
             self._attempt += max((window.attempt for window in before.windows), default=0)
         self._file = os.fdopen(reopen(path), "r+b")
-        self._file.truncate(end)
-        self._file.seek(end)
+        if end is not None:
+            self._file.truncate(end)
+            self._file.seek(end)
 
     def __enter__(self) -> Self:
         return self

@@ -9,12 +9,12 @@ from samestep.common.catalog import catalogue
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.flags import Scalar
+from samestep.common.ledger import STATE_OF_A_DEVICE
 from samestep.common.mesh import AXES
 from samestep.common.request import RunConfig
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.table import title
 from samestep.experiments.advising.prediction import Assumptions, Prediction, parse_memory, predict_row, told_to_fit
-from samestep.experiments.comparing.quantities import STATE
 from samestep.experiments.printing.formats import Case, Document, write
 from samestep.experiments.printing.ledger import ledger_table
 from samestep.experiments.printing.text import (
@@ -185,7 +185,7 @@ def _columns(found: Forecast) -> tuple[Column[Prediction], ...]:
     return (
         Column("strategy", lambda row: row.cell),
         Column("mesh", lambda row: str(row.run.mesh), gives_way=5),
-        of("state", lambda row: max(each.state_bytes for each in row.ledger.footprints), STATE.meaning),
+        of("state", lambda row: max(each.state_bytes for each in row.ledger.footprints), STATE_OF_A_DEVICE),
         of("(textbook)", lambda row: row.textbook("state"), "(by the textbook)", gives_way=4, is_detail=True),
         of("gathered", lambda row: row.fullest.params_peak_bytes - row.fullest.params_bytes, _GATHERED, 3),
         of("activations", lambda row: row.fullest.activations_bytes, _ACTIVATIONS, 3),

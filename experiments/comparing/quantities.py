@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 
 from samestep.common.flags import Scalar
-from samestep.common.ledger import Footprint, Ledger
+from samestep.common.ledger import STATE_OF_A_DEVICE, Footprint, Ledger
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import title
 from samestep.experiments.comparing.row import same_step
@@ -124,7 +124,7 @@ STATE = Quantity(
     name="state",
     title="state of a device",
     unit="bytes",
-    meaning="parameters, gradients, optimizer state and compression's residuals, on the device that holds most",
+    meaning=STATE_OF_A_DEVICE,
     key="state_bytes_per_device",
     tracked_as="state_bytes_of_a_device",
     measured=lambda row: row.result.state_bytes,

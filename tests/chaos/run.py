@@ -78,7 +78,7 @@ def take(cell: Cell, launcher: Launcher, scratch: Path) -> Outcome:
 def _run(cell: Cell, launcher: Launcher, config: RunConfig, stderr: io.StringIO) -> Outcome:
     launcher.warm([config.framework])
     before = descendants()
-    server = launcher._servers[config.framework, 1]
+    server = launcher._servers[config.framework, 1, ""]
     earlier = set(server.pids)  # whose processes are gone, and whose pids others may have by now
     group = memory_group() if cell.fault == "short_memory" else None
     environment = {worker.FAULT: "" if config.start_from else cell.fault, worker.ROLE: cell.role}

@@ -104,9 +104,8 @@ def test_the_filter_leaves_rows_with_all_words_and_dims_the_others_marks(opened:
     shown = page.locator("#table tbody tr:visible th").all_text_contents()
     assert shown == ["tf:mirrored", *(f"tf:mirrored+devices={devices}" for devices in (1, 2, 4))]
     assert page.locator("#found").inner_text() == "4 of 19 rows"
-    marks = page.evaluate(
-        "[...document.querySelectorAll('.speed [data-row]')].map(each => [each.textContent, each.classList.contains('dimmed')])"
-    )
+    seen = "[each.textContent.trim(), each.classList.contains('dimmed')]"
+    marks = page.evaluate(f"[...document.querySelectorAll('.speed [data-row]')].map(each => {seen})")
     assert all(dimmed != text.startswith("tf:mirrored") for text, dimmed in marks)
     page.locator("#filter").fill("")
     assert page.locator(".dimmed").count() == 0
@@ -332,7 +331,7 @@ def test_speed_ups(shown: "Page", loaded: Loaded) -> None:
     found = [each for group in loaded.groups for each in group.comparison.scaling if each.points[-1].speedup]
     assert len(found) == 2
     assert drawn == [
-        [each.cell, point.speedup.ratio if point.speedup else 1.0] for each in found for point in each.points
+        [str(each.cell), point.speedup.ratio if point.speedup else 1.0] for each in found for point in each.points
     ]
 
 

@@ -6,6 +6,7 @@ import pytest
 from jinja2 import UndefinedError
 from markupsafe import Markup
 
+from samestep.common.cell import Cell
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import Row
 from samestep.experiments.page.loaded import Loaded, Problem, make_group
@@ -16,7 +17,7 @@ NASTY = "<script>x</script> & \"quoted\" 'once' \x00\x1b[31m \ud800"
 
 
 def test_text_is_escaped_and_what_no_page_can_show_is_replaced() -> None:
-    row = Row(NASTY, "failed", NASTY)
+    row = Row(Cell("torch", NASTY), "failed", NASTY)
     group = make_group(NASTY, Comparison((row,)), {}, 0)
     text = page(Loaded((group,), (Problem(Path("gone"), NASTY),)))
     assert "&lt;script&gt;x&lt;/script&gt; &amp; " in text

@@ -135,13 +135,18 @@ def torch_same_order_each_epoch() -> None:
 
 def torch_position_lost() -> None:
     right = loop.batches
-    loop.batches = lambda inputs, targets, size, seed, first: right(inputs, targets, size, seed)
+
+    def batches(inputs: np.ndarray, targets: np.ndarray, size: int, seed: int, first: int) -> Iterator[Batch]:
+        for batch in right(inputs, targets, size, seed):
+            yield dataclasses.replace(batch, step=batch.step + first)
+
+    loop.batches = batches
 
 
 def torch_local_statistics() -> None:
-    from samestep.torch_impl import program
+    from samestep.torch_impl import building
 
-    program.synchronize = lambda model, device: model
+    building.synchronize = lambda model, device: model
 
 
 def torch_running_statistics_lost() -> None:

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def exchange(run: Run, parts: Sequence["Arrays"], local: Sequence["Arrays"]) -> tuple["Arrays", tuple["Arrays", ...]]:
-    """Sums the gradients of all ranks as `statement.exchange` states it.
+    """Sums the gradients of all ranks, as `statement.exchange` says.
 
     Args:
-        run: The run.
-        parts: The gradient of each rank's part of the batch.
-        local: What each rank kept of the last step.
+        run: With the method.
+        parts: The gradients of each rank.
+        local: What each rank kept of the last exchange.
     """
     from samestep.common.techniques.compress import statement  # here: it needs NumPy, which a prediction does without
 

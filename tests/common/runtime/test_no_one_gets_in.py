@@ -61,7 +61,7 @@ def while_it_trains(launcher: Launcher, tmp_path: Path) -> Callable[..., None]:
         asked = RunConfig(framework, strategy, SIZED["mlp"], devices=2, batch_size=48, steps=1000, parity=False)
         asked = dataclasses.replace(asked, out=str(tmp_path / "run"), timeout_seconds=30.0)
         launcher.warm([framework])
-        server = launcher._servers[framework, 1]
+        server = launcher._servers[framework, 1, ""]
         before = set(server.pids)
 
         def look(step: int, losses: list[float], seconds: float) -> None:
@@ -79,7 +79,7 @@ def test_nobody_outside_reaches_a_run(
     launcher: Launcher, while_it_trains: Callable[..., None], tmp_path: Path, framework: str, strategy: str
 ) -> None:
     launcher.warm([framework])
-    if reason := launcher._servers[framework, 1].make_network():
+    if reason := launcher._servers[framework, 1, ""].make_network():
         pytest.skip(f"this machine forbids network namespaces: {reason}")
     ports: set[int] = set()
     reached: set[int] = set()
