@@ -113,7 +113,7 @@ class TrainingProgram:
             x: The inputs of this replica's shard.
             y: Its targets.
         """
-        parts = micro_batches(x, y, self.run.accumulation_steps)
+        parts = micro_batches(x, y, self.run.passes)
         loss, gradients = accumulate(self.model, self.loss, list(self.trained.values()), parts)
         self._gradients_bytes = weights.nbytes(each for each in gradients if each is not None)
         return loss, gradients

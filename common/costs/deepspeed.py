@@ -66,7 +66,7 @@ def _end_to_end(run: Run) -> tuple[tuple[Footprint, ...], list[Send]]:
         dataclasses.replace(held, gradients_bytes=elements * item, count=count)
         for elements, count in _gradient_elements(sizes, stretch, devices)
     )
-    reductions = run.accumulation_steps if run.options.zero_stage == 2 else 1
+    reductions = run.passes if run.options.zero_stage == 2 else 1
     summed = [Send("backward", "all_reduce", "data", devices, total * item)] * reductions
     normed = [Send("update", "all_reduce", "data", devices, item)] * norms
     return footprints, [*summed, *normed, Send("update", "all_gather", "data", devices, stretch * item)]
@@ -102,7 +102,7 @@ def _gradient_elements(sizes: list[int], stretch: int, devices: int) -> Iterator
 
 def _each_split(run: Run) -> tuple[tuple[Footprint, ...], list[Send]]:
     """Predicts stage 3."""
-    devices, item, micro, norms = run.num_devices, run.item_bytes, run.accumulation_steps, _num_norms(run)
+    devices, item, micro, norms = run.num_devices, run.item_bytes, run.passes, _num_norms(run)
     params = run.workload.model.params()
     held = holder(run, sum(-(-param.size // devices) for param in params.values()))
     own = held.params_bytes

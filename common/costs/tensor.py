@@ -51,7 +51,7 @@ def tp_footprints(run: Run) -> tuple[Footprint, ...]:
 
 def _tp_collectives(run: Run) -> Iterator[Send]:
     """Predicts every collective of a rank."""
-    model, parts, passes = run.workload.model, run.mesh.tensor, run.accumulation_steps
+    model, parts, passes = run.workload.model, run.mesh.tensor, run.passes
     rows = run.batch_size // passes
     once = _in_shards(run, rows) if run.options.sequence_parallel else sums(run, rows, model.segments())
     for _ in range(passes):

@@ -66,7 +66,7 @@ class Taken:
     @classmethod
     def by(cls, run: Run) -> "Taken":
         """Reads off a run how it takes its batch."""
-        rows = run.batch_size // (run.mesh.replicas * run.accumulation_steps)
+        rows = run.examples_per_pass
         if cls.is_staged(run):
             return cls(rows // run.options.microbatches, run.options.schedule)
         return cls(rows)
@@ -127,7 +127,7 @@ def _exchanges(
     if taken.is_staged(run):
         run = dataclasses.replace(run, options=type(run.options)(schedule=taken.schedule, microbatches=microbatches))
     else:
-        run = dataclasses.replace(run, techniques=dataclasses.replace(run.techniques, accumulation_steps=microbatches))
+        run = dataclasses.replace(run, techniques=run.techniques.in_passes(microbatches))
     ledger, seconds = run.strategy.cost(run, backend), {"tensor": 0.0, "pipe": 0.0, "data": 0.0}
     for send in ledger.sends:
         along = send.group if send.group in ("tensor", "pipe") and send.phase != "update" else "data"

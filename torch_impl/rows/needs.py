@@ -70,7 +70,7 @@ def check_schedule(run: Run[PipelineOptions]) -> None:
             f"{name} takes gradients by weights later, for which torch keeps what --recompute computed again: more than "
             "without it; choose --schedule 1f1b or interleaved_1f1b."
         )
-    rows = run.batch_size // (run.mesh.replicas * run.accumulation_steps)
+    rows = run.examples_per_pass
     if rows % microbatches:
         fitting = sorted(_divisors(rows), key=lambda count: abs(count - microbatches))[:_MOST_NAMED]
         raise ConfigError(

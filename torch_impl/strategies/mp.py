@@ -31,7 +31,7 @@ class VerticalPass:
         (self.index,), model = pipe.stages, run.workload.model
         self.pipe = pipe
         self.loss = mean_loss(run, pipe.context)
-        self.shapes = output_shapes(run, len(pipe.stage_ranks), run.batch_size // run.accumulation_steps)
+        self.shapes = output_shapes(run, len(pipe.stage_ranks), run.batch_size // run.passes)
         stages = group_segments(model.segments(), len(pipe.stage_ranks))
         # Where all up to a boundary is frozen, no gradient comes back.
         self.takes_gradient, self.gives_gradient = (

@@ -58,7 +58,7 @@ def activation_bytes(
     model, mesh = run.workload.model, run.mesh
     if lists is None or model.name not in lists.kept or run.techniques.compile:
         return None
-    passes, together = run.accumulation_steps, 1 if lists.in_order else run.accumulation_steps
+    passes, together = run.passes, 1 if lists.in_order else run.passes
     rows = run.batch_size // (mesh.replicas * passes)
     parts = mesh.tensor
     whole = _each(keep_again if recomputes else keep_all, lists, model, item_bytes, parts, splits_sequence)
