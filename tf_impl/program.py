@@ -19,7 +19,7 @@ from samestep.tf_impl.observing.activations import kept_bytes
 from samestep.tf_impl.observing.exchanges import Copy, copies, sends_of, short_name
 from samestep.tf_impl.optimizers import bind_update, coefficients
 from samestep.tf_impl.step import accumulate, mean_loss, micro_batches, transform, with_added
-from samestep.tf_impl.techniques.exchange import build_exchange, exchange_read
+from samestep.tf_impl.techniques.applied import build_exchange, exchange_read
 from samestep.tf_impl.upstream import function_names
 
 

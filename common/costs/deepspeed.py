@@ -23,6 +23,7 @@ from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.sizes import holder, symmetric
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
+from samestep.common.techniques.used import computed_twice
 from samestep.common.workload.models.reached import trained
 from samestep.common.workload.models.spec import Param, layer, num_params
 
@@ -39,7 +40,7 @@ def deepspeed(run: Run, backend: str) -> Ledger:
     """
     footprints, sends = (_each_split if run.options.zero_stage == 3 else _end_to_end)(run)
     # What the engine's linear function keeps in two bytes while a block is computed again is not written down.
-    is_known = run.product_bytes == run.item_bytes or run.options.zero_stage < 3 or not run.techniques.recompute
+    is_known = run.product_bytes == run.item_bytes or run.options.zero_stage < 3 or not computed_twice(run)
     activations = activation_bytes(run, as_it_comes=run.options.zero_stage == 3) if is_known else None
     footprints = tuple(dataclasses.replace(each, activations_bytes=activations) for each in footprints)
     needed = (send for send in sends if send.operation != "all_gather" or run.num_devices > 1)

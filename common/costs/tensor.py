@@ -16,7 +16,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from samestep.common.costs.saved_activations.activations import activation_bytes
-from samestep.common.costs.saved_activations.recomputed import both_passes
+from samestep.common.costs.saved_activations.both_passes import both_passes
 from samestep.common.costs.sizes import holder, symmetric, with_agreement
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run

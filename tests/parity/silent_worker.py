@@ -256,7 +256,7 @@ def torch_loss_scale_differs_by_rank() -> None:
     right = TrainingProgram.gradients
 
     def gradients(self: object, batch: Batch) -> object:
-        self.context.loss_scale = 2.0 ** (16 - dist.get_rank())
+        self.context.seed_gradient = 2.0 ** (16 - dist.get_rank())
         return right(self, batch)
 
     TrainingProgram.gradients = gradients

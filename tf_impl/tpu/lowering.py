@@ -14,7 +14,7 @@ from samestep.tf_impl.models import build_model
 from samestep.tf_impl.models.layers import VariableFactory
 from samestep.tf_impl.optimizers import bind_update, coefficients
 from samestep.tf_impl.step import accumulate, mean_loss, micro_batches, transform
-from samestep.tf_impl.techniques.precision import product_of
+from samestep.tf_impl.techniques.applied import product_of
 
 
 class FunctionalVariable:

@@ -50,7 +50,7 @@ class VerticalPass:
         out = self.pipe.stages[self.index](x)
         if self.pipe.has_last:
             out = self.loss(out, y)
-            (out * self.pipe.context.loss_scale).backward()
+            (out * self.pipe.context.seed_gradient).backward()
         else:
             self._hand_on(tensors_of(out))
         for each in tensors_of(x) if self.takes_gradient else ():
