@@ -29,7 +29,7 @@ MOST_GROWTH = 100
 
 def num_passes(run: Run) -> int:
     """The micro-batches of each shard: those of a pipeline for each that is accumulated."""
-    return run.accumulation_steps * vars(run.options).get("microbatches", 1)
+    return run.passes * vars(run.options).get("microbatches", 1)
 
 
 def examples_of_statistics(run: Run) -> int:
@@ -85,7 +85,7 @@ def check_statistics(run: Run) -> None:
     Raises:
         ConfigError: They are asked for.
     """
-    if run.batch_norm == "sync" and run.accumulation_steps > 1:
+    if run.batch_norm == "sync" and run.passes > 1:
         raise ConfigError("--batch-norm sync sees one micro-batch at a time; leave out --accumulation-steps.")
     if not has_batch_norm(run) or examples_of_statistics(run) != 1:
         return

@@ -197,7 +197,7 @@ def _check_devices(run: Run) -> None:
 
 
 def _check_batch(run: Run) -> None:
-    parts = run.accumulation_steps
+    parts = run.passes
     shards = run.mesh.replicas * parts
     if run.batch_size % shards:
         below, above = run.batch_size // shards * shards, (run.batch_size // shards + 1) * shards

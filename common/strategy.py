@@ -78,11 +78,10 @@ class Run(Generic[Options]):
         seed: Of the initial weights and of the order of the examples.
         threads: Per device.
         dropout: Whether the user's model has its dropout; None: as it was built.
-        batch_norm: "local", "sync" or "frozen", as in `RunConfig`.
+        batch_norm: "local", "sync" or "frozen".
         options: The strategy's own.
         techniques: How a step is taken, under any strategy.
-        weights: Of TWO_BYTES: parameters, activations and gradients are kept in it, and the optimizer updates master weights in
-            the dtype, as in Megatron-LM and DeepSpeed. No run here does so; it is only predicted.
+        weights: Of TWO_BYTES: the type of all but master weights and optimizer state, as in Megatron-LM; only predicted.
     """
 
     framework: str
@@ -132,9 +131,14 @@ class Run(Generic[Options]):
         return self.techniques.arithmetic(self.dtype)
 
     @property
-    def accumulation_steps(self) -> int:
-        """The micro-batches of each shard."""
-        return self.techniques.accumulation_steps
+    def passes(self) -> int:
+        """The forward and backward passes of a step on each shard, one after the other."""
+        return self.techniques.passes
+
+    @property
+    def examples_per_pass(self) -> int:
+        """The examples of a shard that one of its passes takes."""
+        return self.batch_size // (self.mesh.replicas * self.passes)
 
     def optimizer_at(self, step: int) -> OptimizerSpec:
         """The optimizer with the learning rate of a step, counted from 1."""

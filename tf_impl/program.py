@@ -19,7 +19,7 @@ from samestep.tf_impl.observing.activations import kept_bytes
 from samestep.tf_impl.observing.exchanges import Copy, copies, sends_of, short_name
 from samestep.tf_impl.optimizers import bind_update, coefficients
 from samestep.tf_impl.step import accumulate, mean_loss, micro_batches, transform, with_added
-from samestep.tf_impl.techniques.exchange import build_exchange, exchange_read
+from samestep.tf_impl.techniques.applied import build_exchange, exchange_read
 from samestep.tf_impl.upstream import function_names
 
 
@@ -113,7 +113,7 @@ class TrainingProgram:
             x: The inputs of this replica's shard.
             y: Its targets.
         """
-        parts = micro_batches(x, y, self.run.accumulation_steps)
+        parts = micro_batches(x, y, self.run.passes)
         loss, gradients = accumulate(self.model, self.loss, list(self.trained.values()), parts)
         self._gradients_bytes = weights.nbytes(each for each in gradients if each is not None)
         return loss, gradients

@@ -17,8 +17,7 @@ from samestep.tf_impl.models.layers import Lookup, VariableFactory
 from samestep.tf_impl.models.mlp import Mlp
 from samestep.tf_impl.models.user_model import UserModel, build_user_model
 from samestep.tf_impl.step import Logits
-from samestep.tf_impl.techniques.precision import narrow_type, product_of
-from samestep.tf_impl.techniques.recompute import recompute
+from samestep.tf_impl.techniques.applied import narrow_type, product_of, restructure
 
 Held = TypeVar("Held")
 """What a program holds for one parameter: a variable, or the parts of one."""
@@ -88,7 +87,7 @@ def fresh_model(
         run.batch_norm,
     )
     model = build_model(run.workload.model, factory)
-    recompute(run, model)
+    restructure(run, model)
     return model, factory.by_name
 
 

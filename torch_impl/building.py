@@ -12,9 +12,7 @@ from samestep.torch_impl.models import build_model
 from samestep.torch_impl.models.synchronized import synchronize
 from samestep.torch_impl.models.user_model import switch_functions, switch_layers
 from samestep.torch_impl.step_context import StepContext
-from samestep.torch_impl.techniques.compile import compile_model
-from samestep.torch_impl.techniques.precision import mix_precision
-from samestep.torch_impl.techniques.recompute import recompute
+from samestep.torch_impl.techniques.applied import adapt, restructure
 
 
 def build_fresh_model(
@@ -39,9 +37,8 @@ def build_fresh_model(
     switch_layers(model, run.dropout, run.batch_norm, spec.facts.habits.running)
     if run.batch_norm == "sync" and run.mesh.replicas > 1:
         model = synchronize(model, device)
-    recompute(run, model)
+    restructure(run, model)
     distribute(model)
     weights.materialize(model, device, initial_weights(spec, run.seed), initial_buffers(spec))
-    mix_precision(run, model, device)
-    compile_model(run, model)
+    adapt(run, model, device)
     return model

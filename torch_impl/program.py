@@ -23,7 +23,7 @@ from samestep.torch_impl.optimizers import build_optimizer, set_rate
 from samestep.torch_impl.sharded import full_tensor
 from samestep.torch_impl.step import Loss, accumulate, target_share, transform
 from samestep.torch_impl.step_context import StepContext
-from samestep.torch_impl.techniques.loss_scale import scaler_of
+from samestep.torch_impl.techniques.applied import scaler_of
 from samestep.torch_impl.upstream import num_graphs
 
 
@@ -118,7 +118,7 @@ class TrainingProgram:
         loss, share = self._loss(self._model(x), y), self._target_share()
         # The backward pass starts with the mean's gradient by the sum: one number in place of operations in the graph.
         first = share * self.part.count if self.parts.averages_gradients else share
-        loss.backward(first * self.context.loss_scale if self._scaler else first)
+        loss.backward(first * self.context.seed_gradient if self._scaler else first)
         return loss.detach() * share
 
     def apply(self) -> None:

@@ -76,7 +76,7 @@ def accumulate(
     Returns:
         The sum of the detached losses.
     """
-    steps, has_dropout = run.accumulation_steps, draws(run.workload.model)
+    steps, has_dropout = run.passes, draws(run.workload.model)
     losses = []
     if ignores_targets(run.workload.model):
         context.num_targets = batch.num_targets

@@ -13,7 +13,7 @@ class StepContext:
 
     Attributes:
         num_targets: The number of targets that count in the GLOBAL batch; 0 in a process that never sees a batch.
-        loss_scale: What the backward pass starts with, and gradients are divided by after it.
+        seed_gradient: The gradient of the loss that the backward pass starts with; a technique may scale it.
         keys: The key of each example, which decides what dropout keeps; None in evaluation.
         recorder: Records what this process sends in a step that is observed.
     """
@@ -25,7 +25,7 @@ class StepContext:
             whole: What a group of all ranks is called in the record, see `Recorder`.
         """
         self.num_targets = 0
-        self.loss_scale = 1.0
+        self.seed_gradient = 1.0
         self.keys: torch.Tensor | None = None
         self.recorder = Recorder(whole)
         self._whole: torch.Tensor | None = None

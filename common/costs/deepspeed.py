@@ -23,6 +23,7 @@ from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.sizes import holder, symmetric
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
+from samestep.common.techniques.used import computed_twice
 from samestep.common.workload.models.reached import trained
 from samestep.common.workload.models.spec import Param, layer, num_params
 
@@ -39,7 +40,7 @@ def deepspeed(run: Run, backend: str) -> Ledger:
     """
     footprints, sends = (_each_split if run.options.zero_stage == 3 else _end_to_end)(run)
     # What the engine's linear function keeps in two bytes while a block is computed again is not written down.
-    is_known = run.product_bytes == run.item_bytes or run.options.zero_stage < 3 or not run.techniques.recompute
+    is_known = run.product_bytes == run.item_bytes or run.options.zero_stage < 3 or not computed_twice(run)
     activations = activation_bytes(run, as_it_comes=run.options.zero_stage == 3) if is_known else None
     footprints = tuple(dataclasses.replace(each, activations_bytes=activations) for each in footprints)
     needed = (send for send in sends if send.operation != "all_gather" or run.num_devices > 1)
@@ -66,7 +67,7 @@ def _end_to_end(run: Run) -> tuple[tuple[Footprint, ...], list[Send]]:
         dataclasses.replace(held, gradients_bytes=elements * item, count=count)
         for elements, count in _gradient_elements(sizes, stretch, devices)
     )
-    reductions = run.accumulation_steps if run.options.zero_stage == 2 else 1
+    reductions = run.passes if run.options.zero_stage == 2 else 1
     summed = [Send("backward", "all_reduce", "data", devices, total * item)] * reductions
     normed = [Send("update", "all_reduce", "data", devices, item)] * norms
     return footprints, [*summed, *normed, Send("update", "all_gather", "data", devices, stretch * item)]
@@ -102,7 +103,7 @@ def _gradient_elements(sizes: list[int], stretch: int, devices: int) -> Iterator
 
 def _each_split(run: Run) -> tuple[tuple[Footprint, ...], list[Send]]:
     """Predicts stage 3."""
-    devices, item, micro, norms = run.num_devices, run.item_bytes, run.accumulation_steps, _num_norms(run)
+    devices, item, micro, norms = run.num_devices, run.item_bytes, run.passes, _num_norms(run)
     params = run.workload.model.params()
     held = holder(run, sum(-(-param.size // devices) for param in params.values()))
     own = held.params_bytes

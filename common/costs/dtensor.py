@@ -66,7 +66,7 @@ def _packed(sizes: list[int]) -> int:
 def _along_tensor(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[int]]:
     """Predicts the bytes of each all-reduce along tensor, forward and backward."""
     params = run.workload.model.params()
-    passes = run.accumulation_steps
+    passes = run.passes
     rows = run.batch_size // run.mesh.data // passes * num_positions(run.workload.model)
     tables = [params[name].size for name in split if params[name].lookups]
     forward, backward = [_packed(tables)] if tables else [], []
@@ -92,7 +92,7 @@ def _along_tensor(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[i
 def _along_data(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[int]]:
     """Predicts the bytes of each all-reduce along data, of gradients and of targets."""
     model, parts = run.workload.model, run.mesh.tensor
-    passes, gradients, of_products = run.accumulation_steps, [], []
+    passes, gradients, of_products = run.passes, [], []
     # A sum of two bytes is widened and sent in four, but packed apart from others; that of several passes is in four anyway.
     is_narrow = run.product_bytes < run.item_bytes and passes == 1
     for name, param in model.params().items():

@@ -41,7 +41,7 @@ def dp(run: Run, backend: str) -> Ledger:
     params = model.params().values()
     master = holder_of(run, params, "master")
     replica = borrower("replica", master.params_bytes, 0, count=others)
-    examples = run.batch_size * others // run.num_devices // run.accumulation_steps
+    examples = run.batch_size * others // run.num_devices // run.passes
     returned = examples * math.prod(model.segments()[-1].outputs) * run.item_bytes
     once = [
         ("forward", "scatter_inputs", examples * example_bytes(model.inputs(), run.item_bytes)),
@@ -52,7 +52,7 @@ def dp(run: Run, backend: str) -> Ledger:
     ]
     sends = [Send(phase, name, "data", others + 1, size, others) for phase, name, size in once if others]
     footprints = (master, replica) if others else (master,)
-    return symmetric(run, footprints, sends * run.accumulation_steps, backend)
+    return symmetric(run, footprints, sends * run.passes, backend)
 
 
 def mirrored(run: Run, backend: str) -> Ledger:
@@ -93,7 +93,7 @@ def central_storage(run: Run, backend: str) -> Ledger:
     store = holder_of(run, params, "store")
     total, examples = store.gradients_bytes, run.batch_size // devices
     dense = sum(param.size * param.reads for param in params if not param.read_by_rows) * item
-    passes, times = run.accumulation_steps, sum(param.reads for param in params)
+    passes, times = run.passes, sum(param.reads for param in params)
     tables_twice = sum(param.tied for param in params)  # rows of it, and all of it
     rows = sum(examples * param.lookups * param.shape[1] for param in params if param.lookups) * item
     read = passes * dense + rows

@@ -100,7 +100,7 @@ def parameter_server(run: Run, backend: str) -> Ledger:
         sum(param.lookups * param.shape[1] for param in each) * item * batch // updates
         for each in (tables, [param for param in tables if param.read_by_rows])
     )
-    read = run.accumulation_steps * dense_read
+    read = run.passes * dense_read
     pulled, pushed = read + rows, dense_trained + pushed_rows
     footprints = (
         Footprint.uniform("chief", 0, 0),

@@ -119,7 +119,7 @@ def rpc(run: Run, backend: str) -> Ledger:
     Returns:
         One footprint per worker, and the sends of the driver.
     """
-    ledger, others, passes = mp(run, "memory"), run.num_devices - 1, run.accumulation_steps
+    ledger, others, passes = mp(run, "memory"), run.num_devices - 1, run.passes
     # Autograd saves them on the threads of calls, where nothing counts them.
     footprints = tuple(dataclasses.replace(each, activations_bytes=None) for each in ledger.footprints)
     ledger = dataclasses.replace(ledger, footprints=footprints)
@@ -185,7 +185,7 @@ def _parts(run: Run) -> int:
 def _rows(run: Run) -> int:
     """The examples of a micro-batch."""
     replicas = run.mesh.replicas
-    return run.batch_size // (replicas * run.options.microbatches * run.accumulation_steps)
+    return run.batch_size // (replicas * run.options.microbatches * run.passes)
 
 
 def _sends(run: Run, stages: Sequence[_Stage], messages: Mapping[Pass, Send], pipe: int) -> Iterator[Send]:
@@ -198,7 +198,7 @@ def _sends(run: Run, stages: Sequence[_Stage], messages: Mapping[Pass, Send], pi
         for phase, sends in zip(PHASES, sums(run, _rows(run), stage.segments), strict=False)
     }
     passes = passes_of(pipe, run.options.schedule, mesh.pipe, microbatches)
-    for _ in range(run.accumulation_steps):
+    for _ in range(run.passes):
         left = collections.Counter(passes)
         for number in dict.fromkeys(number for _, number in passes):  # torch 2.13 gathers them ahead of the first pass
             yield from gathers(run, "forward", stages[number].padded)

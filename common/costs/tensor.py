@@ -16,7 +16,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from samestep.common.costs.saved_activations.activations import activation_bytes
-from samestep.common.costs.saved_activations.recomputed import both_passes
+from samestep.common.costs.saved_activations.both_passes import both_passes
 from samestep.common.costs.sizes import holder, symmetric, with_agreement
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
@@ -51,7 +51,7 @@ def tp_footprints(run: Run) -> tuple[Footprint, ...]:
 
 def _tp_collectives(run: Run) -> Iterator[Send]:
     """Predicts every collective of a rank."""
-    model, parts, passes = run.workload.model, run.mesh.tensor, run.accumulation_steps
+    model, parts, passes = run.workload.model, run.mesh.tensor, run.passes
     rows = run.batch_size // passes
     once = _in_shards(run, rows) if run.options.sequence_parallel else sums(run, rows, model.segments())
     for _ in range(passes):

@@ -179,7 +179,7 @@ def _collectives(run: Run, frees: bool) -> Iterator[Send]:
     first = [rest] if rest else []
     *reduced, reduced_last = reversed(_padded(run, map(trained, together)))
     inside = {phase: _sums_inside(run, phase) for phase in ("forward", "backward")}
-    for micro in range(run.accumulation_steps):
+    for micro in range(run.passes):
         for block, summed in zip((*first, *blocks), (*[()] * len(first), *inside["forward"]), strict=True):
             yield from gathers(run, "forward", block)
             yield from summed
@@ -190,7 +190,7 @@ def _collectives(run: Run, frees: bool) -> Iterator[Send]:
         for number, block in enumerate([*reduced, *([reduced_last] if rest else [])]):
             yield from ahead[number : number + 1]
             yield from inside["backward"][len(blocks) - 1 - number] if number < len(blocks) else ()
-            if micro == run.accumulation_steps - 1:
+            if micro == run.passes - 1:
                 yield from reductions(run, block)
     if (shards := run.mesh.shard) > 1 and run.techniques.need_norm:  # each parameter's norm
         size = len(trained(run.workload.model.params())) * run.item_bytes

@@ -102,7 +102,7 @@ def _blame_mixing(run: Run, suspects: Sequence[Suspect], rerun: Rerun) -> str | 
         return None
     mixing = f"the mixing of a batch's examples in {', '.join(layers)}"
     one = without_counterpart(run)
-    one = dataclasses.replace(one, techniques=dataclasses.replace(one.techniques, accumulation_steps=shards))
+    one = dataclasses.replace(one, techniques=one.techniques.in_passes(shards))
     if run.described() == one.described():  # which would agree with itself
         return f"and {mixing} is another one with --accumulation-steps {shards}, which takes parts of a batch"
     left = _apart(rerun.steps(run).losses, rerun.steps(one).losses, run.dtype)

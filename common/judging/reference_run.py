@@ -19,11 +19,11 @@ def reference_of(run: Run) -> Run:
     devices = 1 if exchange_of(techniques) is None else run.num_devices
     if takes_shares(run):
         devices = run.mesh.replicas
-        techniques = dataclasses.replace(techniques, accumulation_steps=num_passes(run))
+        techniques = techniques.in_passes(num_passes(run))
     if not (facts := run.workload.model.facts).has_oracle:
         model = facts.counterpart or run.workload.model
         run = dataclasses.replace(run, workload=dataclasses.replace(run.workload, model=model))
-        techniques = dataclasses.replace(techniques, accumulation_steps=1)  # a normalisation sees the whole batch
+        techniques = techniques.in_passes(1)  # a normalisation sees the whole batch
         batch_norm = "local" if batch_norm == "sync" else batch_norm  # one device has all of it
     return dataclasses.replace(
         run,

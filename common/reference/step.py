@@ -33,7 +33,7 @@ def accumulate(
     total_loss = 0.0
     total: Arrays = {}
     count = batch.num_targets or 1  # a part of a batch may have none that count
-    steps = run.accumulation_steps
+    steps = run.passes
     context.examples = examples
     for micro in range(steps):
         part = WHOLE.split(micro, steps)

@@ -26,6 +26,7 @@ from samestep.common.ledger import Ledger, Send
 from samestep.common.seconds.machine import Machine
 from samestep.common.seconds.step_time import StepTime
 from samestep.common.strategy import Run
+from samestep.common.techniques.used import computed_twice
 from samestep.common.workload.models.reached import first_trained, num_trained
 from samestep.common.workload.models.spec import Segment, parameters_of
 from samestep.common.workload.pipeline_schedule import SCHEDULES, group_segments
@@ -66,7 +67,7 @@ class Taken:
     @classmethod
     def by(cls, run: Run) -> "Taken":
         """Reads off a run how it takes its batch."""
-        rows = run.batch_size // (run.mesh.replicas * run.accumulation_steps)
+        rows = run.examples_per_pass
         if cls.is_staged(run):
             return cls(rows // run.options.microbatches, run.options.schedule)
         return cls(rows)
@@ -127,7 +128,7 @@ def _exchanges(
     if taken.is_staged(run):
         run = dataclasses.replace(run, options=type(run.options)(schedule=taken.schedule, microbatches=microbatches))
     else:
-        run = dataclasses.replace(run, techniques=dataclasses.replace(run.techniques, accumulation_steps=microbatches))
+        run = dataclasses.replace(run, techniques=run.techniques.in_passes(microbatches))
     ledger, seconds = run.strategy.cost(run, backend), {"tensor": 0.0, "pipe": 0.0, "data": 0.0}
     for send in ledger.sends:
         along = send.group if send.group in ("tensor", "pipe") and send.phase != "update" else "data"
@@ -151,7 +152,7 @@ def _pass_seconds(run: Run, segments: Sequence[Segment], taken: Taken, cores: Co
         here = [kept[name] for name in (segment.name, f"{segment.name}{BEHIND}") if name in kept]
         elements = sum(each.elements(parts, False) for each in here) or len(params) * math.prod(segment.outputs)
         seconds += rows * elements * cores.element_seconds * (1 if goes_back else 0.5)
-    return seconds * (4 / 3 if run.techniques.recompute else 1)
+    return seconds * (4 / 3 if computed_twice(run) else 1)
 
 
 def _matmul_rate(cores: Cores, size: float) -> float:

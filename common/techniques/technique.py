@@ -4,10 +4,11 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from samestep.common.flags import spell_flag
 from samestep.common.ledger import Send
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
-from samestep.common.workload.models.spec import Param
+from samestep.common.workload.models.spec import Param, Segment
 
 if TYPE_CHECKING:
     import numpy as np  # a prediction does without
@@ -22,7 +23,7 @@ class GradientExchange:
     """How gradients are exchanged where it is not by their plain sum; it depends on how the batch is split over devices.
 
     Attributes:
-        flag: The flag that asks for it.
+        name: The field of the flag that asks for it.
         statement: What it computes, in NumPy: (run, the gradients of each rank, what each kept of the last step) -> their sum
             as every rank has it, and what each keeps.
         sends: The sends by which the gradients of some parameters, which go together, are summed over all devices.
@@ -30,11 +31,16 @@ class GradientExchange:
         first_step: The first step that has it, counted from 0; those before exchange plain sums.
     """
 
-    flag: str
+    name: str
     statement: "Statement"
     sends: Callable[[Run, Sequence[Param]], Iterable[Send]]
     kept_bytes: Callable[[Run, Iterable[Param]], int]
     first_step: Callable[[Techniques], int]
+
+    @property
+    def flag(self) -> str:
+        """The flag that asks for it."""
+        return spell_flag(self.name)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,6 +57,7 @@ class Technique:
         find_flaw: What the parameters after a run show to be wrong; "" if nothing.
         sends_before_update: What it sends beside gradients, once a step.
         emulation_on_cpus: What CPU cores compute in the place of the hardware it is meant for; "" if nothing.
+        computed_twice: The segments whose forward pass is computed once more in the backward pass.
         in_textbooks: The quantities of a `Formula` that the textbooks still say right of it; None for all.
     """
 
@@ -63,4 +70,5 @@ class Technique:
     find_flaw: Callable[[Mapping[str, "np.ndarray"]], str] = lambda params: ""
     sends_before_update: Callable[[Run], Iterable[Send]] = lambda run: ()
     emulation_on_cpus: Callable[[Run], str] = lambda run: ""
+    computed_twice: Callable[[Run], Sequence[Segment]] = lambda run: ()
     in_textbooks: tuple[str, ...] | None = None

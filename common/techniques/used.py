@@ -4,12 +4,14 @@ import dataclasses
 import functools
 
 from samestep.common.flags import Scalar, flags
+from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 from samestep.common.techniques.compress.technique import COMPRESS
 from samestep.common.techniques.precision.technique import PRECISION
 from samestep.common.techniques.recompute.technique import RECOMPUTE
 from samestep.common.techniques.schedule.technique import SCHEDULE
 from samestep.common.techniques.technique import GradientExchange, Technique
+from samestep.common.workload.models.spec import Segment
 
 TECHNIQUES: tuple[Technique, ...] = (RECOMPUTE, COMPRESS, PRECISION, SCHEDULE)
 """All there are, in the order in which they refuse a run."""
@@ -30,10 +32,21 @@ def exchange_of(techniques: Techniques) -> GradientExchange | None:
     return next((each.exchange for each in used(techniques) if each.exchange is not None), None)
 
 
+def without_exchange(why: str) -> dict[str, str]:
+    """The refusal of every technique that exchanges gradients in its own way, for a reason; a row's `refuses` takes it."""
+    names = [list(flags(each.flags)) for each in TECHNIQUES if each.exchange is not None]
+    return {name: why for first, *options in names for name in (*options, first)}
+
+
 def first_steady_step(techniques: Techniques) -> int:
     """The first step that exchanges gradients as all later ones do, counted from 0; those before it sum them plainly."""
     exchange = exchange_of(techniques)
     return 0 if exchange is None else exchange.first_step(techniques)
+
+
+def computed_twice(run: Run) -> tuple[Segment, ...]:
+    """The segments whose forward pass is computed once more in the backward pass."""
+    return tuple(segment for each in used(run.techniques) for segment in each.computed_twice(run))
 
 
 def rounding_flags(techniques: Techniques) -> dict[str, Scalar]:

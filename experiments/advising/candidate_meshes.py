@@ -71,7 +71,7 @@ class Candidate:
     def cell(self) -> str:
         """What `samestep predict` takes."""
         given = dataclasses.asdict(self.run.options) if Taken.is_staged(self.run) else {}
-        given |= {"accumulation_steps": self.run.accumulation_steps} if self.run.accumulation_steps > 1 else {}
+        given |= {"accumulation_steps": self.run.passes} if self.run.passes > 1 else {}
         given |= {"recompute": "true"} if self.recomputes else {}
         return str(Cell(self.run.framework, self.run.strategy.name).extended({**given, "mesh": self.run.mesh}))
 
@@ -111,7 +111,7 @@ def _rows(pipe: int, tensor: int, replicas: int) -> Sequence[RankedStrategy]:
 
 def num_microbatches(run: Run) -> int:
     """The micro-batches of each replica in a step."""
-    return run.options.microbatches if Taken.is_staged(run) else run.accumulation_steps
+    return run.options.microbatches if Taken.is_staged(run) else run.passes
 
 
 def with_microbatches(run: Run, rows: int, schedule: str) -> Iterator[Run]:
@@ -126,8 +126,7 @@ def with_microbatches(run: Run, rows: int, schedule: str) -> Iterator[Run]:
     for size in divisors(rows):
         count = rows // size
         if not schedule:
-            techniques = dataclasses.replace(run.techniques, accumulation_steps=count)
-            yield dataclasses.replace(run, techniques=techniques)
+            yield dataclasses.replace(run, techniques=run.techniques.in_passes(count))
         elif {
             "1f1b": count >= ranks,
             "gpipe": count < ranks,

@@ -176,7 +176,7 @@ def _grown(run: Run, axis: str) -> Iterator[Run]:
     while True:
         sizes[axis] = 2 * sizes.get(axis, 1)
         mesh = Mesh(tuple(sizes.items()))
-        parts = mesh.replicas * run.accumulation_steps
+        parts = mesh.replicas * run.passes
         parts *= dataclasses.asdict(run.options).get("microbatches", 1)
         run = dataclasses.replace(run, mesh=mesh, batch_size=-(-run.batch_size // parts) * parts)
         if mesh.size > MAX_PREDICTED_DEVICES:

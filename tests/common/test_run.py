@@ -60,7 +60,7 @@ def test_defaults_are_the_workload_s():
     run = parse(ORACLE)
     assert (run.batch_size, run.steps) == (run.workload.batch_size, run.workload.steps)
     assert (run.optimizer.name, run.optimizer.learning_rate) == next(iter(run.workload.learning_rates.items()))
-    assert (run.name, run.num_devices, run.item_bytes, run.accumulation_steps) == ("numpy:oracle", 1, 8, 1)
+    assert (run.name, run.num_devices, run.item_bytes, run.passes) == ("numpy:oracle", 1, 8, 1)
 
 
 def test_a_dtype_that_the_strategy_cannot_train_in_is_refused():

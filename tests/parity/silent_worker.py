@@ -17,7 +17,7 @@ def torch_times_microbatches() -> None:
     def forward_backward(self: object, x: object, y: object) -> object:
         loss, share = self._loss(self._model(x), y), self._target_share()
         scale = self.part.count if self.parts.averages_gradients else 1
-        loss.backward(share * scale * self.run.accumulation_steps)
+        loss.backward(share * scale * self.run.passes)
         return loss.detach() * share
 
     program.TrainingProgram._forward_backward = forward_backward
@@ -256,7 +256,7 @@ def torch_loss_scale_differs_by_rank() -> None:
     right = TrainingProgram.gradients
 
     def gradients(self: object, batch: Batch) -> object:
-        self.context.loss_scale = 2.0 ** (16 - dist.get_rank())
+        self.context.seed_gradient = 2.0 ** (16 - dist.get_rank())
         return right(self, batch)
 
     TrainingProgram.gradients = gradients

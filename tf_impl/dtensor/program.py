@@ -63,7 +63,7 @@ class DTensorProgram:
     def step(self, batch: Batch) -> None:
         """Computes the gradients, then updates."""
         with self._expanded.first_time():
-            loss, gradients = self._gradients(self.layouts.micro_batches(self.run, batch, self.run.accumulation_steps))
+            loss, gradients = self._gradients(self.layouts.micro_batches(self.run, batch, self.run.passes))
         now = coefficients(self.run.optimizer_at(self._step + 1), self._step + 1 - self._skipped)
         self._apply(gradients, self.layouts.replicate(now))
         self._gradients_bytes = self.layouts.local_bytes(gradients)

@@ -115,7 +115,7 @@ class ParameterServerProgram:
             x: The inputs of the update's batch.
             y: Its targets.
         """
-        parts = micro_batches(x, y, self.run.accumulation_steps)
+        parts = micro_batches(x, y, self.run.passes)
         return accumulate(self.model, self.loss, flat(self.trained), parts, keep_rows=True)
 
     def apply(self, coefficients: tf.Tensor, gradients: list[Gradient | None]) -> None:

@@ -3,6 +3,7 @@
 from samestep.common.batch_norm import has_batch_norm, refuse_sync
 from samestep.common.errors import ConfigError
 from samestep.common.strategy import Run
+from samestep.common.techniques.used import computed_twice, exchange_of
 from samestep.common.workload.models.spec import draws, ignores_targets
 from samestep.common.workload.split import even_split_table
 from samestep.tf_impl.rows.options import DTensorOptions, MirroredOptions, ParameterServerOptions, TpuOptions
@@ -18,7 +19,7 @@ def check_exchange(run: Run) -> None:
     """
     if run.techniques.compile and run.num_devices > 1:
         refuse_sync(run, "XLA compiles each replica alone; leave out --compile")
-    if run.techniques.overlap and run.techniques.compress is not None:
+    if run.techniques.overlap and exchange_of(run.techniques) is not None:
         raise ConfigError(f"{run.name} exchanges compressed gradients all together; leave out --overlap or --compress.")
 
 
@@ -32,9 +33,10 @@ def check_reduction(run: Run[MirroredOptions]) -> None:
             compressed.
     """
     check_exchange(run)
-    if run.options.reduce != "auto" and run.techniques.compress is not None:
+    if run.options.reduce != "auto" and (exchange := exchange_of(run.techniques)) is not None:
         raise ConfigError(
-            f"--compress {run.techniques.compress} exchanges in its own way; leave out --reduce {run.options.reduce}."
+            f"{exchange.flag} {getattr(run.techniques, exchange.name)} exchanges in its own way; leave out --reduce "
+            f"{run.options.reduce}."
         )
     if run.techniques.overlap and run.options.reduce in ("reduction_to_one_device", "hierarchical_copy"):
         raise ConfigError(
@@ -126,7 +128,7 @@ def check_cores(run: Run[TpuOptions]) -> None:
         )
     if cores and has_batch_norm(run):
         raise ConfigError(f"{given} compiles a step without buffers; leave out +norm=.")
-    if cores and run.techniques.recompute:
+    if cores and computed_twice(run):
         raise ConfigError(f"{given} compiles a step that keeps its activations; leave out --recompute.")
     if cores and run.dtype != "float32":
         raise ConfigError(f"{given} compiles in float32: a TPU has no {run.dtype}; leave out --dtype.")

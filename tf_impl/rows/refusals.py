@@ -1,12 +1,12 @@
 """Why rows refuse techniques. Imports no framework."""
 
-from samestep.common.techniques.compress.refusals import uncompressed
+from samestep.common.techniques.used import without_exchange
 
 NO_SWITCH = {
     "overlap": "it exchanges when its API does; tf:mirrored and tf:multi_worker_mirrored have a choice",
-    **uncompressed("its API adds up the gradients itself; tf:multi_worker_mirrored has one of ours"),
+    **without_exchange("its API adds up the gradients itself; tf:multi_worker_mirrored has one of ours"),
 }
-ALONE = {**NO_SWITCH, **uncompressed("one device exchanges no gradients")}
+ALONE = {**NO_SWITCH, **without_exchange("one device exchanges no gradients")}
 REMOTE = {
     **NO_SWITCH,
     "recompute": "tf.recompute_grad reads every variable of a segment four times, and each time it is sent",

@@ -14,7 +14,7 @@ from samestep.tf_impl.models import build_model
 from samestep.tf_impl.models.layers import VariableFactory
 from samestep.tf_impl.optimizers import bind_update, coefficients
 from samestep.tf_impl.step import accumulate, mean_loss, micro_batches, transform
-from samestep.tf_impl.techniques.precision import product_of
+from samestep.tf_impl.techniques.applied import product_of
 
 
 class FunctionalVariable:
@@ -73,7 +73,7 @@ class ReplicaStep:
         """
         by_name = dict(zip(self.shapes, params, strict=True))
         model = build_model(self.run.workload.model, VariableFactory(by_name.__getitem__, product=product_of(self.run)))
-        return accumulate(model, self.loss, params, micro_batches(x, y, self.run.accumulation_steps))
+        return accumulate(model, self.loss, params, micro_batches(x, y, self.run.passes))
 
     def exchange(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
         """Sums every gradient over all replicas, as TPUStrategy does, whose own operation is in the TPU's wheel only."""

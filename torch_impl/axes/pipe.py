@@ -178,7 +178,7 @@ def scheduled_parts(run: Run[PipelineOptions], pipe: Pipe, hardware: Hardware) -
     schedule = get_schedule_class(name.replace("_", ""))(
         chunks if SCHEDULES[name].stages_per_rank > 1 else chunks[0],
         n_microbatches=run.options.microbatches,
-        loss_fn=lambda logits, targets: full_tensor(mean(logits, targets)) * (replicas * context.loss_scale),
+        loss_fn=lambda logits, targets: full_tensor(mean(logits, targets)) * (replicas * context.seed_gradient),
         scale_grads=False,  # each micro-batch's loss is divided by the number of all targets already
     )
 
@@ -188,7 +188,7 @@ def scheduled_parts(run: Run[PipelineOptions], pipe: Pipe, hardware: Hardware) -
         target, losses = (y, []) if pipe.has_last else (None, None)
         with timeline.step(), context.in_parts():
             schedule.step(*inputs, target=target, losses=losses, return_outputs=False, **several)
-        factor = replicas * context.loss_scale
+        factor = replicas * context.seed_gradient
         return torch.stack(losses).sum() / factor if losses and pipe.reports else pipe.no_loss()
 
     return pipe.parts(run, hardware, forward_backward, timeline.measures)

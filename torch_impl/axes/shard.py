@@ -11,7 +11,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from samestep.common.strategy import Run
 from samestep.torch_impl.axes.device_mesh import Exchange
 from samestep.torch_impl.gradient_reach import ShardedReach
-from samestep.torch_impl.techniques.precision import gathering
+from samestep.torch_impl.techniques.applied import gathering
 from samestep.torch_impl.upstream import end_of_prediction
 
 

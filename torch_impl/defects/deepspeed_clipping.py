@@ -13,8 +13,8 @@ import torch
 deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # it would be compiled for half a minute, unused
 layer = torch.nn.Linear(1, 1, bias=False)
 torch.nn.init.zeros_(layer.weight)
-sgd = torch.optim.SGD(layer.parameters(), lr=1.0)
-engine, *_ = deepspeed.initialize(model=layer, optimizer=sgd, config={"train_batch_size": 1})
+update = torch.optim.SGD(layer.parameters(), lr=1.0)
+engine, *_ = deepspeed.initialize(model=layer, optimizer=update, config={"train_batch_size": 1})
 engine.backward(engine(torch.tensor([[10.0]])).sum())
 engine.step()
 moved = -layer.weight.item()

@@ -41,7 +41,7 @@ class KeptActivations:
         self._model = model
         self._bytes = 0
         self._holders: dict[StorageWeakRef, int] = {}
-        self._recomputed: dict[StorageWeakRef, int] = {}
+        self._saved_again: dict[StorageWeakRef, int] = {}
         self._known: set[StorageWeakRef] = set()  # a weak reference keeps a place from being taken by another storage
 
     def pack(self, tensor: torch.Tensor) -> "_Kept":
@@ -58,14 +58,14 @@ class KeptActivations:
         self._holders[key] = self._holders.get(key, 0) + 1
         return _Kept(tensor, lambda: self._release(key, storage.nbytes()))
 
-    def recompute(self, tensor: torch.Tensor) -> None:
+    def save_again(self, tensor: torch.Tensor) -> None:
         """Counts a tensor that is saved once more, in the backward pass; checkpoint keeps it until it is used."""
         storage = _local(tensor).untyped_storage()
         key = StorageWeakRef(storage)
         if key not in self._holders and not self._is_parameter(key):
-            self._recomputed[key] = storage.nbytes()
-        self._recomputed = {key: size for key, size in self._recomputed.items() if not key.expired()}
-        self.peak_bytes = max(self.peak_bytes, self._bytes + sum(self._recomputed.values()))
+            self._saved_again[key] = storage.nbytes()
+        self._saved_again = {key: size for key, size in self._saved_again.items() if not key.expired()}
+        self.peak_bytes = max(self.peak_bytes, self._bytes + sum(self._saved_again.values()))
 
     def _is_parameter(self, key: StorageWeakRef) -> bool:
         if key not in self._known:
@@ -123,7 +123,7 @@ def recomputing() -> Iterator[None]:
 
     def counted(tensor: torch.Tensor) -> object:
         with outside_modes(), torch.no_grad():
-            kept.recompute(tensor)
+            kept.save_again(tensor)
         return pack(tensor)
 
     with saved_tensors_hooks(counted, unpack):

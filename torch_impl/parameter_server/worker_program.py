@@ -49,7 +49,7 @@ class WorkerProgram:
         self._record("pull", values)
         self._pulled_bytes = weights.nbytes(values)
         leaves = mode.accept(values)
-        starts = itertools.count(0, len(inputs) // self._run.accumulation_steps)
+        starts = itertools.count(0, len(inputs) // self._run.passes)
 
         def forward_backward(inputs: np.ndarray, targets: np.ndarray, last: bool) -> torch.Tensor:
             with mode.exchange(last):

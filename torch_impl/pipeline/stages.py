@@ -15,9 +15,7 @@ from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.models.segmented import Handed, remove, run_segments, tensors_of
 from samestep.torch_impl.models.user_model import switch_functions, switch_layers
 from samestep.torch_impl.step_context import StepContext
-from samestep.torch_impl.techniques.compile import compile_model
-from samestep.torch_impl.techniques.precision import mix_precision
-from samestep.torch_impl.techniques.recompute import recompute
+from samestep.torch_impl.techniques.applied import adapt, restructure
 
 
 class _Handed(torch.autograd.Function):
@@ -118,10 +116,9 @@ def build_stage(
         stage = Stage(spec, build_model(spec, context), segments, contiguous)
     stage.to(getattr(torch, run.dtype))
     switch_layers(stage.model, run.dropout, run.batch_norm, spec.facts.habits.running)
-    recompute(run, stage.model)
+    restructure(run, stage.model)
     weights.materialize(stage.model, device, initial_weights(spec, run.seed), initial_buffers(spec))
-    mix_precision(run, stage, device)
-    compile_model(run, stage)
+    adapt(run, stage, device)
     return stage
 
 

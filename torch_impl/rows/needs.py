@@ -8,6 +8,7 @@ from samestep.common.batch_norm import has_batch_norm, refuse_sync
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.flags import flags
 from samestep.common.strategy import Run
+from samestep.common.techniques.used import computed_twice
 from samestep.common.workload.models.spec import tied_segments
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 from samestep.common.workload.split import even_split_table
@@ -65,12 +66,12 @@ def check_schedule(run: Run[PipelineOptions]) -> None:
     name, microbatches = run.options.schedule, run.options.microbatches
     schedule, num_ranks = SCHEDULES[name], run.mesh.pipe
     check_stages(run, schedule.stages_per_rank)
-    if run.techniques.recompute and schedule.delays_weights:
+    if computed_twice(run) and schedule.delays_weights:
         raise ConfigError(
             f"{name} takes gradients by weights later, for which torch keeps what --recompute computed again: more than "
             "without it; choose --schedule 1f1b or interleaved_1f1b."
         )
-    rows = run.batch_size // (run.mesh.replicas * run.accumulation_steps)
+    rows = run.examples_per_pass
     if rows % microbatches:
         fitting = sorted(_divisors(rows), key=lambda count: abs(count - microbatches))[:_MOST_NAMED]
         raise ConfigError(

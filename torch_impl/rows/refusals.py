@@ -1,16 +1,16 @@
 """Why rows refuse techniques. Imports no framework."""
 
-from samestep.common.techniques.compress.refusals import uncompressed
+from samestep.common.techniques.used import without_exchange
 
 NO_SWITCH = {
     "overlap": "it exchanges when its API does; torch:ddp and torch:zero1 have a choice",
-    **uncompressed("its API adds up the gradients and has no hook for that; torch:ddp has one"),
+    **without_exchange("its API adds up the gradients and has no hook for that; torch:ddp has one"),
 }
-ALONE = {**NO_SWITCH, **uncompressed("one device exchanges no gradients")}
-BROADCASTS = uncompressed("it also sends the updated parameters, which no hook of DDP's sees; torch:ddp compresses")
+ALONE = {**NO_SWITCH, **without_exchange("one device exchanges no gradients")}
+BROADCASTS = without_exchange("it also sends the updated parameters, which no hook of DDP's sees; torch:ddp compresses")
 SPLIT_LAYERS = {
     **NO_SWITCH,
-    **uncompressed("its ranks exchange activations; the gradients of parameters stay with them"),
+    **without_exchange("its ranks exchange activations; the gradients of parameters stay with them"),
 }
 NO_CLIPPING = {**NO_SWITCH, "clip_norm": "no process sees the whole gradient"}
 NEW_REPLICAS = {
@@ -21,7 +21,7 @@ NEW_REPLICAS = {
 }
 BY_CALLS = {
     **NO_CLIPPING,
-    **uncompressed("its workers exchange activations; the gradients of parameters stay with them"),
+    **without_exchange("its workers exchange activations; the gradients of parameters stay with them"),
     "tied": "each worker's gradients stay with it, and no call adds the two halves up",
     "dropout": "the calls take activations along, but not which examples they are of",
 }

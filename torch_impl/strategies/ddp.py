@@ -15,7 +15,7 @@ from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.program import Parts, TrainingProgram
 from samestep.torch_impl.rows.options import DdpOptions
 from samestep.torch_impl.step_context import StepContext
-from samestep.torch_impl.techniques.compress import hook_exchange
+from samestep.torch_impl.techniques.applied import hook_exchange
 
 
 def build(run: Run[DdpOptions]) -> TrainingProgram:

@@ -31,7 +31,7 @@ class VerticalPass:
         (self.index,), model = pipe.stages, run.workload.model
         self.pipe = pipe
         self.loss = mean_loss(run, pipe.context)
-        self.shapes = output_shapes(run, len(pipe.stage_ranks), run.batch_size // run.accumulation_steps)
+        self.shapes = output_shapes(run, len(pipe.stage_ranks), run.batch_size // run.passes)
         stages = group_segments(model.segments(), len(pipe.stage_ranks))
         # Where all up to a boundary is frozen, no gradient comes back.
         self.takes_gradient, self.gives_gradient = (
@@ -50,7 +50,7 @@ class VerticalPass:
         out = self.pipe.stages[self.index](x)
         if self.pipe.has_last:
             out = self.loss(out, y)
-            (out * self.pipe.context.loss_scale).backward()
+            (out * self.pipe.context.seed_gradient).backward()
         else:
             self._hand_on(tensors_of(out))
         for each in tensors_of(x) if self.takes_gradient else ():

@@ -36,7 +36,7 @@ class LossScaler:
         self.skipped: list[int] = []
         self._good = 0
         self._context = context
-        context.loss_scale = FIRST_SCALE
+        context.seed_gradient = FIRST_SCALE
 
     def unscale(self, gradients: Sequence[torch.Tensor], step: int) -> bool:
         """Divides the gradients by the scale, in place, and says whether the step may be taken: all ranks say the same.
@@ -46,24 +46,24 @@ class LossScaler:
             step: The number of the step.
         """
         own = [local_part(gradient) for gradient in gradients]
-        torch._foreach_mul_(own, 1 / self._context.loss_scale)
+        torch._foreach_mul_(own, 1 / self._context.seed_gradient)
         is_finite = agree(torch.stack([torch.isfinite(gradient).all() for gradient in own]).all())
         self._good = self._good + 1 if is_finite else 0
         if not is_finite:
             self.skipped.append(step)
-            self._context.loss_scale *= BACKOFF
+            self._context.seed_gradient *= BACKOFF
         elif self._good % PATIENCE == 0:
-            self._context.loss_scale *= GROWTH
+            self._context.seed_gradient *= GROWTH
         return is_finite
 
     def snapshot(self) -> Arrays:
         """What it continues from."""
-        scale = {SCALE: np.array(self._context.loss_scale), GOOD: np.array(self._good)}
+        scale = {SCALE: np.array(self._context.seed_gradient), GOOD: np.array(self._good)}
         return scale | {SKIPPED: np.array(self.skipped, np.int64)}
 
     def restore(self, kept: Mapping[str, np.ndarray]) -> None:
         """Continues from what `snapshot` returned, or starts anew if that is empty."""
-        self._context.loss_scale = float(kept.get(SCALE, FIRST_SCALE))
+        self._context.seed_gradient = float(kept.get(SCALE, FIRST_SCALE))
         self._good = int(kept.get(GOOD, 0))
         self.skipped = [int(step) for step in kept.get(SKIPPED, ())]
 

@@ -29,7 +29,7 @@ def recompute(run: Run, model: nn.Module) -> None:
     if not run.techniques.recompute:
         return
     spec = run.workload.model
-    if spec.facts.recomputes_blocks:
+    if not spec.facts.is_built_here:
         modules = dict(model.named_modules())
         for block in (
             modules[path] for path in (each.name.replace("/", ".") for each in spec.blocks()) if path in modules

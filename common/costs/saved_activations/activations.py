@@ -28,6 +28,7 @@ from samestep.common.costs.saved_activations.kept_lists import (
     lists_of,
 )
 from samestep.common.strategy import Run
+from samestep.common.techniques.used import computed_twice
 from samestep.common.workload.in_flight import Counts, Peaks, in_flight
 from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import ModelSpec, Segment
@@ -54,19 +55,19 @@ def activation_bytes(
         splits_sequence: Whether the sequence is split along the axis `tensor`.
         as_it_comes: Whether linear layers keep what they take as it comes, where others keep casts.
     """
-    recomputes, lists, item_bytes = run.techniques.recompute, lists_of(run, as_it_comes), run.product_bytes
+    twice, lists, item_bytes = bool(computed_twice(run)), lists_of(run, as_it_comes), run.product_bytes
     model, mesh = run.workload.model, run.mesh
     if lists is None or model.name not in lists.kept or run.techniques.compile:
         return None
-    passes, together = run.accumulation_steps, 1 if lists.in_order else run.accumulation_steps
+    passes, together = run.passes, 1 if lists.in_order else run.passes
     rows = run.batch_size // (mesh.replicas * passes)
     parts = mesh.tensor
-    whole = _each(keep_again if recomputes else keep_all, lists, model, item_bytes, parts, splits_sequence)
-    if recomputes and any(name.endswith(AHEAD) for name in whole):
+    whole = _each(keep_again if twice else keep_all, lists, model, item_bytes, parts, splits_sequence)
+    if twice and any(name.endswith(AHEAD) for name in whole):
         return None
-    if recomputes and lists.copies and mesh.pipe > 1 and not keeps_wide(model):
+    if twice and lists.copies and mesh.pipe > 1 and not keeps_wide(model):
         return None  # a stage takes float32, of which its products keep a copy
-    kept = _each(keep_inputs, lists, model, item_bytes, parts, splits_sequence) if recomputes else whole
+    kept = _each(keep_inputs, lists, model, item_bytes, parts, splits_sequence) if twice else whole
 
     def add_up(names: Iterable[str], kept: Mapping[str, _Each] = kept) -> tuple[int, int]:
         """Adds up a micro-batch, and what is kept of the batch while any of them is in flight."""
@@ -88,7 +89,7 @@ def activation_bytes(
         behind = [last, *([LOSS] if segments[-1] in stage else [])]
         sizes.append((*add_up([*names, *behind]), *add_up(names)))
         reached = 0
-        for segment in stage if recomputes and lists.in_order else ():
+        for segment in stage if twice and lists.in_order else ():
             # While one is whole again, those behind it have been backward; a graph has that within its backward pass.
             names = [segment.name, f"{segment.name}{BEHIND}"]
             reached += (own := sum(add_up(names)[:counted]))

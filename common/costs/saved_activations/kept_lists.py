@@ -10,6 +10,7 @@ from samestep.common.catalog import framework_info
 from samestep.common.costs.saved_activations.copies import keeps_wide
 from samestep.common.costs.sizes import ID_BYTES
 from samestep.common.strategy import Run
+from samestep.common.techniques.used import without_rounding
 from samestep.common.workload.models.spec import ModelSpec, Segment, draws, parameters_of
 from samestep.common.workload.saved import BEHIND, Kept, SavedLists
 
@@ -50,7 +51,7 @@ def keeps_behind(run: Run, segment: Segment) -> bool:
 
 
 def _in_one_dtype(run: Run) -> Run:
-    return dataclasses.replace(run, techniques=dataclasses.replace(run.techniques, precision=None))
+    return dataclasses.replace(run, techniques=without_rounding(run.techniques))
 
 
 @functools.lru_cache(maxsize=8)

@@ -1,6 +1,7 @@
 """The flag of accumulation."""
 
 import dataclasses
+from typing import Self
 
 from samestep.common.flags import flag
 
@@ -12,3 +13,12 @@ class AccumulationFlags:
     accumulation_steps: int = flag(
         1, "micro-batches into which each shard is split; their gradients add up and are exchanged on the last", least=1
     )
+
+    @property
+    def passes(self) -> int:
+        """The micro-batches of each shard: a step takes so many forward and backward passes, one after the other."""
+        return self.accumulation_steps
+
+    def in_passes(self, count: int) -> Self:
+        """The same techniques with so many micro-batches a shard."""
+        return dataclasses.replace(self, accumulation_steps=count)

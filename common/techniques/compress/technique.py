@@ -3,14 +3,56 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from samestep.common.batch_norm import has_batch_norm
+from samestep.common.errors import ConfigError
+from samestep.common.flags import spell_flag
 from samestep.common.strategy import Run
+from samestep.common.techniques import Techniques
 from samestep.common.techniques.compress.cost import compressed_sends, residuals_bytes
 from samestep.common.techniques.compress.flag import CompressFlags
-from samestep.common.techniques.compress.refusals import check_compression, check_warm_up
 from samestep.common.techniques.technique import GradientExchange, Technique
 
 if TYPE_CHECKING:
     from samestep.common.program import Arrays
+
+
+OF_POWERSGD = ("compress_rank", "compress_warmup_steps")
+"""The techniques that only PowerSGD has a use for."""
+
+
+def check_compression(run: Run) -> None:
+    """Refuses to compress what nobody exchanges, and options of PowerSGD for what is not.
+
+    Raises:
+        ConfigError: There is one device, or the method is not PowerSGD.
+    """
+    method = run.techniques.compress
+    if method is not None and run.batch_norm == "sync" and has_batch_norm(run):
+        raise ConfigError(
+            "--compress is judged shard by shard, and no shard has the statistics of the whole batch; leave out --batch-norm "
+            "sync."
+        )
+    for name in OF_POWERSGD:
+        given = getattr(run.techniques, name)
+        if method != "powersgd" and given != getattr(Techniques(), name):
+            flag = f"{spell_flag(name)} {given}"
+            raise ConfigError(f"{flag} is an option of powersgd; add --compress powersgd, or leave it out.")
+    if method is not None and run.num_devices == 1:
+        raise ConfigError(f"--compress {method} is for what devices exchange, and there is one; add --devices 2.")
+
+
+def check_warm_up(run: Run) -> None:
+    """Refuses a run that ends before PowerSGD begins, of whose steps none is what is predicted.
+
+    Raises:
+        ConfigError: The warm-up is as long as the run.
+    """
+    given, method = run.techniques.compress_warmup_steps, run.techniques.compress
+    if method is not None and given >= run.steps:
+        raise ConfigError(
+            f"--compress-warmup-steps {given} leave no step of {run.steps} to {method}; give at most {run.steps - 1}, or "
+            f"leave out --compress {method}: the steps before it are the same."
+        )
 
 
 def exchange(run: Run, parts: Sequence["Arrays"], local: Sequence["Arrays"]) -> tuple["Arrays", tuple["Arrays", ...]]:
@@ -32,7 +74,7 @@ COMPRESS = Technique(
     refuse_launch=check_warm_up,
     in_textbooks=("activations",),
     exchange=GradientExchange(
-        flag="--compress",
+        name="compress",
         statement=exchange,
         sends=compressed_sends,
         kept_bytes=residuals_bytes,

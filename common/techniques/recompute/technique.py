@@ -1,11 +1,14 @@
 """Recomputation as a technique."""
 
+from collections.abc import Sequence
+
 from samestep.common.batch_norm import has_batch_norm
 from samestep.common.errors import ConfigError
 from samestep.common.frameworks import conventions
 from samestep.common.strategy import Run
 from samestep.common.techniques.recompute.flag import RecomputeFlags
 from samestep.common.techniques.technique import Technique
+from samestep.common.workload.models.spec import Segment
 
 
 def check_recomputation(run: Run) -> None:
@@ -17,7 +20,7 @@ def check_recomputation(run: Run) -> None:
     model = run.workload.model
     if has_batch_norm(run):
         raise ConfigError("--recompute would update the running statistics of +norm=batch twice a step; leave it out.")
-    if not model.facts.recomputes_blocks:
+    if model.facts.is_built_here:
         if len(model.segments()) < 3:
             raise ConfigError(
                 f"--recompute computes the inner segments of a model again, and {run.workload.name} has none; give it more "
@@ -35,4 +38,9 @@ def check_recomputation(run: Run) -> None:
         )
 
 
-RECOMPUTE = Technique(flags=RecomputeFlags, refuse=check_recomputation)
+def inner_segments(run: Run) -> Sequence[Segment]:
+    """The segments that are computed again: those between the first and the last, or else a user's blocks."""
+    return run.workload.model.segments()[1:-1] or run.workload.model.blocks()
+
+
+RECOMPUTE = Technique(flags=RecomputeFlags, refuse=check_recomputation, computed_twice=inner_segments)

@@ -26,7 +26,6 @@ class ModelFacts:
         is_built_here: Whether a mirror builds it layer by layer, and so decides where and how each of its tensors is made.
         takes_whole_logits: Whether its loss needs all logits of an example on one device.
         ties_stages: Whether two stages of a pipeline can hold one parameter together.
-        recomputes_blocks: Whether recomputation applies to its blocks, not to its inner segments.
         may_lack_gradients: Whether the true gradient of a parameter may be zero, so that only rounding is left of it.
         roundings: The roundings on the longest way from its inputs to its outputs, if it computes in two bytes.
         refuses_two_bytes: Why it cannot compute in two bytes; "" if it can.
@@ -51,7 +50,6 @@ class ModelFacts:
     is_built_here: bool = True
     takes_whole_logits: bool = False
     ties_stages: bool = True
-    recomputes_blocks: bool = False
     may_lack_gradients: bool = False
     roundings: int = 0
     refuses_two_bytes: str = ""

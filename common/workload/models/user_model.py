@@ -123,7 +123,6 @@ def _facts(spec: UserModelSpec) -> ModelFacts:
         is_built_here=False,
         takes_whole_logits=True,
         ties_stages=False,
-        recomputes_blocks=True,
         may_lack_gradients=True,
         roundings=found.two_bytes.roundings,
         refuses_two_bytes=found.two_bytes.refused,

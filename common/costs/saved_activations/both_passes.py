@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from samestep.common.costs.saved_activations.kept_lists import keeps_behind
 from samestep.common.ledger import Send
 from samestep.common.strategy import Run
+from samestep.common.techniques.used import computed_twice
 from samestep.common.workload.models.spec import Segment
 
 Within = Callable[[Segment], list[Send]]
@@ -35,7 +36,7 @@ def both_passes(run: Run, segments: Sequence[Segment], ahead: Within, back: With
 
 
 def _again(run: Run, segment: Segment, sends: list[Send]) -> list[Send]:
-    if not run.techniques.recompute or segment not in run.workload.model.segments()[1:-1]:
+    if segment not in computed_twice(run):
         return []
     needed = sends if keeps_behind(run, segment) else sends[:-1]
     return [dataclasses.replace(send, phase="backward") for send in needed]

@@ -1,4 +1,7 @@
-"""The exchange of gradients that a technique has in place of the strategy's own."""
+"""The techniques of a run as models and programs meet them: they apply them here, and name none.
+
+A model is built with what multiplies for it and then restructured; a program asks for another exchange of gradients.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
@@ -7,7 +10,13 @@ import tensorflow as tf
 
 from samestep.common.program import Arrays
 from samestep.common.strategy import Run
-from samestep.tf_impl.techniques.compress import build_compressor
+from samestep.tf_impl.techniques.collectives import Replicas
+from samestep.tf_impl.techniques.pieces import Pieces
+from samestep.tf_impl.techniques.powersgd import Factors
+from samestep.tf_impl.techniques.precision import narrow_type, product_of
+from samestep.tf_impl.techniques.recompute import recompute as restructure
+
+__all__ = ["GradientExchange", "build_exchange", "exchange_read", "narrow_type", "product_of", "restructure"]
 
 
 class GradientExchange(Protocol):
@@ -39,7 +48,10 @@ def build_exchange(
         strategy: Outside of its scope.
         params: By neutral name.
     """
-    return build_compressor(run, strategy, params)
+    if run.techniques.compress is None:
+        return None
+    kind = Factors if run.techniques.compress == "powersgd" else Pieces
+    return kind(run, Replicas(strategy, run.num_devices), params)
 
 
 def exchange_read(

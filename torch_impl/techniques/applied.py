@@ -1,0 +1,39 @@
+"""The techniques of a run as models, programs and strategies meet them: they apply them here, and name none.
+
+A model is built, then restructured, distributed by its strategy, filled with weights, and adapted. A program asks for a scaler
+of its gradients, and a strategy for another exchange of them.
+"""
+
+import torch
+from torch import nn
+
+from samestep.common.strategy import Run
+from samestep.torch_impl.techniques.compile import compile_model
+from samestep.torch_impl.techniques.compress import hook_exchange
+from samestep.torch_impl.techniques.loss_scale import scaler_of
+from samestep.torch_impl.techniques.precision import gathering, mix_precision
+from samestep.torch_impl.techniques.recompute import recompute
+
+__all__ = ["adapt", "gathering", "hook_exchange", "restructure", "scaler_of"]
+
+
+def restructure(run: Run, model: nn.Module) -> None:
+    """Changes how the parts of a model are computed, in place, before anything is distributed.
+
+    Args:
+        run: What is trained.
+        model: The model, which may be on the meta device, or what a stage has left of it.
+    """
+    recompute(run, model)
+
+
+def adapt(run: Run, model: nn.Module, device: torch.device) -> None:
+    """Changes in which type, and by whose code, a model is computed, in place, once it has its weights.
+
+    Args:
+        run: What is trained.
+        model: The model, or a stage of it.
+        device: The device that it computes on.
+    """
+    mix_precision(run, model, device)
+    compile_model(run, model)
