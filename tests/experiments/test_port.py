@@ -79,7 +79,8 @@ def check(verdicts: dict[str, PortVerdict]) -> None:
     assert wrong == {}
 
 
-FEW = ("mlp", "dropping", "batch_norm", "unpacked_gpt", "gru", "whole_gpt", "gelu_tanh", "flattened", *ports.WRONG)
+RIGHT = ("mlp", "dropping", "batch_norm", "unpacked_gpt", "gru", "whole_gpt", "gelu_tanh", "flattened")
+FEW = (*RIGHT, "bias", *[*ports.WRONG][::2])
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +90,6 @@ def walked(launcher: Launcher, tmp_path_factory: pytest.TempPathFactory) -> tupl
 
 
 def test_wrong_ports_are_told_from_right_ones(walked: tuple[Path, dict[str, PortVerdict]]) -> None:
-    assert len(ports.WRONG) >= 18
     check(walked[1])
 
 
@@ -104,8 +104,8 @@ def test_a_parameter_of_one_model_only_is_refused_in_runs(
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_all_ports(launcher: Launcher, tmp_path: Path) -> None:
-    """No false alarm on right ports of different models, with the curve of 100 steps."""
-    assert len(ports.RIGHT) + len(ports.ROUNDED) >= 20 and len(ports.ROUNDED) >= 5
+    """Every wrong port is told, and no right one is called wrong, with the curve of 100 steps."""
+    assert len(ports.RIGHT) + len(ports.ROUNDED) >= 20 and len(ports.ROUNDED) >= 5 and len(ports.WRONG) >= 18
     check(walk(launcher, tmp_path, set(ports.MODELS) - {DECIDED}, steps=100))
 
 

@@ -57,7 +57,7 @@ def largest_move(workload: str, optimizer: str, batch_size: int | None = None) -
     return float(np.abs(moved - plain).max())
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+@pytest.mark.parametrize("optimizer", ["adamw", pytest.param("sgd", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("model", SIZED)
 def test_sized_workloads_are_well_conditioned(model: str, optimizer: str) -> None:
     assert 0 < largest_move(SIZED[model], optimizer, batch_size=24) <= LARGEST_MOVE

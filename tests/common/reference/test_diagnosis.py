@@ -147,7 +147,7 @@ optimizers = st.sampled_from(["sgd", "adamw"])
 sizes = st.floats(-8.5, -0.5).map(lambda exponent: 10**exponent)
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(
     st.sampled_from(["scaled", "one scaled", "shaken", "perturbed", "faster", "nothing"]),
     st.sampled_from(MODELS),
@@ -187,7 +187,7 @@ def test_a_fault_that_is_no_known_mistake_gets_no_wrong_name(
         assert re.match(rf"step {step}: ({wanted[kind]})", sentence), sentence
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
+@settings(derandomize=True, deadline=None, max_examples=25)
 @given(st.sampled_from(MODELS), optimizers, sizes, st.integers(0, 3))
 def test_float32_blurs_a_fault_but_gives_it_no_wrong_name(model: str, optimizer: str, size: float, bad: int) -> None:
     run = described(model, optimizer, dtype="float32")

@@ -12,8 +12,12 @@ from samestep.common.workload.optimizers.spec import OptimizerSpec
 from samestep.common.workload.optimizers.table import DEFAULT, MISTAKES, OPTIMIZERS
 from tests.test_house import FILES, ROOT, files_with
 
-FOREIGN = {"common/porting/configurations.py", "torch_impl/describing/configured.py"}
-"""What classes of torch and Keras are called, for a user's optimizer."""
+FOREIGN = {
+    "common/porting/configurations.py",
+    "torch_impl/describing/configured.py",
+    "torch_impl/defects/deepspeed_clipping.py",
+}
+"""What classes of torch and Keras are called: for a user's optimizer, and in a script that shows a defect."""
 
 every_optimizer = pytest.mark.parametrize("name", OPTIMIZERS)
 
