@@ -276,7 +276,7 @@ UNITS = {
         for name, words in {
             "dropout": ["dropout"],
             "batch_norm": ["batch_norm", "batch_norms", "has_batch_norm"],
-            "tied": ["tied", "tied_segments"],
+            "tied": ["tied"],
             "ignored": ["ignored", "ignores_targets"],
         }.items()
     },

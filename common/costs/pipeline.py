@@ -16,12 +16,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from samestep.common.costs.saved_activations.activations import pipeline_activation_bytes
 from samestep.common.costs.shards import gathers, reductions, shard_elements, sharded_holders
 from samestep.common.costs.sizes import agreement, example_bytes, reached, sent_bytes
-from samestep.common.costs.stage_sends import boundary_sends, carried, count_tensors, passes_of, tied_sends
+from samestep.common.costs.stage_sends import boundary_sends, carried, count_tensors, passes_of, shared_sends
 from samestep.common.costs.tensor import split_shapes, sums
 from samestep.common.ledger import PHASES, Footprint, Ledger, Send, in_order
 from samestep.common.strategy import Run
 from samestep.common.workload.models.reached import trained
-from samestep.common.workload.models.spec import ModelSpec, Role, Segment, parameters_of, tied_segments
+from samestep.common.workload.models.spec import ModelSpec, Role, Segment, parameters_of, shared_parameters
 from samestep.common.workload.passes import Pass
 from samestep.common.workload.pipeline_schedule import SCHEDULES, group_segments
 from samestep.common.workload.split import even_split_table
@@ -76,7 +76,7 @@ def hybrid(run: Run, backend: str) -> Ledger:
     carries, pipes_of = carried(run, cut), [stage.pipe for stage in stages]
     messages = boundary_sends(sizes, count_tensors(cut), pipes_of, replicas * parts, carries)
     halves = list(
-        tied_sends(run, [s.segments for s in stages], [s.pipe for s in stages], replicas * parts, _parts(run))
+        shared_sends(run, [s.segments for s in stages], [s.pipe for s in stages], replicas * parts, _parts(run))
     )
     of_rank = [
         [
@@ -178,7 +178,7 @@ def _footprints(run: Run, stages: Sequence[_Stage]) -> Iterator[Footprint]:
 def _parts(run: Run) -> int:
     """Into how many parts the table of a tied head is cut."""
     split = even_split_table(run.workload.model, run.mesh.tensor)
-    parts = run.mesh.tensor if any(name in split for name in tied_segments(run.workload.model)) else 1
+    parts = run.mesh.tensor if any(name in split for name in shared_parameters(run.workload.model)) else 1
     return parts * run.mesh.shard
 
 

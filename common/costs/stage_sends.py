@@ -15,12 +15,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from samestep.common.ledger import Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.reached import carry_gradients
-from samestep.common.workload.models.spec import Segment, tied_segments
+from samestep.common.workload.models.spec import Segment, shared_parameters
 from samestep.common.workload.passes import PASSES
 from samestep.common.workload.pipeline_schedule import SCHEDULES, Stages
 
 
-def tied_sends(
+def shared_sends(
     run: Run, stages: Stages, ranks: Sequence[int], apart: int = 1, parts: int = 1
 ) -> Iterator[tuple[int, Send]]:
     """Predicts the halves of a tied parameter's gradient that the ranks of its first and its last stage hand each other.
@@ -35,7 +35,7 @@ def tied_sends(
     Yields:
         The rank along the pipeline, and what it sends.
     """
-    for name, (first, *_, last) in tied_segments(run.workload.model).items():
+    for name, (first, *_, last) in shared_parameters(run.workload.model).items():
         here, there = (next(r for s, r in zip(stages, ranks, strict=True) if user in s) for user in (first, last))
         size = run.workload.model.params()[name].size // parts * run.item_bytes
         for one, other in ((here, there), (there, here)) if here != there else ():

@@ -17,9 +17,9 @@ from samestep.torch_impl.local_state import build_local_state, gather_states, me
 from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.models.segmented import Handed, tensors_of
 from samestep.torch_impl.optimizers import build_optimizer
+from samestep.torch_impl.pipeline.copies import SharedCopies
 from samestep.torch_impl.pipeline.stage_events import Timeline
 from samestep.torch_impl.pipeline.stages import Stage, build_stages
-from samestep.torch_impl.pipeline.tied import TiedCopies
 from samestep.torch_impl.program import Parts
 from samestep.torch_impl.rows.options import PipelineOptions
 from samestep.torch_impl.sharded import full_tensor
@@ -40,7 +40,7 @@ class Pipe:
         stage_ranks: The global rank that holds each stage.
         device: The device of this process.
         dtype: The dtype of activations.
-        tied: The parameters of which another of its ranks has a copy.
+        copies: The parameters of which another of its ranks has a copy.
         group: Its ranks; all there are, unless given.
         reports: Whether this rank's losses, norm and weights count: it is not a replica of another's.
     """
@@ -50,7 +50,7 @@ class Pipe:
     stage_ranks: tuple[int, ...]
     device: torch.device
     dtype: torch.dtype
-    tied: TiedCopies
+    copies: SharedCopies
     group: dist.ProcessGroup | None = None
     reports: bool = True
 
@@ -129,8 +129,8 @@ class Pipe:
             optimizer=optimizer,
             sums_losses=True,
             forward_backward=forward_backward,
-            exchange=self.tied.exchange,
-            global_norm=lambda own: norm_over_ranks(nn.utils.get_total_norm(self.tied.counted(own)) ** 2),
+            exchange=self.copies.exchange,
+            global_norm=lambda own: norm_over_ranks(nn.utils.get_total_norm(self.copies.counted(own)) ** 2),
             local_state=build_local_state(run, optimizer, *(stage.model for stage in self.stages.values())),
             gather=self.gather,
             measures=measures,
@@ -156,8 +156,8 @@ def build_pipe(
     ranks, context = dist.get_process_group_ranks(group), StepContext(run.mesh.only_axis)
     stages = build_stages(run, device, context, stage_ranks, ranks.index(dist.get_rank()))
     holders = tuple(ranks[rank] for rank in stage_ranks)
-    tied = TiedCopies(run, stages, context, holders, group)
-    return Pipe(stages, context, holders, device, getattr(torch, run.dtype), tied, group, reports)
+    copies = SharedCopies(run, stages, context, holders, group)
+    return Pipe(stages, context, holders, device, getattr(torch, run.dtype), copies, group, reports)
 
 
 def scheduled_parts(run: Run[PipelineOptions], pipe: Pipe, hardware: Hardware) -> Parts:

@@ -7,7 +7,7 @@ from torch import nn
 
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import initial_buffers, initial_weights
-from samestep.common.workload.models.spec import ModelSpec, Segment, tied_segments
+from samestep.common.workload.models.spec import ModelSpec, Segment, shared_parameters
 from samestep.common.workload.pipeline_schedule import group_segments
 from samestep.torch_impl import weights
 from samestep.torch_impl.building import build_switched
@@ -139,7 +139,7 @@ def build_stages(
 
 def _tie(run: Run, models: Sequence[nn.Module]) -> None:
     """Makes one parameter of those that are the same one of the model."""
-    for name in tied_segments(run.workload.model):
+    for name in shared_parameters(run.workload.model):
         holding = [model for model in models if name in weights.named_weights(model)]
         for model in holding[1:]:
             one, other = (weights.named_weights(each)[name].parameter for each in (holding[0], model))

@@ -9,7 +9,7 @@ from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.flags import flags
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice
-from samestep.common.workload.models.spec import tied_segments
+from samestep.common.workload.models.spec import shared_parameters
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 from samestep.common.workload.split import even_split_table
 from samestep.torch_impl.rows.options import DdpOptions, DeepSpeedOptions, PipelineOptions, TensorOptions
@@ -38,7 +38,7 @@ def check_stages(run: Run, stages_per_rank: int = 1) -> None:
             f"{run.name} splits a model by its segments, and {run.workload.name} has one; add `segments={{'torch': function}}` "
             f"to its samestep.Model, where function(model) returns the forward pass as functions by module path."
         )
-    for shared, users in () if model.facts.ties_stages else tied_segments(model).items():
+    for shared, users in () if model.facts.ties_stages else shared_parameters(model).items():
         between = " and ".join(user.name for user in users)
         raise ConfigError(
             f"{shared} is tied: the segments {between} both use it, and each rank of {run.name} would train a half of its own; "
@@ -193,7 +193,7 @@ def check_three_dimensions(run: Run[PipelineOptions]) -> None:
     check_schedule(run)
     check_tensor_plan(run)
     stage_ranks = SCHEDULES[run.options.schedule].stage_ranks(run.mesh.pipe)
-    if len(stage_ranks) > 1 and stage_ranks[0] == stage_ranks[-1] and tied_segments(run.workload.model):
+    if len(stage_ranks) > 1 and stage_ranks[0] == stage_ranks[-1] and shared_parameters(run.workload.model):
         raise ConfigError(
             f"--schedule {run.options.schedule} gives one rank the first and the last stage, which {run.name} distributes one by "
             f"one: a parameter that is tied between them would be two; choose another --schedule, or torch:pp."

@@ -54,7 +54,7 @@ def build(run: Run[PipelineOptions]) -> TrainingProgram:
     stages = list(pipe.stages.values())
     for stage in stages:
         distribute(run, stage, mesh)
-    exchanges = [pipe.tied.exchange, lambda last: loss_parallel()]
+    exchanges = [pipe.copies.exchange, lambda last: loss_parallel()]
     if run.mesh.replicas > 1:
         replicas = mesh["shard" if run.mesh.shard > 1 else "data"]
         exchanges.insert(0, agree_on_reached(run, stages, device, replicas))
@@ -62,6 +62,6 @@ def build(run: Run[PipelineOptions]) -> TrainingProgram:
     parts = dataclasses.replace(
         scheduled_parts(run, pipe, hardware),
         exchange=nested(*exchanges),
-        global_norm=lambda own: norm_over_ranks(counts * sharded.total_norm(pipe.tied.counted(own)) ** 2),
+        global_norm=lambda own: norm_over_ranks(counts * sharded.total_norm(pipe.copies.counted(own)) ** 2),
     )
     return TrainingProgram(run, parts)

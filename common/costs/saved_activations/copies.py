@@ -19,7 +19,7 @@ def add_kernels(model: ModelSpec, found: dict[str, Kept], item_bytes: int, least
         least_dims: Of the kernels that are copied.
     """
     for segment in model.segments()[0 if model.name == "cnn" else 1 :]:
-        kernels = [param for param in parameters_of(model, segment).values() if param.role == "kernel" or param.tied]
+        kernels = [param for param in parameters_of(model, segment).values() if param.is_factor]
         kernels = [param for param in kernels if len(param.shape) >= least_dims]
         each, sizes = found.get(segment.name, Kept()), [item_bytes * param.size for param in kernels]
         split = sum(size for size, param in zip(sizes, kernels, strict=True) if param.split is not None)

@@ -16,7 +16,7 @@ _ROUNDINGS = 3
 def stated(model: ModelSpec) -> ModelFacts:
     """The facts of a model whose formulas every mirror has."""
     params, positions = model.params(), (num_positions(model),)
-    products = sum(param.role == "kernel" or param.tied for param in params.values())  # a tied table, too
+    products = sum(param.is_factor for param in params.values())
     # The first layer reads data, whose gradient nobody needs; of ids there is none.
     first = {} if model.inputs().ids else {layer(next(iter(params))): Use(positions, takes_gradient=False)}
     return ModelFacts(

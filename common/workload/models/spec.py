@@ -48,6 +48,11 @@ class Param:
         return self.lookups > 0 and not self.tied
 
     @property
+    def is_factor(self) -> bool:
+        """Whether a product takes all of it: a kernel, or a table that is a later layer's kernel."""
+        return self.role == "kernel" or self.tied
+
+    @property
     def size(self) -> int:
         """The number of its elements."""
         return math.prod(self.shape)
@@ -196,7 +201,7 @@ def parameters_of(model: ModelSpec, *segments: Segment) -> dict[str, Param]:
     return found
 
 
-def tied_segments(model: ModelSpec) -> dict[str, list[Segment]]:
+def shared_parameters(model: ModelSpec) -> dict[str, list[Segment]]:
     """The parameters that several segments use, with those segments in order."""
     users: dict[str, list[Segment]] = {}
     for segment in model.segments():

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import nn
 
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import tied_segments
+from samestep.common.workload.models.spec import shared_parameters
 from samestep.common.workload.pipeline_schedule import group_segments
 from samestep.torch_impl.pipeline.stages import Stage
 from samestep.torch_impl.sharded import local_part
@@ -23,7 +23,7 @@ from samestep.torch_impl.step_context import StepContext
 from samestep.torch_impl.weights import named_weights
 
 
-class TiedCopies:
+class SharedCopies:
     """The parameters of this rank of which another rank has a copy."""
 
     def __init__(
@@ -47,7 +47,7 @@ class TiedCopies:
         grouped = group_segments(run.workload.model.segments(), len(stage_ranks))
         self._stages = stages
         self._others: dict[str, tuple[int, int, bool]] = {}
-        for name, (first, *_, last) in tied_segments(run.workload.model).items():
+        for name, (first, *_, last) in shared_parameters(run.workload.model).items():
             here, there = (next(i for i, segments in enumerate(grouped) if user in segments) for user in (first, last))
             if stage_ranks[here] == stage_ranks[there]:
                 continue
