@@ -14,9 +14,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.intervals import median_interval
 from samestep.common.catalog import strategy_info
 from samestep.common.cell import Cell
-from samestep.common.judging.statistics import median_interval
 from samestep.common.request import RunConfig
 
 HERE = Path(__file__).parents[1]

@@ -19,10 +19,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.intervals import median_interval
 from samestep.common.batch import batches
 from samestep.common.catalog import strategy_info
 from samestep.common.cell import Cell
-from samestep.common.judging.statistics import median_interval
 from samestep.common.request import FRAMEWORKS, RunConfig
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher

@@ -4,14 +4,17 @@ import ast
 import functools
 import re
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from benchmarks.code_size import product
 from samestep.common.catalog import catalogue, framework_info, strategy_info
+from samestep.common.flags import flags
 from samestep.common.request import FRAMEWORKS
+from samestep.common.techniques import Techniques
+from samestep.common.workload.optimizers.table import OPTIMIZERS
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("common", "torch_impl", "tf_impl", "experiments")
@@ -199,7 +202,9 @@ def words_of(file: str) -> frozenset[str]:
     """The words in the code of a file, not in its docstrings and comments."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(FILES[file])):
-        if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        is_pattern = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "re"
+        if not is_text and not is_pattern:  # `re.compile` names no technique
             found |= {value for value in vars(node).values() if isinstance(value, str)}
     return frozenset(found)
 
@@ -207,6 +212,13 @@ def words_of(file: str) -> frozenset[str]:
 def files_with(word: str) -> set[str]:
     """The files of the product whose code has a word."""
     return {file for file in FILES if word in words_of(file)}
+
+
+def files_with_module(path: str) -> set[str]:
+    """The files of the product that import a module, or from one, whose dotted name has some path in it."""
+    pattern = re.compile(rf"\.{re.escape(path)}\b")
+    imported = {file: [word for word in words_of(file) if word.startswith("samestep.")] for file in FILES}
+    return {file for file, words in imported.items() if any(map(pattern.search, words))}
 
 
 def files_that_declare(field: str) -> set[str]:
@@ -218,6 +230,7 @@ def test_the_table_is_there() -> None:
     assert [kind for kind, *_ in TABLE] == [
         "an option of a strategy",
         "a technique",
+        "a feature of a model",
         "an optimizer",
         "a field of the request",
         "a quantity",
@@ -225,6 +238,58 @@ def test_the_table_is_there() -> None:
         "a model",
         "a user model",
     ]
+
+
+HOMONYMS = {
+    "common/seconds/published_rows.py": "compile",  # a published row's name
+    "common/workload/data/prose.py": "compile",  # Python's own
+    "common/workload/declared.py": "compile",
+    "tf_impl/tpu/compile.py": "compile",
+    "common/porting/configurations.py": "sgd",  # what Keras and torch call theirs
+    "torch_impl/describing/configured.py": "adamw",
+}
+"""File -> the word that it has for something else."""
+
+
+def files_of(unit: str, words: Iterable[str], folder: str) -> set[str]:
+    """The files of the product that name a unit, import from it, or are it.
+
+    Args:
+        unit: The name of its files.
+        words: What names it.
+        folder: Of such units, as imports spell it.
+    """
+    own = {file for file in FILES if Path(file).stem == unit}
+    named = set[str]().union(*(files_with(word) for word in words))
+    found = own | named | files_with_module(f"{folder}.{unit}")
+    return {file for file in found if "/defects/" not in file and HOMONYMS.get(file) != unit}
+
+
+UNITS = {
+    "a technique": {
+        each.__module__.split(".")[-2]: files_of(each.__module__.split(".")[-2], flags(each), "techniques")
+        for each in Techniques.__bases__
+    },
+    "an optimizer": {name: files_of(name, [name, kind.__name__], "optimizers") for name, kind in OPTIMIZERS.items()},
+    "a feature of a model": {
+        name: files_of(name, words, "models")
+        for name, words in {
+            "dropout": ["dropout"],
+            "batch_norm": ["batch_norm", "batch_norms", "has_batch_norm"],
+            "tied": ["tied", "tied_segments"],
+            "ignored": ["ignored", "ignores_targets"],
+        }.items()
+    },
+}
+"""Kind -> each unit that there is -> the files in which it occurs."""
+
+
+@pytest.mark.parametrize("kind", UNITS)
+def test_the_figure_is_that_of_the_largest_unit(kind: str) -> None:
+    """Every unit is counted, and the table has the largest as its figure and its example."""
+    ((most, example),) = ((int(most), example) for row, most, _, example in TABLE if row == kind)
+    sizes = {unit: len(files) for unit, files in UNITS[kind].items()}
+    assert max(sizes.values()) == sizes[example] == most, sizes
 
 
 @pytest.mark.parametrize(("kind", "most", "places", "example"), TABLE, ids=[row[0] for row in TABLE])
@@ -235,7 +300,10 @@ def test_what_to_touch_is_what_an_example_touches(kind: str, most: str, places: 
         re.compile("(^|/)" + re.escape(each).replace("NAME", r"\w+") + ("" if each[-1] == "/" else "$"))
         for each in named
     ]
-    found = files_that_declare(example) if "reads it" in places else files_with(example)
+    if kind in UNITS:
+        found = UNITS[kind][example]
+    else:
+        found = files_that_declare(example) if "reads it" in places else files_with(example)
     assert len(found) <= int(most), sorted(found)
     strangers = {name for name in found if not any(pattern.search(name) for pattern in patterns)}
     assert not strangers, f"CONTRIBUTING's row '{kind}' does not name {sorted(strangers)}"

@@ -17,7 +17,7 @@ from samestep.common.workload.models.findings import DescribedOptimizer
 from samestep.common.workload.models.probing import find_habits
 from samestep.common.workload.models.spec import Segment
 from samestep.tf_impl.describing.probing import Probe
-from samestep.tf_impl.describing.roundings import describe_two_bytes
+from samestep.tf_impl.describing.roundings import find_roundings
 from samestep.tf_impl.models.draws import STILL
 from samestep.tf_impl.models.inputs import as_inputs
 from samestep.tf_impl.models.user_model import UserModel
@@ -60,7 +60,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         optimizer=None if model.optimizer is None else DescribedOptimizer(),  # no row takes it, which is said
         layers=built.describe_layers(inputs),
         frozen=built.frozen,
-        two_bytes=describe_two_bytes(model, source, inputs),  # last: it changes how layers are built
+        rounded=find_roundings(model, source, inputs),  # last: it changes how layers are built
     )
     write_found(folder, model, source, "tf", split, seed, found)
 

@@ -1,6 +1,7 @@
 """The model of a run on one device, with everything that the run changes about it."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -13,6 +14,34 @@ from samestep.torch_impl.models.synchronized import synchronize
 from samestep.torch_impl.models.user_model import switch_functions, switch_layers
 from samestep.torch_impl.step_context import StepContext
 from samestep.torch_impl.techniques.applied import adapt, restructure
+
+Part = TypeVar("Part", bound=nn.Module)
+"""What a process holds of a model."""
+
+
+def build_switched(
+    run: Run,
+    device: torch.device,
+    context: StepContext,
+    cut: Callable[[nn.Module], Part],
+) -> Part:
+    """Builds the workload's model in the run's dtype, with the layers off that the run switches off; it may hold no numbers yet.
+
+    Args:
+        run: What is trained.
+        device: The device to build it on, if that must be before its tensors are known.
+        context: What its layers read of the present micro-batch.
+        cut: Takes the part of the model, changed in place, that this process holds.
+    """
+    spec = run.workload.model
+    switch_functions(run.dropout)
+    # On the meta device, unless the model may hold tensors that are neither parameters nor buffers.
+    with torch.device("meta" if spec.facts.is_built_here else device):
+        whole = build_model(spec, context)
+        model = cut(whole)
+    model.to(getattr(torch, run.dtype))
+    switch_layers(whole, run.dropout, run.batch_norm, spec.facts.habits.running)
+    return model
 
 
 def build_fresh_model(
@@ -29,12 +58,7 @@ def build_fresh_model(
         context: What its layers read of the present micro-batch.
         distribute: Shards the model in place while it takes no memory yet, so that no process ever holds all of it.
     """
-    spec = run.workload.model
-    switch_functions(run.dropout)
-    # On the meta device, unless the model may hold tensors that are neither parameters nor buffers.
-    with torch.device("meta" if spec.facts.is_built_here else device):
-        model = build_model(spec, context).to(getattr(torch, run.dtype))
-    switch_layers(model, run.dropout, run.batch_norm, spec.facts.habits.running)
+    spec, model = run.workload.model, build_switched(run, device, context, lambda model: model)
     if run.batch_norm == "sync" and run.mesh.replicas > 1:
         model = synchronize(model, device)
     restructure(run, model)

@@ -24,7 +24,7 @@ from samestep.common.workload.optimizers.user_optimizer import UserOptimizer
 from samestep.torch_impl import weights
 from samestep.torch_impl.describing.probing import Probe
 from samestep.torch_impl.describing.reach import always_called, find_reach
-from samestep.torch_impl.describing.roundings import describe_two_bytes
+from samestep.torch_impl.describing.roundings import find_roundings
 from samestep.torch_impl.describing.segments import describe_segments
 from samestep.torch_impl.describing.uses import describe_uses
 from samestep.torch_impl.models.draws import STILL
@@ -83,7 +83,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         frozen=frozenset(name for name, weight in named.items() if not weight.parameter.requires_grad),
         uses=describe_uses(module, inputs, {*(block.name for block in blocks), *map(layer, splits)}),
         optimizer=_optimizer(model, copy.deepcopy(module), source),
-        two_bytes=describe_two_bytes(module, inputs),  # last: it changes the model
+        rounded=find_roundings(module, inputs),  # last: it changes the model
     )
     write_found(folder, model, source, "torch", split, seed, found)
 

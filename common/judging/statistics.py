@@ -1,4 +1,4 @@
-"""Intervals for medians and for what a repetition will find, and tests of paired differences; on plain numbers.
+"""Intervals for what a repetition will find, and tests of paired differences; on plain numbers.
 
 None of them sees a window. The windows of one run share where its processes were placed and what else the machine did,
 so they say little about the next run: each run counts as one value, the median of its windows. The variance between
@@ -12,37 +12,6 @@ from collections.abc import Sequence
 # scipy.stats has these tests as well, and a test holds both together. Its import takes 0.9 s of CPU and 47 MiB: printing a
 # table that is kept would take 2.2 s instead of 1.3 s. So the distributions come from scipy.special, imported where a
 # function needs one, because --help needs none.
-
-
-def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float]:
-    """Computes the median, and a distribution-free confidence interval for it from the order statistics.
-
-    The number of values below the true median is binomial(n, 1/2), so the k-th smallest and k-th largest values enclose
-    it with probability 1 - 2 P(binomial < k). With fewer than six values no pair reaches 95 %; then the
-    interval is the whole range.
-
-    The windows of one run are not independent: they share where its processes were placed and what else the machine did.
-    Of them the interval would hold the median of a second run far less often than it says.
-
-    Args:
-        values: At least one, each from a trial of its own.
-        confidence: The least probability that the interval holds the true median.
-
-    Returns:
-        Median, low, high.
-
-    References:
-        Conover, Practical Nonparametric Statistics, 3rd ed., section 3.2.
-    """
-    ordered = sorted(values)
-    count = len(ordered)
-    below, keep = 0.0, 0
-    for k in range(count // 2):
-        below += math.comb(count, k) / 2**count
-        if 1 - 2 * below < confidence:
-            break
-        keep = k
-    return statistics.median(ordered), ordered[keep], ordered[count - 1 - keep]
 
 
 def prediction_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float]:

@@ -11,7 +11,7 @@ from samestep.common.reference import silent_updates as updates
 from samestep.common.reference.known_runs import DATA_AND_RANKS, NORMALISATION
 from samestep.common.reference.mutants import MUTANTS, Context, Mutant
 from samestep.common.reference.program import TrainingProgram
-from samestep.common.reference.techniques import compress, precision
+from samestep.common.reference.techniques import MISTAKES
 from samestep.common.workload.models.spec import ignores_targets
 from samestep.common.workload.models.transformer import TOKENS
 
@@ -236,8 +236,7 @@ SILENT_BUGS: tuple[Mutant, ...] = (
     *RUN,
     *DATA_AND_RANKS,
     *NORMALISATION,
-    *compress.MISTAKES,
-    *precision.MISTAKES,
+    *MISTAKES,
 )
 KNOWN: tuple[Mutant, ...] = (*MUTANTS, *SILENT_BUGS)
 """What the diagnosis tries."""

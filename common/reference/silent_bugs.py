@@ -23,8 +23,6 @@ from samestep.common.workload.models.transformer import TOKENS
 
 Part = tuple[float, Arrays]
 """The loss of a part of the batch and its gradients, each divided by the targets of the GLOBAL batch."""
-Combine = Callable[[Sequence[Part], Batch], Part]
-"""Makes loss and gradients of those of the parts, each wrong in one way."""
 
 
 def parts_of(program: TrainingProgram, batch: Batch, count: int) -> list[Part]:

@@ -100,7 +100,7 @@ def block_time(
     shape: Shape,
     rows: int,
     tensor: int,
-    recomputes: bool,
+    forward_passes: int,
     fused_attention: bool,
     machine: Machine,
     separate_kernels: bool = False,
@@ -111,7 +111,7 @@ def block_time(
         shape: Of the model.
         rows: Sequences of the micro-batch.
         tensor: GPUs that share each matrix.
-        recomputes: Whether the forward pass is computed again in the backward pass.
+        forward_passes: How often the forward pass is computed: twice, if once more in the backward pass.
         fused_attention: Whether scores stay on the chip.
         machine: What it runs on.
         separate_kernels: Whether each norm and each residual sum is a kernel.
@@ -127,7 +127,7 @@ def block_time(
         host += machine.unfused_softmax_seconds
     ahead = _Pass(_FORWARD_HOST * host, sum(each[0] for each in kernels), 2)
     back = _Pass((1 - _FORWARD_HOST) * host, sum(each[1] for each in kernels), 2)
-    if recomputes:
+    if forward_passes > 1:
         back = _Pass(ahead.host + back.host, ahead.gpu + back.gpu, 4)
     alone = ahead.alone + back.alone
     if tensor == 1:

@@ -117,7 +117,7 @@ def step_time(shape: Shape, layout: Layout, machine: Machine) -> StepTime:
         shape,
         rows,
         layout.tensor,
-        layout.recomputes,
+        1 + layout.recomputes,
         layout.fused_attention,
         machine,
         layout.separate_kernels,

@@ -97,9 +97,9 @@ def _try_mesh(found: Search, base: Run, row: RankedStrategy, mesh: Mesh, memory:
         hopeless, closest = max(state) > memory, found.closest.get(row.strategy)
         if hopeless and closest and max(state) >= closest.needed_bytes:
             continue
-        for recomputes in (False, True) if not hopeless else (True,):
+        for twice in (False, True) if not hopeless else (True,):
             trial = _Trial(found, row, rows, state, memory)
-            tried = [_recomputing(each) for each in runs] if recomputes else runs
+            tried = [_computing_twice(each) for each in runs] if twice else runs
             fitting = trial.of(tried[:1] if hopeless else tried)
             found.fitting += fitting
             largest = max((each.microbatch_size for each in fitting), default=0)
@@ -108,8 +108,8 @@ def _try_mesh(found: Search, base: Run, row: RankedStrategy, mesh: Mesh, memory:
                 break
 
 
-def _recomputing(run: Run) -> Run:
-    return dataclasses.replace(run, techniques=dataclasses.replace(run.techniques, recompute=True))
+def _computing_twice(run: Run) -> Run:
+    return dataclasses.replace(run, techniques=run.techniques.computing_twice())
 
 
 @dataclasses.dataclass

@@ -26,10 +26,11 @@ from samestep.experiments.page import timelines
 from samestep.experiments.page.drawings.svg import file_of
 from samestep.experiments.page.drawings.timeline import drawn_from, passes, timeline
 from samestep.experiments.printing.picture import SMALL
-from samestep.experiments.printing.trace_file import TRACE, Trace, faults, load_trace
+from samestep.experiments.printing.trace_file import TRACE, Trace, load_trace
 from samestep.experiments.run import recorded
 from tests.cells import SIZED
 from tests.conftest import RunCell
+from tests.page.trace_faults import faults
 from tests.page.traces import event, lane, save, written
 from tests.results import made
 

@@ -22,7 +22,7 @@ EXPECTED = {
 
 def described(launcher: Launcher, **asked: str) -> TwoBytes:
     config = launcher.describe(RunConfig(framework="torch", strategy="ddp", **asked))
-    return read_description(str(config.described)).two_bytes
+    return read_description(str(config.described)).rounded
 
 
 @pytest.mark.parametrize("model", EXPECTED)

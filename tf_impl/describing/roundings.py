@@ -39,7 +39,7 @@ MOVES = (
 """Operations whose results are numbers that they were given."""
 
 
-def describe_two_bytes(model: Model, source: str, inputs: Inputs) -> TwoBytes:
+def find_roundings(model: Model, source: str, inputs: Inputs) -> TwoBytes:
     """Builds the model once more, under Keras' policy of mixed precision, computes some examples, and counts.
 
     Args:

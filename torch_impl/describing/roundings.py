@@ -16,7 +16,7 @@ from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.upstream import without_numbers
 
 
-def describe_two_bytes(module: nn.Module, inputs: Inputs) -> TwoBytes:
+def find_roundings(module: nn.Module, inputs: Inputs) -> TwoBytes:
     """Takes some examples through the model under autocast, and counts.
 
     Nothing is computed but dtypes and shapes, which a large model does in a second; unless its forward pass looks at numbers.

@@ -10,10 +10,10 @@ from samestep.common.workload.initial import initial_buffers, initial_weights
 from samestep.common.workload.models.spec import ModelSpec, Segment, tied_segments
 from samestep.common.workload.pipeline_schedule import group_segments
 from samestep.torch_impl import weights
+from samestep.torch_impl.building import build_switched
 from samestep.torch_impl.models import build_model, segment_functions
 from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.models.segmented import Handed, remove, run_segments, tensors_of
-from samestep.torch_impl.models.user_model import switch_functions, switch_layers
 from samestep.torch_impl.step_context import StepContext
 from samestep.torch_impl.techniques.applied import adapt, restructure
 
@@ -110,12 +110,8 @@ def build_stage(
         contiguous: As in `Stage`.
     """
     spec = run.workload.model
-    switch_functions(run.dropout)
-    # The whole model may not fit; but it may hold tensors that are neither parameters nor buffers.
-    with torch.device("meta" if spec.facts.is_built_here else "cpu"):
-        stage = Stage(spec, build_model(spec, context), segments, contiguous)
-    stage.to(getattr(torch, run.dtype))
-    switch_layers(stage.model, run.dropout, run.batch_norm, spec.facts.habits.running)
+    host = torch.device("cpu")  # the whole model may not fit on the device
+    stage = build_switched(run, host, context, lambda model: Stage(spec, model, segments, contiguous))
     restructure(run, stage.model)
     weights.materialize(stage.model, device, initial_weights(spec, run.seed), initial_buffers(spec))
     adapt(run, stage, device)

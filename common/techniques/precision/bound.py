@@ -51,7 +51,7 @@ _SPARE_BITS = 13
 
 def gradient_error(run: Run) -> float:
     """How far rounding takes loss and gradient of a step, relative to their size."""
-    roundings = 2 * run.workload.model.facts.roundings * error_growth(run)  # the backward pass has as many
+    roundings = 2 * run.workload.model.facts.rounded.roundings * error_growth(run)  # the backward pass has as many
     return math.sqrt(roundings) * UNIT_ROUNDOFF[run.arithmetic]
 
 

@@ -34,9 +34,9 @@ def check_precision(run: Run) -> None:
             f"divide by the deviation of {numbers_of_statistics(run)} numbers: errors would grow beyond what can be judged; "
             "give a larger --batch-size, or fewer layers."
         )
-    if why := run.workload.model.facts.refuses_two_bytes:
+    if why := run.workload.model.facts.rounded.refused:
         raise ConfigError(f"{run.workload.name} does not take --precision {precision}: {why}; leave it out.")
-    if not run.workload.model.facts.roundings:
+    if not run.workload.model.facts.rounded.roundings:
         why = conventions(run.framework).why_wide
         raise ConfigError(
             f"{run.workload.name} computes nothing in two bytes: {why}; leave out --precision {precision}."

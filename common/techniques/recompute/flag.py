@@ -1,6 +1,7 @@
 """The flag of recomputation."""
 
 import dataclasses
+from typing import Self
 
 from samestep.common.flags import flag
 
@@ -14,3 +15,7 @@ class RecomputeFlags:
         "keep only the inputs of the model's inner segments, and compute the rest again in the backward pass",
         changes_step=False,
     )
+
+    def computing_twice(self) -> Self:
+        """The same techniques, with the inner segments computed again."""
+        return dataclasses.replace(self, recompute=True)

@@ -56,7 +56,7 @@ class Description:
         names: Torch's layer or parameter -> TensorFlow's, where the user says so.
         seed: Under which the initial weights were drawn.
         optimizer: That of the file, in `framework`; None if it has none.
-        two_bytes: Its forward pass under mixed precision.
+        rounded: Its forward pass under mixed precision.
         unused: The parameters that got no gradient when it was tried.
         branches: Whether that may be others in another step, since the forward pass looks at its numbers.
         uses: How a step uses its blocks and the layers that a tensor plan cuts, by path.
@@ -82,7 +82,7 @@ class Description:
     names: dict[str, str] = dataclasses.field(default_factory=dict)
     seed: int = 0
     optimizer: DescribedOptimizer | None = None
-    two_bytes: TwoBytes = dataclasses.field(default_factory=TwoBytes)
+    rounded: TwoBytes = dataclasses.field(default_factory=TwoBytes)
     unused: tuple[str, ...] = ()
     branches: bool = False
     uses: dict[str, Use] = dataclasses.field(default_factory=dict)
@@ -122,7 +122,10 @@ def read_description(folder: str) -> Description:
     import pydantic  # here: --help needs none of it
 
     try:
-        return pydantic.TypeAdapter(Description).validate_python(read_json(Path(folder) / SPEC, _MOST_BYTES))
+        found = read_json(Path(folder) / SPEC, _MOST_BYTES)
+        if isinstance(found, dict) and "two_bytes" in found:  # as older files call it
+            found["rounded"] = found.pop("two_bytes")
+        return pydantic.TypeAdapter(Description).validate_python(found)
     except (Unreadable, ValueError) as error:
         raise ConfigError(f"{folder} holds no description of a model: {error}; repeat the command.") from None
 

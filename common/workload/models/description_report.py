@@ -46,7 +46,7 @@ class BuildReport:
         habits: Likewise.
         optimizer: Likewise.
         layers: Likewise.
-        two_bytes: Likewise.
+        rounded: Likewise.
         unused: Likewise.
         branches: Likewise.
         frozen: The parameters that are not trained.
@@ -67,7 +67,7 @@ class BuildReport:
     habits: Habits = dataclasses.field(default_factory=Habits)
     optimizer: DescribedOptimizer | None = None
     layers: tuple[ParameterLayer, ...] = ()
-    two_bytes: TwoBytes = dataclasses.field(default_factory=TwoBytes)
+    rounded: TwoBytes = dataclasses.field(default_factory=TwoBytes)
     unused: tuple[str, ...] = ()
     branches: bool = False
     frozen: frozenset[str] = frozenset()
@@ -122,7 +122,7 @@ def write_found(
         names=dict(model.names),
         seed=seed,
         optimizer=found.optimizer,
-        two_bytes=found.two_bytes,
+        rounded=found.rounded,
         unused=found.unused,
         branches=found.branches,
         uses=dict(found.uses),

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from samestep.common.workload.models.findings import DescribedOptimizer, Use
+from samestep.common.workload.models.findings import DescribedOptimizer, TwoBytes, Use
 from samestep.common.workload.models.habits import Habits
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ class ModelFacts:
         takes_whole_logits: Whether its loss needs all logits of an example on one device.
         ties_stages: Whether two stages of a pipeline can hold one parameter together.
         may_lack_gradients: Whether the true gradient of a parameter may be zero, so that only rounding is left of it.
-        roundings: The roundings on the longest way from its inputs to its outputs, if it computes in two bytes.
-        refuses_two_bytes: Why it cannot compute in two bytes; "" if it can.
+        rounded: Its forward pass in two bytes a number.
         buffers: The shapes of the buffers that only its framework knows how to move.
         whole_buffers: Those of them that hold whole numbers.
         framework_norms: The layers of its framework that normalise over the batch, with their channels.
@@ -51,8 +50,7 @@ class ModelFacts:
     takes_whole_logits: bool = False
     ties_stages: bool = True
     may_lack_gradients: bool = False
-    roundings: int = 0
-    refuses_two_bytes: str = ""
+    rounded: TwoBytes = dataclasses.field(default_factory=TwoBytes)
     buffers: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     whole_buffers: tuple[str, ...] = ()
     framework_norms: Mapping[str, int] = dataclasses.field(default_factory=dict)

@@ -5,7 +5,7 @@ import math
 from typing import Literal
 
 from samestep.common.workload.models.facts import ModelFacts
-from samestep.common.workload.models.findings import Use
+from samestep.common.workload.models.findings import TwoBytes, Use
 from samestep.common.workload.models.spec import ModelSpec, Param, batch_norms, layer, num_positions
 
 _ROUNDINGS = 3
@@ -19,7 +19,11 @@ def stated(model: ModelSpec) -> ModelFacts:
     products = sum(param.role == "kernel" or param.tied for param in params.values())  # a tied table, too
     # The first layer reads data, whose gradient nobody needs; of ids there is none.
     first = {} if model.inputs().ids else {layer(next(iter(params))): Use(positions, takes_gradient=False)}
-    return ModelFacts(roundings=_ROUNDINGS * (products + len(batch_norms(model))), uses=first, other_use=Use(positions))
+    return ModelFacts(
+        rounded=TwoBytes(roundings=_ROUNDINGS * (products + len(batch_norms(model)))),
+        uses=first,
+        other_use=Use(positions),
+    )
 
 
 def linear(

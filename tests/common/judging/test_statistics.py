@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, ttest_1samp, ttest_ind
 
+from benchmarks.intervals import median_interval
 from samestep.common.judging.statistics import (
     holm,
     mean_interval,
-    median_interval,
     p_value,
     prediction_interval,
     welch,
