@@ -16,7 +16,6 @@ from samestep.common.judging.parity import LOSS_BOUND, Parity, deviation, judge
 from samestep.common.judging.reference_run import reference_of, without_counterpart
 from samestep.common.judging.rerun import Curve, Rerun
 from samestep.common.porting.case import DIFFERENT, PortCase, PortVerdict
-from samestep.common.porting.port_verdict import allowed_deviations
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import without_rounding
 
@@ -64,7 +63,7 @@ def judge_port_of(run: Run, parity: Parity, taken: ComparedSteps, rerun: Rerun, 
     if not left <= LOSS_BOUND["float64"] or (found := ask(run, len(taken.losses))) is None:
         return None
     case, verdict = found
-    bounds = [max(LOSS_BOUND["float64"], bound) for bound in allowed_deviations(case)]
+    bounds = [max(LOSS_BOUND["float64"], bound) for bound in case.allowed_deviations()]
     off = [deviation(loss, right, "float64") for loss, right in zip(taken.losses, taken.wanted, strict=True)]
     is_within = len(bounds) == len(off) and all(each <= bound for each, bound in zip(off, bounds, strict=True))
     whose = f"from {one.name} it is {left:.1g}: the strategy is right"

@@ -1,6 +1,7 @@
 """Two implementations that ran from the same weights, and what comparing them found."""
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -8,8 +9,8 @@ import numpy as np
 from samestep.common.porting.alignment import Aligned, align
 from samestep.common.porting.array_layouts import Both, apart
 from samestep.common.porting.matching.matching import Matching
-from samestep.common.porting.model_trace import ModelTrace
-from samestep.common.porting.words import percent
+from samestep.common.porting.model_trace import NUDGE, ModelTrace
+from samestep.common.porting.words import percent, relative
 from samestep.common.workload.declaration import BUILDERS
 
 LAYER_BOUND = 1e-12
@@ -68,6 +69,19 @@ class PortCase:
     layers: Sequence[Aligned]
     weights: tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
     frameworks: Sequence[str] = BUILDERS
+
+    def allowed_deviations(self) -> list[float]:
+        """Returns how far the loss of each step of the curve may be off, relative.
+
+        It is at least CURVE_BOUND, and otherwise what the layers are off by, as the steps amplify it. How much they do is seen in
+        the source's own curve from weights that were moved a little.
+        """
+        start, growth, found = max(apart(*layer.output) for layer in self.layers), 1.0, []
+        for number, one in enumerate(self.source.losses):
+            if self.source.nudged and math.isfinite(moved := relative(self.source.nudged[number], one)):
+                growth = max(growth, moved / NUDGE)
+            found.append(max(CURVE_BOUND, GROWTH * growth * max(start, 1e-15)))
+        return found
 
 
 def make_case(

@@ -12,7 +12,6 @@ from samestep.common.porting.case import (
     CONSTANTS,
     CURVE_BOUND,
     DIFFERENT,
-    GROWTH,
     LAYER_BOUND,
     SAME,
     PortCase,
@@ -25,7 +24,6 @@ from samestep.common.porting.configurations import compare_dropouts, compare_opt
 from samestep.common.porting.forward import go_forward
 from samestep.common.porting.loss_differences import explain_loss, is_explained
 from samestep.common.porting.matching.pairing import Pair
-from samestep.common.porting.model_trace import NUDGE
 from samestep.common.porting.running import explain_buffers, notes
 from samestep.common.porting.words import name_sides, percent, relative
 
@@ -182,25 +180,9 @@ def _finite_losses(case: PortCase) -> Iterator[tuple[float, float]]:
         yield one, other
 
 
-def allowed_deviations(case: PortCase) -> list[float]:
-    """How far the loss of each step of the curve may be off, relative: by what the steps make of what the layers are off.
-
-    It is at least CURVE_BOUND. How steps amplify a deviation is seen in torch's own curve from weights that were moved a little.
-
-    Args:
-        case: Both implementations.
-    """
-    start, growth, found = max(apart(*layer.output) for layer in case.layers), 1.0, []
-    for number, one in enumerate(case.source.losses):
-        if case.source.nudged and math.isfinite(moved := relative(case.source.nudged[number], one)):
-            growth = max(growth, moved / NUDGE)
-        found.append(max(CURVE_BOUND, GROWTH * growth * max(start, 1e-15)))
-    return found
-
-
 def _curve(case: PortCase, bound: float) -> PortVerdict | None:
     """The first loss that rounding, as the steps amplify it, does not explain."""
-    allowed = allowed_deviations(case)
+    allowed = case.allowed_deviations()
     for number, (one, other) in enumerate(_finite_losses(case)):
         if not (deviation := relative(one, other)) <= allowed[number]:
             said = f"the first step agrees, the loss of step {number} is {one:.9g} in {{a}} and {other:.9g} in {{b}}"

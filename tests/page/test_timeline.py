@@ -14,6 +14,9 @@ from xml.etree import ElementTree
 import pytest
 
 from samestep.common.errors import ConfigError
+from samestep.common.request import RunConfig
+from samestep.common.run import parse
+from samestep.common.runtime.parent.chrome_trace import _lanes
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.state_file import read_state
 from samestep.common.steps.log import read_log
@@ -62,6 +65,13 @@ def test_what_has_no_name_is_of_the_pass_around_it() -> None:
 
 def test_a_step_ends_where_it_ends() -> None:
     assert spans(busy([did(0, 9), did(9, 10)], 1 * MS, 8 * MS)) == [("forward", 1, 8)]
+
+
+def test_a_transfer_that_outlasts_its_step_has_a_lane_of_its_own() -> None:
+    run = parse(RunConfig(strategy="ddp", devices=2))
+    moved = [did(1, 5, "all_reduce", "communicate"), did(4.5, 6, "all_reduce", "communicate")]
+    lanes = _lanes(run, (), ((0, 4 * MS), (4 * MS, 8 * MS)), moved, (0, 0), "all")
+    assert [lane for _, lane, each in lanes if each.activity in moved] == ["communicate", "communicate 2"]
 
 
 # --- what a trace must not be -----------------------------------------------------------------------------------------

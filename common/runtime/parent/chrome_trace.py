@@ -94,12 +94,12 @@ def _lanes(
 ) -> Iterator[tuple[int, str, Transfer]]:
     """Step, lane and content of everything that a device did."""
     place, device = places
+    free: list[int] = []  # over all steps: under load, a transfer may outlast the step that it began in
     for number, (start, end) in enumerate(steps):
         inside = [each for each in activities if start <= each.start_ns < end]
         taken = busy([each for each in activities if each.start_ns < end and each.end_ns > start], start, end)
         for each in (*taken, *idle(taken, device, start, end)):
             yield number, each.lane, Transfer(each, None, "")
-        free: list[int] = []
         moved = [each for each in inside if each.lane == "communicate"]
         for each in sorted(_met(run, sends, moved, place, axis), key=lambda each: each.activity.start_ns):
             lane = next((n for n, until in enumerate(free) if until <= each.activity.start_ns), len(free))

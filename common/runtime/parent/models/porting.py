@@ -10,7 +10,6 @@ from samestep.common.files.writing import replacing
 from samestep.common.porting.case import DIFFERENT, PortCase, PortVerdict, make_case
 from samestep.common.porting.matching.matching import Matching, match
 from samestep.common.porting.model_trace import ASKED, WEIGHTS, TraceRequest, read_trace, read_weights
-from samestep.common.porting.port_verdict import judge_port, reach
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.parent.models.description_request import Servers, ask_description, run_tasks
@@ -146,6 +145,8 @@ def port(folder: Path, config: RunConfig, server: Servers) -> tuple[PortCase, Po
     Raises:
         SamestepError: A model cannot be built, or a parameter has no counterpart.
     """
+    from samestep.common.porting.port_verdict import judge_port, reach  # here: it needs SciPy, which a run does without
+
     run_tasks(ask_descriptions(folder, config), config, server)
     tasks, matching = ask_traces(folder, config)
     patient = dataclasses.replace(config, timeout_seconds=_PATIENCE * config.timeout_seconds)
