@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     from samestep.common.runtime.parent.judging.finishing import raise_if_missed
     from samestep.common.runtime.parent.launcher import Launcher
     from samestep.common.runtime.parent.prepare import prepare
-    from samestep.experiments.printing.ledger import ledger_of_run
+    from samestep.experiments.printing.ledger_table import ledger_of_run
     from samestep.experiments.printing.progress import show_progress
     from samestep.experiments.printing.tables import report
 

@@ -244,7 +244,7 @@ HOMONYMS = {
     "common/seconds/published_rows.py": "compile",  # a published row's name
     "common/workload/data/prose.py": "compile",  # Python's own
     "common/workload/declared.py": "compile",
-    "tf_impl/tpu/compile.py": "compile",
+    "tf_impl/tpu/compile_worker.py": "compile",
     "common/porting/configurations.py": "sgd",  # what Keras and torch call theirs
     "torch_impl/describing/configured.py": "adamw",
 }

@@ -99,17 +99,13 @@ def _try_mesh(found: Search, base: Run, row: RankedStrategy, mesh: Mesh, memory:
             continue
         for twice in (False, True) if not hopeless else (True,):
             trial = _Trial(found, row, rows, state, memory)
-            tried = [_computing_twice(each) for each in runs] if twice else runs
+            tried = [dataclasses.replace(e, techniques=e.techniques.computing_twice()) for e in runs] if twice else runs
             fitting = trial.of(tried[:1] if hopeless else tried)
             found.fitting += fitting
             largest = max((each.microbatch_size for each in fitting), default=0)
             runs = [each for each in runs if rows // num_microbatches(each) > largest]
             if not runs or not trial.knows_activations or len(run.workload.model.segments()) < LEAST_SEGMENTS:
                 break
-
-
-def _computing_twice(run: Run) -> Run:
-    return dataclasses.replace(run, techniques=run.techniques.computing_twice())
 
 
 @dataclasses.dataclass

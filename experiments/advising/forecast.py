@@ -16,7 +16,7 @@ from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.table import title
 from samestep.experiments.advising.prediction import Assumptions, Prediction, parse_memory, predict_row, told_to_fit
 from samestep.experiments.printing.formats import Case, Document, write
-from samestep.experiments.printing.ledger import ledger_table
+from samestep.experiments.printing.ledger_table import ledger_table
 from samestep.experiments.printing.text import (
     Column,
     bullets,

@@ -6,7 +6,7 @@ import pytest
 
 from samestep.common.ledger import Footprint, Formula, Ledger, Send
 from samestep.common.run import parse
-from samestep.experiments.printing.ledger import Amount, ledger_of_run, ledger_table, relative_error
+from samestep.experiments.printing.ledger_table import Amount, ledger_of_run, ledger_table, relative_error
 from tests.results import made
 
 PREDICTED = Ledger(

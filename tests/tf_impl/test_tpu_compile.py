@@ -107,7 +107,7 @@ def test_flops_are_those_of_the_model(run_cell: RunCell) -> None:
 
 @pytest.mark.parametrize("generation", ["v3", *slow(*(each for each in GENERATIONS if each != "v3"))])
 def test_every_generation_compiles(run_cell: RunCell, generation: str) -> None:
-    """With jax 0.10.2 and libtpu 0.0.42, through what is private in them: `tpu.compile._compile`."""
+    """With jax 0.10.2 and libtpu 0.0.42, through what is private in them: `tpu.compile_worker._compile`."""
     topology, cores = EACH[generation]
     result = compile_cell(run_cell, topology, SIZED["mlp"])
     found = result.compiled
@@ -143,7 +143,7 @@ def test_a_transformer_is_cut_along_both_axes(run_cell: RunCell) -> None:
 def test_memory_is_what_the_compiler_grants(compiler: None) -> None:
     """Libtpu 0.0.42. The compiler names what it grants a core only when a program needs more."""
     asks = (
-        "from samestep.tf_impl.tpu.compile import Request, compile_stablehlo\n"
+        "from samestep.tf_impl.tpu.compile_worker import Request, compile_stablehlo\n"
         "size = 'tensor<65536x1024x1024xf32>'\n"
         "text = f'func.func @main(%a: {size}) -> {size} {{ %0 = stablehlo.add %a, %a : {size}\\n return %0 : {size} }}'\n"
         f"for name in {list(GRIDS)}:\n"
@@ -191,8 +191,8 @@ def test_the_compiler_has_a_process_without_tensorflow(left: tuple[RunResult, pa
     _, path = left
     (path / "compiled.json").unlink()
     look = (
-        "import os, sys; from samestep.tf_impl.tpu import compile; "
-        f"compile.main({str(path)!r}, os.getppid()); "
+        "import os, sys; from samestep.tf_impl.tpu import compile_worker; "
+        f"compile_worker.main({str(path)!r}, os.getppid()); "
         "print([name for name in ('jax', 'tensorflow', 'keras', 'torch') if name in sys.modules])"
     )
     assert python("-c", look) == "['jax']\n"

@@ -92,7 +92,7 @@ def compile_step(run: Run[TpuOptions], batch: Batch, directory: Path) -> Compile
     write_json(directory / "step.json", request)
     with replacing(directory / "step.stablehlo") as file:
         file.write(lower(ReplicaStep(run, replicas), batch))
-    line = [sys.executable, "-m", "samestep.tf_impl.tpu.compile", str(directory), str(os.getpid())]
+    line = [sys.executable, "-m", "samestep.tf_impl.tpu.compile_worker", str(directory), str(os.getpid())]
     done = subprocess.run(line, env=os.environ | COMPILER_ENVIRONMENT, check=False)
     if done.returncode:
         raise WorkerFailed(f"the TPU compiler ended with exit code {done.returncode}")

@@ -10,11 +10,11 @@ import tensorflow as tf
 
 from samestep.common.program import Arrays
 from samestep.common.strategy import Run
-from samestep.tf_impl.techniques.collectives import Replicas
 from samestep.tf_impl.techniques.pieces import Pieces
 from samestep.tf_impl.techniques.powersgd import Factors
 from samestep.tf_impl.techniques.precision import narrow_type, product_of
 from samestep.tf_impl.techniques.recompute import recompute as restructure
+from samestep.tf_impl.techniques.replica_collectives import Replicas
 
 __all__ = ["GradientExchange", "build_exchange", "exchange_read", "narrow_type", "product_of", "restructure"]
 

@@ -10,7 +10,7 @@ from samestep.common.program import RESIDUAL, SUM_RESIDUAL, Arrays
 from samestep.common.strategy import Run
 from samestep.common.techniques.compress.pieces import piece_size
 from samestep.common.techniques.compress.statement import LARGEST
-from samestep.tf_impl.techniques.collectives import Collectives, Replicas
+from samestep.tf_impl.techniques.replica_collectives import Collectives, Replicas
 
 HALVES = {"fp16": tf.float16, "bf16": tf.bfloat16}
 

@@ -9,7 +9,7 @@ from samestep.common.program import RESIDUAL, Arrays
 from samestep.common.strategy import Run
 from samestep.common.techniques.compress.pieces import matrix_shape
 from samestep.common.techniques.compress.statement import FACTOR, LEAST_COLUMN, initial_factor
-from samestep.tf_impl.techniques.collectives import Collectives, Replicas
+from samestep.tf_impl.techniques.replica_collectives import Collectives, Replicas
 
 
 class Factors:

@@ -17,7 +17,7 @@ from samestep.torch_impl.local_state import build_local_state, gather_states, me
 from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.models.segmented import Handed, tensors_of
 from samestep.torch_impl.optimizers import build_optimizer
-from samestep.torch_impl.pipeline.copies import SharedCopies
+from samestep.torch_impl.pipeline.shared_copies import SharedCopies
 from samestep.torch_impl.pipeline.stage_events import Timeline
 from samestep.torch_impl.pipeline.stages import Stage, build_stages
 from samestep.torch_impl.program import Parts

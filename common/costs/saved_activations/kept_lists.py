@@ -45,13 +45,10 @@ def keeps_behind(run: Run, segment: Segment) -> bool:
         run: What is trained.
         segment: A segment of its model.
     """
-    model, lists = run.workload.model, lists_of(_in_one_dtype(run))
+    in_one_dtype = dataclasses.replace(run, techniques=without_rounding(run.techniques))
+    model, lists = run.workload.model, lists_of(in_one_dtype)
     assert lists is not None  # only of frameworks that split segments
     return draws(model) or f"{segment.name}{BEHIND}" in keep_all(lists, model, run.item_bytes)
-
-
-def _in_one_dtype(run: Run) -> Run:
-    return dataclasses.replace(run, techniques=without_rounding(run.techniques))
 
 
 @functools.lru_cache(maxsize=8)

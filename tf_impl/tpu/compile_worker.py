@@ -1,4 +1,6 @@
-"""Compiles a lowered step for a TPU that is not there, by Google's compiler: `python -m samestep.tf_impl.tpu.compile DIR PID`.
+"""Compiles a lowered step for a TPU that is not there, by Google's compiler.
+
+It runs as `python -m samestep.tf_impl.tpu.compile_worker DIR PID`.
 
 A process of its own, with jax and libtpu and without TensorFlow: both bring an XLA. It reads `step.json` and
 `step.stablehlo` from the directory and leaves `compiled.json`. Nothing runs: libtpu describes the cores, none is needed.
