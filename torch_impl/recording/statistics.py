@@ -134,7 +134,9 @@ class Pending:
             places = [place for each in found for place in each[0]]
             norms = torch.cat([each[2] for each in found]).cpu().numpy().astype(np.float64)
             sums = [each[3] for each in found]
-            np.add.at(projections, places, torch.cat([each[1] for each in found]).cpu().numpy())  # a piece may be of several
+            np.add.at(
+                projections, places, torch.cat([each[1] for each in found]).cpu().numpy()
+            )  # a piece may be of several
             np.add.at(squares, places, norms**2)
             on_host = [each.cpu().numpy().view(np.uint64) if isinstance(each, torch.Tensor) else each for each in sums]
             np.add.at(bits, places, np.concatenate(on_host))
