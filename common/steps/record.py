@@ -1,0 +1,211 @@
+"""A record: the log of the steps of any training script, with what it did to every tensor. `samestep record` writes it.
+
+It is a directory. Each process of the script appends to a file of its own, `rank-N.steps`, a frame for each step: lengths, a
+checksum, a JSON object and an array. A frame is flushed at once, so a process that is killed loses at most the step it was in.
+The first frame is the header. Nothing of the user's data is kept but hashes.
+"""
+
+import dataclasses
+import json
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Literal, get_args
+
+import numpy as np
+
+from samestep.common.errors import ConfigError
+from samestep.common.steps.projections import PROJECTIONS, Piece
+
+SCHEMA = 1
+FRAME = struct.Struct("<4sIII")
+"""MAGIC, the bytes of the JSON object, those of the array, and the CRC-32 of both."""
+MAGIC = b"step"
+MOST_FRAME_BYTES = 2**30
+"""Of the array of one frame: ten million tensors."""
+Phase = Literal["local", "gradient", "weight"]
+"""What was seen of a tensor. local: this process's gradient before it is exchanged, where it can be seen. gradient: what the
+optimizer was given. weight: after the update; in the frame of step -1, the initial weights."""
+PHASES: tuple[Phase, ...] = get_args(Phase)
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordedTensor:
+    """A trainable tensor, or a buffer, of one process.
+
+    Attributes:
+        name: Without the prefixes that wrappers add.
+        dtype: As it is trained, such as "float32".
+        piece: Which part of it this process holds.
+        role: "parameter" or "buffer".
+        layer: The type of the module that holds it, such as "Linear"; "" where nobody knows.
+        is_trained: Whether it asks for a gradient.
+    """
+
+    name: str
+    dtype: str
+    piece: Piece
+    role: str = "parameter"
+    layer: str = ""
+    is_trained: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordHeader:
+    """What one process of a script is.
+
+    Attributes:
+        schema: Of the record.
+        framework: "torch" or "tf", or "keras on torch".
+        command: The whole command that was recorded, as words; the same in every process.
+        directory: In which it was started.
+        versions: Of Python and the packages that decide numbers.
+        environment: The variables that decide numbers, by name.
+        rank: Of this process, from 0.
+        world: The number of processes.
+        tensors: In the order of the model.
+        is_float64: Whether the script was run in float64.
+        perturbed: The seed of a perturbation of the initial weights in their last bit; None if there was none.
+        layouts: How the processes share the model, as far as it is seen: "ddp", "dp", "fsdp1", "fsdp2", "tp", "mirrored".
+    """
+
+    schema: int
+    framework: str
+    command: tuple[str, ...]
+    directory: str
+    versions: Mapping[str, str]
+    environment: Mapping[str, str]
+    rank: int
+    world: int
+    tensors: tuple[RecordedTensor, ...]
+    is_float64: bool = False
+    perturbed: int | None = None
+    layouts: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RecordedStep:
+    """One optimizer step, as one process saw it.
+
+    Attributes:
+        number: Counted from 0; -1 is the frame of the initial weights.
+        losses: The scalars that backward passes of this step began with; their sum is the step's loss.
+        rows: The hash of each example that the model was called on in training mode, in order; None if nobody knows them.
+        scalars: Name -> number: "lr", "weight_decay" and every other scalar of the optimizer's groups ("lr/1" for the second
+            group), "loss_scale", "clip_max_norm", "clip_norm" (the norm before clipping).
+        is_skipped: Whether a gradient scaler left out the update.
+        counts: What happened how often within the step, which decides no number of it: "schedule_steps" of the learning rate's
+            schedule, "data_passes" that a DataLoader began.
+        stats: Phase -> a structured array with one row for each tensor of the header; None where the step was not looked at.
+            A tensor without a gradient has NaN in the fields of that phase.
+    """
+
+    number: int
+    losses: tuple[float, ...] = ()
+    rows: tuple[int, ...] | None = None
+    scalars: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    is_skipped: bool = False
+    counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    stats: Mapping[Phase, np.ndarray] | None = None
+
+
+def stats_dtype(is_float64: bool) -> np.dtype:
+    """What is kept of a tensor in a phase: 48 bytes, or 80 of a run in float64.
+
+    Args:
+        is_float64: Whether the script was run in float64.
+    """
+    return np.dtype(
+        [("projections", "<f8" if is_float64 else "<f4", (PROJECTIONS,)), ("square", "<f8"), ("bits", "<u8")]
+    )
+
+
+def rank_file(rank: int) -> str:
+    """The name of the file of one process."""
+    return f"rank-{rank}.steps"
+
+
+def header_frame(header: RecordHeader) -> bytes:
+    """The first frame of a file."""
+    return _frame({"header": dataclasses.asdict(header)}, b"")
+
+
+def step_frame(step: RecordedStep) -> bytes:
+    """The frame of a step."""
+    values = {field.name: getattr(step, field.name) for field in dataclasses.fields(step) if field.name != "stats"}
+    values["rows"] = None if step.rows is None else [f"{each:016x}" for each in step.rows]
+    stats = step.stats or {}
+    return _frame(values | {"phases": list(stats)}, b"".join(array.tobytes() for array in stats.values()))
+
+
+def _frame(values: Mapping[str, object], array: bytes) -> bytes:
+    text = json.dumps(values).encode()
+    return FRAME.pack(MAGIC, len(text), len(array), zlib.crc32(array, zlib.crc32(text))) + text + array
+
+
+def read_rank(file: IO[bytes], name: str) -> tuple[RecordHeader, Iterator[RecordedStep]]:
+    """Reads the file of one process. A last frame that was not written to its end is left out.
+
+    Args:
+        file: The file; the steps are read as they are asked for.
+        name: For messages.
+
+    Raises:
+        ConfigError: It is not a record, or damaged.
+    """
+    frames = _frames(file, name)
+    try:
+        values, _ = next(frames)
+        header = _header(values["header"])
+    except StopIteration:
+        raise ConfigError(f"{name} holds no step of a record; record the script again.") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{name} is not a record that samestep wrote: {error}.") from None
+    if header.schema != SCHEMA:
+        raise ConfigError(f"{name} has schema {header.schema}, this samestep reads {SCHEMA}; record the script again.")
+    return header, (_step(values, array, header, name) for values, array in frames)
+
+
+def _frames(file: IO[bytes], name: str) -> Iterator[tuple[dict, bytes]]:
+    while len(start := file.read(FRAME.size)) == FRAME.size:
+        magic, text_size, array_size, checksum = FRAME.unpack(start)
+        if magic != MAGIC or max(text_size, array_size) > MOST_FRAME_BYTES:
+            raise ConfigError(f"{name} is not a record that samestep wrote, or it is damaged; record the script again.")
+        body = file.read(text_size + array_size)
+        if len(body) < text_size + array_size:
+            return  # the process was killed while it wrote this frame
+        if zlib.crc32(body) != checksum:
+            raise ConfigError(f"{name} is damaged: a frame does not have its checksum; record the script again.")
+        yield json.loads(body[:text_size]), body[text_size:]
+
+
+def _header(values: dict) -> RecordHeader:
+    tensors = tuple(
+        RecordedTensor(**each | {"piece": Piece(**{key: _tuple(value) for key, value in each["piece"].items()})})
+        for each in values["tensors"]
+    )
+    words = {name: tuple(values.get(name, ())) for name in ("command", "layouts")}
+    return RecordHeader(**values | {"tensors": tensors} | words)
+
+
+def _tuple(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _step(values: dict, array: bytes, header: RecordHeader, name: str) -> RecordedStep:
+    dtype, phases = stats_dtype(header.is_float64), values.pop("phases")
+    if len(array) != len(phases) * len(header.tensors) * dtype.itemsize:
+        raise ConfigError(f"{name} is damaged: step {values['number']} has not the tensors of its header.")
+    split = np.frombuffer(array, dtype).reshape(len(phases), len(header.tensors))
+    rows = values["rows"] if values["rows"] is None else tuple(int(each, 16) for each in values["rows"])
+    return RecordedStep(
+        **values | {"rows": rows, "losses": tuple(values["losses"])},
+        stats=dict(zip(phases, split, strict=True)) or None,
+    )
+
+
+def rank_files(directory: Path) -> list[Path]:
+    """The files of the processes in a record, by rank."""
+    found = {path: path.name.removeprefix("rank-").removesuffix(".steps") for path in directory.glob("rank-*.steps")}
+    return sorted((path for path, rank in found.items() if rank.isdigit()), key=lambda path: int(found[path]))

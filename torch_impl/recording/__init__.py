@@ -1,0 +1,29 @@
+"""The recorder of PyTorch: it follows a script that says nothing, and writes what each step did to every tensor."""
+
+import atexit
+from collections.abc import Callable
+
+from samestep.common.steps.recording import Recorder, RecordOptions
+from samestep.torch_impl.recording.float64 import use_float64
+from samestep.torch_impl.recording.hooks import Hooks
+from samestep.torch_impl.recording.session import Session
+
+
+def install(options: str) -> Callable[[], None]:
+    """Starts to record this process; torch has been imported. Returns what ends the record.
+
+    Args:
+        options: What `RecordOptions.to_json` wrote.
+    """
+    recorder = Recorder(RecordOptions.from_json(options), "torch")
+    session = Session(recorder)
+    Hooks(session, recorder).install()
+    if recorder.options.float64:
+        use_float64()
+
+    def stop() -> None:
+        recorder.guarded(session.end)()
+        recorder.end()
+
+    atexit.register(stop)
+    return stop
