@@ -45,7 +45,7 @@ class Call:
     output: tf.Tensor
 
 
-class Recorder:
+class LayerRecorder:
     """Records the calls of a model."""
 
     def __init__(self, model: Any) -> None:
@@ -151,13 +151,13 @@ def settings(layer: Any) -> dict[str, object]:
 
 
 @contextlib.contextmanager
-def recording(model: Any) -> Iterator[Recorder]:
+def recording(model: Any) -> Iterator[LayerRecorder]:
     """Records the calls of a model.
 
     Args:
         model: A Keras model or a tf.Module.
     """
-    recorder = Recorder(model)
+    recorder = LayerRecorder(model)
     kinds: set[type] = {keras.layers.Layer}
     if not isinstance(model, keras.Model):
         modules = (model, *model.submodules)
@@ -168,7 +168,7 @@ def recording(model: Any) -> Iterator[Recorder]:
         yield recorder
 
 
-def _recorded(recorder: Recorder, plain: Callable[..., Any]) -> Callable[..., Any]:
+def _recorded(recorder: LayerRecorder, plain: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(plain)
     def call(layer: Any, *args: Any, **kwargs: Any) -> Any:
         return recorder.call(layer, functools.partial(plain, layer), args, kwargs)

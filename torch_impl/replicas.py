@@ -18,14 +18,14 @@ from torch import nn
 from torch.func import functional_call
 
 from samestep.torch_impl.models.inputs import Inputs
-from samestep.torch_impl.observing.recorder import Recorder
+from samestep.torch_impl.observing.recorder import SendRecorder
 from samestep.torch_impl.step_context import StepContext
 
 _PACKED = ("broadcast_parameters", "reduce_gradients")
 """The exchanges that take one message per replica, as nn.DataParallel coalesces them."""
 
 
-def record(recorder: Recorder, name: str, shares: Sequence[Sequence[torch.Tensor]], phase: str) -> None:
+def record(recorder: SendRecorder, name: str, shares: Sequence[Sequence[torch.Tensor]], phase: str) -> None:
     """Records an exchange between the master and the other replicas, message by message.
 
     Args:
@@ -42,7 +42,7 @@ def record(recorder: Recorder, name: str, shares: Sequence[Sequence[torch.Tensor
 class CountedDataParallel(nn.DataParallel):
     """nn.DataParallel itself, with its exchanges recorded; each backward exchange mirrors one of the forward pass."""
 
-    def __init__(self, module: nn.Module, device_ids: list[int], recorder: Recorder) -> None:
+    def __init__(self, module: nn.Module, device_ids: list[int], recorder: SendRecorder) -> None:
         super().__init__(module, device_ids)
         self._recorder = recorder
         self._others = 0

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import torch
 
-from samestep.torch_impl.observing.recorder import Recorder
+from samestep.torch_impl.observing.recorder import SendRecorder
 
 
 class StepContext:
@@ -22,12 +22,12 @@ class StepContext:
         """Starts outside of any pass.
 
         Args:
-            whole: What a group of all ranks is called in the record, see `Recorder`.
+            whole: What a group of all ranks is called in the record, see `SendRecorder`.
         """
         self.num_targets = 0
         self.seed_gradient = 1.0
         self.keys: torch.Tensor | None = None
-        self.recorder = Recorder(whole)
+        self.recorder = SendRecorder(whole)
         self._whole: torch.Tensor | None = None
 
     @contextlib.contextmanager

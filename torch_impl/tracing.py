@@ -59,7 +59,7 @@ class Call:
     gradient: torch.Tensor | None = None
 
 
-class Recorder(TorchFunctionMode):
+class LayerRecorder(TorchFunctionMode):
     """Records the calls of a model while it is entered."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -136,13 +136,13 @@ def settings(module: nn.Module) -> dict[str, object]:
 
 
 @contextlib.contextmanager
-def recording(model: nn.Module) -> Iterator[Recorder]:
+def recording(model: nn.Module) -> Iterator[LayerRecorder]:
     """Records the calls of a model.
 
     Args:
         model: Whose modules are recorded.
     """
-    with Recorder(model) as recorder:
+    with LayerRecorder(model) as recorder:
         yield recorder
 
 

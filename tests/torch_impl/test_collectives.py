@@ -19,7 +19,7 @@ from samestep.torch_impl.observing.collectives import (
     may_exchange,
 )
 from samestep.torch_impl.observing.exchanges import Observer
-from samestep.torch_impl.observing.recorder import Recorder
+from samestep.torch_impl.observing.recorder import SendRecorder
 
 pytestmark = pytest.mark.torch
 
@@ -85,7 +85,7 @@ def alone() -> Iterator[None]:
 
 def sends(take: Callable[[], object]) -> tuple[Send, ...]:
     """What is recorded of a step."""
-    recorder = Recorder("all")
+    recorder = SendRecorder("all")
     recorder.start()
     with Observer(recorder):
         take()

@@ -14,7 +14,7 @@ from samestep.common.ledger import Exchange, exchanges_of
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.torch_impl import devices
-from samestep.torch_impl.observing.recorder import Recorder
+from samestep.torch_impl.observing.recorder import SendRecorder
 from samestep.torch_impl.replicas import CountedDataParallel
 
 pytestmark = pytest.mark.torch
@@ -86,7 +86,7 @@ def test_a_rank_that_is_started_twice_is_told_by_both(monkeypatch: pytest.Monkey
 
 def test_data_parallel_has_five_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
     inner = nn.Linear(4, 3)
-    recorder = Recorder("data")
+    recorder = SendRecorder("data")
     counted = CountedDataParallel(inner, [], recorder)
     counted.device_ids, counted.dim = [0, 1], 0
     plain = nn.DataParallel

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from samestep.torch_impl.observing.recorder import Recorder
+from samestep.torch_impl.observing.recorder import SendRecorder
 from samestep.torch_impl.pipeline.stage_events import Timeline
 from samestep.torch_impl.step import KEPT_STEPS
 from samestep.torch_impl.strategies.c10d import FlatExchange
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.torch
 
 
 def test_the_times_of_a_long_run_are_not_all_kept() -> None:
-    model, timeline = nn.Linear(1, 1), Timeline(Recorder("data"))
+    model, timeline = nn.Linear(1, 1), Timeline(SendRecorder("data"))
     model.weight.grad = torch.ones(1, 1)
     exchange = FlatExchange(model, torch.device("cpu"), lambda flat: None, may_skip=False)
     for _ in range(KEPT_STEPS + 50):

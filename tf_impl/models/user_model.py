@@ -106,7 +106,7 @@ class UserModel:
         return list(self.model.trainable_variables)
 
     def recording(self) -> AbstractContextManager[Any]:
-        """Records the calls of the model's layers, see `tracing.Recorder`."""
+        """Records the calls of the model's layers, see `tracing.LayerRecorder`."""
         from samestep.tf_impl import tracing  # here: it imports Keras
 
         return tracing.recording(self.model)

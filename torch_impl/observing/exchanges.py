@@ -18,7 +18,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from samestep.torch_impl.observing.collectives import Signature, collective_of
-from samestep.torch_impl.observing.recorder import Recorder
+from samestep.torch_impl.observing.recorder import SendRecorder
 from samestep.torch_impl.sharded import local_part
 from samestep.torch_impl.upstream import is_in_backward, process_group
 from samestep.torch_impl.weights import nbytes
@@ -81,7 +81,7 @@ def _own(module: nn.Module) -> Iterable[nn.Parameter]:
 class Observer(TorchDispatchMode):
     """The context of an observed step: records the collectives dispatched within it, and follows gathered parameters."""
 
-    def __init__(self, recorder: Recorder, model: nn.Module | None = None) -> None:
+    def __init__(self, recorder: SendRecorder, model: nn.Module | None = None) -> None:
         super().__init__()
         self.gathered = Gathered(model or nn.Module())
         self._recorder = recorder
@@ -107,7 +107,7 @@ class Observer(TorchDispatchMode):
         return result
 
 
-def _record(recorder: Recorder, collective: Signature, args: tuple[Any, ...]) -> None:
+def _record(recorder: SendRecorder, collective: Signature, args: tuple[Any, ...]) -> None:
     group, operation = process_group(args[collective.group]), collective.operation
     peer = "" if collective.peer is None else str(dist.get_global_rank(group, args[collective.peer]))
     to, source = (peer, "") if operation == "send" else ("", peer)

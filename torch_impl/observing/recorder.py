@@ -9,7 +9,7 @@ import torch
 from samestep.common.ledger import Send, in_order
 
 
-class Recorder:
+class SendRecorder:
     """The sends of a program, in order, from all its threads; those that nobody asked for are forgotten.
 
     Attributes:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from samestep.torch_impl.observing.recorder import Recorder
+from samestep.torch_impl.observing.recorder import SendRecorder
 from samestep.torch_impl.profiling import named_pass
 from samestep.torch_impl.step import KEPT_STEPS
 
@@ -47,7 +47,7 @@ _BEGIN = {
 class Timeline:
     """The events of the last step, and the sums of the last `KEPT_STEPS`."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: SendRecorder) -> None:
         self._recorder = recorder
         self.events: list[Event] = []
         self._steps: collections.deque[tuple[float, float]] = collections.deque(maxlen=KEPT_STEPS)

@@ -17,7 +17,7 @@ from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.torch_impl import devices, weights
 from samestep.torch_impl.local_state import build_local_state
-from samestep.torch_impl.observing.recorder import Recorder
+from samestep.torch_impl.observing.recorder import SendRecorder
 from samestep.torch_impl.optimizers import build_optimizer, set_rate
 from samestep.torch_impl.pipeline.stages import Stage
 
@@ -39,7 +39,7 @@ class Served:
         sends: What calls sent from this process up to the last update, from the one before it.
     """
 
-    def __init__(self, run: Run, stage: Stage, recorder: Recorder, updates_per_step: int = 1) -> None:
+    def __init__(self, run: Run, stage: Stage, recorder: SendRecorder, updates_per_step: int = 1) -> None:
         self.recorder = recorder
         self._run, self._updates, self._skipped = run, 0, 0
         self.updates_per_step = updates_per_step

@@ -26,7 +26,7 @@ from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.parent.processes.network import Meeting, meet
 from samestep.common.runtime.parent.processes.scratch import Scratch
 from samestep.common.runtime.parent.processes.signals import hold_signals
-from samestep.common.runtime.parent.processes.watch import Progress, Watch
+from samestep.common.runtime.parent.processes.watch import ProcessWatch, Progress
 from samestep.common.runtime.records import RunResult
 from samestep.common.runtime.topology import LAUNCHED_AT, fill_in
 from samestep.common.strategy import Run
@@ -150,7 +150,7 @@ class Launcher:
             )
             shared = {LAUNCHED_AT: str(launched_at or time.time()), **meeting.environment, **(environment or {})}
             independent = not run.strategy.synchronous(run.options)
-            watch = Watch(directory, run.framework, launch.timeout_seconds, server, {}, progress, independent)
+            watch = ProcessWatch(directory, run.framework, launch.timeout_seconds, server, {}, progress, independent)
             try:
                 for place, spec in enumerate(specs):
                     own = shared | fill_in(spec, meeting.addresses)

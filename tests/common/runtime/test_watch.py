@@ -17,7 +17,7 @@ from samestep.common.runtime.fork_protocol import Reply
 from samestep.common.runtime.parent.processes.memory_kills import MemoryKills
 from samestep.common.runtime.parent.processes.obituary import ending, last_lines
 from samestep.common.runtime.parent.processes.pulses import Pulses
-from samestep.common.runtime.parent.processes.watch import Watch
+from samestep.common.runtime.parent.processes.watch import ProcessWatch
 from samestep.common.runtime.process_file import DONE, ProcessFile, read_measured
 from samestep.common.runtime.stack_dumps import DUMP_SIGNAL
 from samestep.common.strategy import ProcessSpec
@@ -69,23 +69,23 @@ class Pretended:
 
 
 @pytest.fixture
-def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Watch]:
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., ProcessWatch]:
     """Makes a watch over two ranks in training."""
     for name in ("GRACE_SECONDS", "STOP_SECONDS", "KILL_SECONDS", "DUMP_SECONDS"):
         monkeypatch.setattr(f"samestep.common.runtime.parent.processes.watch.{name}", 0.05)
 
-    def watched(independent: bool = False, **server: object) -> Watch:
+    def watched(independent: bool = False, **server: object) -> ProcessWatch:
         directory = open_run(tmp_path / "run", RunConfig())
         specs = {number: ProcessSpec(f"rank-{number}", {}) for number in (0, 1)}
         for number, spec in specs.items():
             ProcessFile(directory, spec.role, number).enter("train", 7)
         logs = {number: directory / f"{spec.role}.log" for number, spec in specs.items()}
-        return Watch(directory, "torch", 0.3, Pretended(logs, **server), specs, None, independent)
+        return ProcessWatch(directory, "torch", 0.3, Pretended(logs, **server), specs, None, independent)
 
     return watched
 
 
-def told(watch: Watch) -> str:
+def told(watch: ProcessWatch) -> str:
     with pytest.raises(WorkerFailed) as caught:
         watch.wait()
     return str(caught.value)
@@ -94,28 +94,28 @@ def told(watch: Watch) -> str:
 # --- who is named -----------------------------------------------------------------------------------------------------
 
 
-def test_what_does_not_answer_outranks_what_is_busy(watched: Callable[..., Watch]) -> None:
+def test_what_does_not_answer_outranks_what_is_busy(watched: Callable[..., ProcessWatch]) -> None:
     assert told(watched(stacks={0: HANGS})).startswith("rank-1 made no progress for 0.3 s; give more time")
 
 
-def test_a_stopped_process_is_told_as_such(watched: Callable[..., Watch]) -> None:
+def test_a_stopped_process_is_told_as_such(watched: Callable[..., ProcessWatch]) -> None:
     assert told(watched(stopped=(1,))).startswith("rank-1 made no progress for 0.3 s; it is stopped, as by SIGSTOP")
 
 
-def test_a_stopped_process_gets_no_more_time_in_its_first_step(watched: Callable[..., Watch]) -> None:
+def test_a_stopped_process_gets_no_more_time_in_its_first_step(watched: Callable[..., ProcessWatch]) -> None:
     watch = watched(stopped=(1,))
     for number in (0, 1):
         ProcessFile(watch.directory, f"rank-{number}", number).enter("first step")
     assert told(watch).startswith("rank-1 made no progress for 0.3 s; it is stopped, as by SIGSTOP (phase: first step")
 
 
-def test_a_stopped_process_is_not_asked_to_end_first(watched: Callable[..., Watch]) -> None:
+def test_a_stopped_process_is_not_asked_to_end_first(watched: Callable[..., ProcessWatch]) -> None:
     watch = watched(stopped=(1,))
     watch.stop()
     assert watch.server.sent[:2] == [(0, signal.SIGTERM), (1, signal.SIGKILL)]
 
 
-def test_a_server_that_does_not_obey_is_ended_with_all_its_workers(watched: Callable[..., Watch]) -> None:
+def test_a_server_that_does_not_obey_is_ended_with_all_its_workers(watched: Callable[..., ProcessWatch]) -> None:
     watch = watched(obeys=False)
     began = time.monotonic()
     watch.stop()
@@ -123,23 +123,23 @@ def test_a_server_that_does_not_obey_is_ended_with_all_its_workers(watched: Call
     assert time.monotonic() - began < 0.05
 
 
-def test_a_process_that_leaves_early_has_not_done_its_part(watched: Callable[..., Watch]) -> None:
+def test_a_process_that_leaves_early_has_not_done_its_part(watched: Callable[..., ProcessWatch]) -> None:
     watch = watched(happens=lambda seconds: [{"ended": 1, "code": 0}])
     assert told(watch).startswith("rank-1 ended with exit code 0 before its part was done (phase: train, step 7)")
 
 
-def test_a_peer_that_loses_patience_with_a_stopped_process_is_not_named(watched: Callable[..., Watch]) -> None:
+def test_a_peer_that_loses_patience_with_a_stopped_process_is_not_named(watched: Callable[..., ProcessWatch]) -> None:
     watch = watched(stopped=(1,), happens=lambda seconds: [{"ended": 0, "code": 1}])
     write_error(watch.directory, "rank-0", RuntimeError("UnavailableError: connection reset"))
     assert told(watch).startswith("rank-1 is stopped, as by SIGSTOP (phase: train, step 7)")
 
 
-def test_a_killed_process_outranks_a_stopped_one(watched: Callable[..., Watch]) -> None:
+def test_a_killed_process_outranks_a_stopped_one(watched: Callable[..., ProcessWatch]) -> None:
     watch = watched(stopped=(1,), happens=lambda seconds: [{"ended": 0, "code": -9}])
     assert told(watch).startswith("rank-0 was killed by SIGKILL")
 
 
-def test_watching_takes_no_core(watched: Callable[..., Watch], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watching_takes_no_core(watched: Callable[..., ProcessWatch], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Pretended, "poll", lambda self, seconds: time.sleep(seconds) or [])
     watch = watched()
     watch.timeout_seconds = 3.0
@@ -160,7 +160,7 @@ def test_what_tensorflow_always_prints_is_no_last_word() -> None:
 # --- ranks that do not wait for each other ----------------------------------------------------------------------------
 
 
-def steps_on(watch: Watch, until: float) -> None:
+def steps_on(watch: ProcessWatch, until: float) -> None:
     """Rank 0 makes progress for so long, and ends well then."""
     file = ProcessFile(watch.directory, "rank-0", 0, beat_seconds=0.0)
 
@@ -175,7 +175,7 @@ def steps_on(watch: Watch, until: float) -> None:
     watch.server.happens = happens
 
 
-def test_a_rank_that_hangs_alone_has_a_deadline_of_its_own(watched: Callable[..., Watch]) -> None:
+def test_a_rank_that_hangs_alone_has_a_deadline_of_its_own(watched: Callable[..., ProcessWatch]) -> None:
     watch = watched(independent=True, stacks={0: WAITS, 1: HANGS})
     steps_on(watch, 60.0)
     started = time.monotonic()
@@ -183,13 +183,13 @@ def test_a_rank_that_hangs_alone_has_a_deadline_of_its_own(watched: Callable[...
     assert time.monotonic() - started < 30
 
 
-def test_a_rank_that_waits_for_a_slow_one_is_left_alone(watched: Callable[..., Watch]) -> None:
+def test_a_rank_that_waits_for_a_slow_one_is_left_alone(watched: Callable[..., ProcessWatch]) -> None:
     watch = watched(independent=True, stacks={0: HANGS, 1: WAITS})
     steps_on(watch, 1.0)
     watch.wait()
 
 
-def test_ranks_that_wait_for_each_other_share_a_deadline(watched: Callable[..., Watch]) -> None:
+def test_ranks_that_wait_for_each_other_share_a_deadline(watched: Callable[..., ProcessWatch]) -> None:
     watch = watched(stacks={0: WAITS, 1: HANGS})
     steps_on(watch, 1.0)
     watch.wait()
@@ -216,7 +216,7 @@ def test_the_time_of_a_suspended_machine_is_no_silence(tmp_path: Path) -> None:
 # --- what others did to the directory ---------------------------------------------------------------------------------
 
 
-def test_a_run_directory_that_was_removed_is_told(watched: Callable[..., Watch]) -> None:
+def test_a_run_directory_that_was_removed_is_told(watched: Callable[..., ProcessWatch]) -> None:
     watch = watched()
 
     def removed(seconds: float) -> list[Reply]:
@@ -230,7 +230,9 @@ def test_a_run_directory_that_was_removed_is_told(watched: Callable[..., Watch])
 
 
 @pytest.mark.parametrize("garbage", ["", "{", "[]", "3", '{"role": 1}', '{"role": "rank-0", "type": "?"}', None])
-def test_an_error_is_told_whatever_became_of_its_file(watched: Callable[..., Watch], garbage: str | None) -> None:
+def test_an_error_is_told_whatever_became_of_its_file(
+    watched: Callable[..., ProcessWatch], garbage: str | None
+) -> None:
     watch = watched(happens=lambda seconds: [{"ended": 0, "code": 1}])
     path = watch.directory / "error.json"
     path.unlink() if garbage is None else path.write_text(garbage)
@@ -251,7 +253,7 @@ def test_a_finished_run_gets_no_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("garbage", ["x\n", "{}\n", "[]\n"])
-def test_damaged_metrics_are_named(watched: Callable[..., Watch], garbage: str) -> None:
+def test_damaged_metrics_are_named(watched: Callable[..., ProcessWatch], garbage: str) -> None:
     watch = watched()
     watch.progress = lambda step, losses, seconds: None
     watch.server.happens = lambda seconds: (watch.directory / "metrics.jsonl").write_text(garbage) * []

@@ -39,7 +39,7 @@ Progress = Callable[[int, list[float], float], None]
 
 
 @dataclasses.dataclass
-class Watch:
+class ProcessWatch:
     """The processes of one run, from the parent's side.
 
     Attributes:
