@@ -1,0 +1,205 @@
+"""How far rounding alone takes a step of a recorded run: what perturbing the weights in their last bit does to this very step."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from samestep.common.judging.recorded.pairing import Pairing
+from samestep.common.request import UNIT_ROUNDOFF
+from samestep.common.steps.record import Phase
+from samestep.common.steps.recorded_run import RecordedRun, Sums
+
+THRESHOLD = 10.0
+"""How many times the yardstick a difference must have to be no rounding. Of 500 healthy pairs the worst had 2.8."""
+FLOAT64 = 1e-10
+"""The yardstick of a float64 record, relative to the norm: a thousand times what healthy pairs have."""
+POOLED = 0.3
+"""Of the median relative spread of all tensors: of four perturbations of a single number, all may be small by chance."""
+DERIVED = 32.0
+"""Unit roundoffs that a sum of a thousand terms is off by, where nothing could be measured."""
+DERIVED_ZONE = 1e3
+"""Where nothing could be measured: no decision up to this many times the threshold."""
+DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
+"""How a record spells a dtype -> how `UNIT_ROUNDOFF` does."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Scale:
+    """What differences are divided by.
+
+    Attributes:
+        rounding: For each tensor, the norm of a difference that rounding makes.
+        same: The most that a difference may have of it to be rounding.
+        different: From how much on it is none. Between the two, nobody can tell.
+    """
+
+    rounding: np.ndarray
+    same: float = THRESHOLD
+    different: float = THRESHOLD
+
+
+class Yardstick(Protocol):
+    """Says how far rounding takes a step."""
+
+    def of(self, number: int, phase: Phase, sums: Sums) -> Scale:
+        """Returns the yardstick of every tensor.
+
+        Args:
+            number: Of the step.
+            phase: What was seen.
+            sums: What it was in A.
+        """
+        ...
+
+    def of_loss(self, number: int, loss: float) -> Scale:
+        """Returns the yardstick of the loss.
+
+        Args:
+            number: Of the step.
+            loss: What it was in A.
+        """
+        ...
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Derived:
+    """A yardstick made of unit roundoffs only, for a record whose command cannot be run again.
+
+    Attributes:
+        unit: How far rounding moves a number, relative to it.
+        pairing: Of the tensors.
+    """
+
+    unit: np.ndarray
+    pairing: Pairing
+
+    def of(self, number: int, phase: Phase, sums: Sums) -> Scale:
+        """See `Yardstick.of`."""
+        growth = 2.0 ** min(max(number, 0), 30)  # a step at most doubles what the steps before it left, as a rule
+        rounding = DERIVED * growth * self.unit * (sums.norm + _floor(sums, self.pairing, phase))
+        return Scale(rounding, THRESHOLD, THRESHOLD * DERIVED_ZONE / growth if growth < DERIVED_ZONE else math.inf)
+
+    def of_loss(self, number: int, loss: float) -> Scale:
+        """See `Yardstick.of_loss`."""
+        growth = 2.0 ** min(max(number, 0), 30)
+        different = THRESHOLD * DERIVED_ZONE / growth if growth < DERIVED_ZONE else math.inf
+        return Scale(np.array([DERIVED * growth * float(self.unit.max()) * abs(loss)]), THRESHOLD, different)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Measured:
+    """A yardstick made of perturbed reruns of A.
+
+    Attributes:
+        unit: How far rounding moves a number, relative to it.
+        pairing: Of the tensors.
+        spreads: (step, phase) -> the root mean square, over reruns, of each tensor's difference to A.
+        losses: Step -> that of the loss.
+        last: The last step that the reruns took.
+    """
+
+    unit: np.ndarray
+    pairing: Pairing
+    spreads: Mapping[tuple[int, Phase], np.ndarray]
+    losses: Mapping[int, float]
+    last: int
+
+    def of(self, number: int, phase: Phase, sums: Sums) -> Scale:
+        """See `Yardstick.of`."""
+        step = min(number, self.last)
+        spread = self.spreads.get((step, phase))
+        if spread is None:
+            spread, step = np.zeros(len(sums.square)), self.last - 1  # a step that was not looked at in the reruns
+        norm = np.nan_to_num(sums.norm)
+        share = np.median((spread / np.maximum(norm, 1e-300))[norm > 0]) if (norm > 0).any() else 0.0
+        least = self.unit * (norm + _floor(sums, self.pairing, phase))
+        rounding = np.maximum.reduce([np.nan_to_num(spread, nan=math.inf), POOLED * share * norm, least])
+        return Scale(rounding, THRESHOLD, THRESHOLD if step == number else math.inf)
+
+    def of_loss(self, number: int, loss: float) -> Scale:
+        """See `Yardstick.of_loss`. It is that of the steps nearby: four numbers are too few."""
+        near = [self.losses[step] for step in range(number - 2, number + 3) if step in self.losses]
+        is_known = number <= self.last and bool(near)
+        spread = math.sqrt(sum(each**2 for each in near) / len(near)) if near else 0.0
+        rounding = np.array([max(spread, 2 * float(self.unit.max()) * abs(loss))])
+        return Scale(rounding, THRESHOLD, THRESHOLD if is_known else math.inf)
+
+
+def _floor(sums: Sums, pairing: Pairing, phase: Phase) -> np.ndarray | float:
+    """What a tensor would have if its gradient were as large as those of the model are.
+
+    The true gradient of a key bias is zero: what it holds is rounding of larger numbers that cancel.
+    """
+    if phase == "weight":
+        return 0.0
+    sizes, square = pairing.sizes, np.nan_to_num(sums.square)
+    trained = np.array([tensor.role == "parameter" for tensor in pairing.tensors]) & (square > 0)
+    if not trained.any():
+        return 0.0
+    return np.sqrt(square[trained].sum() / sizes[trained].sum() * sizes)
+
+
+def unit_of(pairing: Pairing, is_float64: bool) -> np.ndarray:
+    """The unit of each tensor's yardstick.
+
+    Args:
+        pairing: Of the tensors.
+        is_float64: Whether the records are of runs in float64.
+    """
+    if is_float64:
+        return np.full(len(pairing.tensors), FLOAT64)
+    default = UNIT_ROUNDOFF["float32"]
+    return np.array([UNIT_ROUNDOFF.get(DTYPES.get(each.dtype, each.dtype), default) for each in pairing.tensors])
+
+
+def measure(a: RecordedRun, perturbed: Sequence[RecordedRun], pairing: Pairing) -> Measured:
+    """Measures what perturbations did to the steps of a run.
+
+    Args:
+        a: The run.
+        perturbed: Reruns of it with perturbed weights.
+        pairing: Of A and the run that it is compared with.
+    """
+    spreads: dict[tuple[int, Phase], np.ndarray] = {}
+    losses: dict[int, float] = {}
+    last = -1
+    for step, *others in zip(a.steps, *(run.steps for run in perturbed), strict=False):
+        last = step.number
+        if step.loss is not None:
+            apart = [other.loss - step.loss for other in others if other.loss is not None]
+            losses[last] = root_mean_square(apart)
+        for phase in step.sums or ():
+            assert step.sums is not None
+            ours = pairing.of(step.sums[phase], 0)
+            moved = [pairing.of(other.sums[phase], 0) for other in others if other.sums and phase in other.sums]
+            if moved:
+                spreads[last, phase] = np.sqrt(np.mean([apart_of(ours, each) ** 2 for each in moved], axis=0))
+    return Measured(unit_of(pairing, a.header.is_float64), pairing, spreads, losses, last)
+
+
+def root_mean_square(values: Sequence[float]) -> float:
+    """The root of the mean of squares; 0 of nothing."""
+    return math.sqrt(sum(value * value for value in values) / len(values)) if values else 0.0
+
+
+def apart_of(one: Sums, other: Sums) -> np.ndarray:
+    """How far tensors are apart: the estimate of the norm of their difference. Infinite where only one has numbers.
+
+    Args:
+        one: What was seen of them in a run.
+        other: In the other run.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        difference = np.sqrt(np.mean((one.projections - other.projections) ** 2, axis=1))
+    nothing = [np.isnan(each.square) | (each.square == 0) for each in (one, other)]
+    difference = np.where(nothing[0] & nothing[1], 0.0, difference)
+    return np.where(np.isnan(difference), _both_broken(one, other), difference)
+
+
+def _both_broken(one: Sums, other: Sums) -> np.ndarray:
+    """0 where neither has finite numbers, infinity where one has."""
+    broken = [~np.isfinite(each.square) & (each.bits != 0) for each in (one, other)]
+    return np.where(broken[0] & broken[1], 0.0, math.inf)
