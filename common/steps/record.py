@@ -67,6 +67,7 @@ class RecordHeader:
         tensors: In the order of the model.
         is_float64: Whether the script was run in float64.
         perturbed: The seed of a perturbation of the initial weights in their last bit; None if there was none.
+        layouts: How the processes share the model, as far as it is seen: "ddp", "dp", "fsdp1", "fsdp2", "tp", "mirrored".
     """
 
     schema: int
@@ -80,6 +81,7 @@ class RecordHeader:
     tensors: tuple[RecordedTensor, ...]
     is_float64: bool = False
     perturbed: int | None = None
+    layouts: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -180,7 +182,8 @@ def _header(values: dict) -> RecordHeader:
         RecordedTensor(**each | {"piece": Piece(**{key: _tuple(value) for key, value in each["piece"].items()})})
         for each in values["tensors"]
     )
-    return RecordHeader(**values | {"tensors": tensors, "command": tuple(values["command"])})
+    words = {name: tuple(values.get(name, ())) for name in ("command", "layouts")}
+    return RecordHeader(**values | {"tensors": tensors} | words)
 
 
 def _tuple(value: object) -> object:

@@ -48,9 +48,10 @@ class Hooks:
 
         @functools.wraps(original)
         def call(module: nn.Module, *arguments: Any, **keywords: Any) -> Any:
-            if torch.compiler.is_compiling() or self._is_inside or not (module.training and torch.is_grad_enabled()):
+            if torch.compiler.is_compiling() or self._is_inside:
                 return original(module, *arguments, **keywords)
-            before(module, arguments, keywords)
+            if module.training and torch.is_grad_enabled():
+                before(module, arguments, keywords)
             self._is_inside = True
             try:
                 result = original(module, *arguments, **keywords)
