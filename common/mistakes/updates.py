@@ -131,8 +131,9 @@ def _decay_otherwise(evidence: Evidence) -> Words | None:
 
 def _does_not_move(evidence: Evidence) -> Words | None:
     driven = {each.name for each in evidence.gradients if each.norm > each.bound * each.rounding}
-    still = [e for e in _differing(evidence) if e.name in driven and length(e.other) <= e.bound * e.rounding]
-    if not still or len(still) < len(_differing(evidence)):
+    differing = [each for each in _differing(evidence) if each.name in driven]
+    still = [each for each in differing if length(each.other) <= each.bound * each.rounding]
+    if not still or len(still) < len(differing):
         return None
     return {"names": _names(still, _parameters(evidence))}
 

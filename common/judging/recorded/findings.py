@@ -119,9 +119,13 @@ def _gradient(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     seen = {each.name: each for each in walk.seen(compared)}
     name = _first_backward(walk, differs)
     phase = "clipping" if _is_clipping(one, other, list(seen.values())) else "gradient"
-    words = _say(seen, {each.name for each, flag in zip(walk.pairing.tensors, differs, strict=True) if flag}, name)
+    words, ratio = _say(
+        seen, {each.name for each, flag in zip(walk.pairing.tensors, differs, strict=True) if flag}, name
+    )
     return Finding(
-        Difference(one.number, phase, _layer(name), (), words), is_certain, _is_kink(walk, compared, differs, seen)
+        Difference(one.number, phase, _layer(name), (), words, ratio),
+        is_certain,
+        _is_kink(walk, compared, differs, seen),
     )
 
 
@@ -133,14 +137,14 @@ def _first_backward(walk: Walk, differs: np.ndarray) -> str:
     return next((name for is_parameter, name in reversed(names) if is_parameter), names[-1][1])
 
 
-def _say(seen: dict[str, Seen], differing: set[str], name: str) -> str:
-    """How gradients differ: a factor, or by how much the first one does."""
+def _say(seen: dict[str, Seen], differing: set[str], name: str) -> tuple[str, float | None]:
+    """How gradients differ: by a factor, or by how much the first one does."""
     if (ratio := common_ratio(list(seen.values()))) is not None:
-        return f"every gradient is {spell(ratio)} x A's"
+        return f"every gradient is {spell(ratio)} x A's", ratio
     if len(differing) == 1 and name in seen and (ratio := common_ratio([seen[name]])) is not None:
-        return f"the gradient of {name} alone differs: it is {spell(ratio)} x A's"
+        return f"the gradient of {name} alone differs: it is {spell(ratio)} x A's", ratio
     off = f"{seen[name].off:.2g} of its norm" if name in seen and np.isfinite(seen[name].off) else "infinitely much"
-    return f"the gradient of {name} is off by {off}; {len(differing)} of {len(seen)} gradients differ"
+    return f"the gradient of {name} is off by {off}; {len(differing)} of {len(seen)} gradients differ", None
 
 
 def _is_clipping(one: RunStep, other: RunStep, seen: list[Seen]) -> bool:

@@ -8,8 +8,8 @@ from samestep.common.mistakes.table import Cause
 
 Kind = Literal["same", "amplified", "named", "unnamed", "unknown"]
 """amplified: the same, and rounding grew. named, unnamed: not the same. unknown: nobody can tell from these records."""
-Need = Literal["", "weights", "float64", "steps", "command"]
-"""What would tell, or help: the same initial weights, a float64 pass, longer reruns, or a command that can be run again."""
+Need = Literal["", "weights", "float64", "steps", "command", "seed"]
+"""What would tell, or help: the same initial weights, a float64 pass, longer reruns, a command that can be run again, a seed."""
 EXIT_CODES: dict[Kind, int] = {
     "same": 0,
     "amplified": 0,
@@ -17,6 +17,10 @@ EXIT_CODES: dict[Kind, int] = {
     "unnamed": ParityFailed.exit_code,
     "unknown": Unavailable.exit_code,
 }
+
+
+EXACT = ("initial weights", "data", "hyper-parameters", "replicas")
+"""Phases that are compared without a yardstick."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +33,7 @@ class Difference:
         layer: The first layer in backward order that differs; "" where no tensor does.
         ranks: Those that differ, where it is known.
         words: How, as a clause.
+        ratio: Of B's gradients to A's, where it explains all that differs.
     """
 
     step: int
@@ -36,6 +41,7 @@ class Difference:
     layer: str = ""
     ranks: tuple[int, ...] = ()
     words: str = ""
+    ratio: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +95,16 @@ class RecordedVerdict:
     def exit_code(self) -> int:
         """Of the command."""
         return EXIT_CODES[self.kind]
+
+    @property
+    def may_be_tipped(self) -> bool:
+        """Whether more perturbations should be tried: rarely, rounding decides a comparison, and moves a step by much."""
+        return self.first is not None and not self.causes and self.first.ratio is None and not self.is_exact
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether rounding has no part in the first difference."""
+        return self.first is not None and self.first.phase in EXACT
 
     @property
     def headline(self) -> str:

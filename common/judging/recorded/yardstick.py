@@ -160,24 +160,35 @@ def measure(a: RecordedRun, perturbed: Sequence[RecordedRun], pairing: Pairing) 
 
     Args:
         a: The run.
-        perturbed: Reruns of it with perturbed weights.
+        perturbed: The first steps of its command, run again from perturbed weights; some may be longer than others.
         pairing: Of A and the run that it is compared with.
     """
     spreads: dict[tuple[int, Phase], np.ndarray] = {}
     losses: dict[int, float] = {}
-    last = -1
-    for step, *others in zip(a.steps, *(run.steps for run in perturbed), strict=False):
+    iterators, last = [iter(run.steps) for run in perturbed], -1
+    for step in a.steps:
+        others = [other for each in iterators if (other := next(each, None)) is not None]
+        if not others:
+            break
         last = step.number
         if step.loss is not None:
-            apart = [other.loss - step.loss for other in others if other.loss is not None]
-            losses[last] = root_mean_square(apart)
-        for phase in step.sums or ():
-            assert step.sums is not None
-            ours = pairing.of(step.sums[phase], 0)
-            moved = [pairing.of(other.sums[phase], 0) for other in others if other.sums and phase in other.sums]
+            losses[last] = root_mean_square([each.loss - step.loss for each in others if each.loss is not None])
+        for phase, sums in (step.sums or {}).items():
+            ours = pairing.of(sums, 0)
+            moved = [pairing.of(each.sums[phase], 0) for each in others if each.sums and phase in each.sums]
             if moved:
                 spreads[last, phase] = np.sqrt(np.mean([apart_of(ours, each) ** 2 for each in moved], axis=0))
     return Measured(unit_of(pairing, a.header.is_float64), pairing, spreads, losses, last)
+
+
+def repeats_itself(a: RecordedRun, rerun: RecordedRun) -> bool:
+    """Whether a rerun was given the examples that the run was.
+
+    Args:
+        a: The run.
+        rerun: The first steps of its command, run again.
+    """
+    return all(one.rows == other.rows for one, other in zip(a.steps, rerun.steps, strict=False))
 
 
 def root_mean_square(values: Sequence[float]) -> float:
