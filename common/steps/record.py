@@ -95,6 +95,8 @@ class RecordedStep:
         scalars: Name -> number: "lr", "weight_decay" and every other scalar of the optimizer's groups ("lr/1" for the second
             group), "loss_scale", "clip_max_norm", "clip_norm" (the norm before clipping).
         is_skipped: Whether a gradient scaler left out the update.
+        counts: What happened how often within the step, which decides no number of it: "schedule_steps" of the learning rate's
+            schedule, "data_passes" that a DataLoader began.
         stats: Phase -> a structured array with one row for each tensor of the header; None where the step was not looked at.
             A tensor without a gradient has NaN in the fields of that phase.
     """
@@ -104,6 +106,7 @@ class RecordedStep:
     rows: tuple[int, ...] | None = None
     scalars: Mapping[str, float] = dataclasses.field(default_factory=dict)
     is_skipped: bool = False
+    counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     stats: Mapping[Phase, np.ndarray] | None = None
 
 

@@ -42,6 +42,8 @@ class Hooks:
         scaler.scale, scaler.step = self._follow_scale(scaler.scale), self._follow_scaled_step(scaler.step)
         schedule = torch.optim.lr_scheduler.LRScheduler
         schedule.step = self._follow_schedule(schedule.step)
+        loader = torch.utils.data.DataLoader
+        loader.__iter__ = self._follow_loader(loader.__iter__)
 
     def _follow_calls(self, original: Callable[..., Any]) -> Callable[..., Any]:
         before, after = self._guard(self._session.before_call), self._guard(self._session.after_call)
@@ -143,6 +145,16 @@ class Hooks:
             return original(schedule, *arguments, **keywords)
 
         return step
+
+    def _follow_loader(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        count = self._guard(self._session.count_pass)
+
+        @functools.wraps(original)
+        def iterate(loader: Any) -> Any:
+            count()
+            return original(loader)
+
+        return iterate
 
 
 _BOUNDS = ("max_norm", "clip_value")

@@ -39,6 +39,7 @@ class Session:
         self._depth, self._is_started, self._has_optimizer = 0, False, False
         self._scale: torch.Tensor | None = None
         self._schedules: dict[int, int] = {}
+        self._passes, self._next_passes = 0, 0
         self._begin_step()
 
     def _begin_step(self) -> None:
@@ -49,6 +50,7 @@ class Session:
         self._infinite: list[torch.Tensor] = []
         self._is_skipped, self._is_replayed, self._num_groups = False, False, 0
         self._schedules = dict.fromkeys(self._schedules, 0)
+        self._passes, self._next_passes = self._next_passes, 0
         self._examples.clear()
 
     # --- passes -------------------------------------------------------------------------------------------------------
@@ -208,6 +210,13 @@ class Session:
         """A schedule of the learning rate took a step."""
         self._schedules[id(schedule)] = self._schedules.get(id(schedule), 0) + 1
 
+    def count_pass(self) -> None:
+        """A DataLoader begins a pass through its data, for the next batch that is trained on."""
+        if self._stepped or (self._gradients and not self._has_optimizer):
+            self._next_passes += 1
+        else:
+            self._passes += 1
+
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
@@ -215,8 +224,8 @@ class Session:
         stats: dict[Phase, np.ndarray] | None = None
         if self._gradients and self._watch is not None:
             stats = {"gradient": Pending.together(self._gradients), "weight": self._watch.weights()}
-        if self._schedules:
-            self._scalars["schedule_steps"] = max(self._schedules.values())
+        counts = {"data_passes": self._passes} if self._passes else {}
+        counts |= {"schedule_steps": max(self._schedules.values())} if self._schedules else {}
         self._recorder.write(
             RecordedStep(
                 self._recorder.number,
@@ -224,6 +233,7 @@ class Session:
                 self._examples.hashes(),
                 {name: float(each) for name, each in self._scalars.items()},
                 self._is_skipped or any(bool(each) for each in self._infinite),
+                counts,
                 stats,
             )
         )

@@ -44,9 +44,10 @@ if "RANK" in os.environ:
 if layout == "ddp":
     net = nn.parallel.DistributedDataParallel(net)
 elif layout.startswith("fsdp1"):
+    from torch.distributed.fsdp import FullyShardedDataParallel
     from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
-    net = FSDP(
+    net = FullyShardedDataParallel(
         net, auto_wrap_policy=ModuleWrapPolicy({Block}), use_orig_params="orig" in layout, device_id=torch.device("cpu")
     )
 elif layout in ("fsdp2", "tp"):
