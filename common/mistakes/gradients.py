@@ -330,7 +330,7 @@ PARTS = (
 ROUNDED = (
     Mistake(
         "gradients_rounded_to_bf16",
-        GRADIENTS,
+        ("gradient", "clipping"),
         partial(_rounded, BF16),
         "every gradient is off by {off} of its norm in no direction: one of the two rounded them to bfloat16, on the wire or "
         "in the sum",
@@ -338,7 +338,7 @@ ROUNDED = (
     ),
     Mistake(
         "gradients_rounded_to_fp16",
-        GRADIENTS,
+        ("gradient", "clipping"),
         partial(_rounded, FP16),
         "every gradient is off by {off} of its norm in no direction: one of the two rounded them to float16, on the wire or "
         "in the sum",

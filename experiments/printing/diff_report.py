@@ -42,7 +42,13 @@ def diff_document(found: Diffed, arguments: Sequence[str]) -> Document:
         "notes": [*verdict.notes, *found.notes],
     }
     rows = [
-        {"tensor": row.name, "ratio": row.ratio, "off": row.off, "times_rounding": row.times, "differs": row.differs}
+        {
+            "tensor": row.name,
+            "ratio": None if math.isnan(row.ratio) else row.ratio,
+            "off": row.off,
+            "times_rounding": row.times,
+            "differs": row.differs,
+        }
         for row in verdict.rows
     ]
     outcome = {0: "passed", 3: "skipped", 4: "failure"}[verdict.exit_code]

@@ -8,7 +8,8 @@ from samestep.common.errors import SamestepError, Unavailable
 from samestep.common.judging.recorded.judge import judge
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.verdict import RecordedVerdict
-from samestep.common.judging.recorded.yardstick import measure, repeats_itself
+from samestep.common.judging.recorded.yardstick import Measured, coarser, measure, repeats_itself
+from samestep.common.steps.recorded_run import RecordedRun
 from samestep.experiments.recording.reruns import Reruns, count_steps
 
 SEEDS = range(4)
@@ -79,12 +80,29 @@ def _with_reruns(a: Reruns, b: Reruns, length: int) -> Diffed:
             verdict = dataclasses.replace(verdict, kind="unknown", need="seed", causes=())
         return Diffed(verdict, a, b, ("A does not repeat itself: run again, it was given other examples.",))
     verdict = judge(a.run, b.run, measure(a.run, runs, pairing), pairing)
-    if verdict.may_be_tipped and verdict.need != "steps":
-        assert verdict.first is not None
-        until = min(verdict.first.step + 1, length)
-        runs += a.perturbed(MORE_SEEDS, until)
-        verdict = judge(a.run, b.run, measure(a.run, runs, pairing), pairing)
+    if not verdict.may_be_tipped or verdict.need == "steps":
+        return Diffed(verdict, a, b)
+    assert verdict.first is not None
+    step = verdict.first.step
+    for until in (min(max(step, 0) + 1, length), length):  # the steps after it only if it was tipped
+        every = [*runs, *a.perturbed(MORE_SEEDS, until)]
+        verdict = judge(a.run, b.run, _of_both(a, b, every, until), pairing)
+        if verdict.first is not None and verdict.first.step <= step:
+            break
     return Diffed(verdict, a, b)
+
+
+def _of_both(a: Reruns, b: Reruns, runs: Sequence[RecordedRun], until: int) -> Measured:
+    """The yardstick of A, or that of B where that is coarser, if B can be run again."""
+    pairing = pair(a.run, b.run)
+    measured = measure(a.run, runs, pairing)
+    try:
+        moved = [] if b.why_not() else b.perturbed(SEEDS, until)
+    except SamestepError:
+        moved = []
+    if not moved or not all(repeats_itself(b.run, run) for run in moved):
+        return measured
+    return coarser(measured, measure(b.run, moved, pairing, 1))
 
 
 def in_float64(sides: Sequence[Reruns]) -> list[Reruns]:

@@ -1,6 +1,7 @@
 """A small training script in NumPy, and its record: on several ranks, with micro-batches, and wrong in one way if asked."""
 
 import dataclasses
+import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -128,8 +129,9 @@ class _Training:
         logits = n @ w["head.weight"] + w["head.bias"] + w["shift.bias"].mean(dtype=self.kind)
         logits = logits - logits.max(1, keepdims=True)
         p = np.exp(logits)
-        p /= p.sum(1, keepdims=True)
-        losses = -np.log(p[np.arange(len(y)), y])[counted]
+        total = p.sum(1, keepdims=True)
+        losses = (np.log(total[:, 0]) - logits[np.arange(len(y)), y])[counted]
+        p /= total
         d = p.copy()
         d[np.arange(len(y)), y] -= 1
         d = (d * counted[:, None] / self.kind.type(divisor)).astype(self.kind)
@@ -187,6 +189,10 @@ class _Training:
             "off_by_a_little": 1.0001,
         }
         mean = {name: g * one(scales.get(s.mistake, 1.0)) for name, g in mean.items()}
+        if s.mistake == "gradients_off_at_random" and self.step == 1:
+            draw = np.random.default_rng(3)
+            mean = {n: (g * (1 + 1e-2 * draw.normal(size=g.shape))).astype(self.kind) for n, g in mean.items()}
+            mean |= {"net.head.bias": mean["net.head.bias"] * one(1.5)}
         if s.mistake == "one_norm_off":
             mean["net.norm.weight"] = mean["net.norm.weight"] * one(1.001)
         if s.mistake == "missing_gradients":
@@ -248,7 +254,7 @@ class _Training:
             file.write(header_frame(self.header(rank)))
             file.write(step_frame(RecordedStep(-1, stats={"weight": self.stats(rank, self.weights[rank])})))
         for step in range(s.steps):
-            parts = self.batch(step)
+            self.step, parts = step, self.batch(step)
             found = self.gradients(step, parts)
             exchanged = self.exchange([gradient for _, gradient in found])
             for rank, file in enumerate(self.files):
@@ -260,7 +266,7 @@ class _Training:
                 losses = [loss * (2 if s.mistake == "loss_summed" else 1) for loss in found[rank][0]]
                 rows = tuple(int(i) * 2654435761 % 2**64 + 1 for i in parts[rank])
                 stats = {"gradient": self.stats(rank, gradients), "weight": self.stats(rank, self.weights[rank])}
-                frame = RecordedStep(step, tuple(losses), rows, scalars, False, stats)  # type: ignore[arg-type]
+                frame = RecordedStep(step, tuple(losses), rows, scalars, stats=stats)  # type: ignore[arg-type]
                 file.write(step_frame(frame))
         for file in self.files:
             file.close()
@@ -285,8 +291,8 @@ class _Training:
             )
             for name in ORDER
         )
-        command = ("python", "train.py")
         s = self.s
+        command = ("python", "-c", json.dumps(dataclasses.asdict(s)))
         return RecordHeader(1, "torch", command, "/", {}, {}, rank, s.world, tensors, s.is_float64, s.perturbed)
 
     def stats(self, rank: int, values: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -17,6 +17,8 @@ from samestep.common.steps.recorded_run import RecordedRun, RunStep
 
 BLIND = 1e-3
 """The relative error of a gradient that a judgement has to be able to see."""
+RANDOM = 0.5
+"""From which resolution on no rounding can be the reason: the run does other things each time."""
 AMPLIFIED = 100.0
 """How many times rounding has to grow to be called amplified."""
 
@@ -78,7 +80,7 @@ def judge(
 def _same(walk: Walk, seen: _Seen) -> RecordedVerdict:
     growth = seen.last_apart / seen.first_apart if seen.first_apart else 1.0
     if seen.resolution is not None and seen.resolution > BLIND:
-        return _verdict(walk, seen, "unknown", None, need="float64")
+        return _verdict(walk, seen, "unknown", None, need="seed" if seen.resolution > RANDOM else "float64")
     return dataclasses.replace(
         _verdict(walk, seen, "amplified" if growth >= AMPLIFIED else "same", None), growth=growth
     )

@@ -10,7 +10,7 @@ import numpy as np
 from samestep.common.judging.recorded.pairing import Pairing
 from samestep.common.request import UNIT_ROUNDOFF
 from samestep.common.steps.record import Phase
-from samestep.common.steps.recorded_run import RecordedRun, Sums
+from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
 
 THRESHOLD = 10.0
 """How many times the yardstick a difference must have to be no rounding. Of 500 healthy pairs the worst had 2.8."""
@@ -22,6 +22,8 @@ DERIVED = 32.0
 """Unit roundoffs that a sum of a thousand terms is off by, where nothing could be measured."""
 DERIVED_ZONE = 1e3
 """Where nothing could be measured: no decision up to this many times the threshold."""
+MOST_PERTURBED = 0.02
+"""How far a perturbation moves weights, relative to their norm: that of bfloat16 moves them by 0.004."""
 DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
 """How a record spells a dtype -> how `UNIT_ROUNDOFF` does."""
 
@@ -155,13 +157,14 @@ def unit_of(pairing: Pairing, is_float64: bool) -> np.ndarray:
     return np.array([UNIT_ROUNDOFF.get(DTYPES.get(each.dtype, each.dtype), default) for each in pairing.tensors])
 
 
-def measure(a: RecordedRun, perturbed: Sequence[RecordedRun], pairing: Pairing) -> Measured:
+def measure(a: RecordedRun, perturbed: Sequence[RecordedRun], pairing: Pairing, side: int = 0) -> Measured:
     """Measures what perturbations did to the steps of a run.
 
     Args:
         a: The run.
         perturbed: The first steps of its command, run again from perturbed weights; some may be longer than others.
-        pairing: Of A and the run that it is compared with.
+        pairing: Of A and B.
+        side: 0 if the run is A, 1 if it is B.
     """
     spreads: dict[tuple[int, Phase], np.ndarray] = {}
     losses: dict[int, float] = {}
@@ -174,21 +177,41 @@ def measure(a: RecordedRun, perturbed: Sequence[RecordedRun], pairing: Pairing) 
         if step.loss is not None:
             losses[last] = root_mean_square([each.loss - step.loss for each in others if each.loss is not None])
         for phase, sums in (step.sums or {}).items():
-            ours = pairing.of(sums, 0)
-            moved = [pairing.of(each.sums[phase], 0) for each in others if each.sums and phase in each.sums]
+            ours = pairing.of(sums, side)
+            moved = [pairing.of(each.sums[phase], side) for each in others if each.sums and phase in each.sums]
             if moved:
                 spreads[last, phase] = np.sqrt(np.mean([apart_of(ours, each) ** 2 for each in moved], axis=0))
     return Measured(unit_of(pairing, a.header.is_float64), pairing, spreads, losses, last)
 
 
+def coarser(one: Measured, other: Measured) -> Measured:
+    """The yardstick of two runs that round differently, as far as both were measured.
+
+    Args:
+        one: Of the one.
+        other: Of the other.
+    """
+    spreads = {key: np.fmax(each, other.spreads[key]) for key, each in one.spreads.items() if key in other.spreads}
+    losses = {step: max(each, other.losses[step]) for step, each in one.losses.items() if step in other.losses}
+    return dataclasses.replace(one, spreads=spreads, losses=losses, last=min(one.last, other.last))
+
+
 def repeats_itself(a: RecordedRun, rerun: RecordedRun) -> bool:
-    """Whether a rerun was given the examples that the run was.
+    """Whether a rerun started from the run's weights, but for the perturbation, and was given its examples.
 
     Args:
         a: The run.
         rerun: The first steps of its command, run again.
     """
-    return all(one.rows == other.rows for one, other in zip(a.steps, rerun.steps, strict=False))
+    pairs = zip(a.steps, rerun.steps, strict=False)
+    return all(one.rows == other.rows and (one.number >= 0 or _start_alike(one, other)) for one, other in pairs)
+
+
+def _start_alike(one: RunStep, other: RunStep) -> bool:
+    if not one.sums or not other.sums:
+        return True
+    weights = one.sums["weight"], other.sums["weight"]
+    return bool((apart_of(*weights) <= MOST_PERTURBED * np.nan_to_num(weights[0].norm)).all())
 
 
 def root_mean_square(values: Sequence[float]) -> float:
