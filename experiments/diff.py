@@ -79,7 +79,7 @@ def _command(argument: str) -> list[str] | None:
 def _side(who: str, argument: str, command: list[str] | None, weights_of: "Reruns | None") -> "Reruns":
     """Reads a record, or makes one of a command."""
     from samestep.common.steps.recorded_run import read_run
-    from samestep.experiments.recording.reruns import Reruns, count_steps, record_argument, run_again
+    from samestep.experiments.recording.reruns import Reruns, count_steps, record_argument
     from samestep.experiments.recording.start import check_command, default_directory
 
     weights = None if weights_of is None else weights_of.weights()
@@ -94,7 +94,7 @@ def _side(who: str, argument: str, command: list[str] | None, weights_of: "Rerun
     check_command(command)
     out = default_directory(command).absolute()
     print(f"samestep: {who} is recorded into {out} ...", file=sys.stderr, flush=True)
-    return Reruns(record_argument(command, out, weights, run_again), out, who)
+    return Reruns(record_argument(command, out, weights), out, who)
 
 
 if __name__ == "__main__":

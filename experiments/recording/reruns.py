@@ -1,7 +1,6 @@
 """Runs the command of a record again: perturbed, in float64, or from other weights. What was run is kept beside the record."""
 
 import dataclasses
-import os
 import shutil
 import subprocess
 import sys
@@ -72,16 +71,18 @@ class Reruns:
 
     def why_not(self) -> str:
         """Why the command cannot be run again; "" if it can."""
-        header = self.run.header
-        if not header.command:
+        command = self.run.header.command
+        if not command:
             return "the record holds no command"
-        if not Path(header.directory).is_dir():
-            return f"{header.directory}, in which its command was started, is not there"
-        if shutil.which(header.command[0], path=None) is None:
-            return f"its command {header.command[0]} is not there"
-        scripts = [word for word in header.command[1:] if word.endswith(".py")]
-        lacking = [word for word in scripts[:1] if not Path(header.directory, word).exists()]
-        return f"its script {lacking[0]} is not there" if lacking else ""
+        if shutil.which(command[0]) is None:
+            return f"its command {command[0]} is not there"
+        return "" if self._place() else f"its script is neither in {self.run.header.directory} nor here"
+
+    def _place(self) -> Path | None:
+        """Where the command is started: where it was, or here, if its script is there."""
+        scripts = [word for word in self.run.header.command if word.endswith(".py")][:1]
+        places = (Path(self.run.header.directory), Path.cwd())
+        return next((each for each in places if each.is_dir() and all((each / s).is_file() for s in scripts)), None)
 
     def perturbed(self, seeds: Sequence[int], num_steps: int) -> list[RecordedRun]:
         """The first steps of the command, from initial weights that are moved in their last bit.
@@ -131,7 +132,7 @@ class Reruns:
         path = folder / _WEIGHTS
         if not path.exists():
             options = RecordOptions(str(folder / "weights"), weights_to=str(path), stop_after=0)
-            self.rerun(self.run.header.command, options, Path(self.run.header.directory), True)
+            self._run(options)
         if not path.exists():
             raise WorkerFailed(
                 f"{self.directory}: its command wrote no initial weights; set the same seed in both scripts."
@@ -146,9 +147,11 @@ class Reruns:
                 return found
             number += 1
         print(f"samestep: {self.name} is run again: {name}, {num_steps} steps ...", file=sys.stderr, flush=True)
-        placed = dataclasses.replace(options, out=str(directory))
-        self.rerun(self.run.header.command, placed, Path(self.run.header.directory), True)
+        self._run(dataclasses.replace(options, out=str(directory)))
         return read_run(directory)
+
+    def _run(self, options: RecordOptions) -> None:
+        self.rerun(self.run.header.command, options, self._place() or Path.cwd(), True)
 
     def _folder(self) -> Path:
         folder = self.directory / FOLDER
@@ -178,7 +181,7 @@ def count_steps(run: RecordedRun) -> int:
     return _last_step(run) + 1
 
 
-def record_argument(command: Sequence[str], out: Path, weights: Path | None, rerun: Rerun) -> RecordedRun:
+def record_argument(command: Sequence[str], out: Path, weights: Path | None, rerun: Rerun = run_again) -> RecordedRun:
     """Records a command that is given in the place of a record.
 
     Args:
@@ -188,5 +191,5 @@ def record_argument(command: Sequence[str], out: Path, weights: Path | None, rer
         rerun: Runs a command.
     """
     options = RecordOptions(str(out), weights_from=None if weights is None else str(weights))
-    rerun(command, options, Path(os.getcwd()), False)
+    rerun(command, options, Path.cwd(), False)
     return read_run(out)

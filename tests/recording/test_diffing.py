@@ -103,9 +103,9 @@ def test_a_command_that_fails_leaves_what_can_be_said_without_it(tmp_path: Path)
     found = diff(a, b, 20)
     assert (found.verdict.exit_code, found.verdict.need) == (3, "command")
     assert "ended with exit code 1" in found.notes[0]
-    gone = dataclasses.replace(a.run.header, directory=str(tmp_path / "gone"))
+    gone = dataclasses.replace(a.run.header, directory="/gone", command=("python", "gone.py"))
     found = diff(dataclasses.replace(a, run=dataclasses.replace(a.run, header=gone)), b, 20)
-    assert "gone, in which its command was started, is not there" in found.notes[0]
+    assert "its script is neither in /gone nor here" in found.notes[0]
 
 
 def test_float64_decides(tmp_path: Path) -> None:

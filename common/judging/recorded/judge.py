@@ -10,7 +10,7 @@ from samestep.common.judging.recorded.findings import Finding, find
 from samestep.common.judging.recorded.pairing import Pairing, pair
 from samestep.common.judging.recorded.verdict import Kind, Need, RecordedVerdict, TensorRow
 from samestep.common.judging.recorded.walk import Compared, Past, Walk
-from samestep.common.judging.recorded.yardstick import Derived, Yardstick, unit_of
+from samestep.common.judging.recorded.yardstick import Derived, Measured, Yardstick, unit_of
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.table import causes
 from samestep.common.steps.recorded_run import RecordedRun, RunStep
@@ -81,9 +81,13 @@ def _same(walk: Walk, seen: _Seen) -> RecordedVerdict:
     growth = seen.last_apart / seen.first_apart if seen.first_apart else 1.0
     if seen.resolution is not None and seen.resolution > BLIND:
         return _verdict(walk, seen, "unknown", None, need="seed" if seen.resolution > RANDOM else "float64")
-    return dataclasses.replace(
-        _verdict(walk, seen, "amplified" if growth >= AMPLIFIED else "same", None), growth=growth
-    )
+    made = _verdict(walk, seen, "amplified" if growth >= AMPLIFIED else "same", None)
+    notes, last = made.notes, walk.yardstick.last if isinstance(walk.yardstick, Measured) else seen.num_steps
+    if seen.num_steps - 1 > last:
+        notes += (
+            f"from step {last + 1} on, rounding is taken to grow as before; --steps {seen.num_steps} measures it",
+        )
+    return dataclasses.replace(made, growth=growth, notes=notes)
 
 
 def _verdict(

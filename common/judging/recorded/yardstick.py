@@ -24,6 +24,8 @@ DERIVED_ZONE = 1e3
 """Where nothing could be measured: no decision up to this many times the threshold."""
 MOST_PERTURBED = 0.02
 """How far a perturbation moves weights, relative to their norm: that of bfloat16 moves them by 0.004."""
+MOST_GROWTH = 100.0
+"""Of rounding, as an exponent of e: it is everything long before."""
 DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
 """How a record spells a dtype -> how `UNIT_ROUNDOFF` does."""
 
@@ -101,6 +103,7 @@ class Measured:
         spreads: (step, phase) -> the root mean square, over reruns, of each tensor's difference to A.
         losses: Step -> that of the loss.
         last: The last step that the reruns took.
+        rate: By how much the weights' spread grew in a step, on average over the second half of the reruns.
     """
 
     unit: np.ndarray
@@ -108,6 +111,7 @@ class Measured:
     spreads: Mapping[tuple[int, Phase], np.ndarray]
     losses: Mapping[int, float]
     last: int
+    rate: float = 1.0
 
     def of(self, number: int, phase: Phase, sums: Sums) -> Scale:
         """See `Yardstick.of`."""
@@ -119,15 +123,23 @@ class Measured:
         share = np.median((spread / np.maximum(norm, 1e-300))[norm > 0]) if (norm > 0).any() else 0.0
         least = self.unit * (norm + _floor(sums, self.pairing, phase))
         rounding = np.maximum.reduce([np.nan_to_num(spread, nan=math.inf), POOLED * share * norm, least])
-        return Scale(rounding, THRESHOLD, THRESHOLD if step == number else math.inf)
+        return Scale(rounding * self._growth(number), THRESHOLD, THRESHOLD if step == number else math.inf)
 
     def of_loss(self, number: int, loss: float) -> Scale:
         """See `Yardstick.of_loss`. It is that of the steps nearby: four numbers are too few."""
-        near = [self.losses[step] for step in range(number - 2, number + 3) if step in self.losses]
-        is_known = number <= self.last and bool(near)
+        step = min(number, self.last)
+        near = [self.losses[each] for each in range(step - 2, step + 3) if each in self.losses]
+        is_known = step == number and bool(near)
         spread = math.sqrt(sum(each**2 for each in near) / len(near)) if near else 0.0
         rounding = np.array([max(spread, 2 * float(self.unit.max()) * abs(loss))])
-        return Scale(rounding, THRESHOLD, THRESHOLD if is_known else math.inf)
+        return Scale(rounding * self._growth(number), THRESHOLD, THRESHOLD if is_known else math.inf)
+
+    def _growth(self, number: int) -> float:
+        """How far the spread has grown since the last step of the reruns, if it goes on as it did."""
+        later = number - self.last
+        if later <= 0:
+            return 1.0
+        return max(number / max(self.last, 1), math.exp(min(later * math.log(self.rate), MOST_GROWTH)))
 
 
 def _floor(sums: Sums, pairing: Pairing, phase: Phase) -> np.ndarray | float:
@@ -181,7 +193,16 @@ def measure(a: RecordedRun, perturbed: Sequence[RecordedRun], pairing: Pairing, 
             moved = [pairing.of(each.sums[phase], side) for each in others if each.sums and phase in each.sums]
             if moved:
                 spreads[last, phase] = np.sqrt(np.mean([apart_of(ours, each) ** 2 for each in moved], axis=0))
-    return Measured(unit_of(pairing, a.header.is_float64), pairing, spreads, losses, last)
+    return Measured(unit_of(pairing, a.header.is_float64), pairing, spreads, losses, last, _rate(spreads, last))
+
+
+def _rate(spreads: Mapping[tuple[int, Phase], np.ndarray], last: int) -> float:
+    """The growth of the weights' spread in a step; a doubling, if there are too few steps to measure it."""
+    half = last // 2
+    if last < 2 or (last, "weight") not in spreads or (half, "weight") not in spreads:
+        return 2.0
+    now, then = (float(np.linalg.norm(np.nan_to_num(spreads[step, "weight"], posinf=0))) for step in (last, half))
+    return max(1.0, (now / then) ** (1 / (last - half))) if then else 2.0
 
 
 def coarser(one: Measured, other: Measured) -> Measured:
@@ -193,7 +214,8 @@ def coarser(one: Measured, other: Measured) -> Measured:
     """
     spreads = {key: np.fmax(each, other.spreads[key]) for key, each in one.spreads.items() if key in other.spreads}
     losses = {step: max(each, other.losses[step]) for step, each in one.losses.items() if step in other.losses}
-    return dataclasses.replace(one, spreads=spreads, losses=losses, last=min(one.last, other.last))
+    last = min(one.last, other.last)
+    return dataclasses.replace(one, spreads=spreads, losses=losses, last=last, rate=max(one.rate, other.rate))
 
 
 def repeats_itself(a: RecordedRun, rerun: RecordedRun) -> bool:
