@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
-from samestep.common.errors import ConfigError, Unavailable
+from samestep.common.errors import ConfigError
 from samestep.common.files.reading import read_json_lines
 from samestep.common.files.writing import copy_file, create, open_directory
 from samestep.common.files.written import LIST
@@ -106,18 +106,15 @@ def prepared(out: Path) -> Path:
     return out.resolve()
 
 
-def check_recorded(out: Path, ended: RecordedCommand) -> None:
-    """Says why there is no record.
+def why_nothing(out: Path, ended: RecordedCommand) -> str:
+    """Says why there is no record; "" if there is one.
 
     Args:
         out: The directory of the record.
         ended: How the command ended.
-
-    Raises:
-        Unavailable: There is none.
     """
     if rank_files(out):
-        return
+        return ""
     if ended.notes:
         reason = ended.notes[0]
     elif ended.exit_code:
@@ -128,7 +125,7 @@ def check_recorded(out: Path, ended: RecordedCommand) -> None:
         reason = "the command imported neither torch nor keras."
     else:
         reason = f"the command imported {' and '.join(ended.frameworks)} and took no optimizer step."
-    raise Unavailable(f"nothing is recorded: {reason}")
+    return f"nothing is recorded: {reason}"
 
 
 def _run(command: Sequence[str], environment: dict[str, str], output: int | None, directory: Path | None) -> int:
