@@ -3,25 +3,35 @@
     python -m benchmarks.alarms [--pairs N] [--store DIR]
 
 500 pairs: 10 scripts x 5 layouts x 5 seeds x {float32, bf16}, 20 steps each. What is judged is kept in DIR/alarms.jsonl and its
-records beside it: the next call goes on from there.
+records beside it: the next call goes on from there. Processes are forked off after torch is imported, which takes longer than
+the scripts.
 """
 
 import argparse
+import atexit
 import collections
+import dataclasses
 import itertools
 import json
 import os
+import runpy
+import socket
 import sys
-from collections.abc import Iterator
+import traceback
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import torch
+
 from benchmarks.alarm_script import LAYOUTS, MODELS, STEPS
-from samestep.common.errors import SamestepError
+from samestep.common.errors import SamestepError, WorkerFailed
 from samestep.common.steps.record import rank_files
 from samestep.common.steps.recorded_run import read_run
 from samestep.common.steps.recording import RecordOptions
 from samestep.experiments.recording.diffing import diff, in_float64
-from samestep.experiments.recording.reruns import Reruns, run_again
+from samestep.experiments.recording.reruns import Reruns
+from samestep.experiments.recording.start import prepared
+from samestep.torch_impl.recording import install
 
 SCRIPT = Path(__file__).parent / "alarm_script.py"
 SEEDS = range(5)
@@ -39,11 +49,45 @@ def pairs() -> Iterator[tuple[str, str, int, bool]]:
 def _recorded(store: Path, name: str, model: str, layout: str, seed: int, is_bf16: bool) -> Reruns:
     directory = store / f"{model}-{layout}-{seed}{'-bf16' * is_bf16}"
     if not rank_files(directory):
-        world = LAYOUTS.get(layout, 1)
-        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world)] if world > 1 else []
-        words = [str(SCRIPT), "--model", model, "--layout", layout, "--seed", str(seed), *["--bf16"] * is_bf16]
-        run_again([sys.executable, *launcher, *words], RecordOptions(str(directory)), Path.cwd(), True)
-    return Reruns(read_run(directory), directory.resolve(), name)
+        words = ["--model", model, "--layout", layout, "--seed", str(seed), *["--bf16"] * is_bf16]
+        fork_off([sys.executable, str(SCRIPT), *words], RecordOptions(str(directory)), Path.cwd(), True)
+    return Reruns(read_run(directory), directory.resolve(), name, fork_off)
+
+
+def fork_off(command: Sequence[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
+    """Runs a command of ours, and records it, in processes that have torch already: a `Rerun`."""
+    world = LAYOUTS.get(command[command.index("--layout") + 1], 1)
+    out = prepared(Path(options.out))
+    full = dataclasses.replace(options, out=str(out), command=tuple(command))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    group = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    children = []
+    for rank in range(world):
+        child = os.fork()
+        if not child:
+            _become(command, full, group | {"RANK": str(rank), "LOCAL_RANK": str(rank)} if world > 1 else {})
+        children.append(child)
+    ended = [os.waitpid(child, 0)[1] for child in children]
+    if any(ended):
+        raise WorkerFailed(f"{command} ended with {ended}")
+
+
+def _become(command: Sequence[str], options: RecordOptions, environment: dict[str, str]) -> None:
+    """Turns this process into the command, and ends it."""
+    code = 1
+    try:
+        os.environ.update(environment)
+        sys.argv = list(command[1:])
+        install(options.to_json())
+        runpy.run_path(command[1], run_name="__main__")
+        atexit._run_exitfuncs()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def _judged(store: Path, model: str, layout: str, seed: int, is_bf16: bool) -> dict[str, object]:
@@ -92,7 +136,7 @@ def main() -> None:
     log = given.store / "alarms.jsonl"
     rows = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
     done = {tuple(row["pair"]) for row in rows}
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    torch.set_num_threads(1)  # a pool of threads would not survive a fork
     for pair in itertools.islice(pairs(), given.pairs):
         if pair in done:
             continue

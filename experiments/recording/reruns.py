@@ -8,16 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
+from samestep.common.errors import ConfigError, SamestepError, Unavailable, WorkerFailed, signal_exit_code
 from samestep.common.files.writing import make_folder
 from samestep.common.steps.record import rank_files
 from samestep.common.steps.recorded_run import RecordedRun, read_run
 from samestep.common.steps.recording import RecordOptions
-from samestep.experiments.recording.start import check_recorded, record_command
+from samestep.experiments.recording.start import record_command, why_nothing
 
 FOLDER = "reruns"
 """In the directory of a record."""
-_INTERRUPTED = 130
+_ENDING = {signal_exit_code(KeyboardInterrupt(*name)): name for name in ((), ("SIGTERM",), ("SIGHUP",))}
+"""The exit code of a command that was ended by a signal, which this process passed on or got as well -> its name."""
 _WEIGHTS = "initial-weights.npz"
 
 
@@ -42,10 +43,10 @@ class Rerun(Protocol):
 def run_again(command: Sequence[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
     """See `Rerun`."""
     ended = record_command(command, options, subprocess.DEVNULL if is_quiet else sys.stderr.fileno(), directory)
-    if ended.exit_code == _INTERRUPTED:
-        raise KeyboardInterrupt
-    if options.stop_after != 0:
-        check_recorded(Path(options.out), ended)
+    if ended.exit_code in _ENDING:
+        raise KeyboardInterrupt(*_ENDING[ended.exit_code])
+    if options.stop_after != 0 and (why := why_nothing(Path(options.out), ended)):
+        raise Unavailable(why)
     if ended.exit_code:
         words = " ".join(command)
         raise WorkerFailed(
