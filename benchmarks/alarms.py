@@ -25,8 +25,8 @@ import torch
 
 from benchmarks.alarm_script import LAYOUTS, MODELS, STEPS
 from samestep.common.errors import SamestepError, WorkerFailed
+from samestep.common.steps.joining import read_run
 from samestep.common.steps.record import rank_files
-from samestep.common.steps.recorded_run import read_run
 from samestep.common.steps.recording import RecordOptions
 from samestep.experiments.recording.diffing import diff, in_float64
 from samestep.experiments.recording.reruns import Reruns

@@ -78,7 +78,7 @@ def _command(argument: str) -> list[str] | None:
 
 def _side(who: str, argument: str, command: list[str] | None, weights_of: "Reruns | None") -> "Reruns":
     """Reads a record, or makes one of a command."""
-    from samestep.common.steps.recorded_run import read_run
+    from samestep.common.steps.joining import read_run
     from samestep.experiments.recording.reruns import Reruns, count_steps, record_argument
     from samestep.experiments.recording.start import check_command, default_directory
 

@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-COMPUTED = ("clip_norm", "loss_scale")
+CLIP_NORM, CLIP_MOST = (f"clip_{each}" for each in ("norm", "max_norm"))
+"""The scalars of clipping: the norm before it, and the most that it leaves."""
+COMPUTED = (CLIP_NORM, "loss_scale")
 """Scalars that a step computes; all others are hyper-parameters."""
 
 
@@ -114,8 +116,7 @@ class Side:
     @property
     def clip_coefficient(self) -> float:
         """What clipping multiplied the gradient by; 1 if it was not clipped."""
-        norm, most = self.scalars.get("clip_norm"), self.scalars.get("clip_max_norm")
-        return 1.0 if norm is None or most is None or norm <= most else most / norm
+        return clip_coefficient(self.scalars)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -155,6 +156,12 @@ class Evidence:
         return self.b.loss / self.a.loss if self.a.loss and self.b.loss is not None else None
 
 
+def clip_coefficient(scalars: Mapping[str, float]) -> float:
+    """What clipping multiplied the gradient by; 1 if it was not clipped."""
+    norm, most = scalars.get(CLIP_NORM), scalars.get(CLIP_MOST)
+    return 1.0 if norm is None or most is None or norm <= most else most / norm
+
+
 def length(projections: np.ndarray) -> float:
     """The estimated norm of what was projected."""
     with np.errstate(invalid="ignore", over="ignore"):
@@ -173,7 +180,7 @@ def kind_of(name: str, layer: str, shape: Sequence[int]) -> str:
         return "norm"
     if re.search(r"embed", f"{layer} {name}", re.IGNORECASE):
         return "table"
-    return "bias" if name.endswith("bias") or len(shape) < 2 else "kernel"
+    return "bias" if re.search(r"bias$", name) or len(shape) < 2 else "kernel"
 
 
 def common_ratio(seen: Sequence[Seen]) -> float | None:

@@ -1,6 +1,7 @@
 """A known mistake, and what makes its name."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 
 from samestep.common.mistakes.evidence import Evidence
@@ -9,6 +10,9 @@ Words = dict[str, str]
 """What the sentence of a mistake has in its brackets."""
 Arithmetic = Callable[[Evidence], Words | None]
 """Says whether a step differs as a mistake has it; None if not. It is pure."""
+
+NEAR = 2e-4
+"""How far a measured ratio may be from a number to be that number, relative to it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,3 +41,13 @@ def spell(ratio: float) -> str:
     near = abs(ratio - 1)
     digits = 3 if near >= 0.01 or near == 0 else 5 if near >= 5e-5 else 8
     return f"{ratio:.{digits}f}"
+
+
+def near(ratio: float, number: float) -> bool:
+    """Whether a measured ratio is a number.
+
+    Args:
+        ratio: As measured.
+        number: Which it may be.
+    """
+    return math.isfinite(ratio) and abs(ratio - number) <= NEAR * abs(number)

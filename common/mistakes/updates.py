@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from samestep.common.mistakes.evidence import COMPUTED, Evidence, Seen, common_ratio, length
-from samestep.common.mistakes.gradients import near
-from samestep.common.mistakes.mistake import Mistake, Words, spell
+from samestep.common.mistakes.mistake import Mistake, Words, near, spell
 
 MOST_RUN_AHEAD = 64
 """How many times as fast a schedule may run."""

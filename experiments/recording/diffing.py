@@ -6,9 +6,9 @@ from pathlib import Path
 
 from samestep.common.errors import SamestepError, Unavailable
 from samestep.common.judging.recorded.judge import judge
+from samestep.common.judging.recorded.measured import Measured, coarser, measure, repeats_itself
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.verdict import RecordedVerdict
-from samestep.common.judging.recorded.yardstick import Measured, coarser, measure, repeats_itself
 from samestep.common.steps.recorded_run import RecordedRun
 from samestep.experiments.recording.reruns import Reruns, count_steps
 

@@ -10,8 +10,9 @@ from typing import Protocol
 
 from samestep.common.errors import ConfigError, SamestepError, Unavailable, WorkerFailed, signal_exit_code
 from samestep.common.files.writing import make_folder
+from samestep.common.steps.joining import read_run
 from samestep.common.steps.record import rank_files
-from samestep.common.steps.recorded_run import RecordedRun, read_run
+from samestep.common.steps.recorded_run import RecordedRun
 from samestep.common.steps.recording import RecordOptions
 from samestep.experiments.recording.start import record_command, why_nothing
 

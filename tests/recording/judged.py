@@ -5,10 +5,11 @@ import itertools
 from pathlib import Path
 
 from samestep.common.judging.recorded.judge import judge
+from samestep.common.judging.recorded.measured import measure
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.verdict import RecordedVerdict
-from samestep.common.judging.recorded.yardstick import measure
-from samestep.common.steps.recorded_run import RecordedRun, read_run
+from samestep.common.steps.joining import read_run
+from samestep.common.steps.recorded_run import RecordedRun
 from tests.recording.numpy_script import Script, run
 
 RERUNS = 4

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from samestep.common.judging.recorded.judge import judge
+from samestep.common.judging.recorded.measured import measure
 from samestep.common.judging.recorded.pairing import pair
-from samestep.common.judging.recorded.yardstick import Derived, Scale, measure
+from samestep.common.judging.recorded.yardstick import Derived, Scale
 from tests.recording.judged import diff, recorded
 from tests.recording.numpy_script import Script
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from samestep.common.errors import ConfigError
-from samestep.common.steps.recorded_run import read_run
+from samestep.common.steps.joining import read_run
 from tests.recording.numpy_script import Script, run
 
 SCRIPT = Script(steps=2, optimizer="sgd")

@@ -8,9 +8,8 @@ import numpy as np
 from samestep.common.judging.recorded.verdict import Difference
 from samestep.common.judging.recorded.walk import Compared, Past, Walk
 from samestep.common.judging.recorded.yardstick import unit_of
-from samestep.common.mistakes.evidence import COMPUTED, Seen, common_ratio
-from samestep.common.mistakes.gradients import near
-from samestep.common.mistakes.mistake import spell
+from samestep.common.mistakes.evidence import COMPUTED, Seen, clip_coefficient, common_ratio
+from samestep.common.mistakes.mistake import near, spell
 from samestep.common.mistakes.updates import same_number
 from samestep.common.steps.recorded_run import RunStep
 
@@ -149,10 +148,7 @@ def _say(seen: dict[str, Seen], differing: set[str], name: str) -> tuple[str, fl
 
 def _is_clipping(one: RunStep, other: RunStep, seen: list[Seen]) -> bool:
     """Whether the factor of all gradients is that of their clipping."""
-    coefficients = []
-    for step in (one, other):
-        norm, most = step.scalars.get("clip_norm"), step.scalars.get("clip_max_norm")
-        coefficients.append(1.0 if norm is None or most is None or norm <= most else most / norm)
+    coefficients = [clip_coefficient(step.scalars) for step in (one, other)]
     ratio = common_ratio(seen)
     is_clipped = coefficients != [1.0, 1.0] and ratio is not None
     return is_clipped and near(ratio * coefficients[0], coefficients[1])  # type: ignore[operator]

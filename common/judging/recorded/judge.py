@@ -7,10 +7,11 @@ import numpy as np
 
 from samestep.common.errors import ConfigError
 from samestep.common.judging.recorded.findings import Finding, find
+from samestep.common.judging.recorded.measured import Measured
 from samestep.common.judging.recorded.pairing import Pairing, pair
 from samestep.common.judging.recorded.verdict import Kind, Need, RecordedVerdict, TensorRow
 from samestep.common.judging.recorded.walk import Compared, Past, Walk
-from samestep.common.judging.recorded.yardstick import Derived, Measured, Yardstick, unit_of
+from samestep.common.judging.recorded.yardstick import Derived, Yardstick, unit_of
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.table import causes
 from samestep.common.steps.recorded_run import RecordedRun, RunStep
