@@ -24,7 +24,12 @@ def _is_exactly(ratio: float, number: float) -> str:
 
 
 def times(number_of: Callable[[Evidence], Iterator[float]], evidence: Evidence) -> Words | None:
-    """Every gradient times one of several numbers, or divided by it."""
+    """Every gradient times one of several numbers, or divided by it.
+
+    Args:
+        number_of: Yields the numbers.
+        evidence: Of the step.
+    """
     ratio = _ratio(evidence)
     if ratio is None:
         return None
@@ -39,24 +44,29 @@ def times(number_of: Callable[[Evidence], Iterator[float]], evidence: Evidence) 
 
 
 def processes(evidence: Evidence) -> Iterator[float]:
+    """The numbers of processes of both runs."""
     yield from {float(evidence.a.world), float(evidence.b.world)} - {1.0}
 
 
 def microbatches(evidence: Evidence) -> Iterator[float]:
+    """The numbers of micro-batches of both runs."""
     yield from {float(evidence.a.passes), float(evidence.b.passes)} - {1.0}
 
 
 def both(evidence: Evidence) -> Iterator[float]:
+    """The products of two of them."""
     yield from (n * k for n in processes(evidence) for k in microbatches(evidence))
     yield from (n * n for n in processes(evidence))
     yield from (k * k for k in microbatches(evidence))
 
 
 def roots(evidence: Evidence) -> Iterator[float]:
+    """Their roots."""
     yield from (math.sqrt(n) for n in (*processes(evidence), *microbatches(evidence)))
 
 
 def targets(evidence: Evidence) -> Iterator[float]:
+    """The numbers of examples, of all ranks and of each."""
     for side in (evidence.a, evidence.b):
         ranks = [len(rows) for rows in (side.rows or {}).values() if rows]
         yield from {float(sum(ranks)), *(float(each) for each in ranks)}
@@ -67,7 +77,13 @@ def _is_clipped(evidence: Evidence) -> bool:
 
 
 def on_scaled_loss(wants_scaled: bool, arithmetic: Arithmetic, evidence: Evidence) -> Words | None:
-    """The same if the loss has the ratio of the gradients too, or if it has not."""
+    """The same if the loss has the ratio of the gradients too, or if it has not.
+
+    Args:
+        wants_scaled: Whether the loss has to have the ratio as well.
+        arithmetic: What is asked.
+        evidence: Of the step.
+    """
     if (ratio := _ratio(evidence)) is None or _is_clipped(evidence):
         return None
     is_scaled = evidence.loss_ratio is not None and near(evidence.loss_ratio, ratio)
@@ -106,7 +122,12 @@ def part_only(evidence: Evidence) -> Words | None:
 
 
 def rounded(window: tuple[float, float], evidence: Evidence) -> Words | None:
-    """Every gradient is off by what rounding to few digits does, in no direction."""
+    """Every gradient is off by what rounding to few digits does, in no direction.
+
+    Args:
+        window: The least and the largest relative error.
+        evidence: Of the step.
+    """
     own = [each for each in evidence.gradients if each.size >= 8 and each.norm > each.rounding * each.bound]
     if len(own) < 2 or not all(each.differs for each in own):
         return None
@@ -142,7 +163,12 @@ def _lies_between(evidence: Evidence) -> bool:
 
 
 def clip(ratio_of: Callable[[Evidence], Iterator[float]], evidence: Evidence) -> Words | None:
-    """Gradients before clipping agree, and the norms that they are clipped by do not."""
+    """Gradients before clipping agree, and the norms that they are clipped by do not.
+
+    Args:
+        ratio_of: Yields what the ratio of the norms may be.
+        evidence: Of the step.
+    """
     norms = [side.scalars.get(CLIP_NORM) for side in (evidence.a, evidence.b)]
     if _ratio(evidence) is None or norms[0] is None or norms[1] is None or not norms[0]:
         return None
@@ -154,12 +180,14 @@ def clip(ratio_of: Callable[[Evidence], Iterator[float]], evidence: Evidence) ->
 
 
 def loss_scales(evidence: Evidence) -> Iterator[float]:
+    """The loss scales of both runs."""
     yield from (
         side.scalars["loss_scale"] for side in (evidence.a, evidence.b) if side.scalars.get("loss_scale", 1) > 1
     )
 
 
 def not_clipped(evidence: Evidence) -> Words | None:
+    """A's gradients are clipped and B's are those before it."""
     ratio, coefficient = _ratio(evidence), evidence.a.clip_coefficient
     if ratio is None or coefficient == 1 or CLIP_NORM in evidence.b.scalars or not near(ratio, 1 / coefficient):
         return None
@@ -182,6 +210,7 @@ def _is_nothing(projections: object) -> bool:
 
 
 def unexchanged(evidence: Evidence) -> Words | None:
+    """The gradients that the ranks of B gave their optimizers differ."""
     split = {name for phase, name, _ in evidence.b.splits if phase == "gradient"}
     trained = {each.name for each in evidence.gradients}
     kinds = {each.kind for each in evidence.gradients if each.name in split}

@@ -2,15 +2,17 @@
 
 import contextlib
 import dataclasses
+import importlib
 import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.files.reading import read_json_lines
 from samestep.common.files.writing import copy_file, create, open_directory
 from samestep.common.files.written import LIST
@@ -20,6 +22,7 @@ from samestep.common.steps.record import rank_files
 from samestep.common.steps.recording import VARIABLE, RecordOptions
 
 _INJECTED = Path(__file__).parent / "injected" / "sitecustomize.py"
+_RECORDERS = {"torch": "samestep.torch_impl.recording", "keras": "samestep.tf_impl.recording"}
 _PACKAGE = Path(__file__).absolute().parents[3]
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 
@@ -104,6 +107,23 @@ def prepared(out: Path) -> Path:
     except OSError as error:
         raise ConfigError(f"--out {out} cannot be written ({error.strerror}); name another directory.") from None
     return out.resolve()
+
+
+def started_here(directory: Path, every: int) -> list[Callable[[], None]]:
+    """Starts to record this process; returns what ends it.
+
+    Args:
+        directory: Of the record.
+        every: As in RecordOptions.
+
+    Raises:
+        Unavailable: No framework is imported yet.
+    """
+    modules = [module for name, module in _RECORDERS.items() if name in sys.modules]
+    if not modules:
+        raise Unavailable("nothing is there to be recorded; import torch or keras before samestep.record.")
+    options = RecordOptions(str(directory), tuple(sys.argv), every).to_json()
+    return [stop for module in modules if (stop := importlib.import_module(module).install(options))]
 
 
 def why_nothing(out: Path, ended: RecordedCommand) -> str:

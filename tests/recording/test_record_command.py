@@ -27,7 +27,7 @@ def test_output_and_exit_code_are_the_commands_own(tmp_path: Path) -> None:
 
 @pytest.mark.torch
 def test_torchrun_is_recorded_and_the_default_directory_is_in_runs(tmp_path: Path) -> None:
-    launcher = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0")
+    launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     done = record("--stop-after", "2", "--", *launcher, str(SCRIPTS / "layouts.py"), "ddp", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (found,) = (tmp_path / "runs").glob("*-layouts")

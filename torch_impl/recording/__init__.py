@@ -1,6 +1,7 @@
 """The recorder of PyTorch: it follows a script that says nothing, and writes what each step did to every tensor."""
 
 import atexit
+from collections.abc import Callable
 
 from samestep.common.steps.recording import Recorder, RecordOptions
 from samestep.torch_impl.recording.float64 import use_float64
@@ -8,8 +9,8 @@ from samestep.torch_impl.recording.hooks import Hooks
 from samestep.torch_impl.recording.session import Session
 
 
-def install(options: str) -> None:
-    """Starts to record this process; torch has been imported.
+def install(options: str) -> Callable[[], None]:
+    """Starts to record this process; torch has been imported. Returns what ends the record.
 
     Args:
         options: What `RecordOptions.to_json` wrote.
@@ -19,4 +20,10 @@ def install(options: str) -> None:
     Hooks(session, recorder).install()
     if recorder.options.float64:
         use_float64()
-    atexit.register(recorder.guarded(session.end))
+
+    def stop() -> None:
+        recorder.guarded(session.end)()
+        recorder.end()
+
+    atexit.register(stop)
+    return stop
