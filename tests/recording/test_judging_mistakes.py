@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 
 from samestep.common.errors import ConfigError
+from samestep.common.judging.recorded.judge import judge
+from samestep.common.judging.recorded.pairing import pair
 from samestep.common.mistakes.table import MISTAKES
-from tests.recording.judged import diff
+from samestep.common.steps.projections import Piece
+from tests.recording.judged import diff, recorded
 from tests.recording.numpy_script import Script
 
 TWO, FOUR = {"world": 2}, {"passes": 4}
@@ -125,6 +128,21 @@ def test_names_are_matched_without_what_wrappers_add(tmp_path: Path) -> None:
     a = Script(steps=2)
     assert diff(a, dataclasses.replace(a, prefix="module."), tmp_path).kind == "same"
     assert diff(a, dataclasses.replace(a, prefix="my_model."), tmp_path).kind == "same"  # by shape and order
+
+
+def test_records_of_different_models_are_refused(tmp_path: Path) -> None:
+    a, b = (recorded(Script(steps=1), tmp_path) for _ in range(2))
+    foreign = [dataclasses.replace(t, name=f"x{n}", piece=Piece.whole((n + 2,))) for n, t in enumerate(b.tensors)]
+    b = dataclasses.replace(b, header=dataclasses.replace(b.header, tensors=tuple(foreign)))
+    with pytest.raises(ConfigError, match="are records of different models"):
+        pair(a, b)
+
+
+def test_other_versions_are_said_and_change_nothing(tmp_path: Path) -> None:
+    a, b = (recorded(Script(steps=1), tmp_path) for _ in range(2))
+    b = dataclasses.replace(b, header=dataclasses.replace(b.header, versions={"torch": "2.12"}))
+    verdict = judge(a, b)
+    assert (verdict.kind, verdict.notes) == ("same", ("versions of A and B: torch none and 2.12",))
 
 
 def test_two_precisions_are_not_compared(tmp_path: Path) -> None:
