@@ -9,6 +9,9 @@ from samestep.common.mistakes.mistake import Arithmetic, Words, near, spell
 BF16, FP16 = (3e-4, 3e-3), (3e-5, 3e-4)
 """The relative error of a tensor whose numbers were rounded to 8, and to 11, digits."""
 
+PART = 0.02
+"""The least that a missing rank's part makes of a gradient; less than that is something else."""
+
 
 def _ratio(evidence: Evidence) -> float | None:
     """The ratio of all gradients, before clipping, if it is one and not 1."""
@@ -111,7 +114,7 @@ def part_only(evidence: Evidence) -> Words | None:
     differing = [each for each in evidence.gradients if each.differs]
     kinds = {each.kind for each in differing}
     of_kind = [each for each in evidence.gradients if each.kind in kinds]
-    if any(_is_nothing(each.other) or _is_nothing(each.one) for each in differing):
+    if any(_is_nothing(each.other) or _is_nothing(each.one) or each.off < PART for each in differing):
         return None
     if not differing or "kernel" in kinds or len(differing) == len(evidence.gradients) or len(of_kind) > len(differing):
         return None

@@ -193,6 +193,11 @@ class _Training:
             draw = np.random.default_rng(3)
             mean = {n: (g * (1 + 1e-2 * draw.normal(size=g.shape))).astype(self.kind) for n, g in mean.items()}
             mean |= {"net.head.bias": mean["net.head.bias"] * one(1.5)}
+        if s.mistake == "tipped_unit" and self.step == 1:  # what a unit at ReLU's kink does, for one example
+            for name in ("net.embed.weight", "net.embed.bias"):
+                mean[name] = mean[name].copy()
+                mean[name][..., 3] *= one(1.003)
+            mean["net.embed.weight"][2] *= one(1.002)
         if s.mistake == "one_norm_off":
             mean["net.norm.weight"] = mean["net.norm.weight"] * one(1.001)
         if s.mistake == "missing_gradients":

@@ -89,6 +89,16 @@ def test_what_has_no_name_is_tried_with_more_seeds(tmp_path: Path) -> None:
     assert (found.kind, found.first.step, found.first.phase) == ("unnamed", 1, "gradient")
 
 
+def test_what_looks_like_a_tipped_unit_is_left_to_float64(tmp_path: Path) -> None:
+    """The loss and all gradients above one layer agree, and below it they are a little off: no rerun shows it."""
+    a, b = (side(Script(optimizer="sgd", mistake=m), tmp_path, "A", Fake()) for m in ("", "tipped_unit"))
+    verdict = diff(a, b, 20).verdict
+    assert (verdict.kind, verdict.exit_code, verdict.need) == ("unknown", 3, "float64")
+    assert (verdict.first.step, verdict.first.phase, verdict.first.layer) == (1, "gradient", "net.embed")
+    decided = diff(*in_float64((a, b)), 20).verdict
+    assert (decided.kind, decided.first.step, decided.first.layer) == ("unnamed", 1, "net.embed")
+
+
 def test_a_script_that_does_not_repeat_itself_is_not_judged(tmp_path: Path) -> None:
     for changes in ({"seed": 5}, {"mistake": "other_order"}):
         a, b = (side(Script(flipped=flipped), tmp_path, "A", Fake(**changes)) for flipped in (False, True))
