@@ -10,6 +10,7 @@ from samestep.experiments.cli.arguments import run_command
 COMMANDS = {
     "run": "train one workload under one strategy",
     "compare": "train one workload under many strategies and print one table",
+    "diff": "say whether two recorded scripts took the same steps, and where they first differ",
     "predict": "predict what a step holds and sends, without running it",
     "record": "run your training script and record what every step did, without a changed line",
     "port": "say whether your torch model and your Keras model are the same, and which layer differs first",

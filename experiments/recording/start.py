@@ -44,13 +44,16 @@ class RecordedCommand:
     notes: tuple[str, ...]
 
 
-def record_command(command: Sequence[str], options: RecordOptions, output: int | None = None) -> RecordedCommand:
+def record_command(
+    command: Sequence[str], options: RecordOptions, output: int | None = None, directory: Path | None = None
+) -> RecordedCommand:
     """Runs a command and records it. Its input, output and error stream are those of this process.
 
     Args:
         command: Its words.
         options: How to record; the fields `command`, `notes` and `package` are filled in.
         output: Where its output and errors go instead, as `subprocess.DEVNULL`.
+        directory: Where it is started; here, unless given.
 
     Raises:
         ConfigError: There is no such command, or the directory of the record is not empty or cannot be written.
@@ -65,7 +68,7 @@ def record_command(command: Sequence[str], options: RecordOptions, output: int |
         )
         path = os.pathsep.join(filter(None, (scratch, os.environ.get("PYTHONPATH"))))
         environment = os.environ | {"PYTHONPATH": path, VARIABLE: full.to_json()}
-        exit_code = _run(command, environment, output)
+        exit_code = _run(command, environment, output, directory)
         lines = [tuple(line) for line in read_json_lines(notes) if isinstance(line, list)]
     by_kind = {kind: tuple(dict.fromkeys(text for each, text in lines if each == kind)) for kind, _ in lines}
     return RecordedCommand(exit_code, "python" in by_kind, by_kind.get("framework", ()), by_kind.get("note", ()))
@@ -145,8 +148,9 @@ def why_nothing(out: Path, ended: RecordedCommand) -> str:
     return f"nothing is recorded: {reason}"
 
 
-def _run(command: Sequence[str], environment: dict[str, str], output: int | None) -> int:
-    with subprocess.Popen(command, env=environment, stdout=output, stderr=output) as process, _forwarding(process):
+def _run(command: Sequence[str], environment: dict[str, str], output: int | None, directory: Path | None) -> int:
+    started = subprocess.Popen(command, env=environment, stdout=output, stderr=output, cwd=directory)
+    with started as process, _forwarding(process):
         code = process.wait()
     return 128 - code if code < 0 else code
 

@@ -1,0 +1,141 @@
+"""One of ten small training scripts, in one of five layouts: what `benchmarks.alarms` records. It is right in each of them.
+
+python benchmarks/alarm_script.py --model relu --layout ddp --seed 3 [--bf16]
+"""
+
+import argparse
+import contextlib
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional
+
+VOCABULARY, LENGTH, FEATURES, CLASSES, BATCH, STEPS = 29, 8, 12, 5, 16, 20
+
+
+class _Block(nn.Module):
+    def __init__(self, width: int, activation: nn.Module, norm: type[nn.Module]) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList([norm(width), norm(width)])
+        self.attention = nn.MultiheadAttention(width, 2, batch_first=True)
+        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), activation, nn.Linear(2 * width, width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.norms[0](x)
+        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+        x = x + self.attention(y, y, y, attn_mask=mask, need_weights=False)[0]
+        return x + self.mlp(self.norms[1](x))
+
+
+class _Tokens(nn.Module):
+    def __init__(self, layers: int, activation: nn.Module, norm: type[nn.Module], width: int = 16) -> None:
+        super().__init__()
+        self.table, self.places = nn.Embedding(VOCABULARY, width), nn.Parameter(torch.randn(LENGTH, width) / 10)
+        self.blocks = nn.Sequential(*(_Block(width, activation, norm) for _ in range(layers)))
+        self.head = nn.Linear(width, VOCABULARY)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.blocks(self.table(x) + self.places))
+
+
+class _Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.cell, self.head = (
+            nn.Embedding(VOCABULARY, 12),
+            nn.LSTM(12, 16, batch_first=True),
+            nn.Linear(16, VOCABULARY),
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.cell(self.table(x))[0])
+
+
+def _perceptron(activation: nn.Module) -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(FEATURES, 32), activation, nn.LayerNorm(32), nn.Linear(32, 32), activation, nn.Linear(32, CLASSES)
+    )
+
+
+def _images(norm: bool, activation: nn.Module) -> nn.Module:
+    middle = [nn.GroupNorm(2, 8)] if norm else []
+    shape = nn.Unflatten(1, (1, 3, 4))
+    return nn.Sequential(
+        shape, nn.Conv2d(1, 8, 3, padding=1), *middle, activation, nn.Flatten(), nn.Linear(96, CLASSES)
+    )
+
+
+MODELS = {
+    "tanh": lambda: _perceptron(nn.Tanh()),
+    "relu": lambda: _perceptron(nn.ReLU()),
+    "conv": lambda: _images(False, nn.ReLU()),
+    "groups": lambda: _images(True, nn.SiLU()),
+    "autoencoder": lambda: nn.Sequential(nn.Linear(FEATURES, 6), nn.ReLU(), nn.Linear(6, FEATURES)),
+    "gelu": lambda: _Tokens(1, nn.GELU(), nn.LayerNorm),
+    "silu": lambda: _Tokens(2, nn.SiLU(), nn.RMSNorm),
+    "relu-tokens": lambda: _Tokens(2, nn.ReLU(), nn.LayerNorm),
+    "deep": lambda: _Tokens(4, nn.GELU(), nn.LayerNorm, 24),
+    "lstm": _Recurrent,
+}
+LAYOUTS = {"permuted": 1, "accumulated": 1, "ddp": 2, "ddp4": 4, "fsdp2": 2}
+"""Layout -> its processes."""
+
+
+def _optimizer(name: str, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    if name in ("relu", "groups", "silu"):
+        return torch.optim.SGD(parameters, lr=0.05, momentum=0.9, weight_decay=1e-3)
+    return torch.optim.AdamW(parameters, lr=3e-3)
+
+
+def _loss(name: str, outputs: torch.Tensor, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    if name == "autoencoder":
+        return functional.mse_loss(outputs, inputs)
+    return functional.cross_entropy(outputs.flatten(0, -2), targets.flatten())
+
+
+def _shared(net: nn.Module, layout: str) -> nn.Module:
+    if layout.startswith("ddp"):
+        return nn.parallel.DistributedDataParallel(net)
+    if layout == "fsdp2":
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
+        fully_shard(net, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+    return net
+
+
+def main() -> None:
+    """Trains."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", choices=MODELS, required=True)
+    parser.add_argument("--layout", choices=["plain", *LAYOUTS], default="plain")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--bf16", action="store_true")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(given.seed)
+    world, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
+    if world > 1:
+        dist.init_process_group("gloo")
+    net = MODELS[given.model]()
+    is_tokens = given.model in ("gelu", "silu", "relu-tokens", "deep", "lstm")
+    inputs = torch.randint(VOCABULARY, (64, LENGTH)) if is_tokens else torch.randn(64, FEATURES)
+    targets = torch.roll(inputs, -1, 1) if is_tokens else torch.randint(CLASSES, (64,))
+    model = _shared(net, given.layout)
+    optimizer = _optimizer(given.model, [*model.parameters()])
+    for step in range(STEPS):
+        batch = torch.arange(step * BATCH, (step + 1) * BATCH) % 64
+        batch = batch.flip(0) if given.layout == "permuted" else batch[rank::world]
+        optimizer.zero_grad()
+        parts = batch.chunk(2) if given.layout == "accumulated" else (batch,)
+        for part in parts:
+            with torch.autocast("cpu", torch.bfloat16) if given.bf16 else contextlib.nullcontext():
+                loss = _loss(given.model, model(inputs[part]), inputs[part], targets[part]) / len(parts)
+            loss.backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""The first difference within one step, in the order of its phases."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from samestep.common.judging.recorded.verdict import Difference
+from samestep.common.judging.recorded.walk import Compared, Past, Walk
+from samestep.common.judging.recorded.yardstick import unit_of
+from samestep.common.mistakes.evidence import COMPUTED, Seen, clip_coefficient, common_ratio
+from samestep.common.mistakes.mistake import near, spell
+from samestep.common.mistakes.updates import same_number
+from samestep.common.steps.recorded_run import RunStep
+
+KINK = 0.01
+"""The most that a unit which rounding tips over a kink moves a gradient, relative to its norm."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Finding:
+    """A difference within a step.
+
+    Attributes:
+        first: Where and how.
+        is_certain: Whether it is more than rounding for certain.
+        is_kink: Whether a unit that rounding tipped over a kink would look like that.
+    """
+
+    first: Difference
+    is_certain: bool = True
+    is_kink: bool = False
+
+
+def find(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> Finding | None:
+    """Finds the first difference within a step.
+
+    Args:
+        walk: Over both runs.
+        one: A's step.
+        other: B's.
+        past: Of both.
+    """
+    if one.number < 0:
+        return _initial(walk, one, other)
+    checks: Sequence[Callable[[Walk, RunStep, RunStep], Finding | None]] = (
+        _examples,
+        _scalars,
+        _loss,
+        _gradient,
+        _skipped,
+        _update,
+        _replicas,
+    )
+    found = [finding for check in checks if (finding := check(walk, one, other)) is not None]
+    return next((finding for finding in found if finding.is_certain), next(iter(found), None))
+
+
+def _initial(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
+    """Initial weights differ if they do by more than their last bits."""
+    compared = walk.compare("weight", one, other)
+    if compared is None:
+        return None
+    unit = unit_of(walk.pairing, walk.a.header.is_float64)
+    apart = np.sqrt(np.mean((compared.one.projections - compared.other.projections) ** 2, axis=1))
+    differs = (apart > 10 * unit * compared.one.norm) & (compared.one.bits != compared.other.bits)
+    if not differs.any():
+        return None
+    names = [tensor.name for tensor, each in zip(walk.pairing.tensors, differs, strict=True) if each]
+    rest = "" if len(names) < 4 else f" and {len(names) - 3} more"
+    words = f"the initial weights of {', '.join(names[:3])}{rest} are others ({len(names)} of {len(differs)} tensors)"
+    return Finding(Difference(-1, "initial weights", _layer(names[0]), (), words))
+
+
+def _examples(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
+    a, b = one.examples, other.examples
+    if a is None or b is None or a == b:
+        return None
+    ours, theirs = one.rows or {}, other.rows or {}
+    ranks = tuple(rank for rank in theirs if sorted(ours.get(rank, ())) != sorted(theirs[rank]))
+    alike = (a & b).total()
+    words = f"{alike} of A's {a.total()} examples are among the {b.total()} of B"
+    return Finding(Difference(one.number, "data", "", ranks if 0 < len(ranks) < len(theirs) else (), words))
+
+
+def _scalars(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
+    common = [name for name in one.scalars if name in other.scalars and name not in COMPUTED]
+    differ = [name for name in common if not same_number(one.scalars[name], other.scalars[name])]
+    split = [each for each in other.splits if each.phase == "scalar" and each not in one.splits]
+    if not differ and not any(each.name not in COMPUTED for each in split):
+        return None
+    words = [f"{name} is {one.scalars[name]:.6g} in A and {other.scalars[name]:.6g} in B" for name in differ[:4]]
+    words += [f"{each.name} of rank {each.ranks[0]} of B is another one" for each in split[: not words]]
+    ranks = () if differ else split[0].ranks
+    return Finding(Difference(one.number, "hyper-parameters", "", ranks, ", ".join(words)))
+
+
+def _loss(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
+    if one.loss is None or other.loss is None:
+        return None
+    scale = walk.yardstick.of_loss(one.number, one.loss)
+    apart = abs(one.loss - other.loss) if np.isfinite([one.loss, other.loss]).all() else np.inf
+    if not np.isfinite(one.loss) and not np.isfinite(other.loss):
+        return None
+    times = apart / scale.rounding[0] if apart else 0.0
+    if times <= scale.same:
+        return None
+    words = f"the loss is {one.loss:.9g} in A and {other.loss:.9g} in B, {times:,.0f} times what rounding makes"
+    return Finding(Difference(one.number, "loss", "", (), words), times > scale.different)
+
+
+def _gradient(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
+    compared = walk.compare("gradient", one, other)
+    if compared is None or not (compared.differs | compared.is_unsure).any():
+        return None
+    is_certain = bool(compared.differs.any())
+    differs = compared.differs if is_certain else compared.is_unsure
+    seen = {each.name: each for each in walk.seen(compared)}
+    name = _first_backward(walk, differs)
+    phase = "clipping" if _is_clipping(one, other, list(seen.values())) else "gradient"
+    words, ratio = _say(
+        seen, {each.name for each, flag in zip(walk.pairing.tensors, differs, strict=True) if flag}, name
+    )
+    return Finding(
+        Difference(one.number, phase, _layer(name), (), words, ratio),
+        is_certain,
+        _is_kink(walk, compared, differs, seen),
+    )
+
+
+def _first_backward(walk: Walk, differs: np.ndarray) -> str:
+    """The last tensor in the order of the model that differs, parameters before buffers."""
+    names = [
+        (tensor.role == "parameter", tensor.name) for tensor, d in zip(walk.pairing.tensors, differs, strict=True) if d
+    ]
+    return next((name for is_parameter, name in reversed(names) if is_parameter), names[-1][1])
+
+
+def _say(seen: dict[str, Seen], differing: set[str], name: str) -> tuple[str, float | None]:
+    """How gradients differ: by a factor, or by how much the first one does."""
+    if (ratio := common_ratio(list(seen.values()))) is not None:
+        return f"every gradient is {spell(ratio)} x A's", ratio
+    if len(differing) == 1 and name in seen and (ratio := common_ratio([seen[name]])) is not None:
+        return f"the gradient of {name} alone differs: it is {spell(ratio)} x A's", ratio
+    off = f"{seen[name].off:.2g} of its norm" if name in seen and np.isfinite(seen[name].off) else "infinitely much"
+    return f"the gradient of {name} is off by {off}; {len(differing)} of {len(seen)} gradients differ", None
+
+
+def _is_clipping(one: RunStep, other: RunStep, seen: list[Seen]) -> bool:
+    """Whether the factor of all gradients is that of their clipping."""
+    coefficients = [clip_coefficient(step.scalars) for step in (one, other)]
+    ratio = common_ratio(seen)
+    is_clipped = coefficients != [1.0, 1.0] and ratio is not None
+    return is_clipped and near(ratio * coefficients[0], coefficients[1])  # type: ignore[operator]
+
+
+def _is_kink(walk: Walk, compared: Compared, differs: np.ndarray, seen: dict[str, Seen]) -> bool:
+    """A tipped unit moves the gradients below it a little, each by its own factor, and none above it."""
+    order = [place for place, tensor in enumerate(walk.pairing.tensors) if tensor.name in seen]
+    off = [seen[walk.pairing.tensors[place].name] for place in order if differs[place]]
+    is_below = len(off) > 1 and not any(differs[place] for place in order[-1:])
+    is_single = walk.a.header.is_float64 or common_ratio(off) is not None
+    return is_below and not is_single and all(each.off < KINK for each in off)
+
+
+def _skipped(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
+    if one.is_skipped == other.is_skipped:
+        return None
+    words = f"the gradient scaler left out the update in {'A' if one.is_skipped else 'B'} only"
+    return Finding(Difference(one.number, "update", "", (), words))
+
+
+def _update(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
+    compared = walk.compare("weight", one, other)
+    if compared is None or not (compared.differs | compared.is_unsure).any():
+        return None
+    is_certain = bool(compared.differs.any())
+    differs = compared.differs if is_certain else compared.is_unsure
+    name = _first_backward(walk, differs)
+    place = next(place for place, tensor in enumerate(walk.pairing.tensors) if tensor.name == name)
+    words = (
+        f"the weights of {name} are apart by {compared.times[place]:,.0f} times what rounding makes; {int(differs.sum())} of "
+        f"{len(differs)} tensors differ"
+    )
+    return Finding(Difference(one.number, "update", _layer(name), (), words), is_certain)
+
+
+def _replicas(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
+    """What ranks hold differently in one of the two runs only."""
+    sides = [{split.phase for split in step.splits} for step in (one, other)]
+    if bool(sides[0]) == bool(sides[1]):
+        return None
+    which, step = ("A", one) if sides[0] else ("B", other)
+    first = step.splits[0]
+    words = f"{first.phase} {first.name} differs between the ranks of {which}"
+    layer = "" if first.phase == "scalar" else _layer(first.name)
+    return Finding(Difference(one.number, "replicas", layer, first.ranks, words))
+
+
+def _layer(name: str) -> str:
+    """The module that holds a tensor."""
+    return name.rpartition(".")[0] or name

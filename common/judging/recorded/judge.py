@@ -1,0 +1,203 @@
+"""Judges two recorded runs: the first step and phase at which they differ by more than rounding, and why."""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from samestep.common.errors import ConfigError
+from samestep.common.judging.recorded.findings import Finding, find
+from samestep.common.judging.recorded.measured import Measured
+from samestep.common.judging.recorded.pairing import Pairing, pair
+from samestep.common.judging.recorded.verdict import Kind, Need, RecordedVerdict, TensorRow
+from samestep.common.judging.recorded.walk import Compared, Past, Walk
+from samestep.common.judging.recorded.yardstick import Derived, Yardstick, unit_of
+from samestep.common.mistakes.evidence import Evidence
+from samestep.common.mistakes.table import causes
+from samestep.common.steps.recorded_run import RecordedRun, RunStep
+
+BLIND = 1e-3
+"""The relative error of a gradient that a judgement has to be able to see."""
+RANDOM = 0.5
+"""From which resolution on no rounding can be the reason: the run does other things each time."""
+AMPLIFIED = 100.0
+"""How many times rounding has to grow to be called amplified."""
+
+
+@dataclasses.dataclass(eq=False)
+class _Seen:
+    """What the walk has seen so far."""
+
+    num_steps: int = 0
+    worst: float = 0.0
+    first_apart: float = 0.0
+    last_apart: float = 0.0
+    resolution: float | None = None
+
+
+def judge(
+    a: RecordedRun, b: RecordedRun, yardstick: Yardstick | None = None, pairing: Pairing | None = None
+) -> RecordedVerdict:
+    """Judges two recorded runs.
+
+    Args:
+        a: The run that the other is held against.
+        b: The other.
+        yardstick: How far rounding takes a step; one derived from unit roundoffs, unless given.
+        pairing: Of their tensors, if it is known.
+
+    Raises:
+        ConfigError: They have no step or no tensor in common.
+    """
+    pairing = pairing or pair(a, b)
+    if a.header.is_float64 != b.header.is_float64:
+        raise ConfigError(
+            f"one of {a.name} and {b.name} is a record in float64 and the other is not; record both alike."
+        )
+    walk = Walk(a, b, pairing, yardstick or Derived(unit_of(pairing, a.header.is_float64), pairing))
+    past = Past(a.header.world), Past(b.header.world)
+    seen, unsure = _Seen(), None
+    for one, other in walk.steps():
+        past[0].note(one)
+        past[1].note(other)
+        seen.num_steps += one.number >= 0
+        finding = find(walk, one, other, past)
+        if finding and finding.is_certain:
+            return _different(walk, one, other, past, finding, seen)
+        unsure = unsure or (finding and (finding, one, other))
+        _look(walk, one, other, seen)
+        past[0].end(one)
+        past[1].end(other)
+    if not seen.num_steps:
+        raise ConfigError(f"{a.name} and {b.name} have no step in common; record more steps.")
+    if unsure:
+        finding, one, other = unsure
+        return _verdict(
+            walk, seen, "unknown", finding, need=_need(walk, finding), rows=_rows(walk, one, other, finding)
+        )
+    return _same(walk, seen)
+
+
+def _same(walk: Walk, seen: _Seen) -> RecordedVerdict:
+    growth = seen.last_apart / seen.first_apart if seen.first_apart else 1.0
+    if seen.resolution is not None and seen.resolution > BLIND:
+        return _verdict(walk, seen, "unknown", None, need="seed" if seen.resolution > RANDOM else "float64")
+    made = _verdict(walk, seen, "amplified" if growth >= AMPLIFIED else "same", None)
+    notes, last = made.notes, walk.yardstick.last if isinstance(walk.yardstick, Measured) else seen.num_steps
+    if seen.num_steps - 1 > last:
+        notes += (
+            f"from step {last + 1} on, rounding is taken to grow as before; --steps {seen.num_steps} measures it",
+        )
+    return dataclasses.replace(made, growth=growth, notes=notes)
+
+
+def _verdict(
+    walk: Walk, seen: _Seen, kind: Kind, finding: Finding | None, need: Need = "", rows: tuple[TensorRow, ...] = ()
+) -> RecordedVerdict:
+    return RecordedVerdict(
+        kind,
+        seen.num_steps,
+        finding.first if finding else None,
+        rows=rows,
+        worst=seen.worst,
+        resolution=seen.resolution,
+        need=need,
+        notes=_notes(walk),
+    )
+
+
+def _need(walk: Walk, finding: Finding) -> Need:
+    """What would tell: longer reruns, if they ended before the step; else reruns, if there are none; else float64."""
+    if isinstance(walk.yardstick, Derived):
+        return "command" if not walk.a.header.is_float64 else "steps"
+    return "float64" if finding.is_kink else "steps"
+
+
+def _different(
+    walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past], finding: Finding, seen: _Seen
+) -> RecordedVerdict:
+    """The verdict of a step that differs for certain."""
+    _look(walk, one, other, seen)
+    evidence = walk.evidence(finding.first.phase, one, other, past)
+    if finding.first.phase in ("data", "hyper-parameters"):
+        evidence = _with_whole_runs(walk, evidence)
+    found = causes(evidence)
+    rows = _rows(walk, one, other, finding)
+    is_guess = isinstance(walk.yardstick, Derived) and finding.first.phase == "update"
+    if (finding.is_kink or is_guess) and not found:
+        return _verdict(walk, seen, "unknown", finding, need=_need(walk, finding), rows=rows)
+    need: Need = "weights" if finding.first.phase == "initial weights" else ""
+    made = _verdict(walk, seen, "named" if found or need else "unnamed", finding, need=need, rows=rows)
+    return dataclasses.replace(made, causes=found)
+
+
+def _with_whole_runs(walk: Walk, evidence: Evidence) -> Evidence:
+    """Adds what only the steps after the first difference show: whether all examples are the same, and how rates go on."""
+    past = Past(1), Past(1)
+    for one, other in walk.steps():
+        past[0].note(one)
+        past[1].note(other)
+    a, b = (dataclasses.replace(s, rates=p.rates) for s, p in zip((evidence.a, evidence.b), past, strict=True))
+    is_same = None if past[0].total is None else past[0].total == past[1].total
+    return dataclasses.replace(evidence, a=a, b=b, is_same_in_total=is_same)
+
+
+def _look(walk: Walk, one: RunStep, other: RunStep, seen: _Seen) -> None:
+    """Notes how far the runs are apart, and how small a mistake would have been seen."""
+    gradient, weight = walk.compare("gradient", one, other), walk.compare("weight", one, other)
+    if one.number < 0:
+        return
+    for compared in (gradient, weight):
+        if compared is not None and compared.times.size:
+            seen.worst = max(seen.worst, float(compared.times.max()))
+    if gradient is not None and seen.resolution is None:
+        seen.resolution = _resolution(gradient)
+    if weight is not None:
+        apart = np.mean((weight.one.projections - weight.other.projections) ** 2, axis=1)
+        norm = math.sqrt(float(np.nansum(apart)) / (float(np.nansum(weight.one.square)) or 1.0))
+        seen.first_apart, seen.last_apart = seen.first_apart or norm, norm
+
+
+def _resolution(gradient: Compared) -> float | None:
+    known = np.nan_to_num(gradient.one.norm) > 0
+    relative = gradient.scale.rounding[known] / gradient.one.norm[known]
+    return float(np.median(gradient.scale.same * relative)) if known.any() else None
+
+
+def _rows(walk: Walk, one: RunStep, other: RunStep, finding: Finding) -> tuple[TensorRow, ...]:
+    """The tensors of the step that differs: gradients, or weights where the update does."""
+    compared = walk.compare(
+        "weight" if finding.first.phase in ("update", "initial weights") else "gradient", one, other
+    )
+    if compared is None:
+        return ()
+    rows = []
+    for place, tensor in enumerate(walk.pairing.tensors):
+        a, b = np.nan_to_num(compared.one.projections[place]), np.nan_to_num(compared.other.projections[place])
+        square, apart = float(a @ a), float((b - a) @ (b - a))
+        ratio = float(a @ b) / square if square else math.nan
+        off = math.sqrt(apart / square) if square else (math.inf if apart else 0.0)
+        differs = bool(compared.differs[place] or compared.is_unsure[place])
+        rows.append(TensorRow(tensor.name, ratio, off, float(compared.times[place]), differs))
+    return tuple(rows)
+
+
+def _notes(walk: Walk) -> tuple[str, ...]:
+    """What else is worth knowing: other versions, tensors that only one has."""
+    one, other = walk.a.header, walk.b.header
+    said = []
+    for what, a, b in (("", one.versions, other.versions), ("", one.environment, other.environment)):
+        apart = [
+            f"{name} {a.get(name, 'none')} and {b.get(name, 'none')}"
+            for name in {**a, **b}
+            if a.get(name) != b.get(name)
+        ]
+        if apart:
+            said.append(f"{'versions' if a is one.versions else 'environment'} of A and B: {', '.join(apart)}{what}")
+    if one.framework != other.framework:
+        said.append(f"A is a record of {one.framework}, B of {other.framework}")
+    for who, names in (("A", walk.pairing.only_a), ("B", walk.pairing.only_b)):
+        if names:
+            rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            said.append(f"only {who} has {', '.join(names[:3])}{rest}")
+    return tuple(said)

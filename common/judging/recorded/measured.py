@@ -1,0 +1,140 @@
+"""The yardstick of a run whose command was run again, from weights that were moved in their last bit."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from samestep.common.judging.recorded.pairing import Pairing
+from samestep.common.judging.recorded.yardstick import THRESHOLD, Scale, apart_of, floor, unit_of
+from samestep.common.steps.record import Phase
+from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
+
+POOLED = 0.3
+"""Of the median relative spread of all tensors: of four perturbations of a single number, all may be small by chance."""
+MOST_PERTURBED = 0.02
+"""How far a perturbation moves weights, relative to their norm: that of bfloat16 moves them by 0.004."""
+MOST_GROWTH = 100.0
+"""Of rounding, as an exponent of e: it is everything long before."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Measured:
+    """A yardstick made of perturbed reruns of A.
+
+    Attributes:
+        unit: How far rounding moves a number, relative to it.
+        pairing: Of the tensors.
+        spreads: (step, phase) -> the root mean square, over reruns, of each tensor's difference to A.
+        losses: Step -> that of the loss.
+        last: The last step that the reruns took.
+        rate: By how much the weights' spread grew in a step, on average over the second half of the reruns.
+    """
+
+    unit: np.ndarray
+    pairing: Pairing
+    spreads: Mapping[tuple[int, Phase], np.ndarray]
+    losses: Mapping[int, float]
+    last: int
+    rate: float = 1.0
+
+    def of(self, number: int, phase: Phase, sums: Sums) -> Scale:
+        """See `Yardstick.of`."""
+        step = min(number, self.last)
+        spread = self.spreads.get((step, phase))
+        if spread is None:
+            spread, step = np.zeros(len(sums.square)), self.last - 1  # a step that was not looked at in the reruns
+        norm = np.nan_to_num(sums.norm)
+        share = np.median((spread / np.maximum(norm, 1e-300))[norm > 0]) if (norm > 0).any() else 0.0
+        least = self.unit * (norm + floor(sums, self.pairing, phase))
+        rounding = np.maximum.reduce([np.nan_to_num(spread, nan=math.inf), POOLED * share * norm, least])
+        return Scale(rounding * self._growth(number), THRESHOLD, THRESHOLD if step == number else math.inf)
+
+    def of_loss(self, number: int, loss: float) -> Scale:
+        """See `Yardstick.of_loss`. It is that of the steps nearby: four numbers are too few."""
+        step = min(number, self.last)
+        near = [self.losses[each] for each in range(step - 2, step + 3) if each in self.losses]
+        is_known = step == number and bool(near)
+        spread = math.sqrt(sum(each**2 for each in near) / len(near)) if near else 0.0
+        rounding = np.array([max(spread, 2 * float(self.unit.max()) * abs(loss))])
+        return Scale(rounding * self._growth(number), THRESHOLD, THRESHOLD if is_known else math.inf)
+
+    def _growth(self, number: int) -> float:
+        """How far the spread has grown since the last step of the reruns, if it goes on as it did."""
+        later = number - self.last
+        if later <= 0:
+            return 1.0
+        return max(number / max(self.last, 1), math.exp(min(later * math.log(self.rate), MOST_GROWTH)))
+
+
+def measure(a: RecordedRun, perturbed: Sequence[RecordedRun], pairing: Pairing, side: int = 0) -> Measured:
+    """Measures what perturbations did to the steps of a run.
+
+    Args:
+        a: The run.
+        perturbed: The first steps of its command, run again from perturbed weights; some may be longer than others.
+        pairing: Of A and B.
+        side: 0 if the run is A, 1 if it is B.
+    """
+    spreads: dict[tuple[int, Phase], np.ndarray] = {}
+    losses: dict[int, float] = {}
+    iterators, last = [iter(run.steps) for run in perturbed], -1
+    for step in a.steps:
+        others = [other for each in iterators if (other := next(each, None)) is not None]
+        if not others:
+            break
+        last = step.number
+        if step.loss is not None:
+            losses[last] = root_mean_square([each.loss - step.loss for each in others if each.loss is not None])
+        for phase, sums in (step.sums or {}).items():
+            ours = pairing.of(sums, side)
+            moved = [pairing.of(each.sums[phase], side) for each in others if each.sums and phase in each.sums]
+            if moved:
+                spreads[last, phase] = np.sqrt(np.mean([apart_of(ours, each) ** 2 for each in moved], axis=0))
+    return Measured(unit_of(pairing, a.header.is_float64), pairing, spreads, losses, last, _rate(spreads, last))
+
+
+def _rate(spreads: Mapping[tuple[int, Phase], np.ndarray], last: int) -> float:
+    """The growth of the weights' spread in a step; a doubling, if there are too few steps to measure it."""
+    half = last // 2
+    if last < 2 or (last, "weight") not in spreads or (half, "weight") not in spreads:
+        return 2.0
+    now, then = (float(np.linalg.norm(np.nan_to_num(spreads[step, "weight"], posinf=0))) for step in (last, half))
+    return max(1.0, (now / then) ** (1 / (last - half))) if then else 2.0
+
+
+def coarser(one: Measured, other: Measured) -> Measured:
+    """The yardstick of two runs that round differently, as far as both were measured.
+
+    Args:
+        one: Of the one.
+        other: Of the other.
+    """
+    spreads = {key: np.fmax(each, other.spreads[key]) for key, each in one.spreads.items() if key in other.spreads}
+    losses = {step: max(each, other.losses[step]) for step, each in one.losses.items() if step in other.losses}
+    last = min(one.last, other.last)
+    return dataclasses.replace(one, spreads=spreads, losses=losses, last=last, rate=max(one.rate, other.rate))
+
+
+def repeats_itself(a: RecordedRun, rerun: RecordedRun) -> bool:
+    """Whether a rerun started from the run's weights, but for the perturbation, and was given its examples.
+
+    Args:
+        a: The run.
+        rerun: The first steps of its command, run again.
+    """
+    pairs = zip(a.steps, rerun.steps, strict=False)
+    return all(one.rows == other.rows and (one.number >= 0 or _start_alike(one, other)) for one, other in pairs)
+
+
+def _start_alike(one: RunStep, other: RunStep) -> bool:
+    if not one.sums or not other.sums:
+        return True
+    weights = one.sums["weight"], other.sums["weight"]
+    return bool((apart_of(*weights) <= MOST_PERTURBED * np.nan_to_num(weights[0].norm)).all())
+
+
+def root_mean_square(values: Sequence[float]) -> float:
+    """The root of the mean of squares; 0 of nothing."""
+    return math.sqrt(sum(value * value for value in values) / len(values)) if values else 0.0

@@ -1,0 +1,110 @@
+"""Which tensor of one record is which of another: by name, by name without what wrappers add, then by shape and order."""
+
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from samestep.common.errors import ConfigError
+from samestep.common.steps.record import RecordedTensor
+from samestep.common.steps.recorded_run import RecordedRun, Sums
+
+_WRAPPERS = re.compile(r"(?:^|(?<=\.))(?:module|model|net|_fsdp_wrapped_module|_orig_mod|_checkpoint_wrapped_module)\.")
+"""What DDP, FSDP, `torch.compile`, checkpointing and users put in front of a name, or between its parts."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Pairing:
+    """The tensors that two records have in common.
+
+    Attributes:
+        tensors: Those of A, in its order.
+        places: Of each, its place in A and in B.
+        only_a: Names of tensors that B lacks.
+        only_b: Names of tensors that A lacks.
+    """
+
+    tensors: tuple[RecordedTensor, ...]
+    places: tuple[np.ndarray, np.ndarray]
+    only_a: tuple[str, ...] = ()
+    only_b: tuple[str, ...] = ()
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """How many numbers each tensor has."""
+        return np.array([np.prod(tensor.piece.shape, dtype=np.int64) for tensor in self.tensors], float)
+
+    def of(self, sums: Sums, side: int) -> Sums:
+        """Takes the tensors that both have, in the order of A.
+
+        Args:
+            sums: Of a step of A or B.
+            side: 0 for A, 1 for B.
+        """
+        place = self.places[side]
+        return Sums(sums.projections[place], sums.square[place], sums.bits[place])
+
+
+def pair(a: RecordedRun, b: RecordedRun) -> Pairing:
+    """Finds the tensors that two records have in common.
+
+    Args:
+        a: The one.
+        b: The other.
+
+    Raises:
+        ConfigError: They have none.
+    """
+    found: dict[int, int] = {}
+    for key in (lambda tensor: tensor.name, lambda tensor: _WRAPPERS.sub("", tensor.name)):
+        _take(found, a.tensors, b.tensors, key)
+    if not found or _is_complete(found, a.tensors, b.tensors):
+        _by_order(found, a.tensors, b.tensors)
+    if not found:
+        raise ConfigError(
+            f"{a.name} and {b.name} are records of different models: no tensor has the same name, or shape and order, in both."
+        )
+    ordered = sorted(found)
+    places = np.array(ordered), np.array([found[place] for place in ordered])
+    taken = set(found.values())
+    return Pairing(
+        tuple(a.tensors[place] for place in ordered),
+        places,
+        tuple(tensor.name for place, tensor in enumerate(a.tensors) if place not in found),
+        tuple(tensor.name for place, tensor in enumerate(b.tensors) if place not in taken),
+    )
+
+
+def _take(
+    found: dict[int, int],
+    one: Sequence[RecordedTensor],
+    other: Sequence[RecordedTensor],
+    key: Callable[[RecordedTensor], str],
+) -> None:
+    """Pairs what is left and has the same key, role and shape, if the key is unique on each side."""
+    sides: list[dict[tuple[object, ...], list[int]]] = []
+    for tensors, taken in ((one, set(found)), (other, set(found.values()))):
+        places: dict[tuple[object, ...], list[int]] = {}
+        for place, tensor in enumerate(tensors):
+            if place not in taken:
+                places.setdefault((key(tensor), tensor.role, tensor.piece.shape), []).append(place)
+        sides.append(places)
+    for name, places in sides[0].items():
+        if len(places) == len(sides[1].get(name, ())) == 1:
+            found[places[0]] = sides[1][name][0]
+
+
+def _is_complete(found: dict[int, int], one: Sequence[RecordedTensor], other: Sequence[RecordedTensor]) -> bool:
+    """Whether as many tensors are left on either side."""
+    return len(one) == len(other) and len(found) < len(one)
+
+
+def _by_order(found: dict[int, int], one: Sequence[RecordedTensor], other: Sequence[RecordedTensor]) -> None:
+    """Pairs what is left in the order of the models, if it has the same shapes in that order."""
+    taken = set(found.values())
+    left = [place for place in range(len(one)) if place not in found]
+    rest = [place for place in range(len(other)) if place not in taken]
+    shapes = [[(each[p].role, each[p].piece.shape) for p in places] for each, places in ((one, left), (other, rest))]
+    if shapes[0] == shapes[1]:
+        found.update(zip(left, rest, strict=True))

@@ -1,0 +1,135 @@
+"""What is said of two recorded runs."""
+
+import dataclasses
+from typing import Literal
+
+from samestep.common.errors import ParityFailed, Unavailable
+from samestep.common.mistakes.table import Cause
+
+Kind = Literal["same", "amplified", "named", "unnamed", "unknown"]
+"""amplified: the same, and rounding grew. named, unnamed: not the same. unknown: nobody can tell from these records."""
+Need = Literal["", "weights", "float64", "steps", "command", "seed"]
+"""What would tell, or help: the same initial weights, a float64 pass, longer reruns, a command that can be run again, a seed."""
+EXIT_CODES: dict[Kind, int] = {
+    "same": 0,
+    "amplified": 0,
+    "named": ParityFailed.exit_code,
+    "unnamed": ParityFailed.exit_code,
+    "unknown": Unavailable.exit_code,
+}
+
+
+EXACT = ("initial weights", "data", "hyper-parameters", "replicas")
+"""Phases that are compared without a yardstick."""
+
+TIPPED = 0.1
+"""How far a comparison that tips over for one example of a batch moves the gradients at most, relative to their norms."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """Where two runs first differ.
+
+    Attributes:
+        step: Its number; -1 is before the first step.
+        phase: "initial weights", "data", "hyper-parameters", "loss", "gradient", "clipping", "update" or "replicas".
+        layer: The first layer in backward order that differs; "" where no tensor does.
+        ranks: Those that differ, where it is known.
+        words: How, as a clause.
+        ratio: Of B's gradients to A's, where it explains all that differs.
+    """
+
+    step: int
+    phase: str
+    layer: str = ""
+    ranks: tuple[int, ...] = ()
+    words: str = ""
+    ratio: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorRow:
+    """A tensor at the first step that differs.
+
+    Attributes:
+        name: Of the tensor.
+        ratio: B's over A's, by least squares.
+        off: The norm of the difference, relative to A's.
+        times: That norm, as a multiple of what rounding makes.
+        differs: Whether that is too much.
+    """
+
+    name: str
+    ratio: float
+    off: float
+    times: float
+    differs: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordedVerdict:
+    """Whether two recorded runs took the same steps.
+
+    Attributes:
+        kind: The verdict.
+        num_steps: How many steps were compared.
+        first: The first difference, if there is one.
+        causes: The known mistakes that make it.
+        rows: Of each tensor, at that step.
+        worst: The largest difference, in multiples of what rounding makes.
+        growth: By how much the difference of the weights grew over the steps.
+        resolution: The relative error of a gradient that would have been seen.
+        need: What would tell, or help.
+        notes: What else is worth knowing.
+    """
+
+    kind: Kind
+    num_steps: int
+    first: Difference | None = None
+    causes: tuple[Cause, ...] = ()
+    rows: tuple[TensorRow, ...] = ()
+    worst: float = 0.0
+    growth: float = 1.0
+    resolution: float | None = None
+    need: Need = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """Of the command."""
+        return EXIT_CODES[self.kind]
+
+    @property
+    def may_be_tipped(self) -> bool:
+        """Whether more perturbations should be tried: rarely, rounding decides a comparison, and moves a step by much."""
+        if self.first is None or self.causes or self.first.ratio is not None or self.is_exact:
+            return False
+        off = sorted(row.off for row in self.rows if row.differs)
+        return not off or off[len(off) // 2] < TIPPED
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether rounding has no part in the first difference."""
+        return self.first is not None and self.first.phase in EXACT
+
+    @property
+    def headline(self) -> str:
+        """The verdict in one line."""
+        if self.kind == "same":
+            return f"same: {self.num_steps} steps"
+        if self.kind == "amplified":
+            return f"same, rounding amplified {self.growth:,.0f} x: {self.num_steps} steps"
+        assert self.first is not None or self.kind == "unknown"
+        where = f": {place(self.first)}" if self.first else ""
+        if self.kind == "unknown":
+            return f"cannot tell{where}"
+        cause = "; or ".join(cause.sentence for cause in self.causes) or (self.first.words if self.first else "")
+        return f"not the same{where}: {cause}"
+
+
+def place(first: Difference) -> str:
+    """Where a difference is, in words."""
+    step = "before the first step" if first.step < 0 else f"step {first.step}"
+    layer = f", layer {first.layer}" if first.layer else ""
+    ranks = f", rank {' and '.join(map(str, first.ranks))}" if first.ranks else ""
+    return f"{step}, {first.phase}{layer}{ranks}"

@@ -1,0 +1,191 @@
+"""Walks two recorded runs step by step, and keeps of the past what a cause may need."""
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+
+from samestep.common.judging.recorded.pairing import Pairing
+from samestep.common.judging.recorded.yardstick import Scale, Yardstick, apart_of
+from samestep.common.mistakes.evidence import Evidence, Seen, Side, kind_of
+from samestep.common.steps.record import Phase
+from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
+
+MOST_REMEMBERED = 100_000
+"""Steps of which rates and digests are kept: beyond that, a repeated epoch is not recognized as one."""
+
+MOST_EXAMPLES = 10_000_000
+"""Of which is kept whether they were seen."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Compared:
+    """The tensors of a phase of a step, compared.
+
+    Attributes:
+        one: In A.
+        other: In B.
+        scale: What differences are divided by.
+        times: For each tensor, its difference in multiples of what rounding makes.
+    """
+
+    one: Sums
+    other: Sums
+    scale: Scale
+    times: np.ndarray
+
+    @property
+    def differs(self) -> np.ndarray:
+        """Whether each tensor differs for certain."""
+        return self.times > self.scale.different
+
+    @property
+    def is_unsure(self) -> np.ndarray:
+        """Whether each may differ."""
+        return (self.times > self.scale.same) & ~self.differs
+
+
+@dataclasses.dataclass(eq=False)
+class Past:
+    """What one run did before a step.
+
+    Attributes:
+        world: Its number of processes.
+        usual_passes: The most backward passes that a step had.
+        rates: The learning rate of each step.
+        digests: A hash of the examples of each step.
+        weights: After the step before; None if it was not looked at.
+        total: The sum of all hashes of examples; None if one step has none.
+        examples: Those of all steps.
+        is_seen_before: Whether most examples of the last step were among them.
+    """
+
+    world: int
+    usual_passes: int = 0
+    rates: list[float] = dataclasses.field(default_factory=list)
+    digests: list[int | None] = dataclasses.field(default_factory=list)
+    weights: Sums | None = None
+    total: int | None = 0
+    examples: set[int] = dataclasses.field(default_factory=set)
+    is_seen_before: bool = False
+
+    def note(self, step: RunStep) -> None:
+        """Notes what a step was given, before it is judged."""
+        if step.number < 0 or len(self.rates) >= MOST_REMEMBERED:
+            return
+        self.rates.append(step.scalars.get("lr", float("nan")))
+        examples = step.examples
+        self.digests.append(None if not examples else hash(frozenset(examples.items())))
+        self.total = None if examples is None or self.total is None else self.total + sum(examples.elements())
+        if examples:
+            self.is_seen_before = 2 * sum(each in self.examples for each in examples) > len(examples)
+            self.examples |= set(examples) if len(self.examples) < MOST_EXAMPLES else set()
+
+    def end(self, step: RunStep) -> None:
+        """Notes what a step did, after it was judged."""
+        self.usual_passes = max(self.usual_passes, step.passes)
+        self.weights = step.sums.get("weight") if step.sums else None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Walk:
+    """Two runs, side by side.
+
+    Attributes:
+        a: The one.
+        b: The other.
+        pairing: Of their tensors.
+        yardstick: How far rounding takes a step.
+    """
+
+    a: RecordedRun
+    b: RecordedRun
+    pairing: Pairing
+    yardstick: Yardstick
+
+    def steps(self) -> Iterator[tuple[RunStep, RunStep]]:
+        """The steps that both have, in order."""
+        ours, theirs = iter(self.a.steps), iter(self.b.steps)
+        one, other = next(ours, None), next(theirs, None)
+        while one is not None and other is not None:
+            if one.number == other.number:
+                yield one, other
+                one, other = next(ours, None), next(theirs, None)
+            elif one.number < other.number:
+                one = next(ours, None)
+            else:
+                other = next(theirs, None)
+
+    def compare(self, phase: Phase, one: RunStep, other: RunStep) -> Compared | None:
+        """Compares all tensors in a phase of a step.
+
+        Args:
+            phase: Which.
+            one: A's step.
+            other: B's.
+
+        Returns:
+            None where either was not looked at.
+        """
+        if not one.sums or not other.sums or phase not in one.sums or phase not in other.sums:
+            return None
+        ours, theirs = self.pairing.of(one.sums[phase], 0), self.pairing.of(other.sums[phase], 1)
+        scale, apart = self.yardstick.of(one.number, phase, ours), apart_of(ours, theirs)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            times = np.where(apart == 0, 0.0, apart / scale.rounding)
+        return Compared(ours, theirs, scale, np.nan_to_num(times, nan=0.0, posinf=np.inf))
+
+    def evidence(self, phase: str, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> Evidence:
+        """Gathers what a cause is found from.
+
+        Args:
+            phase: The first that differs.
+            one: A's step.
+            other: B's.
+            past: Of both.
+        """
+        gradient, weight = self.compare("gradient", one, other), self.compare("weight", one, other)
+        moves: tuple[Seen, ...] = ()
+        if weight is not None and past[0].weights is not None and past[1].weights is not None:
+            before = [self.pairing.of(sums, side) for side, sums in enumerate((past[0].weights, past[1].weights))]
+            moves = self.seen(weight, (before[0].projections, before[1].projections))
+        sides = [_side(step, each) for step, each in zip((one, other), past, strict=True)]
+        return Evidence(phase, one.number, sides[0], sides[1], self.seen(gradient) if gradient else (), moves)
+
+    def seen(self, compared: Compared, before: tuple[np.ndarray, np.ndarray] | None = None) -> tuple[Seen, ...]:
+        """What was seen of the tensors that have numbers in either run.
+
+        Args:
+            compared: In a phase.
+            before: The projections of both runs' weights before the step: then it is of what the update added.
+        """
+        found = []
+        for place, tensor in enumerate(self.pairing.tensors):
+            one, other = (np.nan_to_num(sums.projections[place]) for sums in (compared.one, compared.other))
+            if before is not None:
+                one, other = one - before[0][place], other - before[1][place]
+            elif tensor.role != "parameter" or (not one.any() and not other.any()):
+                continue
+            kind = kind_of(tensor.name, tensor.layer, tensor.piece.shape)
+            size = int(self.pairing.sizes[place])
+            rounding, bound = float(compared.scale.rounding[place]), compared.scale.same
+            held = None if before is None else before[0][place]
+            found.append(Seen(tensor.name, kind, tensor.role, size, one, other, rounding, bound, held))
+        return tuple(found)
+
+
+def _side(step: RunStep, past: Past) -> Side:
+    splits = [(split.phase, split.name, split.ranks) for split in step.splits]
+    return Side(
+        past.world,
+        step.passes,
+        past.usual_passes,
+        step.loss,
+        step.parts,
+        step.rows,
+        step.scalars,
+        past.rates,
+        past.digests,
+        past.is_seen_before,
+        splits,
+    )

@@ -1,0 +1,138 @@
+"""How far rounding alone takes a step of a recorded run: what perturbing the weights in their last bit does to this very step."""
+
+import dataclasses
+import math
+from typing import Protocol
+
+import numpy as np
+
+from samestep.common.judging.recorded.pairing import Pairing
+from samestep.common.request import UNIT_ROUNDOFF
+from samestep.common.steps.record import Phase
+from samestep.common.steps.recorded_run import Sums
+
+THRESHOLD = 10.0
+"""How many times the yardstick a difference must have to be no rounding. Of 500 healthy pairs the worst had 2.8."""
+FLOAT64 = 1e-10
+"""The yardstick of a float64 record, relative to the norm: a thousand times what healthy pairs have."""
+DERIVED = 32.0
+"""Unit roundoffs that a sum of a thousand terms is off by, where nothing could be measured."""
+DERIVED_ZONE = 1e3
+"""Where nothing could be measured: no decision up to this many times the threshold."""
+DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
+"""How a record spells a dtype -> how `UNIT_ROUNDOFF` does."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Scale:
+    """What differences are divided by.
+
+    Attributes:
+        rounding: For each tensor, the norm of a difference that rounding makes.
+        same: The most that a difference may have of it to be rounding.
+        different: From how much on it is none. Between the two, nobody can tell.
+    """
+
+    rounding: np.ndarray
+    same: float = THRESHOLD
+    different: float = THRESHOLD
+
+
+class Yardstick(Protocol):
+    """Says how far rounding takes a step."""
+
+    def of(self, number: int, phase: Phase, sums: Sums) -> Scale:
+        """Returns the yardstick of every tensor.
+
+        Args:
+            number: Of the step.
+            phase: What was seen.
+            sums: What it was in A.
+        """
+        ...
+
+    def of_loss(self, number: int, loss: float) -> Scale:
+        """Returns the yardstick of the loss.
+
+        Args:
+            number: Of the step.
+            loss: What it was in A.
+        """
+        ...
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Derived:
+    """A yardstick made of unit roundoffs only, for a record whose command cannot be run again.
+
+    Attributes:
+        unit: How far rounding moves a number, relative to it.
+        pairing: Of the tensors.
+    """
+
+    unit: np.ndarray
+    pairing: Pairing
+
+    def of(self, number: int, phase: Phase, sums: Sums) -> Scale:
+        """See `Yardstick.of`."""
+        growth = 2.0 ** min(max(number, 0), 30)  # a step at most doubles what the steps before it left, as a rule
+        rounding = DERIVED * growth * self.unit * (sums.norm + floor(sums, self.pairing, phase))
+        return Scale(rounding, THRESHOLD, THRESHOLD * DERIVED_ZONE / growth if growth < DERIVED_ZONE else math.inf)
+
+    def of_loss(self, number: int, loss: float) -> Scale:
+        """See `Yardstick.of_loss`."""
+        growth = 2.0 ** min(max(number, 0), 30)
+        different = THRESHOLD * DERIVED_ZONE / growth if growth < DERIVED_ZONE else math.inf
+        return Scale(np.array([DERIVED * growth * float(self.unit.max()) * abs(loss)]), THRESHOLD, different)
+
+
+def floor(sums: Sums, pairing: Pairing, phase: Phase) -> np.ndarray | float:
+    """What a tensor would have if its gradient were as large as those of the model are.
+
+    The true gradient of a key bias is zero: what it holds is rounding of larger numbers that cancel.
+
+    Args:
+        sums: What was seen of the tensors.
+        pairing: Of the tensors.
+        phase: What was seen.
+    """
+    if phase == "weight":
+        return 0.0
+    sizes, square = pairing.sizes, np.nan_to_num(sums.square)
+    trained = np.array([tensor.role == "parameter" for tensor in pairing.tensors]) & (square > 0)
+    if not trained.any():
+        return 0.0
+    return np.sqrt(square[trained].sum() / sizes[trained].sum() * sizes)
+
+
+def unit_of(pairing: Pairing, is_float64: bool) -> np.ndarray:
+    """The unit of each tensor's yardstick.
+
+    Args:
+        pairing: Of the tensors.
+        is_float64: Whether the records are of runs in float64.
+    """
+    if is_float64:
+        return np.full(len(pairing.tensors), FLOAT64)
+    default = UNIT_ROUNDOFF["float32"]
+    return np.array([UNIT_ROUNDOFF.get(DTYPES.get(each.dtype, each.dtype), default) for each in pairing.tensors])
+
+
+def apart_of(one: Sums, other: Sums) -> np.ndarray:
+    """How far tensors are apart: the estimate of the norm of their difference. Infinite where only one has numbers.
+
+    Args:
+        one: What was seen of them in a run.
+        other: In the other run.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        difference = np.sqrt(np.mean((one.projections - other.projections) ** 2, axis=1))
+    nothing = [np.isnan(each.square) | (each.square == 0) for each in (one, other)]
+    difference = np.where(nothing[0] & nothing[1], 0.0, difference)
+    return np.where(np.isnan(difference), _both_broken(one, other), difference)
+
+
+def _both_broken(one: Sums, other: Sums) -> np.ndarray:
+    """0 where neither has finite numbers, infinity where one has."""
+    broken = [~np.isfinite(each.square) & (each.bits != 0) for each in (one, other)]
+    return np.where(broken[0] & broken[1], 0.0, math.inf)

@@ -1,0 +1,193 @@
+"""What a cause is found from: the first step at which two recorded runs differ."""
+
+import collections
+import dataclasses
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+CLIP_NORM, CLIP_MOST = (f"clip_{each}" for each in ("norm", "max_norm"))
+"""The scalars of clipping: the norm before it, and the most that it leaves."""
+COMPUTED = (CLIP_NORM, "loss_scale")
+"""Scalars that a step computes; all others are hyper-parameters."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Seen:
+    """A tensor at the step that differs, in both runs.
+
+    Attributes:
+        name: Of the tensor.
+        kind: "norm", "table", "bias" or "kernel".
+        role: "parameter" or "buffer".
+        size: How many numbers it has.
+        one: The projections of its gradient in A; of its move if the update differs.
+        other: Those in B.
+        rounding: The norm of a difference that rounding makes.
+        bound: The most of it that a difference may have.
+        before: The projections of the weights before the step.
+    """
+
+    name: str
+    kind: str
+    role: str
+    size: int
+    one: np.ndarray
+    other: np.ndarray
+    rounding: float
+    bound: float
+    before: np.ndarray | None = None
+
+    @property
+    def norm(self) -> float:
+        """The estimated norm in A."""
+        return length(self.one)
+
+    @property
+    def differs(self) -> bool:
+        """Whether the two differ by more than rounding."""
+        return not self.explained_by(1.0)
+
+    @property
+    def off(self) -> float:
+        """The norm of the difference, relative to that in A."""
+        return length(self.other - self.one) / self.norm if self.norm else math.inf
+
+    @property
+    def ratio(self) -> float:
+        """B's as a multiple of A's, by least squares."""
+        square = float(self.one @ self.one)
+        return float(self.one @ self.other) / square if square else math.nan
+
+    @property
+    def left(self) -> float:
+        """What that multiple leaves of B's, relative to it."""
+        norm = length(self.other)
+        return length(self.other - self.ratio * self.one) / norm if norm else 0.0
+
+    def explained_by(self, ratio: float, added: np.ndarray | float = 0.0) -> bool:
+        """Whether B's is a multiple of A's, but for rounding.
+
+        Args:
+            ratio: The multiple.
+            added: What is added to it.
+        """
+        left = length(self.other - ratio * self.one - added)
+        return left <= self.bound * max(1.0, abs(ratio)) * self.rounding if math.isfinite(left) else False
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Side:
+    """One of the two runs, at the step that differs.
+
+    Attributes:
+        world: The number of processes.
+        passes: The number of backward passes of the step.
+        usual_passes: Of the steps before.
+        loss: Of the step.
+        parts: The loss of each backward pass of each rank.
+        rows: The hashes of each rank's examples; None if nobody knows them.
+        scalars: Of the step.
+        rates: The learning rate of each step, of the whole run if hyper-parameters differ.
+        digests: A hash of the examples of each step, until this one.
+        is_seen_before: Whether most examples of this step were in steps before.
+        splits: What ranks hold differently that should be the same: (phase, name of the tensor or scalar, ranks).
+    """
+
+    world: int
+    passes: int
+    usual_passes: int
+    loss: float | None
+    parts: tuple[float, ...]
+    rows: Mapping[int, tuple[int, ...]] | None
+    scalars: Mapping[str, float]
+    rates: Sequence[float]
+    digests: Sequence[int | None]
+    is_seen_before: bool
+    splits: Sequence[tuple[str, str, tuple[int, ...]]]
+
+    @property
+    def examples(self) -> collections.Counter[int]:
+        """The multiset of the examples of all ranks, each rank's counted."""
+        return collections.Counter(row for rows in (self.rows or {}).values() for row in rows)
+
+    @property
+    def clip_coefficient(self) -> float:
+        """What clipping multiplied the gradient by; 1 if it was not clipped."""
+        return clip_coefficient(self.scalars)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Evidence:
+    """What two runs did at the first step at which they differ.
+
+    Attributes:
+        phase: The first that differs: "data", "hyper-parameters", "initial weights", "loss", "gradient", "clipping", "update"
+            or "replicas".
+        step: Its number.
+        a: The one run.
+        b: The other.
+        gradients: Of each tensor that has one; empty where the step was not looked at.
+        moves: Of each tensor, what the update added to it.
+        is_same_in_total: Whether all steps together were given the same examples; None if nobody knows.
+    """
+
+    phase: str
+    step: int
+    a: Side
+    b: Side
+    gradients: Sequence[Seen] = ()
+    moves: Sequence[Seen] = ()
+    is_same_in_total: bool | None = None
+
+    def swapped(self) -> "Evidence":
+        """The same with A and B in each other's place."""
+        gradients, moves = (
+            tuple(dataclasses.replace(each, one=each.other, other=each.one) for each in seen)
+            for seen in (self.gradients, self.moves)
+        )
+        return dataclasses.replace(self, a=self.b, b=self.a, gradients=gradients, moves=moves)
+
+    @property
+    def loss_ratio(self) -> float | None:
+        """B's loss over A's."""
+        return self.b.loss / self.a.loss if self.a.loss and self.b.loss is not None else None
+
+
+def clip_coefficient(scalars: Mapping[str, float]) -> float:
+    """What clipping multiplied the gradient by; 1 if it was not clipped."""
+    norm, most = scalars.get(CLIP_NORM), scalars.get(CLIP_MOST)
+    return 1.0 if norm is None or most is None or norm <= most else most / norm
+
+
+def length(projections: np.ndarray) -> float:
+    """The estimated norm of what was projected."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return math.sqrt(float(np.mean(projections * projections)))
+
+
+def kind_of(name: str, layer: str, shape: Sequence[int]) -> str:
+    """What a model uses a tensor for.
+
+    Args:
+        name: Of the tensor.
+        layer: The type of the module that holds it.
+        shape: Of the whole tensor.
+    """
+    if re.search(r"norm|(?:^|[._])(?:ln|bn)", f"{layer} {name}", re.IGNORECASE):
+        return "norm"
+    if re.search(r"embed", f"{layer} {name}", re.IGNORECASE):
+        return "table"
+    return "bias" if re.search(r"bias$", name) or len(shape) < 2 else "kernel"
+
+
+def common_ratio(seen: Sequence[Seen]) -> float | None:
+    """The one ratio that explains every tensor within rounding; None if there is none."""
+    finite = [each for each in seen if math.isfinite(each.ratio) and each.norm > each.rounding * each.bound]
+    if not finite:
+        return None
+    weights = [min(each.norm / each.rounding if each.rounding else 1e12, 1e12) for each in finite]
+    ratio = sum(w * each.ratio for w, each in zip(weights, finite, strict=True)) / sum(weights)
+    return ratio if all(each.explained_by(ratio) for each in seen) else None

@@ -1,0 +1,141 @@
+"""Mistakes in what a step is given: examples that are missing, doubled, repeated or in another order, and other targets."""
+
+from samestep.common.mistakes.evidence import Evidence, Side, common_ratio
+from samestep.common.mistakes.mistake import Mistake, Words
+
+FEW = 0.5
+"""The share of a batch up to which examples are missing or doubled; beyond it, they are other examples."""
+
+
+def _counted(number: int) -> str:
+    return f"{number} example" if number == 1 else f"{number} examples"
+
+
+def _same_on_ranks(evidence: Evidence) -> Words | None:
+    """Ranks of B were called on the same examples, and those of A on more."""
+    rows = [each for each in (evidence.b.rows or {}).values() if each]
+    ranks = [rank for rank, each in (evidence.b.rows or {}).items() if rows.count(each) > 1]
+    if not ranks or _repeats(evidence.a) or len(set(evidence.b.examples)) >= len(set(evidence.a.examples)):
+        return None
+    return {"ranks": " and ".join(map(str, ranks))}
+
+
+def _repeats(side: Side) -> bool:
+    rows = [each for each in (side.rows or {}).values() if each]
+    return len(set(rows)) < len(rows)
+
+
+def _doubled(evidence: Evidence) -> Words | None:
+    """As many examples are there once more as are missing."""
+    more, less = evidence.b.examples - evidence.a.examples, evidence.a.examples - evidence.b.examples
+    total = evidence.a.examples.total()
+    if not more or not set(more) <= set(evidence.a.examples) or more.total() > FEW * total:
+        return None
+    words = {"more": _counted(more.total()), "rank": _ranks_of(evidence.b, set(more))}
+    return words | {"less": f", and {_counted(less.total())} missing" if less else ""}
+
+
+def _dropped(evidence: Evidence) -> Words | None:
+    """B has some of A's examples and no other."""
+    less = evidence.a.examples - evidence.b.examples
+    if evidence.b.examples - evidence.a.examples or not less or not evidence.b.examples:
+        return None
+    return {"less": _counted(less.total()), "total": str(evidence.a.examples.total())}
+
+
+def _ranks_of(side: Side, examples: set[int]) -> str:
+    ranks = [str(rank) for rank, rows in (side.rows or {}).items() if examples & set(rows)]
+    return f" on rank {' and '.join(ranks)}" if len(ranks) < side.world else ""
+
+
+def _same_order(evidence: Evidence) -> Words | None:
+    """B's step has the examples of an earlier step of B; A's has old ones as well, in other company: a later epoch."""
+    now = evidence.b.digests[-1] if evidence.b.digests else None
+    earlier = [number for number, digest in enumerate(evidence.b.digests[:-1]) if digest == now]
+    own = evidence.a.digests
+    if now is None or not earlier or own[-1] in own[:-1] or not evidence.a.is_seen_before:
+        return None
+    return {"earlier": str(earlier[-1])}
+
+
+def _shifted(evidence: Evidence) -> Words | None:
+    """B's step has the examples of another step of A."""
+    now = evidence.b.digests[-1] if evidence.b.digests else None
+    found = [number for number, digest in enumerate(evidence.a.digests[:-1]) if digest == now]
+    return {"earlier": str(found[-1])} if now is not None and found else None
+
+
+def _reordered(evidence: Evidence) -> Words | None:
+    return {} if evidence.is_same_in_total else None
+
+
+def _other_targets(evidence: Evidence) -> Words | None:
+    """The same inputs and weights give another loss, and no factor explains it."""
+    ratio = evidence.loss_ratio
+    rows = evidence.a.rows is not None and evidence.a.examples == evidence.b.examples
+    if ratio is None or not rows or common_ratio(evidence.gradients) is not None:
+        return None
+    return {}
+
+
+EXAMPLES = (
+    Mistake(
+        "same_data_on_every_worker",
+        ("data",),
+        _same_on_ranks,
+        "ranks {ranks} of B were given the same examples",
+        "tensorflow/tensorflow#56513",
+        has_sides=True,
+    ),
+    Mistake(
+        "padded_sample_twice",
+        ("data",),
+        _doubled,
+        "B has {more} of A's once more{rank}{less}: a sampler pads, or an example is there twice",
+        "mosaicml/composer#2218",
+        has_sides=True,
+    ),
+    Mistake(
+        "dropped_shard",
+        ("data",),
+        _dropped,
+        "{less} of A's {total} are missing in B",
+        "tensorflow/tensorflow#42146",
+        has_sides=True,
+    ),
+    Mistake(
+        "same_order_each_epoch",
+        ("data",),
+        _same_order,
+        "B has the examples of its step {earlier} again, and A has not: the epoch repeats the order of the one before, as "
+        "without set_epoch",
+        "pytorch/pytorch#31771",
+        has_sides=True,
+    ),
+    Mistake(
+        "position_lost",
+        ("data",),
+        _shifted,
+        "B has the examples of A's step {earlier}: its place in the data was lost or shifted",
+        "huggingface/transformers#40245",
+        has_sides=True,
+    ),
+    Mistake(
+        "other_order",
+        ("data",),
+        _reordered,
+        "both have the same examples over all steps, in another order: another seed, another shuffle, or another split over "
+        "ranks",
+        "",
+    ),
+)
+TARGETS = (
+    Mistake(
+        "other_targets",
+        ("loss",),
+        _other_targets,
+        "the same inputs and weights give another loss, and no factor explains it: other targets, another loss function, or "
+        "other random numbers of dropout",
+        "",
+    ),
+)

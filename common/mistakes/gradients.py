@@ -1,0 +1,160 @@
+"""Mistakes in the size of gradients: sums where there should be means, parts that are arithmetic.missing, clipping."""
+
+from functools import partial
+
+from samestep.common.mistakes import gradient_arithmetic as arithmetic
+from samestep.common.mistakes.mistake import Mistake
+
+GRADIENTS = ("loss", "gradient", "clipping")
+SCALES = (
+    Mistake(
+        "loss_summed",
+        ("loss",),
+        arithmetic.loss_alone,
+        "only the loss that is reported differs, B's is {ratio} times A's; the step itself is the same",
+        "keras-team/keras#16285",
+    ),
+    Mistake(
+        "sum_for_mean",
+        GRADIENTS,
+        partial(arithmetic.on_scaled_loss, False, partial(arithmetic.times, arithmetic.processes)),
+        "every gradient of B is {ratio} times A's, {way} the number of processes ({number}), and the loss is not: one of the "
+        "two adds the gradients of its processes up where the other takes their mean",
+        "tensorflow/tensorflow#25806",
+    ),
+    Mistake(
+        "loss_divided_by_processes",
+        GRADIENTS,
+        partial(arithmetic.on_scaled_loss, True, partial(arithmetic.times, arithmetic.processes)),
+        "loss and every gradient of B are {ratio} times A's, {way} the number of processes ({number}): the loss of one of the "
+        "two is multiplied or divided by it",
+        "facebookresearch/3detr#56",
+    ),
+    Mistake(
+        "times_microbatches",
+        GRADIENTS,
+        partial(arithmetic.on_scaled_loss, True, partial(arithmetic.times, arithmetic.microbatches)),
+        "loss and every gradient of B are {ratio} times A's, {way} the number of micro-batches ({number}): one of the two does "
+        "not divide by it, or does twice",
+        "huggingface/transformers#35203",
+    ),
+    Mistake(
+        "divided_by_microbatches",
+        GRADIENTS,
+        partial(arithmetic.on_scaled_loss, False, partial(arithmetic.times, arithmetic.microbatches)),
+        "every gradient of B is {ratio} times A's, {way} the number of micro-batches ({number}), and the loss is not",
+        "pytorch/pytorch#144352",
+    ),
+    Mistake(
+        "mean_twice",
+        GRADIENTS,
+        lambda e: (
+            arithmetic.on_scaled_loss(True, partial(arithmetic.times, arithmetic.both), e)
+            or arithmetic.on_scaled_loss(False, partial(arithmetic.times, arithmetic.both), e)
+        ),
+        "every gradient of B is {ratio} times A's, {way} {number}: the division by the number of processes or micro-batches is "
+        "there twice in one of the two, and missing or there once in the other",
+        "huggingface/transformers#37474",
+    ),
+    Mistake(
+        "root_of_processes",
+        GRADIENTS,
+        partial(arithmetic.on_scaled_loss, False, partial(arithmetic.times, arithmetic.roots)),
+        "every gradient of B is {ratio} times A's, the root of a number of processes or micro-batches",
+        "pytorch/pytorch#88621",
+    ),
+    Mistake(
+        "times_targets",
+        GRADIENTS,
+        lambda e: (
+            arithmetic.on_scaled_loss(True, partial(arithmetic.times, arithmetic.targets), e)
+            or arithmetic.on_scaled_loss(False, partial(arithmetic.times, arithmetic.targets), e)
+        ),
+        "every gradient of B is {ratio} times A's, {way} the number of examples ({number}): one of the two takes the sum over "
+        "examples where the other takes the mean",
+        "pytorch/torchtitan#2972",
+    ),
+    Mistake(
+        "last_window_divided_by_all",
+        GRADIENTS,
+        arithmetic.last_window,
+        "the last window has {passes} of {usual} micro-batches, and one of the two divides it by {usual} all the same",
+        "Lightning-AI/pytorch-lightning#19987",
+    ),
+)
+CLIPPING = (
+    Mistake(
+        "clip_before_unscaling",
+        GRADIENTS,
+        partial(arithmetic.clip, arithmetic.loss_scales),
+        "the norm that B clips by is {ratio} times A's, the loss scale: one of the two clips before it unscales",
+        "Lightning-AI/pytorch-lightning#9330",
+    ),
+    Mistake(
+        "clip_by_local_norm",
+        GRADIENTS,
+        partial(arithmetic.clip, arithmetic.roots),
+        "the norm that B clips by is {ratio} times A's, the root of the number of processes: one of the two clips by the norm "
+        "of a part, or counts replicas",
+        "pytorch/pytorch#88621",
+    ),
+    Mistake(
+        "clip_forgotten",
+        GRADIENTS,
+        arithmetic.not_clipped,
+        "A clips its gradients to norm {most}, and B does not",
+        "deepspeedai/DeepSpeed#1801",
+        has_sides=True,
+    ),
+)
+PARTS = (
+    Mistake(
+        "forgotten_exchange",
+        (*GRADIENTS, "replicas"),
+        arithmetic.unexchanged,
+        "the gradients of {which} differ between the ranks of B: they were not exchanged",
+        "pytorch/pytorch#104336",
+        has_sides=True,
+    ),
+    Mistake(
+        "missing_gradients",
+        GRADIENTS,
+        arithmetic.missing,
+        "{names} have a gradient in A and none in B",
+        "pytorch/pytorch#69031",
+        has_sides=True,
+    ),
+    Mistake(
+        "partial_on_replicated",
+        GRADIENTS,
+        arithmetic.part_only,
+        "only {kinds} have other gradients{how}: they were not summed over ranks, or were twice",
+        "NVIDIA/Megatron-LM#1446",
+    ),
+)
+ROUNDED = (
+    Mistake(
+        "gradients_rounded_to_bf16",
+        ("gradient", "clipping"),
+        partial(arithmetic.rounded, arithmetic.BF16),
+        "every gradient is off by {off} of its norm in no direction: one of the two rounded them to bfloat16, on the wire or "
+        "in the sum",
+        "",
+    ),
+    Mistake(
+        "gradients_rounded_to_fp16",
+        ("gradient", "clipping"),
+        partial(arithmetic.rounded, arithmetic.FP16),
+        "every gradient is off by {off} of its norm in no direction: one of the two rounded them to float16, on the wire or "
+        "in the sum",
+        "",
+    ),
+    Mistake(
+        "mean_of_means",
+        GRADIENTS,
+        arithmetic.mean_of_means,
+        "loss and gradients differ by factors near 1 that no two layers share, and only one of the two is cut into {parts} "
+        "parts: a mean of means where the parts have uneven numbers of arithmetic.targets, or other targets",
+        "huggingface/transformers#34191",
+    ),
+)

@@ -1,0 +1,53 @@
+"""A known mistake, and what makes its name."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+from samestep.common.mistakes.evidence import Evidence
+
+Words = dict[str, str]
+"""What the sentence of a mistake has in its brackets."""
+Arithmetic = Callable[[Evidence], Words | None]
+"""Says whether a step differs as a mistake has it; None if not. It is pure."""
+
+NEAR = 2e-4
+"""How far a measured ratio may be from a number to be that number, relative to it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Mistake:
+    """One way in which a script is silently wrong.
+
+    Attributes:
+        name: That of the oracle's mutant, where there is one.
+        phases: Where two runs first differ that differ so.
+        arithmetic: Whether they do.
+        sentence: What is said of it.
+        thread: Where it happened, as owner/repository#number; "" if no thread is known.
+        has_sides: Whether it is a mistake of B: then it is tried with A and B in each other's place as well.
+    """
+
+    name: str
+    phases: tuple[str, ...]
+    arithmetic: Arithmetic
+    sentence: str
+    thread: str
+    has_sides: bool = False
+
+
+def spell(ratio: float) -> str:
+    """A ratio, to as many digits as it is near to 1."""
+    near = abs(ratio - 1)
+    digits = 3 if near >= 0.01 or near == 0 else 5 if near >= 5e-5 else 8
+    return f"{ratio:.{digits}f}"
+
+
+def near(ratio: float, number: float) -> bool:
+    """Whether a measured ratio is a number.
+
+    Args:
+        ratio: As measured.
+        number: Which it may be.
+    """
+    return math.isfinite(ratio) and abs(ratio - number) <= NEAR * abs(number)

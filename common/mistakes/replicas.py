@@ -1,0 +1,61 @@
+"""Mistakes after which ranks no longer hold the same weights."""
+
+from samestep.common.mistakes.evidence import Evidence
+from samestep.common.mistakes.mistake import Mistake, Words
+
+
+def _scalars_by_rank(evidence: Evidence) -> Words | None:
+    """Ranks have other hyper-parameters or loss scales."""
+    split = [(name, ranks) for phase, name, ranks in evidence.b.splits if phase == "scalar"]
+    if not split or evidence.a.splits:
+        return None
+    return {"names": ", ".join(name for name, _ in split[:4]), "ranks": " and ".join(map(str, split[0][1]))}
+
+
+def _of_one_kind(evidence: Evidence) -> Words | None:
+    """The gradients or weights of norms or biases alone differ between ranks."""
+    split = {name: ranks for phase, name, ranks in evidence.b.splits if phase in ("weight", "gradient")}
+    kinds = {each.kind for each in (*evidence.moves, *evidence.gradients) if each.name in split}
+    if not kinds or kinds & {"kernel", "table"} or evidence.a.splits:
+        return None
+    ranks = next(iter(split.values()))
+    return {"ranks": " and ".join(map(str, ranks))}
+
+
+def _weights(evidence: Evidence) -> Words | None:
+    split = [(name, ranks) for phase, name, ranks in evidence.b.splits if phase == "weight"]
+    if not split or evidence.a.splits or _of_one_kind(evidence) or _scalars_by_rank(evidence):
+        return None
+    if any(phase == "gradient" for phase, *_ in evidence.b.splits):
+        return None
+    return {"count": str(len(split)), "ranks": " and ".join(map(str, split[0][1]))}
+
+
+REPLICAS = (
+    Mistake(
+        "scalars_differ_by_rank",
+        ("hyper-parameters", "replicas"),
+        _scalars_by_rank,
+        "{names} of rank {ranks} of B is another one than that of the other ranks",
+        "pytorch/pytorch#136009",
+        has_sides=True,
+    ),
+    Mistake(
+        "clip_on_one_rank",
+        ("gradient", "clipping", "replicas"),
+        _of_one_kind,
+        "only norms and biases differ between the ranks of B (rank {ranks}): they are clipped, exchanged or updated on some "
+        "ranks only",
+        "deepspeedai/DeepSpeed#1801",
+        has_sides=True,
+    ),
+    Mistake(
+        "replicas_drift",
+        ("replicas",),
+        _weights,
+        "{count} weights of rank {ranks} of B are others than those of the other ranks, from the same gradients: the update "
+        "differs by rank",
+        "",
+        has_sides=True,
+    ),
+)

@@ -1,0 +1,67 @@
+"""The table of known mistakes, and how a cause is looked up in it."""
+
+import dataclasses
+from collections.abc import Iterator
+
+from samestep.common.mistakes.evidence import Evidence
+from samestep.common.mistakes.examples import EXAMPLES, TARGETS
+from samestep.common.mistakes.gradients import CLIPPING, PARTS, ROUNDED, SCALES
+from samestep.common.mistakes.mistake import Mistake
+from samestep.common.mistakes.replicas import REPLICAS
+from samestep.common.mistakes.updates import HYPER, UPDATES
+
+MISTAKES: tuple[Mistake, ...] = (
+    *EXAMPLES,
+    *HYPER,
+    *PARTS,
+    *CLIPPING,
+    *SCALES,
+    *ROUNDED,
+    *TARGETS,
+    *UPDATES,
+    *REPLICAS,
+)
+"""Those that explain more come first, and the first that fits is the cause."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cause:
+    """A known mistake that makes the difference.
+
+    Attributes:
+        name: Of the mistake.
+        sentence: What is said of it.
+        thread: Where it happened.
+    """
+
+    name: str
+    sentence: str
+    thread: str
+
+
+def causes(evidence: Evidence) -> tuple[Cause, ...]:
+    """Finds the known mistake that makes the step differ as it does; several scales, if the numbers that they are of are equal.
+
+    Args:
+        evidence: Of the step.
+    """
+    found = [(each, sentence) for each in MISTAKES for sentence in _tried(each, evidence)]
+    alike = [each for each in found if each[0] in SCALES] if found and found[0][0] in SCALES else found[:1]
+    return tuple(Cause(each.name, sentence, each.thread) for each, sentence in alike)
+
+
+def _tried(mistake: Mistake, evidence: Evidence) -> Iterator[str]:
+    """The mistake's sentence, if it explains the step; tried the other way round if it does not."""
+    if evidence.phase not in mistake.phases:
+        return
+    words = mistake.arithmetic(evidence)
+    if words is not None:
+        yield mistake.sentence.format(**words)
+    elif mistake.has_sides and (words := mistake.arithmetic(evidence.swapped())) is not None:
+        yield _other_way(mistake.sentence).format(**words)
+
+
+def _other_way(sentence: str) -> str:
+    """The sentence with A and B in each other's place."""
+    swap = {"A": "B", "B": "A", "A's": "B's", "B's": "A's", "A,": "B,", "B,": "A,", "A:": "B:", "B:": "A:"}
+    return " ".join(swap.get(word, word) for word in sentence.split(" "))

@@ -1,0 +1,107 @@
+"""A recorded script of any number of processes, as one logical run."""
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from samestep.common.steps.record import Phase, RecordedTensor, RecordHeader
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Sums:
+    """What is known of all tensors in a phase; one row for each tensor of the run. NaN where a tensor has no gradient.
+
+    Attributes:
+        projections: float64 [tensors, PROJECTIONS].
+        square: The square norms, float64 [tensors].
+        bits: The sums of bits, uint64 [tensors].
+    """
+
+    projections: np.ndarray
+    square: np.ndarray
+    bits: np.ndarray
+
+    @property
+    def norm(self) -> np.ndarray:
+        """The norms, float64 [tensors]."""
+        return np.sqrt(self.square)
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """Ranks that should hold the same numbers and do not.
+
+    Attributes:
+        phase: What differs: "gradient", "weight" or "scalar".
+        name: Of the tensor or scalar.
+        ranks: Those that differ from most of the others, or from the first.
+    """
+
+    phase: str
+    name: str
+    ranks: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RunStep:
+    """One step of the whole run.
+
+    Attributes:
+        number: Counted from 0; -1 is the frame of the initial weights.
+        loss: The mean, over the ranks that had examples of their own, of each one's sum of losses; None where no rank had one.
+        rows: The hashes of each rank's examples; None if nobody knows them.
+        scalars: Of the optimizer; those of the first rank that has them.
+        is_skipped: Whether a gradient scaler left out the update.
+        passes: The number of backward passes of a rank.
+        parts: The loss of each of them, of all ranks.
+        sums: What was seen of the tensors; None where the step was not looked at.
+        splits: Ranks that differ although they should not.
+    """
+
+    number: int
+    loss: float | None = None
+    rows: Mapping[int, tuple[int, ...]] | None = None
+    scalars: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    is_skipped: bool = False
+    passes: int = 1
+    parts: tuple[float, ...] = ()
+    sums: Mapping[Phase, Sums] | None = None
+    splits: tuple[Split, ...] = ()
+
+    @property
+    def examples(self) -> collections.Counter[int] | None:
+        """The multiset of the examples of all ranks. What ranks of tensor parallelism were all called on counts once."""
+        if self.rows is None:
+            return None
+        return collections.Counter(row for rank in own_ranks(self.rows) for row in self.rows[rank])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RecordedRun:
+    """A whole run.
+
+    Attributes:
+        name: How messages call it.
+        header: That of the first rank; its pieces are whole tensors.
+        steps: In order, from the frame of the initial weights on. They are read anew each time they are iterated over.
+    """
+
+    name: str
+    header: RecordHeader
+    steps: Iterable[RunStep]
+
+    @property
+    def tensors(self) -> tuple[RecordedTensor, ...]:
+        """Whole tensors, in the order of the model."""
+        return self.header.tensors
+
+
+def own_ranks(rows: Mapping[int, tuple[int, ...]]) -> list[int]:
+    """The ranks that have examples which no rank before them has."""
+    first: dict[tuple[int, ...], int] = {}
+    for rank, each in rows.items():
+        if each:
+            first.setdefault(each, rank)
+    return list(first.values())

@@ -1,0 +1,142 @@
+"""What `samestep diff` prints: the verdict, the first difference, the tensors that matter, and what to do next."""
+
+import math
+import re
+import shlex
+from collections.abc import Sequence
+
+from samestep.common.errors import printable
+from samestep.common.judging.recorded.verdict import EXACT, RecordedVerdict, TensorRow
+from samestep.experiments.printing.formats import Case, Document
+from samestep.experiments.printing.text import Column, bullets, cells, count, fill, github, screen_width
+from samestep.experiments.recording.diffing import Diffed
+from samestep.experiments.recording.reruns import Reruns
+
+MOST_ROWS = 12
+"""Tensors in the table; those that differ come first, in the order of the model."""
+_COLUMNS: Sequence[Column[TensorRow]] = (
+    Column("tensor", lambda row: row.name),
+    Column("B / A", lambda row: "" if math.isnan(row.ratio) else f"{row.ratio:.6g}"),
+    Column("off", lambda row: f"{row.off:.1e}"),
+    Column("x rounding", lambda row: f"{row.times:,.1f}" if row.times < 1e6 else f"{row.times:.0e}"),
+    Column("", lambda row: "differs" if row.differs else ""),
+)
+
+
+def diff_document(found: Diffed, arguments: Sequence[str]) -> Document:
+    """Makes the report of a diff.
+
+    Args:
+        found: The records and the verdict.
+        arguments: Of the command, for what to do next.
+    """
+    verdict = found.verdict
+    step = next_step(verdict, arguments)
+    record = {
+        "verdict": verdict,
+        "headline": verdict.headline,
+        "exit_code": verdict.exit_code,
+        "next": step,
+        "a": _about(found.a),
+        "b": _about(found.b),
+        "notes": [*verdict.notes, *found.notes],
+    }
+    rows = [
+        {
+            "tensor": row.name,
+            "ratio": None if math.isnan(row.ratio) else row.ratio,
+            "off": row.off,
+            "times_rounding": row.times,
+            "differs": row.differs,
+        }
+        for row in verdict.rows
+    ]
+    outcome = {0: "passed", 3: "skipped", 4: "failure"}[verdict.exit_code]
+    case = Case("same step", outcome, "" if outcome == "passed" else verdict.headline)  # type: ignore[arg-type]
+    return Document("samestep diff", lambda: _text(found, step), record, rows or [{"tensor": ""}], [case])
+
+
+def annotation(found: Diffed) -> str:
+    """The line by which GitHub shows the verdict beside a commit; "" if the steps are the same."""
+    kind = {0: "", 3: "warning", 4: "error"}[found.verdict.exit_code]
+    return f"::{kind} title=samestep diff::{printable(found.verdict.headline)}" if kind else ""
+
+
+def _about(side: Reruns) -> dict[str, object]:
+    header = side.run.header
+    return {
+        "directory": str(side.directory),
+        "command": list(header.command),
+        "processes": header.world,
+        "framework": header.framework,
+        "versions": header.versions,
+        "is_float64": header.is_float64,
+    }
+
+
+def _text(found: Diffed, step: str) -> str:
+    verdict, width = found.verdict, screen_width()
+    sides = [f"{who}: {_spell(side)}" for who, side in (("A", found.a), ("B", found.b))]
+    table = github(*cells(_COLUMNS, _shown(verdict.rows)), width) if verdict.rows and _wants_table(verdict) else ""
+    left = len(verdict.rows) - MOST_ROWS
+    facts = [
+        *([verdict.first.words] if verdict.first and verdict.causes and verdict.first.words else []),
+        *(f"seen before: {cause.thread}" for cause in verdict.causes if cause.thread),
+        *_measured(verdict),
+        *([f"{count(left, 'tensor')} more in --format json"] if table and left > 0 else []),
+        *verdict.notes,
+        *found.notes,
+    ]
+    parts = [fill(verdict.headline, width, "  "), "\n".join(sides), table, bullets(facts, width)]
+    return "\n\n".join(filter(None, [*parts, fill(f"Next: {step}", width, "  ") if step else ""]))
+
+
+def _wants_table(verdict: RecordedVerdict) -> bool:
+    return verdict.first is not None and (verdict.first.phase not in EXACT or verdict.first.phase == "initial weights")
+
+
+def _spell(side: Reruns) -> str:
+    header = side.run.header
+    return f"{side.run.name} ({shlex.join(header.command)}; {count(header.world, 'rank')})"
+
+
+def _shown(rows: Sequence[TensorRow]) -> list[TensorRow]:
+    order = sorted(range(len(rows)), key=lambda number: (not rows[number].differs, number))[:MOST_ROWS]
+    return [rows[number] for number in sorted(order)]
+
+
+def _measured(verdict: RecordedVerdict) -> list[str]:
+    """What was compared, and what would have been seen."""
+    said = []
+    if verdict.exit_code != 4 and verdict.worst:
+        said.append(
+            f"the largest difference is {verdict.worst:.1f} times what rounding makes; from 10 times on it is none"
+        )
+    if verdict.exit_code != 4 and verdict.resolution is not None:
+        said.append(f"a gradient that is wrong by {verdict.resolution:.0e} of its norm, or more, would have been seen")
+    return said
+
+
+def next_step(verdict: RecordedVerdict, arguments: Sequence[str]) -> str:
+    """What to do next, as a sentence; "" if there is nothing to do.
+
+    Args:
+        verdict: The verdict.
+        arguments: Of the command.
+    """
+    again = shlex.join(["samestep", "diff", *_without(arguments)])
+    step = 0 if verdict.first is None else verdict.first.step
+    return {
+        "": "",
+        "weights": f"start B as A does: set the same seed in both scripts, or {again} --weights-from A",
+        "float64": f"float64 decides, which rounds 500 million times less: {again} --float64",
+        "steps": f"measure how far rounding takes step {step}: {again} --steps {step + 1}",
+        "command": "record A again where its command can be run: then diff measures how far rounding takes it",
+        "seed": "set A's seeds, so that it repeats itself: nothing can be compared with what is another run each time",
+    }[verdict.need]
+
+
+def _without(arguments: Sequence[str]) -> list[str]:
+    """The arguments without the format and the number of steps."""
+    text = re.sub(r"(?:^|\0)--(?:format|steps)(?:=|\0)[^\0]*", "", "\0".join(arguments))
+    return [word for word in text.split("\0") if word]

@@ -1,0 +1,319 @@
+"""A small training script in NumPy, and its record: on several ranks, with micro-batches, and wrong in one way if asked."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from samestep.common.steps.projections import PROJECTIONS, Piece, project, sum_of_bits
+from samestep.common.steps.record import (
+    RecordedStep,
+    RecordedTensor,
+    RecordHeader,
+    header_frame,
+    rank_file,
+    stats_dtype,
+    step_frame,
+)
+
+INPUTS, HIDDEN, CLASSES = 12, 16, 5
+SHAPES = {
+    "net.embed.weight": (INPUTS, HIDDEN),
+    "net.embed.bias": (HIDDEN,),
+    "net.norm.weight": (HIDDEN,),
+    "net.norm.bias": (HIDDEN,),
+    "net.head.weight": (HIDDEN, CLASSES),
+    "net.head.bias": (CLASSES,),
+    "net.shift.bias": (CLASSES,),  # its true gradient is zero: it moves all classes alike
+    "net.unused.weight": (3, 3),  # no gradient
+    "net.running_mean": (HIDDEN,),  # a buffer, frozen
+}
+ORDER = ["net.unused.weight", *(name for name in SHAPES if "unused" not in name)]
+LAYERS = {"embed": "Linear", "norm": "LayerNorm", "head": "Linear", "shift": "Linear", "unused": "Linear"}
+EXAMPLES, BATCH = 48, 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Script:
+    """What is trained, how it is cut, and what is wrong."""
+
+    world: int = 1
+    passes: int = 1
+    steps: int = 6
+    seed: int = 0
+    optimizer: str = "adam"
+    rate: float = 1e-2
+    decay: float = 0.1
+    clip: float | None = None
+    loss_scale: float = 1.0
+    dtype: str = "float32"
+    uneven: bool = False
+    relu: bool = False
+    shards: bool = False
+    flipped: bool = False  # another order of summation
+    perturbed: int | None = None
+    mistake: str = ""
+    moves_statistics: bool = False
+    prefix: str = ""
+
+    @property
+    def is_float64(self) -> bool:
+        return self.dtype == "float64"
+
+
+def run(script: Script, directory: Path, **changes: object) -> Path:
+    """Trains and records."""
+    _Training(dataclasses.replace(script, **changes), directory).train()  # type: ignore[arg-type]
+    return directory
+
+
+class _Training:
+    def __init__(self, script: Script, directory: Path) -> None:
+        self.s, self.kind = script, np.dtype(script.dtype)
+        draw = np.random.default_rng(script.seed)
+        made = {name: draw.normal(0, 0.4, shape) for name, shape in SHAPES.items()}
+        made["net.norm.weight"] += 1
+        if script.mistake == "other_seed":
+            made["net.head.weight"] *= 1.5
+        if script.perturbed is not None:
+            move = np.random.default_rng(1000 + script.perturbed)
+            unit = 2.0 ** (-53 if script.is_float64 else -24)
+            made = {name: value * (1 + unit * move.choice([-1, 1], value.shape)) for name, value in made.items()}
+        self.weights = [{name: value.astype(self.kind) for name, value in made.items()} for _ in range(script.world)]
+        self.slots = [
+            {name: (np.zeros(shape, self.kind), np.zeros(shape, self.kind)) for name, shape in SHAPES.items()}
+            for _ in range(script.world)
+        ]
+        self.x = draw.normal(size=(EXAMPLES, INPUTS)).astype(self.kind)
+        self.y = draw.integers(0, CLASSES, EXAMPLES)
+        self.counted = (draw.random(EXAMPLES) < 0.6) if script.uneven else np.ones(EXAMPLES, bool)
+        self.counted[::4] = True
+        directory.mkdir(parents=True, exist_ok=True)
+        self.files = [(directory / rank_file(rank)).open("wb") for rank in range(script.world)]
+
+    # --- data ---------------------------------------------------------------------------------------------------------
+
+    def batch(self, step: int) -> list[np.ndarray]:
+        """The examples of each rank at a step."""
+        s, per_epoch = self.s, EXAMPLES // BATCH
+        if s.mistake == "position_lost" and step >= 2:
+            step -= 2
+        epoch = 0 if s.mistake == "same_order_each_epoch" else step // per_epoch
+        seed = 7 * s.seed + epoch + (100 if s.mistake == "other_order" else 0)
+        order = np.random.default_rng(seed).permutation(EXAMPLES)
+        indices = order[step % per_epoch * BATCH :][:BATCH].copy()
+        if s.mistake == "padded_sample_twice" and step == 1:
+            indices[-1] = indices[0]
+        if s.mistake == "dropped_shard":
+            indices = indices[: BATCH // 2]
+        parts = np.array_split(indices, s.world)
+        if s.mistake == "same_data_on_every_worker":
+            parts = [parts[0]] * s.world
+        return parts
+
+    # --- a step -------------------------------------------------------------------------------------------------------
+
+    def loss(self, rank: int, indices: np.ndarray, divisor: float) -> tuple[float, dict[str, np.ndarray]]:
+        """The loss of some examples over a divisor, and its gradients."""
+        w = {name.removeprefix("net."): value for name, value in self.weights[rank].items()}
+        indices = indices[::-1] if self.s.flipped else indices
+        x, y, counted = self.x[indices], self.y[indices].copy(), self.counted[indices]
+        if self.s.mistake == "other_targets":
+            y[indices == indices.min()] = (y[indices == indices.min()] + 1) % CLASSES
+        z = x @ w["embed.weight"] + w["embed.bias"]
+        h = np.maximum(z, 0) if self.s.relu else np.tanh(z)
+        n = h * w["norm.weight"] + w["norm.bias"]
+        logits = n @ w["head.weight"] + w["head.bias"] + w["shift.bias"].mean(dtype=self.kind)
+        logits = logits - logits.max(1, keepdims=True)
+        p = np.exp(logits)
+        total = p.sum(1, keepdims=True)
+        losses = (np.log(total[:, 0]) - logits[np.arange(len(y)), y])[counted]
+        p /= total
+        d = p.copy()
+        d[np.arange(len(y)), y] -= 1
+        d = (d * counted[:, None] / self.kind.type(divisor)).astype(self.kind)
+        dn = d @ w["head.weight"].T
+        dz = dn * w["norm.weight"] * ((z > 0) if self.s.relu else 1 - h * h)
+        gradients = {
+            "embed.weight": x.T @ dz,
+            "embed.bias": dz.sum(0),
+            "norm.weight": (dn * h).sum(0),
+            "norm.bias": dn.sum(0),
+            "head.weight": n.T @ d,
+            "head.bias": d.sum(0),
+            "shift.bias": np.full(CLASSES, d.sum(dtype=self.kind) / CLASSES, self.kind),
+        }
+        return float(losses.sum(dtype=self.kind) / divisor), {f"net.{name}": g for name, g in gradients.items()}
+
+    def gradients(self, step: int, parts: list[np.ndarray]) -> list[tuple[list[float], dict[str, np.ndarray]]]:
+        """The losses and the gradient of each rank."""
+        s, made = self.s, []
+        every = np.concatenate(parts)
+        for rank, own in enumerate(parts):
+            micro = np.array_split(own, s.passes)
+            if s.passes > 1 and step == s.steps - 1:
+                micro = micro[:1]
+            if s.mistake == "mean_of_means":
+                divisors = [max(1.0, float(self.counted[m].sum())) * s.passes for m in micro]
+            else:
+                kept = len(micro) / s.passes
+                divisors = [float(self.counted[every].sum()) / s.world * kept] * len(micro)
+            factor = {"loss_divided_by_processes": 1 / s.world, "times_microbatches": s.passes, "times_targets": BATCH}
+            divisors = [d / factor.get(s.mistake, 1) for d in divisors]
+            if s.mistake == "last_window_divided_by_all" and len(micro) < s.passes:
+                divisors = [d * s.passes / len(micro) for d in divisors]
+            found = [self.loss(rank, m, d) for m, d in zip(micro, divisors, strict=True)]
+            total = {name: sum(g[name] for _, g in found) for name in found[0][1]}
+            made.append(([loss for loss, _ in found], total))
+        return made
+
+    def exchange(self, own: list[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
+        s, one = self.s, self.kind.type
+        if s.mistake == "forgotten_exchange":
+            return own
+        if s.mistake == "gradients_rounded_to_bf16":
+            own = [{name: _bf16(g) for name, g in each.items()} for each in own]
+        if s.mistake == "gradients_rounded_to_fp16":
+            own = [{name: g.astype(np.float16).astype(self.kind) for name, g in each.items()} for each in own]
+        mean = {name: (sum(each[name] for each in own) / one(s.world)).astype(self.kind) for name in own[0]}
+        if s.mistake == "partial_on_replicated":
+            mean |= {name: own[0][name] / one(s.world) for name in mean if "norm" in name}
+        scales = {
+            "sum_for_mean": s.world,
+            "divided_by_microbatches": 1 / s.passes,
+            "mean_twice": 1 / s.world**2,
+            "root_of_processes": math.sqrt(s.world),
+            "off_by_a_little": 1.0001,
+        }
+        mean = {name: g * one(scales.get(s.mistake, 1.0)) for name, g in mean.items()}
+        if s.mistake == "gradients_off_at_random" and self.step == 1:
+            draw = np.random.default_rng(3)
+            mean = {n: (g * (1 + 1e-2 * draw.normal(size=g.shape))).astype(self.kind) for n, g in mean.items()}
+            mean |= {"net.head.bias": mean["net.head.bias"] * one(1.5)}
+        if s.mistake == "tipped_unit" and self.step == 1:  # what a unit at ReLU's kink does, for one example
+            for name in ("net.embed.weight", "net.embed.bias"):
+                mean[name] = mean[name].copy()
+                mean[name][..., 3] *= one(1.003)
+            mean["net.embed.weight"][2] *= one(1.002)
+        if s.mistake == "one_norm_off":
+            mean["net.norm.weight"] = mean["net.norm.weight"] * one(1.001)
+        if s.mistake == "missing_gradients":
+            mean = {name: g for name, g in mean.items() if "norm" not in name}
+        return [mean] * s.world
+
+    def clipped(self, rank: int, gradients: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, float]]:
+        s = self.s
+        if s.clip is None or s.mistake == "clip_forgotten":
+            return gradients, {}
+        norm = math.sqrt(sum(float((g.astype(float) ** 2).sum()) for g in gradients.values()))
+        norm *= {"clip_before_unscaling": s.loss_scale, "clip_by_local_norm": math.sqrt(s.world)}.get(s.mistake, 1.0)
+        factor = self.kind.type(min(1.0, s.clip / norm))
+        kept = ("norm",) if s.mistake == "clip_on_one_rank" and rank else ()
+        made = {name: g if any(k in name for k in kept) else g * factor for name, g in gradients.items()}
+        return made, {"clip_norm": norm, "clip_max_norm": s.clip}
+
+    def rate(self, step: int, rank: int) -> float:
+        s, ahead = self.s, step * (self.s.world if self.s.mistake == "schedule_runs_n_times" else 1)
+        rate = s.rate * 0.9**ahead * (s.world if s.mistake == "rate_by_processes" else 1)
+        return rate * 2 if s.mistake == "scalars_differ_by_rank" and rank else rate
+
+    def update(self, rank: int, step: int, gradients: dict[str, np.ndarray]) -> None:
+        s, kind = self.s, self.kind.type
+        rate, decay = self.rate(step, rank), s.decay
+        for name, weight in self.weights[rank].items():
+            gradient = gradients.get(name)
+            if "unused" in name and s.mistake == "unused_parameters_drift":
+                gradient = np.zeros_like(weight)
+            if gradient is None or (s.mistake == "weights_do_not_move"):
+                continue
+            times = s.passes if s.mistake == "decay_each_microbatch" else 1
+            times = 0 if s.mistake == "other_decay" and "norm" in name else times
+            old = weight.copy()
+            for _ in range(times):
+                weight *= kind(1 - rate * decay)
+            if s.optimizer == "sgd":
+                weight -= kind(rate) * gradient
+            else:
+                first, second = self.slots[rank][name]
+                first += kind(0.1) * (gradient - first)
+                second += kind(0.05) * (gradient * gradient - second)
+                bias = 1 - 0.9 ** (step + 1), math.sqrt(1 - 0.95 ** (step + 1))
+                weight -= kind(rate * bias[1] / bias[0]) * first / (np.sqrt(second) + kind(1e-8))
+            if s.mistake == "update_times":
+                weight += weight - old
+            if s.mistake == "replicas_drift" and rank:
+                weight *= kind(1.01)
+        if s.moves_statistics:
+            self.weights[rank]["net.running_mean"] += kind(0.2 if s.mistake == "local_statistics" else 0.1)
+        if s.mistake == "frozen_statistics_move":
+            self.weights[rank]["net.running_mean"] *= kind(0.9)
+
+    # --- the record ---------------------------------------------------------------------------------------------------
+
+    def train(self) -> None:
+        s = self.s
+        for rank, file in enumerate(self.files):
+            file.write(header_frame(self.header(rank)))
+            file.write(step_frame(RecordedStep(-1, stats={"weight": self.stats(rank, self.weights[rank])})))
+        for step in range(s.steps):
+            self.step, parts = step, self.batch(step)
+            found = self.gradients(step, parts)
+            exchanged = self.exchange([gradient for _, gradient in found])
+            for rank, file in enumerate(self.files):
+                gradients, scalars = self.clipped(rank, exchanged[rank])
+                self.update(rank, step, gradients)
+                scalars |= {"lr": self.rate(step, rank), "weight_decay": s.decay}
+                scalars |= {"loss_scale": s.loss_scale} if s.loss_scale != 1 else {}
+                scalars |= {"eps": 1e-7 if s.mistake == "other_hyperparameter" else 1e-8}
+                losses = [loss * (2 if s.mistake == "loss_summed" else 1) for loss in found[rank][0]]
+                rows = tuple(int(i) * 2654435761 % 2**64 + 1 for i in parts[rank])
+                stats = {"gradient": self.stats(rank, gradients), "weight": self.stats(rank, self.weights[rank])}
+                frame = RecordedStep(step, tuple(losses), rows, scalars, stats=stats)  # type: ignore[arg-type]
+                file.write(step_frame(frame))
+        for file in self.files:
+            file.close()
+
+    def piece(self, name: str, rank: int) -> Piece:
+        shape = SHAPES[name]
+        if not self.s.shards or "running" in name:
+            return Piece.whole(shape)
+        borders = [round(shape[0] * edge / self.s.world) for edge in (rank, rank + 1)]
+        zeros = (0,) * (len(shape) - 1)
+        return Piece(shape, (borders[0], *zeros), (borders[1] - borders[0], *shape[1:]))
+
+    def header(self, rank: int) -> RecordHeader:
+        tensors = tuple(
+            RecordedTensor(
+                self.s.prefix + name,
+                self.s.dtype,
+                self.piece(name, rank),
+                "buffer" if "running" in name else "parameter",
+                LAYERS.get(name.split(".")[1], "Norm"),
+                "running" not in name,
+            )
+            for name in ORDER
+        )
+        s = self.s
+        command = ("python", "-c", json.dumps(dataclasses.asdict(s)))
+        return RecordHeader(1, "torch", command, "/", {}, {}, rank, s.world, tensors, s.is_float64, s.perturbed)
+
+    def stats(self, rank: int, values: Mapping[str, np.ndarray]) -> np.ndarray:
+        rows = np.zeros(len(ORDER), stats_dtype(self.s.is_float64))
+        for place, name in enumerate(ORDER):
+            piece = self.piece(name, rank)
+            if name not in values:
+                rows[place] = (np.full(PROJECTIONS, np.nan), np.nan, 0)
+                continue
+            own = values[name][tuple(slice(a, a + n) for a, n in zip(piece.start, piece.size, strict=True))]
+            square = float((own.astype(float) ** 2).sum())
+            rows[place] = (project(own, piece), square, sum_of_bits(np.ascontiguousarray(own)))
+        return rows
+
+
+def _bf16(values: np.ndarray) -> np.ndarray:
+    bits = values.astype(np.float32).view(np.uint32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
+    return rounded.view(np.float32).astype(values.dtype)

@@ -1,0 +1,109 @@
+"""`samestep diff` from end to end, on scripts of torch."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.torch
+SCRIPT = Path(__file__).parent / "scripts" / "judged.py"
+PLAIN = [sys.executable, str(SCRIPT)]
+TWO = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(SCRIPT)]
+
+
+def samestep(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs the command."""
+    return subprocess.run(
+        [sys.executable, "-m", "samestep", *words],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"} | environment,
+        timeout=280,
+    )
+
+
+@pytest.fixture(scope="module")
+def below(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("diff")
+
+
+def record(below: Path, name: str, command: list[str]) -> str:
+    """A record, made once."""
+    if not (below / name).exists():
+        ended = samestep("record", "--out", str(below / name), "--", *command)
+        assert ended.returncode == 0, ended.stderr
+    return str(below / name)
+
+
+@pytest.fixture
+def a(below: Path) -> str:
+    return record(below, "a", PLAIN)
+
+
+def test_one_process_and_two_are_the_same(below: Path, a: str) -> None:
+    found = samestep("diff", a, record(below, "two", TWO))
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert found.stdout.startswith("same: 5 steps\n")
+    assert "times what rounding makes" in found.stdout
+
+
+def test_a_mistake_is_named(below: Path, a: str) -> None:
+    found = samestep(
+        "diff", a, record(below, "undivided", [*PLAIN, "--accumulate", "--undivided"]), GITHUB_ACTIONS="true"
+    )
+    assert found.returncode == 4, found.stdout + found.stderr
+    assert found.stdout.startswith("not the same: step 0, loss: loss and every gradient of B are 4.000 times A's")
+    assert "::error title=samestep diff::not the same: step 0" in found.stderr
+
+
+@pytest.mark.slow
+def test_a_mistake_without_a_name_is_located(below: Path, a: str) -> None:
+    found = samestep("diff", a, record(below, "off", [*PLAIN, "--off"]), "--format", "json")
+    assert found.returncode == 4, found.stdout + found.stderr
+    verdict = json.loads(found.stdout)["verdict"]
+    assert (verdict["kind"], verdict["first"]["step"], verdict["first"]["phase"]) == ("unnamed", 0, "gradient")
+    assert verdict["first"]["layer"] == "2"
+    assert {row["name"] for row in verdict["rows"] if row["differs"]} == {"0.weight", "2.bias"}
+
+
+@pytest.mark.slow
+def test_bf16_sees_little_and_float64_decides(below: Path) -> None:
+    one, other = (record(below, f"bf16{flag}", [*PLAIN, "--bf16", *flag.split()]) for flag in ("", "--accumulate"))
+    found = samestep("diff", one, other)
+    assert found.returncode == 3, found.stdout + found.stderr
+    assert found.stdout.startswith("cannot tell") and "--float64" in found.stdout
+    decided = samestep("diff", one, other, "--float64")
+    assert decided.returncode == 0, decided.stdout + decided.stderr
+
+
+def test_other_initial_weights_are_taken_from_a(below: Path, a: str) -> None:
+    other = record(below, "seed", [*PLAIN, "--other-seed"])
+    found = samestep("diff", a, other)
+    assert found.returncode == 4 and "--weights-from A" in found.stdout
+    assert found.stdout.startswith("not the same: before the first step, initial weights")
+    again = samestep("diff", a, other, "--weights-from", "A")
+    assert again.returncode == 0, again.stdout + again.stderr
+
+
+def test_a_command_is_recorded_first(below: Path, a: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(below)
+    found = samestep("diff", a, " ".join([*PLAIN, "--accumulate"]))
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert [path.name.endswith("judged") for path in (below / "runs").iterdir()] == [True]
+
+
+@pytest.mark.parametrize(
+    ("b", "message"),
+    [
+        ("nothing", "is neither a record nor a command"),
+        ("python 'open", "is not a command: No closing quotation"),
+        ("nothere train.py", "command 'nothere' is not found"),
+    ],
+)
+def test_bad_requests_have_one_line(a: str, b: str, message: str) -> None:
+    found = samestep("diff", a, b)
+    assert found.returncode == 2
+    assert message in found.stderr and len(found.stderr.splitlines()) == 1 and not found.stdout

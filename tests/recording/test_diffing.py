@@ -1,0 +1,174 @@
+"""What `samestep diff` runs again, with scripts that take no time."""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from samestep.common.errors import Unavailable, WorkerFailed
+from samestep.common.judging.recorded.verdict import Difference, RecordedVerdict
+from samestep.common.steps.recording import RecordOptions
+from samestep.experiments.printing.diff_report import annotation, diff_document, next_step
+from samestep.experiments.printing.formats import write
+from samestep.experiments.recording.diffing import diff, in_float64
+from samestep.experiments.recording.reruns import Reruns
+from tests.recording.judged import recorded
+from tests.recording.numpy_script import Script, run
+
+
+class Fake:
+    """Runs the script of a command that is its fields."""
+
+    def __init__(self, **changes: object) -> None:
+        self.changes, self.runs = changes, []
+
+    def __call__(self, command: list[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
+        script = Script(**json.loads(command[2]))
+        script = dataclasses.replace(script, perturbed=options.perturb, **self.changes)
+        script = dataclasses.replace(script, dtype="float64" if options.float64 else script.dtype)
+        self.runs.append(Path(options.out).name)
+        run(dataclasses.replace(script, steps=options.stop_after or script.steps), Path(options.out))
+
+
+def side(script: Script, below: Path, name: str, rerun: Fake) -> Reruns:
+    found = recorded(script, below)
+    return Reruns(found, Path(found.name), name, rerun)
+
+
+def test_reruns_are_kept_and_as_long_as_needed(tmp_path: Path) -> None:
+    rerun = Fake()
+    a, b = side(Script(), tmp_path, "A", rerun), side(Script(flipped=True), tmp_path, "B", rerun)
+    short = diff(a, b, 3).verdict
+    assert short.kind == "same"
+    assert short.notes == ("from step 3 on, rounding is taken to grow as before; --steps 6 measures it",)
+    assert rerun.runs == [f"perturbed-{seed}-0" for seed in range(4)]
+    diff(a, b, 2)
+    assert len(rerun.runs) == 4
+    assert diff(a, b, 20).verdict.kind == "same"
+    assert rerun.runs[4:] == [f"perturbed-{seed}-1" for seed in range(4)]
+
+
+def test_an_interrupted_rerun_is_left_and_another_made(tmp_path: Path) -> None:
+    rerun = Fake()
+    a, b = side(Script(), tmp_path, "A", rerun), side(Script(flipped=True), tmp_path, "B", rerun)
+    diff(a, b, 6)
+    path = a.directory / "reruns" / "perturbed-2-0" / "rank-0.steps"
+    path.write_bytes(path.read_bytes()[:900])
+    assert diff(a, b, 6).verdict.kind == "same"
+    assert rerun.runs[4:] == ["perturbed-2-1"]
+
+
+@pytest.mark.parametrize("mistake", ["", "dropped_shard", "other_seed", "other_hyperparameter"])
+def test_nothing_is_run_again_for_what_needs_no_yardstick(tmp_path: Path, mistake: str) -> None:
+    rerun = Fake()
+    a, b = side(Script(), tmp_path, "A", rerun), side(Script(mistake=mistake), tmp_path, "B", rerun)
+    assert diff(a, b, 20).verdict.exit_code == (4 if mistake else 0)
+    assert rerun.runs == []
+
+
+def test_what_has_no_name_is_tried_with_more_seeds(tmp_path: Path) -> None:
+    """Rounding of one run in twenty may tip a threshold: then it is none."""
+
+    class Tipping(Fake):
+        def __call__(self, command: list[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
+            self.changes = {"mistake": "gradients_off_at_random"} if options.perturb == 9 else {}
+            super().__call__(command, options, directory, is_quiet)
+
+    rerun = Tipping()
+    a = side(Script(optimizer="sgd"), tmp_path, "A", rerun)
+    b = side(Script(optimizer="sgd", mistake="gradients_off_at_random"), tmp_path, "B", rerun)
+    assert diff(a, b, 20).verdict.exit_code == 0
+    assert {f"perturbed-{seed}-0" for seed in range(20)} <= set(rerun.runs)
+    plain = Fake()
+    a, b = dataclasses.replace(a, rerun=plain), dataclasses.replace(b, rerun=plain)
+    for path in (a.directory / "reruns").glob("perturbed-9-*"):
+        path.rename(tmp_path / path.name)
+    found = diff(a, b, 20).verdict
+    assert (found.kind, found.first.step, found.first.phase) == ("unnamed", 1, "gradient")
+
+
+def test_what_looks_like_a_tipped_unit_is_left_to_float64(tmp_path: Path) -> None:
+    """The loss and all gradients above one layer agree, and below it they are a little off: no rerun shows it."""
+    a, b = (side(Script(optimizer="sgd", mistake=m), tmp_path, "A", Fake()) for m in ("", "tipped_unit"))
+    verdict = diff(a, b, 20).verdict
+    assert (verdict.kind, verdict.exit_code, verdict.need) == ("unknown", 3, "float64")
+    assert (verdict.first.step, verdict.first.phase, verdict.first.layer) == (1, "gradient", "net.embed")
+    decided = diff(*in_float64((a, b)), 20).verdict
+    assert (decided.kind, decided.first.step, decided.first.layer) == ("unnamed", 1, "net.embed")
+
+
+def test_a_script_that_does_not_repeat_itself_is_not_judged(tmp_path: Path) -> None:
+    for changes in ({"seed": 5}, {"mistake": "other_order"}):
+        a, b = (side(Script(flipped=flipped), tmp_path, "A", Fake(**changes)) for flipped in (False, True))
+        found = diff(a, b, 20)
+        assert (found.verdict.kind, found.verdict.need) == ("unknown", "seed")
+        assert "does not repeat itself" in found.notes[0]
+
+
+def test_a_command_that_fails_leaves_what_can_be_said_without_it(tmp_path: Path) -> None:
+    def fail(*_: object) -> None:
+        raise WorkerFailed("'python train.py' ended with exit code 1")
+
+    a, b = (side(Script(mistake=m), tmp_path, "A", fail) for m in ("", "off_by_a_little"))
+    found = diff(a, b, 20)
+    assert (found.verdict.exit_code, found.verdict.need) == (3, "command")
+    assert "ended with exit code 1" in found.notes[0]
+    gone = dataclasses.replace(a.run.header, directory="/gone", command=("python", "gone.py"))
+    found = diff(dataclasses.replace(a, run=dataclasses.replace(a.run, header=gone)), b, 20)
+    assert "its script is neither in /gone nor here" in found.notes[0]
+
+
+def test_float64_decides(tmp_path: Path) -> None:
+    rerun = Fake()
+    sides = [side(Script(flipped=flipped), tmp_path, name, rerun) for name, flipped in (("A", False), ("B", True))]
+    a, b = in_float64(sides)
+    assert a.run.header.is_float64 and rerun.runs == ["float64-0"] * 2
+    assert diff(a, b, 20).verdict.kind == "same"
+    assert len(rerun.runs) == 2 and in_float64(sides)[0].run.name == a.run.name
+    gone = dataclasses.replace(sides[0].run.header, command=())
+    with pytest.raises(Unavailable, match="A cannot be run again in float64: the record holds no command"):
+        in_float64([dataclasses.replace(sides[0], run=dataclasses.replace(sides[0].run, header=gone))])
+
+
+def test_every_format_says_the_same(tmp_path: Path) -> None:
+    a, b = (side(Script(world=world, mistake=m), tmp_path, "A", Fake()) for world, m in ((1, ""), (2, "sum_for_mean")))
+    found = diff(a, b, 20)
+    document = diff_document(found, ["A", "B"])
+    text = write(document, "github")
+    line = "not the same: step 0, gradient, layer net.head: every gradient of B is 2.000 times A's"
+    assert " ".join(text.split()).startswith(line)
+    assert "| net.head.weight" in text and "tensorflow/tensorflow#25806" in text
+    record = json.loads(write(document, "json"))
+    assert (record["exit_code"], record["verdict"]["causes"][0]["name"]) == (4, "sum_for_mean")
+    assert '<failure message="not the same' in write(document, "junit")
+    assert "\nnet.head.weight," in write(document, "csv")
+    assert annotation(found).startswith("::error title=samestep diff::not the same: step 0")
+
+
+@pytest.mark.parametrize(
+    ("need", "words"),
+    [
+        ("", ""),
+        ("weights", "samestep diff A B --weights-from A"),
+        ("float64", "samestep diff A B --float64"),
+        ("steps", "samestep diff A B --steps 31"),
+        ("command", "record A again"),
+        ("seed", "set A's seeds"),
+    ],
+)
+def test_what_to_do_next_can_be_typed(need: str, words: str) -> None:
+    verdict = RecordedVerdict("unknown", 40, Difference(30, "gradient"), need=need)
+    step = next_step(verdict, ["A", "B", "--steps", "9", "--format=json"])
+    assert words in step and "json" not in step and "--steps 9" not in step
+
+
+def test_amplified_rounding_is_the_same(tmp_path: Path) -> None:
+    """A rate at which the loss jumps about: rounding grows until nothing of the curves agrees."""
+    script = Script(optimizer="sgd", rate=3.0, decay=0.0, steps=40)
+    a, b = (side(dataclasses.replace(script, flipped=f), tmp_path, "A", Fake()) for f in (False, True))
+    verdict = diff(a, b, 40).verdict
+    assert verdict.exit_code == 0, verdict.headline
+    assert verdict.kind == "amplified" and verdict.growth > 100 and math.isfinite(verdict.growth)
+    assert verdict.headline.startswith("same, rounding amplified ")

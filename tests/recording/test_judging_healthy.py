@@ -1,0 +1,101 @@
+"""Healthy pairs are the same, and small mistakes are seen."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from samestep.common.judging.recorded.judge import judge
+from samestep.common.judging.recorded.measured import measure
+from samestep.common.judging.recorded.pairing import pair
+from samestep.common.judging.recorded.yardstick import Derived, Scale
+from tests.recording.judged import diff, recorded
+from tests.recording.numpy_script import Script
+
+SEEDS = range(12)
+LAYOUTS = {
+    "another order of sums": {"flipped": True},
+    "2 ranks": {"world": 2},
+    "4 ranks with shards": {"world": 4, "shards": True},
+    "4 micro-batches": {"passes": 4},
+    "2 ranks with 2 micro-batches": {"world": 2, "passes": 2, "flipped": True},
+}
+KINDS = {
+    "adam": {},
+    "sgd, clipped, with a kink": {"optimizer": "sgd", "relu": True, "clip": 0.05},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_no_healthy_pair_differs(tmp_path: Path, layout: str, kind: str) -> None:
+    """12 seeds of 10 kinds: 120 pairs, whose last step is a whole window in both."""
+    for seed in SEEDS:
+        a = Script(seed=seed, **KINDS[kind])
+        b = dataclasses.replace(a, **LAYOUTS[layout])
+        short = dataclasses.replace(a, steps=a.steps - 1)
+        verdict = diff(short, b, tmp_path / str(seed))
+        assert verdict.exit_code == 0, (seed, verdict.headline)
+        assert verdict.num_steps == short.steps and verdict.worst < 10
+        assert verdict.resolution < 1e-4
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize(
+    ("mistake", "layout"),
+    [
+        ("off_by_a_little", {}),
+        ("one_norm_off", {}),
+        ("other_targets", {}),
+        ("gradients_rounded_to_bf16", {"world": 2}),
+        ("padded_sample_twice", {"world": 2}),
+    ],
+)
+def test_small_mistakes_are_seen(tmp_path: Path, mistake: str, layout: dict, optimizer: str) -> None:
+    for seed in range(5):
+        a = Script(seed=seed, steps=2, optimizer=optimizer)
+        verdict = diff(a, dataclasses.replace(a, mistake=mistake, **layout), tmp_path / str(seed))
+        assert verdict.exit_code == 4, (seed, verdict.headline)
+        assert verdict.first.step == (1 if mistake == "padded_sample_twice" else 0)
+
+
+def test_float64_needs_no_reruns(tmp_path: Path) -> None:
+    a = Script(dtype="float64", steps=4)
+    same = diff(a, dataclasses.replace(a, world=2, steps=5), tmp_path, reruns=0)
+    assert (same.kind, same.num_steps) == ("same", 4)
+    other = diff(a, dataclasses.replace(a, mistake="off_by_a_little"), tmp_path, reruns=0)
+    assert (other.kind, other.first.step, other.first.phase) == ("unnamed", 0, "gradient")
+    assert "every gradient is 1.00010 x A's" in other.headline
+
+
+def test_without_reruns_small_differences_are_undecided(tmp_path: Path) -> None:
+    a = Script(steps=3)
+    assert diff(a, dataclasses.replace(a, flipped=True), tmp_path, reruns=0).kind in ("same", "unknown")
+    little = diff(a, dataclasses.replace(a, mistake="off_by_a_little"), tmp_path, reruns=0)
+    assert (little.kind, little.exit_code, little.need) == ("unknown", 3, "command")
+    large = diff(a, dataclasses.replace(a, world=2, mistake="sum_for_mean"), tmp_path, reruns=0)
+    assert [cause.name for cause in large.causes] == ["sum_for_mean"]
+
+
+def test_a_blind_yardstick_decides_nothing(tmp_path: Path) -> None:
+    """Perturbations as large as bf16's rounding hide a mistake of one part in a thousand."""
+    a, b = (recorded(Script(steps=2, optimizer="sgd", flipped=each), tmp_path) for each in (False, True))
+
+    class Coarse(Derived):
+        def of(self, number: int, phase: str, sums: object) -> Scale:
+            return Scale(1e-3 * sums.norm + 1e-6)
+
+    pairing = pair(a, b)
+    verdict = judge(a, b, Coarse(1e-3 * pairing.sizes, pairing), pairing)
+    assert (verdict.kind, verdict.exit_code, verdict.need) == ("unknown", 3, "float64")
+
+
+def test_steps_beyond_the_reruns_are_not_condemned(tmp_path: Path) -> None:
+    """A last window that is divided wrongly, at a step that no rerun reached."""
+    a = Script(passes=4, steps=6)
+    one, *reruns = (recorded(dataclasses.replace(a, perturbed=seed), tmp_path) for seed in (None, *range(4)))
+    other = recorded(dataclasses.replace(a, mistake="last_window_divided_by_all"), tmp_path)
+    pairing = pair(one, other)
+    reruns = [dataclasses.replace(rerun, steps=[s for s in rerun.steps if s.number < 5]) for rerun in reruns]
+    verdict = judge(one, other, measure(one, reruns, pairing), pairing)
+    assert (verdict.kind, verdict.need, verdict.first.step) == ("unknown", "steps", 5)

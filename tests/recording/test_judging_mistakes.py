@@ -1,0 +1,151 @@
+"""Every known mistake is named when it is made, and no other one is."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from samestep.common.errors import ConfigError
+from samestep.common.judging.recorded.judge import judge
+from samestep.common.judging.recorded.pairing import pair
+from samestep.common.mistakes.table import MISTAKES
+from samestep.common.steps.projections import Piece
+from tests.recording.judged import diff, recorded
+from tests.recording.numpy_script import Script
+
+TWO, FOUR = {"world": 2}, {"passes": 4}
+MADE = {
+    "sum_for_mean": TWO,
+    "divided_by_microbatches": FOUR,
+    "mean_twice": TWO,
+    "root_of_processes": TWO,
+    "missing_gradients": TWO,
+    "partial_on_replicated": TWO,
+    "gradients_rounded_to_bf16": TWO,
+    "gradients_rounded_to_fp16": TWO,
+    "forgotten_exchange": TWO,
+    "mean_of_means": FOUR | {"uneven": True},
+    "last_window_divided_by_all": FOUR,
+    "clip_forgotten": {"clip": 0.05},
+    "clip_before_unscaling": {"clip": 0.05, "loss_scale": 1024.0},
+    "clip_by_local_norm": {"clip": 0.05, "world": 2},
+    "clip_on_one_rank": {"clip": 0.05, "world": 2},
+    "same_data_on_every_worker": TWO,
+    "padded_sample_twice": TWO,
+    "dropped_shard": {},
+    "same_order_each_epoch": {},
+    "position_lost": {},
+    "other_order": {},
+    "other_targets": {},
+    "rate_by_processes": TWO,
+    "schedule_runs_n_times": TWO,
+    "other_hyperparameter": {},
+    "scalars_differ_by_rank": TWO,
+    "unused_parameters_drift": {},
+    "weights_do_not_move": {},
+    "frozen_statistics_move": {},
+    "update_times": {},
+    "replicas_drift": TWO,
+    "decay_each_microbatch": FOUR,
+    "other_decay": {},
+    "loss_summed": {},
+    "loss_divided_by_processes": TWO,
+    "times_microbatches": FOUR,
+    "times_targets": {},
+    "local_statistics": {"moves_statistics": True},
+}
+COMMON = ("clip", "uneven", "loss_scale", "moves_statistics")
+PLACES = {
+    "mean_of_means": (None, "loss"),
+    "last_window_divided_by_all": (5, "loss"),
+    "padded_sample_twice": (1, "data"),
+    "same_order_each_epoch": (3, "data"),
+    "position_lost": (2, "data"),
+    "schedule_runs_n_times": (1, "hyper-parameters"),
+    "clip_on_one_rank": (0, "replicas"),
+    "decay_each_microbatch": (0, "update"),
+    "sum_for_mean": (0, "gradient"),
+    "clip_forgotten": (0, "clipping"),
+}
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize("name", MADE)
+def test_it_is_named(tmp_path: Path, name: str, optimizer: str) -> None:
+    common = {key: value for key, value in MADE[name].items() if key in COMMON}
+    common |= {"passes": 4} if name == "last_window_divided_by_all" else {}
+    for seed in range(2):
+        a = Script(seed=seed, optimizer=optimizer, **common)
+        verdict = diff(a, dataclasses.replace(a, **MADE[name], mistake=name), tmp_path / str(seed))
+        assert [cause.name for cause in verdict.causes] == [name], verdict.headline
+        assert (verdict.kind, verdict.exit_code) == ("named", 4)
+        step, phase = PLACES.get(name, (None, verdict.first.phase))
+        assert verdict.first.phase == phase and step in (None, verdict.first.step)
+
+
+def test_each_of_the_table_is_made_here() -> None:
+    assert {mistake.name for mistake in MISTAKES} == set(MADE)
+
+
+@pytest.mark.parametrize("mistake", [each for each in MISTAKES if each.has_sides], ids=lambda each: each.name)
+def test_it_is_named_in_a_as_well(tmp_path: Path, mistake: object) -> None:
+    made = MADE[mistake.name]
+    common = {key: value for key, value in made.items() if key in COMMON}
+    b = Script(**common)
+    verdict = diff(dataclasses.replace(b, **made, mistake=mistake.name), b, tmp_path)
+    assert mistake.name in [cause.name for cause in verdict.causes], verdict.headline
+
+
+def test_numbers_that_are_equal_are_not_told_apart(tmp_path: Path) -> None:
+    """With 2 processes of 2 micro-batches each, twice the gradient may be of either."""
+    a = Script()
+    verdict = diff(a, dataclasses.replace(a, world=2, passes=2, mistake="sum_for_mean"), tmp_path)
+    assert {cause.name for cause in verdict.causes} == {"sum_for_mean", "divided_by_microbatches"}
+
+
+def test_other_initial_weights_come_first(tmp_path: Path) -> None:
+    a = Script()
+    verdict = diff(a, dataclasses.replace(a, mistake="other_seed"), tmp_path)
+    assert (verdict.kind, verdict.need, verdict.first.phase, verdict.first.step) == (
+        "named",
+        "weights",
+        "initial weights",
+        -1,
+    )
+    assert verdict.first.layer == "net.head"
+
+
+def test_unknown_mistakes_are_located_and_not_named(tmp_path: Path) -> None:
+    a = Script()
+    verdict = diff(a, dataclasses.replace(a, mistake="one_norm_off"), tmp_path)
+    assert (verdict.kind, verdict.causes) == ("unnamed", ())
+    assert verdict.headline == (
+        "not the same: step 0, gradient, layer net.norm: the gradient of net.norm.weight alone differs: it is 1.00100 x A's"
+    )
+
+
+def test_names_are_matched_without_what_wrappers_add(tmp_path: Path) -> None:
+    a = Script(steps=2)
+    assert diff(a, dataclasses.replace(a, prefix="module."), tmp_path).kind == "same"
+    assert diff(a, dataclasses.replace(a, prefix="my_model."), tmp_path).kind == "same"  # by shape and order
+
+
+def test_records_of_different_models_are_refused(tmp_path: Path) -> None:
+    a, b = (recorded(Script(steps=1), tmp_path) for _ in range(2))
+    foreign = [dataclasses.replace(t, name=f"x{n}", piece=Piece.whole((n + 2,))) for n, t in enumerate(b.tensors)]
+    b = dataclasses.replace(b, header=dataclasses.replace(b.header, tensors=tuple(foreign)))
+    with pytest.raises(ConfigError, match="are records of different models"):
+        pair(a, b)
+
+
+def test_other_versions_are_said_and_change_nothing(tmp_path: Path) -> None:
+    a, b = (recorded(Script(steps=1), tmp_path) for _ in range(2))
+    b = dataclasses.replace(b, header=dataclasses.replace(b.header, versions={"torch": "2.12"}))
+    verdict = judge(a, b)
+    assert (verdict.kind, verdict.notes) == ("same", ("versions of A and B: torch none and 2.12",))
+
+
+def test_two_precisions_are_not_compared(tmp_path: Path) -> None:
+    a = Script(steps=2)
+    with pytest.raises(ConfigError, match="float64 and the other is not"):
+        diff(a, dataclasses.replace(a, dtype="float64"), tmp_path)
