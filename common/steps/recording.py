@@ -39,11 +39,12 @@ _PACKAGES = (
     "pytorch-lightning",
     "deepspeed",
 )
-_ENVIRONMENT = (
+DECIDING = (
     "CUBLAS_WORKSPACE_CONFIG", "CUDA_VISIBLE_DEVICES", "KERAS_BACKEND", "MKL_NUM_THREADS", "NVIDIA_TF32_OVERRIDE",
     "OMP_NUM_THREADS", "PYTHONHASHSEED", "TF_DETERMINISTIC_OPS", "TF_ENABLE_ONEDNN_OPTS", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
     "XLA_FLAGS",
 )  # fmt: skip
+"""The variables of the environment that decide numbers."""
 P, T = ParamSpec("P"), TypeVar("T")
 
 
@@ -236,4 +237,4 @@ def _versions() -> Mapping[str, str]:
 
 
 def _environment() -> Mapping[str, str]:
-    return {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    return {name: os.environ[name] for name in DECIDING if name in os.environ}

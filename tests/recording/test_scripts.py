@@ -1,12 +1,14 @@
 """Scripts of every kind are recorded without a changed line; those that take the same steps have the same records."""
 
+import dataclasses
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.recording.records import Rank, distance, examples, loss, run_many
+from samestep.common.steps.recording import DECIDING
+from tests.recording.records import Rank, distance, examples, joined, loss, run_many
 
 pytestmark = pytest.mark.torch
 CASES: dict[str, tuple[str, dict[str, object]]] = {
@@ -132,6 +134,33 @@ def test_odd_parameters(records: dict[str, list[Rank]]) -> None:
     assert np.isnan(steps[1].stats["gradient"]["square"][:2]).all()
     assert [each.name for each in header.tensors if each.role == "buffer"] == ["1.running_mean", "1.running_var"]
     assert not np.isnan(records["sparse"][0][1][1].stats["gradient"]["square"]).any()
+
+
+def test_a_record_holds_nothing_of_the_data(records: dict[str, list[Rank]]) -> None:
+    ((header, steps),) = records["plain"]
+    kept = {field.name for field in dataclasses.fields(header)}
+    assert kept == {
+        "schema", "framework", "command", "directory", "versions", "environment", "rank", "world", "tensors", "is_float64",
+        "perturbed", "layouts",
+    }  # fmt: skip
+    assert set(header.environment) <= set(DECIDING)
+    assert {array.dtype.itemsize for step in steps for array in (step.stats or {}).values()} == {48}
+    assert all(0 <= row < 2**64 for step in steps for row in step.rows or ())
+
+
+def test_a_run_starts_with_the_weights_of_another(records: dict[str, list[Rank]], tmp_path: Path) -> None:
+    weights = str(tmp_path / "initial.npz")
+    cases = {
+        "saved": ("plain.py", {"weights_to": weights, "stop_after": 0}),
+        "loaded": ("plain.py", {"weights_from": weights, "perturb": 5, "stop_after": 1}),
+        "float64": ("plain.py", {"weights_from": weights, "float64": True, "stop_after": 1}),
+    }
+    found = run_many(tmp_path, cases)
+    assert found["saved"] == []
+    assert distance([(records["plain"][0][0], records["plain"][0][1][:2])], found["loaded"]) < 3e-6
+    initial = joined(found["float64"], 0)
+    for key, (projections, square, _) in joined(records["plain"], 0).items():
+        np.testing.assert_allclose(projections, initial[key][0], atol=1e-6 * max(square, 1e-30) ** 0.5)
 
 
 def test_a_forked_process_writes_nothing(tmp_path: Path) -> None:

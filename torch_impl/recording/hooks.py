@@ -2,15 +2,18 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import nn
+from torch._compile import _disable_dynamo
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.pieces import is_dtensor
 from samestep.torch_impl.recording.session import Session
+
+P, T = ParamSpec("P"), TypeVar("T")
 
 
 class Hooks:
@@ -23,8 +26,12 @@ class Hooks:
             session: Is told what happens.
             recorder: Guards the script from errors.
         """
-        self._session, self._guard, self._recorder = session, recorder.guarded, recorder
+        self._session, self._recorder = session, recorder
         self._is_inside = False  # of a module or of a backward pass, which may call modules again
+
+    def _guard(self, function: Callable[P, T]) -> Callable[P, T | None]:
+        """A hook that ends no script, and that torch.compile leaves alone where it compiles a whole step."""
+        return _disable_dynamo(self._recorder.guarded(function))
 
     def install(self) -> None:
         """Sets all of them."""
@@ -92,7 +99,7 @@ class Hooks:
         def clipped(bound: float, norm: torch.Tensor | None) -> None:
             session.add_scalar(f"clip_max_{kind}", float(bound))
             if norm is not None and not is_dtensor(norm):  # a DTensor's may be the part of one rank
-                session.add_scalar("clip_norm", norm)
+                session.add_scalar(f"clip_{kind}", norm)
             session.take_again()
 
         @functools.wraps(original)

@@ -53,8 +53,6 @@ class Session:
         self._passes, self._next_passes = self._next_passes, 0
         self._examples.clear()
 
-    # --- passes -------------------------------------------------------------------------------------------------------
-
     def before_call(self, module: nn.Module, arguments: Sequence[object], keywords: Mapping[str, object]) -> None:
         """An outermost module is called in training mode.
 
@@ -119,8 +117,6 @@ class Session:
         """Whether a script without an optimizer has changed its weights since the last step."""
         is_manual = not self._has_optimizer and self._watch is not None and bool(self._gradients)
         return is_manual and self._watch.is_moved()
-
-    # --- updates ------------------------------------------------------------------------------------------------------
 
     def before_update(
         self, optimizer: Optimizer, arguments: tuple[object, ...], keywords: dict[str, object]
@@ -187,8 +183,6 @@ class Session:
             self._take_of(optimizer)
             self._is_replayed = True
 
-    # --- what others report -------------------------------------------------------------------------------------------
-
     def is_stepping(self, optimizer: Optimizer) -> bool:
         """Whether an optimizer has taken the step that is not finished."""
         return any(each is optimizer for each in self._stepped)
@@ -216,8 +210,6 @@ class Session:
             self._next_passes += 1
         else:
             self._passes += 1
-
-    # --- writing ------------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
         """Writes the step."""

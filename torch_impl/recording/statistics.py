@@ -9,9 +9,12 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from samestep.common.steps.projections import Piece, as_matrix, blocks, signs
+from samestep.common.steps.projections import PROJECTIONS, Piece, as_matrix, blocks, signs
 from samestep.common.steps.record import stats_dtype
+from samestep.torch_impl.recording.tiny import Found, Tiny, is_plain
 
+_TINY_NUMBERS = 2**11
+"""Of one tensor. Biases and norms are so many that on a CPU all of them are computed in one go."""
 _STACKED_NUMBERS = 2**14
 """Of one tensor. Beyond that, stacking costs more than it saves."""
 _SINGLE, _DOUBLE = torch.float32, torch.float64  # before float64 mode renames them
@@ -35,6 +38,13 @@ class _Block:
         is_line = 1 in shape
         self._signs = ((left * right),) if is_line else (left.T.copy(), right.T.copy())
         self._on: dict[tuple[torch.device, torch.dtype], list[torch.Tensor]] = {}
+
+    def flat_signs(self) -> np.ndarray:
+        """The signs of all numbers, [PROJECTIONS, numbers]."""
+        if len(self._signs) == 1:
+            return self._signs[0].T
+        left_KR, right_KC = self._signs
+        return (left_KR[:, :, None] * right_KC[:, None]).reshape(PROJECTIONS, self.size)
 
     def project(self, x_NS: torch.Tensor) -> torch.Tensor:
         """Projects several blocks at once: [N, numbers] -> [N, PROJECTIONS]."""
@@ -62,10 +72,12 @@ class Statistics:
         """
         shared: dict[tuple, _Block] = {}
         groups: dict[tuple, tuple[_Block, list[int]]] = {}
-        self._parts = []
+        self._parts, self._tiny = [], Tiny()
         for place, piece in enumerate(pieces):
             parts = _blocks(piece, shared)
             self._parts.append(len(parts))
+            if len(parts) == 1 and parts[0].size <= _TINY_NUMBERS:
+                self._tiny.add(place, parts[0].flat_signs())
             for block in parts:
                 alone = () if block.size <= _STACKED_NUMBERS else (place,)
                 groups.setdefault((id(block), *alone), (block, []))[1].append(place)
@@ -78,9 +90,11 @@ class Statistics:
             values: The pieces, in the order of the constructor; None for those that are not there.
         """
         flat = [None if value is None else value.reshape(-1) for value in values]
-        found = []
+        tiny = [place for place in self._tiny.signs if (value := flat[place]) is not None and is_plain(value)]
+        found = [self._tiny(tiny, flat)] if tiny else []
+        done = set(tiny)
         for block, places in self._groups:
-            here = [(place, value) for place in places if (value := flat[place]) is not None]
+            here = [(place, value) for place in places if place not in done and (value := flat[place]) is not None]
             kinds = {(value.dtype, value.device) for _, value in here}
             for kind in kinds:
                 of_kind = (
@@ -94,14 +108,10 @@ class Statistics:
         return Pending(len(values), self._dtype, [place for place, value in enumerate(values) if value is None], found)
 
 
-_Found = tuple[list[int], torch.Tensor, torch.Tensor, np.ndarray | torch.Tensor]
-"""Places, projections, norms and sums of bits."""
-
-
 class Pending:
     """Statistics that may still be computed on a device."""
 
-    def __init__(self, size: int, dtype: np.dtype, absent: Sequence[int], found: Sequence[_Found]) -> None:
+    def __init__(self, size: int, dtype: np.dtype, absent: Sequence[int], found: Sequence[Found]) -> None:
         """Holds them.
 
         Args:
@@ -127,7 +137,7 @@ class Pending:
         """Brings them to the host."""
         stats = np.zeros(self._size, self._dtype)
         projections, squares, bits = stats["projections"], stats["square"], stats["bits"]
-        by_device: dict[tuple[torch.device, torch.dtype], list[_Found]] = {}
+        by_device: dict[tuple[torch.device, torch.dtype], list[Found]] = {}
         for each in self._found:
             by_device.setdefault((each[1].device, each[1].dtype), []).append(each)
         for found in by_device.values():
@@ -149,7 +159,7 @@ class Pending:
         return stats
 
 
-def _compute(block: _Block, places: list[int], members: Sequence[torch.Tensor]) -> _Found:
+def _compute(block: _Block, places: list[int], members: Sequence[torch.Tensor]) -> Found:
     x_NS = torch.stack(members) if len(members) > 1 else members[0][None]
     bits = _sum_of_bits(x_NS)
     if x_NS.dtype not in (_SINGLE, _DOUBLE):
