@@ -1,0 +1,75 @@
+"""The hash of an example that a model was called on: the statement that both recorders are tested against.
+
+Each number becomes a 64-bit word: a float as the bits of its float32, an integer or bool as int64. The hash of an example is the
+sum of word x coefficient mod 2**64 over all its numbers, then its bits are mixed. The sum is what a device computes, with one
+product and one sum of integers. The coefficient depends on the place of the number in the example and on the place of the
+input among the arguments of the model. So a zero at the end, such as padding, changes nothing.
+
+References:
+    Multilinear hashing: Lemire and Kaser 2014, "Strongly universal string hashing is fast", The Computer Journal 57 (11). The
+    mixer is the finalizer of splitmix64 (Vigna, public domain).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+_STEP, _FIRST, _SECOND = (np.uint64(each) for each in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+INPUT_STRIDE = 2**40
+"""Between the coefficients of two inputs."""
+
+
+def coefficients(place: int, size: int) -> np.ndarray:
+    """The coefficients of an input.
+
+    Args:
+        place: Of the input among the tensors of the call, from 0.
+        size: How many numbers an example has in it.
+
+    Returns:
+        uint64 [size], all odd.
+    """
+    index = np.arange(size, dtype=np.uint64) + np.uint64(place * INPUT_STRIDE + 1)
+    return mix(index * _STEP) | np.uint64(1)
+
+
+def mix(values: np.ndarray) -> np.ndarray:
+    """Mixes the bits of each number.
+
+    Args:
+        values: uint64 of any shape.
+    """
+    values = (values ^ (values >> np.uint64(30))) * _FIRST
+    values = (values ^ (values >> np.uint64(27))) * _SECOND
+    return values ^ (values >> np.uint64(31))
+
+
+def words(values: np.ndarray) -> np.ndarray:
+    """The words of an input.
+
+    Args:
+        values: [examples, ...] of floats, integers or bools.
+
+    Returns:
+        uint64 [examples, numbers].
+    """
+    flat = values.reshape(len(values), -1)
+    if flat.dtype.kind in "biu":
+        return flat.astype(np.int64).view(np.uint64)
+    return np.ascontiguousarray(flat, np.float32).view(np.uint32).astype(np.uint64)
+
+
+def hash_rows(inputs: Sequence[np.ndarray]) -> np.ndarray:
+    """Hashes the examples of one call of a model.
+
+    Args:
+        inputs: Each [examples, ...], in the order of the arguments; keyword arguments by name.
+
+    Returns:
+        uint64 [examples].
+    """
+    sums = (
+        (each * coefficients(place, each.shape[1])).sum(axis=1, dtype=np.uint64)
+        for place, each in enumerate(map(words, inputs))
+    )
+    return mix(sum(sums, np.zeros(len(inputs[0]), np.uint64)))
