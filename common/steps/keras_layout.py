@@ -49,6 +49,14 @@ class KerasLayout:
         """
         return values.transpose(self.order).reshape(self.shape)
 
+    def from_torch(self, values: np.ndarray) -> np.ndarray:
+        """The variable as Keras has it.
+
+        Args:
+            values: Torch's tensor.
+        """
+        return values.reshape([self.sizes[axis] for axis in self.order]).transpose(np.argsort(self.order).astype(int))
+
     def signs(self) -> tuple[np.ndarray, np.ndarray]:
         """The signs of torch's rows and columns, in the order in which the variable has them.
 

@@ -1,15 +1,23 @@
-"""What records the steps of any script that trains with Keras on TensorFlow: `samestep record` installs it."""
+"""The recorder of Keras on TensorFlow: it follows a script that says nothing, and writes what each step did to every tensor."""
 
-from collections.abc import Mapping
+import atexit
+
+from samestep.common.steps.recording import Recorder, RecordOptions
 
 
-def install(options: Mapping[str, object]) -> None:
-    """Records this process from now on. Keras and TensorFlow have been imported.
+def install(options: str) -> None:
+    """Starts to record this process; Keras and TensorFlow have been imported.
 
     Args:
-        options: The fields of `Options`.
+        options: What `RecordOptions.to_json` wrote.
     """
-    from samestep.tf_impl.recording.hooks import patch
-    from samestep.tf_impl.recording.session import Options, Session
+    from samestep.tf_impl.recording.float64 import use_float64
+    from samestep.tf_impl.recording.hooks import Hooks
+    from samestep.tf_impl.recording.session import Session
 
-    patch(Session(Options(**options)))
+    recorder = Recorder(RecordOptions.from_json(options), "tf")
+    session = Session(recorder)
+    Hooks(session, recorder).install()
+    if recorder.options.float64:
+        use_float64()
+    atexit.register(recorder.guarded(session.write_steps))

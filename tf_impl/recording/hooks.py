@@ -1,180 +1,205 @@
-"""The places in Keras and TensorFlow where a step is seen."""
+"""The places of Keras and TensorFlow at which a script is followed. Each is a method that is wrapped."""
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 from keras.src.backend.common.stateless_scope import in_stateless_scope
 from keras.src.backend.tensorflow.optimizer import TFOptimizer
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
-from tensorflow.python.eager import record as tape_record
+from tensorflow.python.eager import record
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
-from samestep.tf_impl.recording.hashing import sums_of_words
+from samestep.common.steps.recording import Recorder
+from samestep.tf_impl.recording.examples import Results, inputs_of, sums_of_words
 from samestep.tf_impl.recording.session import Session
-
-_here = threading.local()
-
-
-def replica_id() -> int:
-    """The replica whose code runs; 0 outside of a strategy."""
-    context = tf.distribute.get_replica_context()
-    found = tf.get_static_value(context.replica_id_in_sync_group) if context else None
-    return 0 if found is None else int(found)
+from samestep.tf_impl.recording.slots import Slots
 
 
-def patch(session: Session) -> None:
-    """Patches all places.
+class Hooks:
+    """Follows a process from now on. What is thread-local is so because a strategy runs each replica in a thread."""
 
-    Args:
-        session: That is told.
-    """
-    for owner, name, around in (
-        (keras.layers.Layer, "__call__", _around_call),
-        (tf.GradientTape, "gradient", _around_gradient),
-        (BaseOptimizer, "scale_loss", _around_scale_loss),
-        (LossScaleOptimizer, "scale_loss", _around_scale_loss),
-        (BaseOptimizer, "apply", _around_apply),
-        (LossScaleOptimizer, "apply", _around_apply),
-        (TFOptimizer, "_backend_update_step", _around_update),
-        (TFOptimizer, "_all_reduce_sum_gradients", _around_reduction),
-        (Function, "__call__", _around_function),
-        (Function, "_initialize_uninitialized_variables", _around_initializers),
-    ):
-        plain = getattr(owner, name)
-        setattr(owner, name, functools.wraps(plain)(tf.autograph.experimental.do_not_convert(around(plain, session))))
+    def __init__(self, session: Session, recorder: Recorder) -> None:
+        """Sets nothing yet.
 
+        Args:
+            session: Is told what happens.
+            recorder: Guards the script from errors.
+        """
+        self._session, self._guard = session, recorder.guarded
+        self._here, self._results = threading.local(), Results()
 
-def _around_call(plain: Callable[..., Any], session: Session) -> Callable[..., Any]:
-    def call(layer: Any, *args: Any, **kwargs: Any) -> Any:
-        if getattr(_here, "is_in_call", False) or not tape_record.could_possibly_record() or in_stateless_scope():
-            return plain(layer, *args, **kwargs)
-        _here.is_in_call = True
-        try:
-            session.see_model(layer)
-            _see_rows(session, args, kwargs)
-            return plain(layer, *args, **kwargs)
-        finally:
-            _here.is_in_call = False
+    def install(self) -> None:
+        """Sets all of them."""
+        for owner, name, follow in (
+            (keras.layers.Layer, "__call__", self._follow_calls),
+            (tf.GradientTape, "gradient", self._follow_backward),
+            (BaseOptimizer, "scale_loss", self._follow_scale),
+            (LossScaleOptimizer, "scale_loss", self._follow_scale),
+            (BaseOptimizer, "apply", self._follow_updates),
+            (LossScaleOptimizer, "apply", self._follow_updates),
+            (TFOptimizer, "_backend_update_step", self._follow_gradients),
+            (TFOptimizer, "_all_reduce_sum_gradients", self._follow_reduction),
+            (Function, "__call__", self._follow_functions),
+            (Function, "_initialize_uninitialized_variables", self._follow_initializers),
+        ):
+            original = getattr(owner, name, None)
+            if original is not None:  # Keras 3.0 reduces no gradients
+                wrapped = tf.autograph.experimental.do_not_convert(follow(original))
+                setattr(owner, name, functools.wraps(original)(wrapped))
 
-    return call
+    def _follow_calls(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        here, before = self._here, self._guard(self._before_call)
 
+        def call(layer: Any, *arguments: Any, **keywords: Any) -> Any:
+            if vars(here).get("is_inside") or not record.could_possibly_record() or in_stateless_scope():
+                return original(layer, *arguments, **keywords)
+            before(layer, arguments, keywords)
+            here.is_inside = True
+            try:
+                result = original(layer, *arguments, **keywords)
+            finally:
+                here.is_inside = False
+            self._results.add(result)
+            return result
 
-def _see_rows(session: Session, args: Any, kwargs: Any) -> None:
-    given = keras.tree.flatten([args, [kwargs[name] for name in sorted(kwargs)]])
-    tensors = [each for each in given if tf.is_tensor(each) or isinstance(each, np.ndarray)]
-    if not tensors or any(isinstance(each, keras.KerasTensor) for each in given):
-        return
-    with tape_record.stop_recording():
-        inputs = [tf.convert_to_tensor(each) for each in tensors if each.shape.rank != 0]
-        session.counters_of(replica_id()).add_rows(sums_of_words(inputs))
+        return call
 
+    def _before_call(self, layer: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> None:
+        """An outermost layer is called while a tape records."""
+        if any(isinstance(each, keras.KerasTensor) for each in keras.tree.flatten([arguments, keywords])):
+            return
+        self._session.add_model(layer)
+        with record.stop_recording():
+            inputs = inputs_of(arguments, keywords, self._results)
+            if inputs:
+                self._session.counters().add_rows(sums_of_words(inputs))
 
-def _around_gradient(plain: Callable[..., Any], session: Session) -> Callable[..., Any]:
-    def gradient(tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
-        found = plain(tape, target, sources, *args, **kwargs)
+    def _follow_backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        before = self._guard(self._before_backward)
+
+        def gradient(tape: Any, target: Any, sources: Any, *arguments: Any, **keywords: Any) -> Any:
+            before(target, sources)
+            return original(tape, target, sources, *arguments, **keywords)
+
+        return gradient
+
+    def _before_backward(self, target: Any, sources: Any) -> None:
+        """A tape is asked for gradients: of a loss, if they are those of variables."""
         if any(isinstance(each, keras.Variable | tf.Variable) for each in keras.tree.flatten(sources)):
-            counters = session.counters_of(replica_id())
-            for each in keras.tree.flatten(target):
-                counters.add_loss(tf.reduce_sum(_unscaled(each)))
-        return found
+            scaled, plain = vars(self._here).get("scaled", (None, None))
+            with record.stop_recording():
+                for each in keras.tree.flatten(target):
+                    self._session.counters().add_loss(tf.reduce_sum(plain if each is scaled else each))
 
-    return gradient
+    def _follow_scale(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def scale(optimizer: Any, loss: Any) -> Any:
+            scaled = original(optimizer, loss)
+            if scaled is not loss:
+                self._here.scaled = scaled, loss
+            return scaled
 
+        return scale
 
-def _around_scale_loss(plain: Callable[..., Any], session: Session) -> Callable[..., Any]:
-    def scale_loss(optimizer: Any, loss: Any) -> Any:
-        scaled = plain(optimizer, loss)
-        if scaled is not loss:
-            _here.scaled = scaled, loss
-        return scaled
+    def _follow_updates(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        before, after = self._guard(self._before_update), self._guard(self._after_update)
 
-    return scale_loss
+        def apply(optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:
+            variables = None if trainable_variables is None else list(trainable_variables)
+            if in_stateless_scope():
+                return original(optimizer, grads, variables)
+            step = before(optimizer, variables)
+            result = original(optimizer, grads, variables)
+            if step is not None:
+                after(*step)
+            return result
 
+        return apply
 
-def _unscaled(loss: Any) -> Any:
-    scaled, plain = getattr(_here, "scaled", (None, None))
-    return plain if loss is scaled else loss
-
-
-def _around_apply(plain: Callable[..., Any], session: Session) -> Callable[..., Any]:
-    def apply(optimizer: Any, grads: Any, trainable_variables: Any = None) -> None:
-        if in_stateless_scope():
-            return plain(optimizer, grads, trainable_variables)
-        if session.owner_of(optimizer) is not optimizer:
-            session.slots_of(session.plan_of(optimizer), replica_id()).is_applied.assign(1)
-            return plain(optimizer, grads, trainable_variables)
-        if trainable_variables is not None:
-            trainable_variables = list(trainable_variables)
-        variables = optimizer._trainable_variables if trainable_variables is None else trainable_variables
-        slots = session.slots_of(session.plan_of(optimizer, variables), replica_id())
-        if not isinstance(optimizer, LossScaleOptimizer):
+    def _before_update(
+        self, optimizer: Any, variables: Sequence[Any] | None
+    ) -> tuple[Slots, tf.Tensor, tf.Tensor] | None:
+        """An optimizer is about to step. Returns what `_after_update` takes, unless another one has it step."""
+        plan = self._session.plan(optimizer, optimizer._trainable_variables if variables is None else variables)
+        slots = self._session.slots(plan)
+        if isinstance(optimizer, LossScaleOptimizer):
+            scale = optimizer.dynamic_scale if optimizer.built else optimizer.initial_scale
+        else:
+            scale = vars(optimizer).get("loss_scale_factor") or 1.0
             slots.is_applied.assign(1)
-        lr, scale = (tf.cast(tf.convert_to_tensor(each), tf.float64) for each in (optimizer.learning_rate, _scale(optimizer)))
-        result = plain(optimizer, grads, trainable_variables)
+        if self._session.is_inner(optimizer):
+            return None
+        return slots, *(tf.cast(tf.convert_to_tensor(each), tf.float64) for each in (optimizer.learning_rate, scale))
+
+    def _after_update(self, slots: Slots, lr: tf.Tensor, scale: tf.Tensor) -> None:
+        """It has stepped."""
         slots.commit(lr, scale)
-        session.step_was_taken()
-        return result
+        self._session.step_was_taken()
 
-    return apply
+    def _follow_gradients(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        after = self._guard(self._after_gradients)
 
+        def update(optimizer: Any, grads: Any, trainable_variables: Any, learning_rate: Any) -> Any:
+            grads, self._here.is_reduced = list(grads), False
+            result = original(optimizer, grads, trainable_variables, learning_rate)
+            if not in_stateless_scope():
+                after(optimizer, grads, trainable_variables)
+            return result
 
-def _scale(optimizer: Any) -> Any:
-    if isinstance(optimizer, LossScaleOptimizer):
-        return optimizer.dynamic_scale if optimizer.built else optimizer.initial_scale
-    return optimizer.loss_scale_factor or 1.0
+        return update
 
-
-def _around_update(plain: Callable[..., Any], session: Session) -> Callable[..., Any]:
-    def update(optimizer: Any, grads: Any, variables: Any, learning_rate: Any) -> None:
-        if in_stateless_scope():
-            return plain(optimizer, grads, variables, learning_rate)
-        _here.is_reduced = False
-        result = plain(optimizer, grads, variables, learning_rate)
-        plan = session.plan_of(optimizer)
-        slots = session.slots_of(plan, replica_id())
-        if not _here.is_reduced:
-            slots.see_gradients("gradient", plan.ordered(grads, variables))
+    def _after_gradients(self, optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
+        """The variables were updated with gradients."""
+        plan = self._session.plan(optimizer)
+        slots = self._session.slots(plan)
+        if not self._here.is_reduced:
+            slots.see_gradients("gradient", plan.ordered(gradients, variables))
         slots.is_updated.assign(1)
-        return result
 
-    return update
+    def _follow_reduction(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        after = self._guard(self._after_reduction)
 
+        def reduce(optimizer: Any, grads_and_vars: Any) -> Any:
+            pairs = list(grads_and_vars)
+            reduced = list(original(optimizer, pairs))
+            after(optimizer, pairs, reduced)
+            return reduced
 
-def _around_reduction(plain: Callable[..., Any], session: Session) -> Callable[..., Any]:
-    def reduce(optimizer: Any, pairs: Any) -> Any:
-        pairs = list(pairs)
-        reduced = list(plain(optimizer, pairs))
-        plan = session.plan_of(optimizer)
-        if tf.distribute.get_replica_context() and plan.num_replicas > 1:
-            slots = session.slots_of(plan, replica_id())
-            slots.see_gradients("local", plan.ordered(*zip(*pairs, strict=True)))
+        return reduce
+
+    def _after_reduction(self, optimizer: Any, own: Sequence[Any], reduced: Sequence[Any]) -> None:
+        """Gradients were summed over the replicas. Keras 3.4 calls this outside of replicas, where it does nothing."""
+        plan = self._session.plan(optimizer)
+        if plan.num_replicas > 1 and tf.distribute.get_replica_context():
+            slots = self._session.slots(plan)
+            slots.see_gradients("local", plan.ordered(*zip(*own, strict=True)))
             slots.see_gradients("gradient", plan.ordered(*zip(*reduced, strict=True)))
-            _here.is_reduced = True
-        return reduced
+            self._here.is_reduced = True
 
-    return reduce
+    def _follow_functions(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        session, write = self._session, self._guard(self._session.write_steps)
 
+        def call(function: Any, *arguments: Any, **keywords: Any) -> Any:
+            if not tf.executing_eagerly():
+                return original(function, *arguments, **keywords)
+            with session.calling(function):
+                result = original(function, *arguments, **keywords)
+            if session.has_steps(function):
+                write()
+            return result
 
-def _around_function(plain: Callable[..., Any], session: Session) -> Callable[..., Any]:
-    def call(function: Any, *args: Any, **kwargs: Any) -> Any:
-        if not tf.executing_eagerly():
-            return plain(function, *args, **kwargs)
-        with session.calling(function):
-            return plain(function, *args, **kwargs)
+        return call
 
-    return call
+    def _follow_initializers(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        after = self._guard(self._session.see_initial_weights)
 
+        def initialize(function: Any, *arguments: Any) -> Any:
+            result = original(function, *arguments)
+            after()
+            return result
 
-def _around_initializers(plain: Callable[..., Any], session: Session) -> Callable[..., Any]:
-    def initialize(function: Any, *args: Any) -> None:
-        plain(function, *args)
-        with tf.init_scope():
-            session.see_initial_weights()
-
-    return initialize
+        return initialize

@@ -1,181 +1,128 @@
-"""The recording of one process: what was seen of models and optimizers, read from the slots and written step by step."""
+"""What one process of a script is at: hooks report what happens, graphs write it into slots, and the session writes the record.
+
+A step is an update by an optimizer. Each replica of a strategy is a rank of the record, with a file of its own. Its losses are
+multiplied by the number of replicas, so their mean over the ranks is the loss of the step, as it is in PyTorch.
+"""
 
 import contextlib
 import dataclasses
-import os
-import platform
-import sys
 import weakref
-from collections.abc import Iterator
-from pathlib import Path
-from typing import IO, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from samestep.common.steps.record import (
-    SCHEMA,
-    Phase,
-    RecordedStep,
-    RecordHeader,
-    header_frame,
-    rank_file,
-    stats_dtype,
-    step_frame,
-)
+from samestep.common.steps.record import Phase, RecordedStep, stats_dtype
+from samestep.common.steps.recording import Recorder
+from samestep.tf_impl.recording.plans import Plan, is_wide
 from samestep.tf_impl.recording.slots import Counters, SeenStep, Slots
-from samestep.tf_impl.recording.statistics import Statistics, unpack
-from samestep.tf_impl.recording.tensors import SeenTensor, TensorTable, container_of
+from samestep.tf_impl.recording.start import Start
+from samestep.tf_impl.recording.statistics import unpack
+from samestep.tf_impl.recording.tensors import Held, TensorTable
 
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """How a script is recorded.
-
-    Attributes:
-        out: The directory of the record.
-        every: After the first steps, only every one of these is looked at.
-        float64: Whether the script is run in float64.
-        perturb: The seed of a perturbation of the initial weights in their last bit.
-        stop_after: Steps after which the script is ended.
-    """
-
-    out: str
-    every: int = 1
-    float64: bool = False
-    perturb: int | None = None
-    stop_after: int | None = None
-
-
-class Plan:
-    """What is recorded of one optimizer."""
-
-    def __init__(self, optimizer: Any, tensors: list[SeenTensor], num_replicas: int, is_float64: bool) -> None:
-        """Prepares the statistics.
-
-        Args:
-            optimizer: Keras'.
-            tensors: That it updates, and those that none does.
-            num_replicas: In sync.
-            is_float64: Whether to compute in float64.
-        """
-        self.optimizer, self.tensors, self.num_replicas = optimizer, tensors, num_replicas
-        self.statistics = Statistics([each.layout for each in tensors], is_float64)
-        self.place = {id(each.container): place for place, each in enumerate(tensors)}
-        self.slots: dict[int, Slots] = {}
-        self.scalars = scalars_of(optimizer)
-
-    @property
-    def phases(self) -> tuple[Phase, ...]:
-        """Those of gradients that can be seen."""
-        return ("local", "gradient") if self.num_replicas > 1 else ("gradient",)
-
-    def ordered(self, gradients: Any, variables: Any) -> list[Any]:
-        """The gradients in the order of the tensors; None for those that are not there.
-
-        Args:
-            gradients: Of some of the variables.
-            variables: These.
-        """
-        found: list[Any] = [None] * len(self.tensors)
-        for gradient, variable in zip(gradients, variables, strict=True):
-            place = self.place.get(id(container_of(variable)))
-            if place is not None:
-                found[place] = gradient
-        return found
-
-
-def scalars_of(optimizer: Any) -> dict[str, float]:
-    """Every hyper-parameter of an optimizer that is a number, but its learning rate."""
-    attributes = vars(getattr(optimizer, "inner_optimizer", optimizer))
-    numbers = {name: value for name, value in attributes.items() if isinstance(value, bool | int | float)}
-    return {name: float(value) for name, value in numbers.items() if name != "built" and not name.startswith("_")}
+INITIAL = -1
+"""The number of the frame with the initial weights."""
 
 
 class Session:
-    """Records the process."""
+    """Follows the script."""
 
-    def __init__(self, options: Options) -> None:
-        """Has seen nothing yet.
+    def __init__(self, recorder: Recorder) -> None:
+        """Waits for the first step.
 
         Args:
-            options: How to record.
+            recorder: That of the first replica; the others get one each.
         """
-        self.options = options
-        self.table = TensorTable()
-        self.plans: dict[int, Plan] = {}
-        self.counters: dict[int, Counters] = {}
-        self._new: list[tuple[Plan, int, list[Any]]] = []
+        self._recorder, self._start = recorder, Start(recorder)
+        self._recorders: dict[int, Recorder] = {}
+        self._table, self._plans = TensorTable(), dict[int, Plan]()
+        self._counters: dict[int, Counters] = {}
+        self._models = weakref.WeakSet[Any]()
         self._owners: dict[int, Any] = {}
+        self._new: list[tuple[Plan, int]] = []
+        self._initial: dict[tuple[int, int], np.ndarray] = {}
+        self._last: dict[int, np.ndarray] = {}
         self._function: Any = None
         self._steppers = weakref.WeakSet[Any]()
-        self._models = weakref.WeakSet[Any]()
-        self._initial: dict[int, dict[int, np.ndarray]] = {}
-        self._last: dict[int, np.ndarray] = {}
-        self._files: dict[int, IO[bytes]] = {}
-        self._header: tuple[SeenTensor, ...] = ()
 
-    def see_model(self, model: Any) -> None:
+    # --- what hooks ask ------------------------------------------------------------------------------------------------
+
+    def add_model(self, model: Any) -> None:
         """Remembers a model that was called in training."""
         self._models.add(model)
 
-    def counters_of(self, replica: int) -> Counters:
-        """The counters of a replica."""
-        if replica not in self.counters:
-            self.counters[replica] = Counters(self.options.every)
-        return self.counters[replica]
+    def counters(self) -> Counters:
+        """The counters of the replica whose code runs."""
+        replica = replica_id()
+        if replica not in self._counters:
+            self._counters[replica] = Counters(self._recorder.options.every)
+        return self._counters[replica]
 
-    def owner_of(self, optimizer: Any) -> Any:
-        """The optimizer whose step it is: the one that scales the loss for another."""
-        return self._owners.get(id(optimizer), optimizer)
+    def is_inner(self, optimizer: Any) -> bool:
+        """Whether an optimizer takes the steps of one that scales the loss."""
+        return id(optimizer) in self._owners
 
-    def plan_of(self, optimizer: Any, variables: Any = ()) -> Plan:
+    def plan(self, optimizer: Any, variables: Iterable[Any] = ()) -> Plan:
         """What is recorded of an optimizer.
 
         Args:
             optimizer: Keras'.
             variables: That it updates; only needed the first time.
         """
-        optimizer = self.owner_of(optimizer)
-        if id(optimizer) not in self.plans:
-            if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-                self._owners[id(optimizer.inner_optimizer)] = optimizer
-            for model in self._models:
-                self.table.add_model(model)
-            tensors = self.table.of_optimizer(variables)
-            num_replicas = tf.distribute.get_strategy().num_replicas_in_sync
-            self.plans[id(optimizer)] = Plan(optimizer, tensors, num_replicas, self.options.float64)
-        return self.plans[id(optimizer)]
+        owner = self._owners.get(id(optimizer), optimizer)
+        if id(owner) not in self._plans:
+            inner = owner
+            if isinstance(owner, keras.optimizers.LossScaleOptimizer):
+                inner = owner.inner_optimizer
+                self._owners[id(inner)] = owner
+            for model in sorted(self._models, key=lambda each: each.name):
+                self._table.add_model(model)
+            held = self._table.of_optimizer(list(variables))
+            self._plans[id(owner)] = Plan(inner, held, tf.distribute.get_strategy().num_replicas_in_sync)
+        return self._plans[id(owner)]
 
-    def slots_of(self, plan: Plan, replica: int) -> Slots:
-        """The slots of an optimizer on a replica.
+    def slots(self, plan: Plan) -> Slots:
+        """The slots of an optimizer on the replica whose code runs.
 
         Args:
             plan: Of the optimizer.
-            replica: From 0.
         """
+        replica = replica_id()
         if replica not in plan.slots:
-            weights = [each.of_replica(replica) for each in plan.tensors]
-            plan.slots[replica] = Slots(self.counters_of(replica), plan.statistics, weights, plan.phases)
-            self._new.append((plan, replica, weights))
-            with tf.init_scope():
-                self.see_initial_weights()
+            weights = [each.of_replica(replica) for each in plan.held]
+            plan.slots[replica] = Slots(self.counters(), plan.statistics, weights, plan.phases)
+            self._new.append((plan, replica))
+            self.see_initial_weights()
         return plan.slots[replica]
 
     def see_initial_weights(self) -> None:
-        """Computes the statistics of new variables, once they have values: those made in a graph get them after it is built."""
-        for entry in list(self._new):
-            plan, replica, weights = entry
-            if all(weight.is_initialized() for weight in weights):
-                self._new.remove(entry)
-                words = plan.statistics([weight.read_value() for weight in weights]).numpy()
-                for tensor, row in zip(plan.tensors, unpack(words, self.options.float64), strict=True):
-                    self._initial.setdefault(replica, {}).setdefault(id(tensor.container), row)
+        """Looks at new variables, once they have values: those made in a graph get them when it is built."""
+        with tf.init_scope():
+            ready = [
+                (plan, replica)
+                for plan, replica in self._new
+                if all(weight.is_initialized() for weight in plan.slots[replica].weights)
+            ]
+            for plan, replica in ready:
+                self._new.remove((plan, replica))
+                self._see_initial(plan, replica)
+            if ready:
+                self._start.finish()
+
+    def _see_initial(self, plan: Plan, replica: int) -> None:
+        weights = plan.slots[replica].weights
+        keys = [(replica, id(each.container)) for each in plan.held]
+        for each, key, weight in zip(plan.held, keys, weights, strict=True):
+            if key not in self._initial:
+                self._start.prepare(each, weight)
+        words = plan.statistics([weight.read_value() for weight in weights]).numpy()
+        self._initial = dict(zip(keys, unpack(words, is_wide(plan.held)), strict=True)) | self._initial
 
     @contextlib.contextmanager
     def calling(self, function: Any) -> Iterator[None]:
-        """Calls a tf.function, and reads the steps that it took.
+        """Remembers which tf.function is called: if a step is found in it, the slots are read after its calls.
 
         Args:
             function: It.
@@ -185,73 +132,80 @@ class Session:
             yield
         finally:
             self._function = outer
-        if function in self._steppers:
-            self.drain()
+
+    def has_steps(self, function: Any) -> bool:
+        """Whether a step was found in a tf.function."""
+        return function in self._steppers
 
     def step_was_taken(self) -> None:
-        """Reads the step at once, or where a graph is built, when it was called."""
+        """Reads the slots, or remembers that a step is in the graph that is built."""
         if tf.executing_eagerly():
-            self.drain()
+            self.write_steps()
         elif self._function is not None:
             self._steppers.add(self._function)
 
-    def drain(self) -> None:
+    # --- writing -------------------------------------------------------------------------------------------------------
+
+    def write_steps(self) -> None:
         """Writes the steps that were taken since the last call."""
         seen: dict[int, list[tuple[SeenStep, Plan]]] = {}
-        for plan in self.plans.values():
+        for plan in self._plans.values():
             for replica, slots in plan.slots.items():
-                steps = slots.read(self.options.float64)
-                seen.setdefault(replica, []).extend((step, plan) for step in steps)
-        for replica, steps in seen.items():
-            if steps and replica not in self._files:
-                self._start(replica, steps[0][1])
-            for step, plan in sorted(steps, key=lambda pair: pair[0].numbers["clock"]):
+                seen.setdefault(replica, []).extend((step, plan) for step in slots.read(is_wide(plan.held)))
+        last = max((step.number for steps in seen.values() for step, _ in steps), default=INITIAL)
+        for replica, steps in sorted(seen.items()):
+            for step, plan in sorted(steps, key=lambda pair: pair[0].number):
+                if replica not in self._recorders:
+                    self._open(replica, plan.num_replicas)
                 self._write(replica, step, plan)
+        stop_after = self._recorder.options.stop_after
+        if stop_after is not None and last + 1 >= stop_after:
+            self._recorder.leave()
 
-    def _start(self, replica: int, plan: Plan) -> None:
-        self._header = self._header or tuple(self.table.tensors)
-        header = RecordHeader(
-            schema=SCHEMA,
-            framework="tf",
-            command=tuple(sys.orig_argv),
-            directory=str(Path.cwd()),
-            versions={"python": platform.python_version(), "tensorflow": tf.__version__, "keras": keras.__version__},
-            environment={},
-            rank=replica,
-            world=plan.num_replicas,
-            tensors=tuple(each.recorded for each in self._header),
-            is_float64=self.options.float64,
-            perturbed=self.options.perturb,
-        )
-        self._files[replica] = (Path(self.options.out) / rank_file(replica)).open("xb", buffering=0)
-        self._files[replica].write(header_frame(header))
-        self._last[replica] = self._empty()
-        for place, tensor in enumerate(self._header):
-            self._last[replica][place] = self._initial[replica].get(id(tensor.container), self._last[replica][place])
-        self._files[replica].write(step_frame(RecordedStep(-1, stats={"weight": self._last[replica]})))
+    def _open(self, replica: int, num_replicas: int) -> None:
+        options = dataclasses.replace(self._recorder.options, stop_after=None)
+        self._recorders[replica] = recorder = Recorder(options, self._recorder.framework)
+        held = self._table.held if not self._last else self._recorded
+        self._recorded = list(held)
+        recorder.open([each.tensor for each in held], replica, num_replicas, is_wide(held))
+        self._last[replica] = weights = self._empty()
+        for place, each in enumerate(held):
+            weights[place] = self._initial.get((replica, id(each.container)), weights[place])
+        recorder.write(RecordedStep(INITIAL, stats={"weight": weights}))
 
     def _empty(self) -> np.ndarray:
-        empty = np.zeros(len(self._header), stats_dtype(self.options.float64))
+        empty = np.zeros(len(self._recorded), stats_dtype(is_wide(self._recorded)))
         empty["projections"], empty["square"] = np.nan, np.nan
         return empty
 
     def _write(self, replica: int, step: SeenStep, plan: Plan) -> None:
-        numbers, stats = step.numbers, None
-        if step.stats is not None:
-            places = {id(tensor.container): place for place, tensor in enumerate(self._header)}
-            own = [places[id(tensor.container)] for tensor in plan.tensors]
-            stats = {phase: self._empty() for phase in step.stats} | {"weight": self._last[replica]}
-            for phase, rows in step.stats.items():
-                stats[phase][own] = rows
-        losses = (numbers["loss"] * plan.num_replicas,) if numbers["num_losses"] else ()
+        losses = (step.loss * plan.num_replicas / plan.num_batches,) if step.has_loss else ()
+        scalars = {"lr": step.lr} | plan.scalars
+        if step.scale != 1:
+            scalars["loss_scale"] = step.scale
         recorded = RecordedStep(
-            number=int(numbers["clock"]),
+            number=step.number,
             losses=losses,
-            rows=self.counters[replica].read_rows(int(numbers["rows_seen"])),
-            scalars={"lr": numbers["lr"]} | plan.scalars,
-            is_skipped=bool(numbers["is_skipped"]),
-            stats=stats,
+            rows=self._counters[replica].read_rows(step.rows_seen),
+            scalars=scalars,
+            is_skipped=step.is_skipped,
+            stats=None if step.stats is None else self._stats(replica, step.stats, plan.held),
         )
-        self._files[replica].write(step_frame(recorded))
-        if self.options.stop_after is not None and recorded.number + 1 >= self.options.stop_after:
-            os._exit(0)
+        self._recorders[replica].write(recorded)
+
+    def _stats(self, replica: int, seen: dict[Phase, np.ndarray], held: Iterable[Held]) -> dict[Phase, np.ndarray]:
+        """The statistics of all recorded tensors; the weights of other optimizers are what they were."""
+        places = {id(each.container): place for place, each in enumerate(self._recorded)}
+        pairs = [(places[id(each.container)], row) for row, each in enumerate(held) if id(each.container) in places]
+        to, of = (np.array(each, int) for each in zip(*pairs, strict=True)) if pairs else (np.zeros(0, int),) * 2
+        stats: dict[Phase, np.ndarray] = {phase: self._empty() for phase in seen} | {"weight": self._last[replica]}
+        for phase, rows in seen.items():
+            stats[phase][to] = rows[of]
+        return stats
+
+
+def replica_id() -> int:
+    """The replica whose code runs; 0 outside of a strategy."""
+    context = tf.distribute.get_replica_context()
+    found = tf.get_static_value(context.replica_id_in_sync_group) if context else None
+    return 0 if found is None else int(found)

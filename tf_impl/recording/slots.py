@@ -12,14 +12,16 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
-from samestep.common.steps.record import Phase, stats_dtype
+from samestep.common.steps.record import Phase
+from samestep.common.steps.recording import DENSE_STEPS
 from samestep.common.steps.rows import mix
 from samestep.tf_impl.recording.statistics import NUMBERS, Statistics, unpack
 
-CAPACITY, DENSE = 64, 10
+CAPACITY = 64
 ROWS = 2**16
 """Examples that are kept until they are read."""
-INTS, FLOATS = ("clock", "is_skipped", "is_looked_at", "rows_seen"), ("loss", "num_losses", "lr", "scale")
+INTS, FLOATS = 4, 4
+"""The numbers of a step that are not of tensors, as `SeenStep` has them."""
 
 
 def own_variable(value: object, dtype: tf.DType) -> Any:
@@ -40,7 +42,7 @@ class Counters:
         """Makes the variables.
 
         Args:
-            every: After the first DENSE steps, only every one of these is looked at.
+            every: After the first steps, only every one of these is looked at.
         """
         self._every = every
         self.clock = own_variable(0, tf.int64)
@@ -52,7 +54,7 @@ class Counters:
     def is_looked_at(self) -> Any:
         """Whether the step that is taken is looked at: a tensor, or True where all are."""
         clock = self.clock.read_value()
-        return self._every == 1 or (clock < DENSE) | (clock % self._every == 0)
+        return self._every == 1 or (clock < DENSE_STEPS) | (clock % self._every == 0)
 
     def add_loss(self, loss: tf.Tensor) -> None:
         """Adds a scalar that a backward pass began with."""
@@ -81,7 +83,7 @@ class Counters:
         start, self.rows_read = self.rows_read, end
         if not 0 < end - start <= ROWS or int(self.rows_seen) - start > ROWS:
             return None
-        sums = self.rows.numpy()[np.arange(start, end) % ROWS]
+        sums = tf.gather(self.rows, np.arange(start, end) % ROWS).numpy()
         return tuple(mix(sums.view(np.uint64)).tolist())
 
 
@@ -90,18 +92,32 @@ class SeenStep:
     """One step as a graph wrote it.
 
     Attributes:
-        numbers: By the names in INTS and FLOATS.
+        number: Counted over all optimizers.
+        is_skipped: Whether the gradients were not finite, and the update was left out.
+        rows_seen: The examples until its end.
+        loss: The sum of the scalars that its backward passes began with.
+        has_loss: Whether there were any.
+        lr: The learning rate.
+        scale: Of the loss.
         stats: Phase -> the rows of the tensors of its slots; None where the step was not looked at.
     """
 
-    numbers: dict[str, float]
+    number: int
+    is_skipped: bool
+    rows_seen: int
+    loss: float
+    has_loss: bool
+    lr: float
+    scale: float
     stats: dict[Phase, np.ndarray] | None
 
 
 class Slots:
     """Where the steps of one optimizer on one replica are written."""
 
-    def __init__(self, counters: Counters, statistics: Statistics, weights: Sequence[Any], phases: Sequence[Phase]) -> None:
+    def __init__(
+        self, counters: Counters, statistics: Statistics, weights: Sequence[Any], phases: Sequence[Phase]
+    ) -> None:
         """Makes the variables.
 
         Args:
@@ -110,14 +126,14 @@ class Slots:
             weights: The replica's variables, of TensorFlow.
             phases: Those of gradients that can be seen.
         """
-        self.counters, self.statistics, self._weights = counters, statistics, weights
+        self.counters, self.statistics, self.weights = counters, statistics, weights
         self._size = len(weights) * NUMBERS
         self._gradients = {phase: own_variable(np.zeros(self._size, np.int64), tf.int64) for phase in phases}
         self.is_applied, self.is_updated = own_variable(0, tf.int64), own_variable(0, tf.int64)
-        width = len(INTS) + len(FLOATS) + (len(phases) + 1) * self._size
+        width = INTS + FLOATS + (len(phases) + 1) * self._size
         self._ring, self.num_read = own_variable(np.zeros((CAPACITY, width), np.int64), tf.int64), 0
         self.count = own_variable(0, tf.int64)
-        self._commit = tf.function(self._commit_in_graph, autograph=False)
+        self._commit: Any = None
 
     def see_gradients(self, phase: Phase, gradients: Sequence[tf.Tensor | None]) -> None:
         """Writes the statistics of gradients, where this step is looked at.
@@ -136,7 +152,12 @@ class Slots:
             lr: The learning rate that the step was taken with.
             scale: That of the loss.
         """
-        (self._commit if tf.executing_eagerly() else self._commit_in_graph)(lr, scale)
+        if not tf.executing_eagerly():
+            self._commit_in_graph(lr, scale)
+            return
+        if self._commit is None:
+            self._commit = tf.function(self._commit_in_graph, autograph=False).get_concrete_function(lr, scale)
+        self._commit(lr, scale)
 
     def _commit_in_graph(self, lr: tf.Tensor, scale: tf.Tensor) -> None:
         counters, is_updated = self.counters, self.is_updated.read_value()
@@ -146,7 +167,7 @@ class Slots:
             is_looked_at = is_looked_at & (ended > 0)
         ints = [counters.clock.read_value(), 1 - is_updated, tf.cast(is_looked_at, tf.int64), counters.rows_seen]
         floats = [*tf.unstack(counters.loss.read_value()), *(tf.cast(each, tf.float64) for each in (lr, scale))]
-        weights = self._looked_at(self._weights, is_looked_at)
+        weights = self._looked_at(self.weights, is_looked_at)
         gradients = [variable.read_value() for variable in self._gradients.values()]
         row = tf.concat([tf.stack(ints), tf.bitcast(tf.stack(floats), tf.int64), *gradients, weights], 0)
         place = self.count.read_value() % CAPACITY
@@ -173,10 +194,11 @@ class Slots:
         return [self._unpacked(row, is_float64) for row in rows]
 
     def _unpacked(self, row: np.ndarray, is_float64: bool) -> SeenStep:
-        ints, floats, words = np.split(row, np.cumsum([len(INTS), len(FLOATS)]))
-        numbers = dict(zip(INTS, ints.tolist(), strict=True)) | dict(
-            zip(FLOATS, floats.view(np.float64).tolist(), strict=True)
-        )
+        ints, floats, words = np.split(row, [INTS, INTS + FLOATS])
+        number, is_skipped, is_looked_at, rows_seen = ints.tolist()
+        loss, num_losses, lr, scale = floats.view(np.float64).tolist()
         phases: list[Phase] = [*self._gradients, "weight"]
         parts = (unpack(part, is_float64) for part in np.split(words, len(phases)))
-        return SeenStep(numbers, dict(zip(phases, parts, strict=True)) if numbers["is_looked_at"] else None)
+        stats = dict(zip(phases, parts, strict=True)) if is_looked_at else None
+        lr = lr if is_float64 else float(str(np.float32(lr)))  # 0.1, not the float32 next to it
+        return SeenStep(number, bool(is_skipped), rows_seen, loss, num_losses > 0, lr, scale, stats)

@@ -1,6 +1,7 @@
-"""What a record keeps of tensors, computed in a graph: one vector of integers for all of them, which one read brings to the host."""
+"""What a record keeps of tensors, computed in a graph: one vector of integers for all of them, so one read is enough."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -27,7 +28,7 @@ class Statistics:
         self._dtype = tf.float64 if is_float64 else tf.float32
         with tf.init_scope():
             self._signs = [[tf.constant(each, self._dtype) for each in layout.signs()] for layout in layouts]
-        self._compiled = tf.function(self._in_graph, autograph=False)
+        self._compiled: dict[tuple[bool, ...], Any] = {}
 
     def __call__(self, values: Sequence[tf.Tensor | None]) -> tf.Tensor:
         """Computes the statistics.
@@ -38,7 +39,13 @@ class Statistics:
         Returns:
             int64 [tensors * NUMBERS]: of each the bits of the float64 projections and square norm, and the sum of bits.
         """
-        return self._compiled(list(values)) if tf.executing_eagerly() else self._in_graph(values)
+        if not tf.executing_eagerly():
+            return self._in_graph(values)
+        given = [None if value is None else tf.convert_to_tensor(value) for value in values]
+        pattern = tuple(value is None for value in given)
+        if pattern not in self._compiled:
+            self._compiled[pattern] = tf.function(self._in_graph, autograph=False).get_concrete_function(given)
+        return self._compiled[pattern](given)
 
     def _in_graph(self, values: Sequence[tf.Tensor | None]) -> tf.Tensor:
         floats, bits = [], []

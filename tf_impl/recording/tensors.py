@@ -12,18 +12,18 @@ from samestep.common.steps.record import RecordedTensor
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class SeenTensor:
-    """A variable and what a record says of it.
+class Held:
+    """A variable that is recorded.
 
     Attributes:
         container: TensorFlow's variable; under a strategy, that of all replicas.
         layout: In which it is projected.
-        recorded: What the header says.
+        tensor: What the header says.
     """
 
     container: Any
     layout: KerasLayout
-    recorded: RecordedTensor
+    tensor: RecordedTensor
 
     def of_replica(self, replica: int) -> Any:
         """The variable of one replica."""
@@ -44,8 +44,8 @@ class TensorTable:
 
     def __init__(self) -> None:
         """Knows none."""
-        self.tensors: list[SeenTensor] = []
-        self._of: dict[int, SeenTensor] = {}
+        self.held: list[Held] = []
+        self._of: dict[int, Held] = {}
         self._names: set[str] = set()
 
     def add_model(self, model: keras.layers.Layer) -> None:
@@ -58,7 +58,7 @@ class TensorTable:
             for variable in layer._non_trainable_variables:
                 self._add(variable, layer, "buffer")
 
-    def of_optimizer(self, variables: Sequence[Any]) -> list[SeenTensor]:
+    def of_optimizer(self, variables: Sequence[Any]) -> list[Held]:
         """The tensors that an optimizer updates, and those that none does.
 
         Args:
@@ -67,7 +67,7 @@ class TensorTable:
         for variable in variables:
             self._add(variable, None, "parameter")
         own = {id(container_of(variable)) for variable in variables}
-        return [each for each in self.tensors if id(each.container) in own or not each.recorded.is_trained]
+        return [each for each in self.held if id(each.container) in own or not each.tensor.is_trained]
 
     def _add(self, variable: Any, layer: keras.layers.Layer | None, role: str) -> None:
         container = container_of(variable)
@@ -79,10 +79,10 @@ class TensorTable:
         equation = layer.equation if isinstance(layer, keras.layers.EinsumDense) else ""
         layout = layout_of(kind, last, container.shape, equation)
         is_trained = role == "parameter" and bool(variable.trainable)
-        recorded = RecordedTensor(name, tf.as_dtype(container.dtype).name, layout.piece, role, kind, is_trained)
+        tensor = RecordedTensor(name, tf.as_dtype(container.dtype).name, layout.piece, role, kind, is_trained)
         self._names.add(name)
-        self._of[id(container)] = SeenTensor(container, layout, recorded)
-        self.tensors.append(self._of[id(container)])
+        self._of[id(container)] = Held(container, layout, tensor)
+        self.held.append(self._of[id(container)])
 
 
 def _spellings(path: str) -> Iterator[str]:
