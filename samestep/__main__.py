@@ -11,6 +11,7 @@ COMMANDS = {
     "run": "train one workload under one strategy",
     "compare": "train one workload under many strategies and print one table",
     "predict": "predict what a step holds and sends, without running it",
+    "record": "run your training script and record what every step did, without a changed line",
     "port": "say whether your torch model and your Keras model are the same, and which layer differs first",
     "advise": "rank the layouts of a model on a machine that need not be here",
     "report": "write a page, or tables, about runs and comparisons",

@@ -10,6 +10,7 @@ References:
     mixer is the finalizer of splitmix64 (Vigna, public domain).
 """
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,6 +20,7 @@ INPUT_STRIDE = 2**40
 """Between the coefficients of two inputs."""
 
 
+@functools.lru_cache(256)
 def coefficients(place: int, size: int) -> np.ndarray:
     """The coefficients of an input.
 

@@ -1,0 +1,231 @@
+"""What runs inside a recorded script, whatever its framework: the options, and the file that a process appends its steps to.
+
+A recorder never disturbs its script. What goes wrong in it ends the record and is noted; `samestep record` prints the notes.
+"""
+
+import dataclasses
+import functools
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from samestep.common.files.writing import create
+from samestep.common.steps.record import (
+    SCHEMA,
+    RecordedStep,
+    RecordedTensor,
+    RecordHeader,
+    header_frame,
+    rank_file,
+    step_frame,
+)
+
+VARIABLE = "SAMESTEP_RECORD"
+"""The environment variable that holds the options, as JSON."""
+DENSE_STEPS = 10
+"""The first steps are looked at one by one, however seldom the later ones are."""
+_PACKAGES = (
+    "torch",
+    "numpy",
+    "keras",
+    "tensorflow",
+    "transformers",
+    "accelerate",
+    "lightning",
+    "pytorch-lightning",
+    "deepspeed",
+)
+_ENVIRONMENT = (
+    "CUBLAS_WORKSPACE_CONFIG", "CUDA_VISIBLE_DEVICES", "KERAS_BACKEND", "MKL_NUM_THREADS", "NVIDIA_TF32_OVERRIDE",
+    "OMP_NUM_THREADS", "PYTHONHASHSEED", "TF_DETERMINISTIC_OPS", "TF_ENABLE_ONEDNN_OPTS", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "XLA_FLAGS",
+)  # fmt: skip
+P, T = ParamSpec("P"), TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordOptions:
+    """How a script is recorded.
+
+    Attributes:
+        out: The directory of the record.
+        command: The words of the command.
+        every: After the first steps, every so many are looked at.
+        float64: Run the script in float64.
+        perturb: The seed of a perturbation of the initial weights in their last bit; None leaves them.
+        stop_after: Leave with exit code 0 after so many steps; None goes on to the end.
+        weights_to: A .npz file that gets the initial weights.
+        weights_from: Such a file, whose weights take the place of the initial ones.
+        notes: A file that gets a line for each note; "" where the recorder was started within its process.
+        package: The folder that holds the package samestep, for Pythons that do not have it.
+    """
+
+    out: str
+    command: tuple[str, ...] = ()
+    every: int = 1
+    float64: bool = False
+    perturb: int | None = None
+    stop_after: int | None = None
+    weights_to: str | None = None
+    weights_from: str | None = None
+    notes: str = ""
+    package: str = ""
+
+    def to_json(self) -> str:
+        """Spells the options for the environment."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "RecordOptions":
+        """Reads what `to_json` wrote, and ignores what is none of its fields."""
+        values = json.loads(text)
+        names = {field.name for field in dataclasses.fields(cls)}
+        given = {name: value for name, value in values.items() if name in names}
+        return cls(**given | {"command": tuple(values.get("command", ()))})
+
+
+class Recorder:
+    """Writes the record of this process. Both frameworks' recorders hold one."""
+
+    def __init__(self, options: RecordOptions, framework: str) -> None:
+        """Writes nothing yet: a process that takes no step has no file.
+
+        Args:
+            options: How to record.
+            framework: As in the header.
+        """
+        self.options, self.framework = options, framework
+        self.process, self.number, self._file = os.getpid(), 0, None  # type: int, int, IO[bytes] | None
+        self._is_ended = False
+
+    @property
+    def is_active(self) -> bool:
+        """Whether anything is to be recorded: not after an end, and not in a process that was forked off."""
+        return not self._is_ended and os.getpid() == self.process
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the header is written."""
+        return self._file is not None
+
+    def looks_at(self, number: int) -> bool:
+        """Whether the tensors of a step are looked at."""
+        return number < DENSE_STEPS or number % self.options.every == 0
+
+    def open(self, tensors: Sequence[RecordedTensor], rank: int, world: int, is_float64: bool) -> None:
+        """Makes the file and writes the header; call it before the first step.
+
+        Args:
+            tensors: All that are recorded.
+            rank: Of this process.
+            world: The number of processes.
+            is_float64: Whether the tensors are float64.
+        """
+        path = Path(self.options.out) / rank_file(rank)
+        if path.exists():
+            self.end(f"another process wrote {path.name}; process {os.getpid()} was not recorded.")
+            return
+        header = RecordHeader(
+            SCHEMA, self.framework, self.options.command, os.getcwd(), _versions(), _environment(), rank, world,
+            tuple(tensors), is_float64, self.options.perturb,
+        )  # fmt: skip
+        self._file = os.fdopen(create(path), "wb")
+        self._append(header_frame(header))
+
+    def write(self, step: RecordedStep) -> None:
+        """Appends a step, and leaves the process if it was the last one that is wanted.
+
+        Args:
+            step: The step; numbers count from -1, the frame of the initial weights.
+        """
+        self._append(step_frame(step))
+        self.number = step.number + 1
+        if self.options.stop_after is not None and self.number >= self.options.stop_after:
+            self.leave()
+
+    def leave(self) -> None:
+        """Ends the process with exit code 0, at once: what the script would do at its end is not wanted."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+    def end(self, reason: str = "") -> None:
+        """Records nothing more.
+
+        Args:
+            reason: Noted, if given.
+        """
+        self._is_ended = True
+        if reason:
+            self.note(reason)
+
+    def note(self, text: str) -> None:
+        """Leaves a sentence for the user, for when the script has ended."""
+        leave_note(self.options.notes, "note", text)
+
+    def guarded(self, function: Callable[P, T]) -> Callable[P, T | None]:
+        """Makes a function that does nothing where nothing is recorded, and whose errors end the record and not the script.
+
+        Args:
+            function: A hook.
+        """
+
+        @functools.wraps(function)
+        def hook(*args: P.args, **kwargs: P.kwargs) -> T | None:
+            if not self.is_active:
+                return None
+            try:
+                return function(*args, **kwargs)
+            except OSError as error:
+                self.end(f"the record ends at step {self.number}: {error.strerror or error}.")
+            except Exception as error:
+                place = error.__traceback__
+                while place is not None and place.tb_next is not None:
+                    place = place.tb_next
+                where = "" if place is None else f" in {Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}"
+                self.end(f"the record ends at step {self.number}: {type(error).__name__}{where}: {error}")
+            return None
+
+        return hook
+
+    def _append(self, frame: bytes) -> None:
+        if self._file is not None:
+            self._file.write(frame)
+            self._file.flush()
+
+
+def leave_note(notes: str, kind: str, text: str) -> None:
+    """Appends a line to the notes.
+
+    Args:
+        notes: Their file; "" prints to stderr.
+        kind: "python", "framework" or "note".
+        text: The note.
+    """
+    if not notes:
+        print(f"samestep: {text}", file=sys.stderr)
+        return
+    try:
+        descriptor = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        os.write(descriptor, json.dumps([kind, text]).encode() + b"\n")
+        os.close(descriptor)
+    except OSError:
+        pass  # the command outlived `samestep record`
+
+
+def _versions() -> Mapping[str, str]:
+    found = {"python": ".".join(map(str, sys.version_info[:3]))}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _environment() -> Mapping[str, str]:
+    return {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}

@@ -1,0 +1,54 @@
+"""Records what a training script does, without a changed line: `samestep record -- python train.py`."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from samestep.common.errors import ConfigError
+from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.parser import Parser
+
+_ABOUT = (
+    "Run a training script and record every step: its data, loss, hyper-parameters, gradients and weights, as hashes and "
+    "projections. The script is not changed, its output and exit code are its own. `samestep diff` compares two records."
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Records a command; returns its exit code.
+
+    Raises:
+        ConfigError: There is no command, or the directory is taken.
+        Unavailable: Nothing could be recorded.
+    """
+    parser = Parser(
+        prog="samestep record", description=_ABOUT, allow_abbrev=False, usage="samestep record [OPTIONS] -- COMMAND"
+    )
+    parser.add_argument("--out", metavar="DIR", help="an empty directory for the record (default: a new one in runs/)")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="look at every N-th step after the first 10")
+    parser.add_argument("--float64", action="store_true", help="run the script in float64")
+    parser.add_argument("--perturb", type=int, metavar="SEED", help="move the initial weights by their last bit")
+    parser.add_argument("--stop-after", type=int, metavar="STEPS", help="end the script after so many steps")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="such as: python train.py")
+    given = vars(parser.parse_args(arguments))
+    command = given.pop("command")
+    command = command[1:] if command[:1] == ["--"] else command
+    if given["every"] < 1 or (given["stop_after"] or 1) < 1:
+        raise ConfigError("--every and --stop-after take a number from 1 on.")
+    from samestep.common.steps.recording import RecordOptions  # here: --help imports no NumPy
+    from samestep.experiments.recording.facts import facts_of
+    from samestep.experiments.recording.start import check_command, check_recorded, default_directory, record_command
+
+    check_command(command)
+    out = Path(given.pop("out") or default_directory(command))
+    ended = record_command(command, RecordOptions(str(out), **given))
+    if not ended.exit_code:
+        check_recorded(out, ended)
+    for line in (*ended.notes, *facts_of(out)):
+        print(f"samestep: {line}", file=sys.stderr)
+    return ended.exit_code
+
+
+if __name__ == "__main__":
+    run_command(main)

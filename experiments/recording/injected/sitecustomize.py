@@ -1,0 +1,89 @@
+"""Python imports this at its start in a recorded command. It waits for the import of torch or Keras and then starts a recorder.
+
+`samestep record` copies it into a folder of its own, beside a file for notes. It imports nothing that takes time, and it must run
+in any Python: samestep itself is imported with the framework. A module of the same name that this one shadows is run afterwards,
+and the folder is taken from `sys.path`.
+"""
+
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_RECORDERS = {"torch": "samestep.torch_impl.recording", "keras": "samestep.tf_impl.recording"}
+
+
+class _Finder:
+    """Finds a framework as everything else would, and starts its recorder when the framework is imported."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> object:
+        """Finds nothing itself, but follows the loader of a framework."""
+        if name not in _RECORDERS:
+            return None
+        for finder in sys.meta_path:
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec = find and find(name, path, target)
+            if spec is not None:
+                if getattr(spec.loader, "exec_module", None) is not None:
+                    _follow(name, spec.loader)
+                return spec
+        return None
+
+
+def _follow(name: str, loader: object) -> None:
+    execute = loader.exec_module
+
+    def exec_module(module: object) -> None:
+        loader.__dict__.pop("exec_module", None)
+        execute(module)
+        _start(name)
+
+    loader.exec_module = exec_module
+
+
+def _start(name: str) -> None:
+    """Imports the recorder of a framework; samestep is found by its place, for the command may have another Python."""
+    import importlib.util
+    import json
+
+    options = os.environ["SAMESTEP_RECORD"]
+    _note("framework", name)
+    try:
+        if "samestep" not in sys.modules:
+            package = os.path.join(json.loads(options)["package"], "samestep")
+            spec = importlib.util.spec_from_file_location(
+                "samestep", os.path.join(package, "__init__.py"), submodule_search_locations=[package]
+            )
+            sys.modules["samestep"] = module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+        importlib.import_module(_RECORDERS[name]).install(options)
+    except Exception as error:
+        _note("note", f"the recorder could not start in {sys.executable}: {type(error).__name__}: {error}")
+
+
+def _note(kind: str, text: str) -> None:
+    """Adds a line of JSON, whose module would take longer to import than all of this."""
+    plain = "".join(each if each.isprintable() and each not in '"\\' else " " for each in text)
+    try:
+        descriptor = os.open(os.path.join(_HERE, "notes"), os.O_WRONLY | os.O_APPEND)
+        os.write(descriptor, f'["{kind}", "{plain}"]\n'.encode())
+        os.close(descriptor)
+    except OSError:
+        pass  # the command outlived `samestep record`
+
+
+def _run_shadowed() -> None:
+    """Runs the sitecustomize that Python would have found without this one."""
+    from importlib.machinery import PathFinder
+    from importlib.util import module_from_spec
+
+    spec = PathFinder.find_spec(__name__, sys.path)
+    if spec is not None and spec.loader is not None:
+        sys.modules[__name__] = module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+
+
+sys.path[:] = [each for each in sys.path if os.path.abspath(each or ".") != _HERE]
+if "SAMESTEP_RECORD" in os.environ:
+    _note("python", sys.executable)
+    sys.meta_path.insert(0, _Finder())
+_run_shadowed()

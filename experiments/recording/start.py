@@ -1,0 +1,150 @@
+"""Starts a command so that it is recorded: with a folder in front of PYTHONPATH, and one environment variable."""
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+
+from samestep.common.errors import ConfigError, Unavailable
+from samestep.common.files.reading import read_json_lines
+from samestep.common.files.writing import copy_file, create, open_directory
+from samestep.common.files.written import LIST
+from samestep.common.runtime.parent.prepare import new_directory
+from samestep.common.runtime.parent.processes.scratch import Scratch
+from samestep.common.steps.record import rank_files
+from samestep.common.steps.recording import VARIABLE, RecordOptions
+
+_INJECTED = Path(__file__).parent / "injected" / "sitecustomize.py"
+_PACKAGE = Path(__file__).absolute().parents[3]
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordedCommand:
+    """How a recorded command ended.
+
+    Attributes:
+        exit_code: Its own; 128 + N where signal N ended it, as shells have it.
+        is_seen: Whether any Python process of the command loaded the recorder.
+        frameworks: Those that were imported.
+        notes: What the recorders noted.
+    """
+
+    exit_code: int
+    is_seen: bool
+    frameworks: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def record_command(command: Sequence[str], options: RecordOptions, output: int | None = None) -> RecordedCommand:
+    """Runs a command and records it. Its input, output and error stream are those of this process.
+
+    Args:
+        command: Its words.
+        options: How to record; the fields `command`, `notes` and `package` are filled in.
+        output: Where its output and errors go instead, as `subprocess.DEVNULL`.
+
+    Raises:
+        ConfigError: There is no such command, or the directory of the record is not empty or cannot be written.
+    """
+    check_command(command)
+    out = prepared(Path(options.out))
+    with Scratch() as scratch:
+        os.close(create(notes := Path(scratch, "notes")))
+        copy_file(_INJECTED, Path(scratch, _INJECTED.name))
+        full = dataclasses.replace(
+            options, out=str(out), command=tuple(command), notes=str(notes), package=str(_PACKAGE)
+        )
+        path = os.pathsep.join(filter(None, (scratch, os.environ.get("PYTHONPATH"))))
+        environment = os.environ | {"PYTHONPATH": path, VARIABLE: full.to_json()}
+        exit_code = _run(command, environment, output)
+        lines = [tuple(line) for line in read_json_lines(notes) if isinstance(line, list)]
+    by_kind = {kind: tuple(dict.fromkeys(text for each, text in lines if each == kind)) for kind, _ in lines}
+    return RecordedCommand(exit_code, "python" in by_kind, by_kind.get("framework", ()), by_kind.get("note", ()))
+
+
+def check_command(command: Sequence[str]) -> None:
+    """Refuses a command that is not there.
+
+    Raises:
+        ConfigError: It is empty, or is not found.
+    """
+    if not command:
+        raise ConfigError("no command is given; append it, as in: samestep record -- python train.py")
+    if shutil.which(command[0]) is None:
+        raise ConfigError(
+            f"command '{command[0]}' is not found; name a program, as in: samestep record -- python train.py"
+        )
+
+
+def default_directory(command: Sequence[str]) -> Path:
+    """A new directory in runs/, named for the script of a command."""
+    scripts = [each for each in command if each.endswith(".py")]
+    return new_directory(Path(scripts[0] if scripts else command[0]).stem)
+
+
+def prepared(out: Path) -> Path:
+    """Makes the directory of a record; returns its whole path.
+
+    Raises:
+        ConfigError: It is not empty, or cannot be written.
+    """
+    try:
+        if out.exists() and (not out.is_dir() or any(each.name != LIST for each in out.iterdir())):
+            raise ConfigError(f"--out {out} is not an empty directory; name another one.")
+        open_directory(out)
+    except OSError as error:
+        raise ConfigError(f"--out {out} cannot be written ({error.strerror}); name another directory.") from None
+    return out.resolve()
+
+
+def check_recorded(out: Path, ended: RecordedCommand) -> None:
+    """Says why there is no record.
+
+    Args:
+        out: The directory of the record.
+        ended: How the command ended.
+
+    Raises:
+        Unavailable: There is none.
+    """
+    if rank_files(out):
+        return
+    if ended.notes:
+        reason = ended.notes[0]
+    elif ended.exit_code:
+        reason = f"the command ended with exit code {ended.exit_code} before its first optimizer step."
+    elif not ended.is_seen:
+        reason = "no Python of the command loaded the recorder: it runs none, or runs `python -I`, `-E` or `-S`; leave that out."
+    elif not ended.frameworks:
+        reason = "the command imported neither torch nor keras."
+    else:
+        reason = f"the command imported {' and '.join(ended.frameworks)} and took no optimizer step."
+    raise Unavailable(f"nothing is recorded: {reason}")
+
+
+def _run(command: Sequence[str], environment: dict[str, str], output: int | None) -> int:
+    with subprocess.Popen(command, env=environment, stdout=output, stderr=output) as process, _forwarding(process):
+        code = process.wait()
+    return 128 - code if code < 0 else code
+
+
+@contextlib.contextmanager
+def _forwarding(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Leaves signals to the command: a terminal sends Ctrl-C to both, the others are passed on."""
+
+    def forward(number: int, _: FrameType | None) -> None:
+        process.send_signal(number)
+
+    before = {number: signal.signal(number, forward) for number in _FORWARDED}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

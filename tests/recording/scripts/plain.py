@@ -1,0 +1,21 @@
+import sys
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.LayerNorm(16), nn.Linear(16, 4))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+schedule = torch.optim.lr_scheduler.StepLR(optimizer, 5)
+inputs, targets = torch.randn(64, 6), torch.randint(4, (64,))
+for step in range(12):
+    part = slice(step % 4 * 16, step % 4 * 16 + 16)
+    loss = nn.CrossEntropyLoss()(model(inputs[part]), targets[part])
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    schedule.step()
+print("done", loss.item())
+sys.exit(3 if "--fail" in sys.argv else 0)

@@ -1,0 +1,67 @@
+"""Float64 mode: runs a script in float64 that was written for float32, without a changed line."""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+_NARROW = (torch.float32, torch.float16, torch.bfloat16)
+"""What becomes float64."""
+
+
+def use_float64() -> None:
+    """Makes float64 the default, and what every narrower name of a dtype means. Autocast does nothing any more."""
+    torch.set_default_dtype(torch.float64)
+    for name in ("float32", "float", "float16", "half", "bfloat16"):
+        setattr(torch, name, torch.float64)
+    for name in ("float", "half", "bfloat16"):
+        setattr(torch.Tensor, name, torch.Tensor.double)
+        setattr(nn.Module, name, nn.Module.double)
+    torch.autocast.__init__ = _disabled(torch.autocast.__init__)
+    batches = torch.utils.data.dataloader._BaseDataLoaderIter
+    batches.__next__ = _widened(batches.__next__)
+    nn.Module.__call__ = _with_wide_arguments(nn.Module.__call__)
+
+
+def _disabled(original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def init(self: Any, device_type: str, dtype: Any = None, enabled: bool = True, *rest: Any, **keywords: Any) -> None:
+        original(self, device_type, None, False, *rest, **keywords)
+
+    return init
+
+
+def _widened(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def widened(*arguments: Any, **keywords: Any) -> Any:
+        return _wide(original(*arguments, **keywords))
+
+    return widened
+
+
+def _with_wide_arguments(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def call(module: nn.Module, *arguments: Any, **keywords: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return original(module, *arguments, **keywords)
+        return original(module, *map(_wide, arguments), **{name: _wide(each) for name, each in keywords.items()})
+
+    return call
+
+
+def _wide(value: Any) -> Any:
+    """Casts the floating-point tensors in a batch."""
+    if isinstance(value, torch.Tensor):
+        return value.double() if value.dtype in _NARROW else value
+    if type(value) in (list, tuple):
+        return type(value)(map(_wide, value))
+    if isinstance(value, tuple):  # a namedtuple
+        return type(value)(*map(_wide, value))
+    if type(value) is dict:
+        return {name: _wide(each) for name, each in value.items()}
+    if isinstance(value, Mapping):
+        for name in value:
+            value[name] = _wide(value[name])  # pyrefly: ignore
+    return value

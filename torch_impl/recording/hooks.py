@@ -1,0 +1,147 @@
+"""Where in torch a script is followed: at functions that are wrapped, and by the hooks that torch offers."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from samestep.common.steps.recording import Recorder
+from samestep.torch_impl.recording.pieces import is_dtensor
+from samestep.torch_impl.recording.session import Session
+
+
+class Hooks:
+    """Follows a process from now on."""
+
+    def __init__(self, session: Session, recorder: Recorder) -> None:
+        """Sets nothing yet.
+
+        Args:
+            session: Is told what happens.
+            recorder: Guards the script from errors.
+        """
+        self._session, self._guard, self._recorder = session, recorder.guarded, recorder
+        self._is_inside = False  # of a module or of a backward pass, which may call modules again
+
+    def install(self) -> None:
+        """Sets all of them."""
+        session, guard = self._session, self._guard
+        nn.Module.__call__ = self._follow_calls(nn.Module.__call__)
+        torch.autograd.backward = self._follow_backward(torch.autograd.backward)
+        register_optimizer_step_pre_hook(guard(session.before_update))
+        after = guard(session.after_update)
+        register_optimizer_step_post_hook(lambda optimizer, arguments, keywords: after(optimizer))
+        for name in ("clip_grad_norm_", "clip_grad_value_"):
+            clip = self._follow_clipping(getattr(nn.utils, name), "norm" if "norm" in name else "value")
+            setattr(nn.utils, name, clip)
+            setattr(nn.utils.clip_grad, name, clip)
+        scaler = torch.amp.GradScaler
+        scaler.scale, scaler.step = self._follow_scale(scaler.scale), self._follow_scaled_step(scaler.step)
+        schedule = torch.optim.lr_scheduler.LRScheduler
+        schedule.step = self._follow_schedule(schedule.step)
+
+    def _follow_calls(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        before, after = self._guard(self._session.before_call), self._guard(self._session.after_call)
+
+        @functools.wraps(original)
+        def call(module: nn.Module, *arguments: Any, **keywords: Any) -> Any:
+            if torch.compiler.is_compiling() or self._is_inside or not (module.training and torch.is_grad_enabled()):
+                return original(module, *arguments, **keywords)
+            before(module, arguments, keywords)
+            self._is_inside = True
+            try:
+                result = original(module, *arguments, **keywords)
+            finally:
+                self._is_inside = False
+            after(result)
+            return result
+
+        return call
+
+    def _follow_backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        before, after = self._guard(self._session.before_backward), self._guard(self._session.after_backward)
+
+        @functools.wraps(original)
+        def backward(tensors: Any, grad_tensors: Any = None, *arguments: Any, **keywords: Any) -> Any:
+            if torch.compiler.is_compiling() or self._is_inside:
+                return original(tensors, grad_tensors, *arguments, **keywords)
+            each = [tensors] if isinstance(tensors, torch.Tensor) else [*tensors]
+            given = (
+                [grad_tensors] if grad_tensors is None or isinstance(grad_tensors, torch.Tensor) else [*grad_tensors]
+            )
+            before(each, given * len(each) if len(given) == 1 else given)
+            self._is_inside = True
+            try:
+                return original(tensors, grad_tensors, *arguments, **keywords)
+            finally:
+                self._is_inside = False
+                after()
+
+        return backward
+
+    def _follow_clipping(self, original: Callable[..., Any], kind: str) -> Callable[..., Any]:
+        session = self._session
+
+        @self._guard
+        def clipped(bound: float, norm: torch.Tensor | None) -> None:
+            session.add_scalar(f"clip_max_{kind}", float(bound))
+            if norm is not None and not is_dtensor(norm):  # a DTensor's may be the part of one rank
+                session.add_scalar("clip_norm", norm)
+            session.take_again()
+
+        @functools.wraps(original)
+        def clip(parameters: Any, bound: Any, *arguments: Any, **keywords: Any) -> Any:
+            result = original(parameters, bound, *arguments, **keywords)
+            clipped(bound, result)
+            return result
+
+        @functools.wraps(original)
+        def called(*arguments: Any, **keywords: Any) -> Any:
+            return clip(*arguments, **{"bound" if name in _BOUNDS else name: each for name, each in keywords.items()})
+
+        return called
+
+    def _follow_scale(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        scaled = self._guard(self._session.scale_loss)
+
+        @functools.wraps(original)
+        def scale(scaler: Any, outputs: Any) -> Any:
+            result = original(scaler, outputs)
+            if scaler._enabled and scaler._scale is not None:
+                scaled(scaler._scale)
+            return result
+
+        return scale
+
+    def _follow_scaled_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        session = self._session
+        skip, add = self._guard(session.skip), self._guard(session.add_scalar)
+
+        @functools.wraps(original)
+        def step(scaler: Any, optimizer: Any, *arguments: Any, **keywords: Any) -> Any:
+            scale = scaler._scale.clone() if scaler._enabled and scaler._scale is not None else None
+            result = original(scaler, optimizer, *arguments, **keywords)
+            if scale is not None:
+                inner = getattr(optimizer, "optimizer", optimizer)  # accelerate's wrapper
+                if not session.is_stepping(inner):
+                    skip(inner)
+                add("loss_scale", scale)
+            return result
+
+        return step
+
+    def _follow_schedule(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        count = self._guard(self._session.count_schedule)
+
+        @functools.wraps(original)
+        def step(schedule: Any, *arguments: Any, **keywords: Any) -> Any:
+            count(schedule)
+            return original(schedule, *arguments, **keywords)
+
+        return step
+
+
+_BOUNDS = ("max_norm", "clip_value")

@@ -1,0 +1,48 @@
+"""Which part of a tensor this process holds: all of it, or a shard of a DTensor."""
+
+import sys
+from typing import TYPE_CHECKING, TypeGuard
+
+import torch
+
+from samestep.common.steps.projections import Piece
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
+
+
+def is_dtensor(tensor: torch.Tensor) -> "TypeGuard[DTensor]":
+    """Whether a tensor is a DTensor. A script that does not use them has not imported them, and they take long to import."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(tensor, module.DTensor)
+
+
+def piece_of(tensor: torch.Tensor) -> Piece:
+    """Which part of a tensor this process holds."""
+    if not is_dtensor(tensor):
+        return Piece.whole(tuple(tensor.shape))
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+    size, start = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
+    start = tuple(0 if length == 0 else first for first, length in zip(start, size, strict=True))
+    return Piece(tuple(tensor.shape), start, tuple(size))
+
+
+def local_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The numbers of a tensor that this process holds."""
+    local = tensor._local_tensor if is_dtensor(tensor) else tensor
+    collectives = sys.modules.get("torch.distributed._functional_collectives")
+    if collectives is not None and isinstance(local, collectives.AsyncCollectiveTensor):
+        local = local.wait()
+    return local.detach()
+
+
+def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The piece of a tensor's gradient that this process holds; None if there is no gradient."""
+    gradient = tensor.grad
+    if gradient is None:
+        return None
+    if is_dtensor(gradient) and is_dtensor(tensor) and gradient.placements != tensor.placements:
+        gradient = gradient.redistribute(placements=tensor.placements)  # a sum that is still partial
+    local = local_of(gradient)
+    return local.to_dense() if local.layout != torch.strided else local

@@ -1,0 +1,281 @@
+"""What one process of a script is at, step by step: hooks report what happens, and the session writes the record.
+
+A step is what lies between two updates. It ends when the next forward or backward pass begins, or when an optimizer that has
+already stepped in it steps again: so two optimizers that update different parameters after one backward pass take one step.
+A script without an optimizer ends a step where its weights have changed between two passes.
+"""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from samestep.common.steps.record import Phase, RecordedStep
+from samestep.common.steps.recording import Recorder
+from samestep.torch_impl.recording.examples import Examples
+from samestep.torch_impl.recording.pieces import local_of
+from samestep.torch_impl.recording.places import rank_and_world
+from samestep.torch_impl.recording.scalars import scalars_of
+from samestep.torch_impl.recording.start import start_with
+from samestep.torch_impl.recording.statistics import Pending, Statistics
+from samestep.torch_impl.recording.tensors import Held, find_objects, find_tensors, parameters_of
+
+INITIAL = -1
+"""The number of the frame with the initial weights."""
+
+
+class Session:
+    """Follows the script."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        """Waits for the first pass.
+
+        Args:
+            recorder: Gets the steps.
+        """
+        self._recorder, self._examples = recorder, Examples()
+        self._called: dict[int, nn.Module] = {}
+        self._held: list[Held] = []
+        self._statistics: Statistics | None = None
+        self._depth, self._is_started, self._has_optimizer = 0, False, False
+        self._scale: torch.Tensor | None = None
+        self._bits = np.zeros(0, np.uint64)
+        self._schedules: dict[int, int] = {}
+        self._begin_step()
+
+    def _begin_step(self) -> None:
+        self._losses: list[torch.Tensor] = []
+        self._scalars: dict[str, torch.Tensor | float] = {}
+        self._gradients: list[Pending] = []
+        self._stepped: list[Optimizer] = []
+        self._infinite: list[torch.Tensor] = []
+        self._is_skipped, self._is_replayed, self._num_groups = False, False, 0
+        self._schedules = dict.fromkeys(self._schedules, 0)
+        self._examples.clear()
+
+    # --- passes -------------------------------------------------------------------------------------------------------
+
+    def before_call(self, module: nn.Module, arguments: Sequence[object], keywords: Mapping[str, object]) -> None:
+        """An outermost module is called in training mode.
+
+        Args:
+            module: The module.
+            arguments: Of the call.
+            keywords: Likewise.
+        """
+        if id(module) not in self._called:
+            if not any(each.requires_grad for each in module.parameters()):
+                return  # a loss
+            self._called[id(module)] = module
+        self._begin_pass()
+        if not self._is_replayed:
+            self._examples.add(arguments, keywords)
+
+    def after_call(self, result: object) -> None:
+        """It returned."""
+        self._examples.add_result(result)
+
+    def before_backward(self, tensors: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor | None]) -> None:
+        """A backward pass begins.
+
+        Args:
+            tensors: Where.
+            gradients: Of the tensors, as far as they are given; a scalar without one is a loss.
+        """
+        self._begin_pass()
+        scale, self._scale = self._scale, None
+        if not self._is_replayed:
+            scalars = [
+                local_of(each)
+                for each, gradient in zip(tensors, gradients, strict=True)
+                if gradient is None and each.numel() == 1
+            ]
+            self._losses += [each.clone() if scale is None else each / scale for each in scalars]
+
+    def after_backward(self) -> None:
+        """It ended. Nobody else says when the gradients of a script without an optimizer are there."""
+        if self._has_optimizer or self._depth:
+            return
+        if not self._held:
+            self._has_optimizer = bool(find_objects()[1])
+            if self._has_optimizer:
+                return
+            self._open()
+        self.take_again()
+
+    def take_again(self) -> None:
+        """The gradients of a script without an optimizer are what they are now: after a pass, and after they were clipped."""
+        if not self._has_optimizer and self._held:
+            self._gradients = [self._take(range(len(self._held)))]
+
+    def _begin_pass(self) -> None:
+        if not self._is_started:
+            self._is_started = True
+            start_with(self._recorder, self._called.values())
+        if not self._depth and (self._stepped or self._is_moved()):
+            self.finish()
+
+    def _is_moved(self) -> bool:
+        """Whether a script without an optimizer has changed its weights since the last step."""
+        if self._has_optimizer or not self._gradients:
+            return False
+        return not np.array_equal(self._weights().resolve()["bits"], self._bits)
+
+    # --- updates ------------------------------------------------------------------------------------------------------
+
+    def before_update(
+        self, optimizer: Optimizer, arguments: tuple[object, ...], keywords: dict[str, object]
+    ) -> tuple[tuple[object, ...], dict[str, object]] | None:
+        """An optimizer is about to step; returns its arguments with a closure that is followed, if it has one.
+
+        Args:
+            optimizer: The optimizer.
+            arguments: Of its step, it first.
+            keywords: Likewise.
+        """
+        self._depth += 1
+        if self._depth > 1:  # an optimizer within another
+            return None
+        self._has_optimizer = True
+        self._begin_update(optimizer)
+        closure = arguments[1] if len(arguments) > 1 else keywords.get("closure")
+        if not callable(closure):
+            self._take_of(optimizer)
+            return None
+        followed = self._followed(optimizer, closure)
+        if len(arguments) > 1:
+            return (arguments[0], followed, *arguments[2:]), keywords
+        return arguments, keywords | {"closure": followed}
+
+    def after_update(self, optimizer: Optimizer) -> None:
+        """It has stepped."""
+        self._depth -= 1
+        if not self._depth:
+            self._stepped.append(optimizer)
+            self._is_replayed = False
+
+    def skip(self, optimizer: Optimizer) -> None:
+        """A gradient scaler leaves out the step of an optimizer."""
+        self._has_optimizer = True
+        self._begin_update(optimizer)
+        self._take_of(optimizer)
+        self._stepped.append(optimizer)
+        self._is_skipped = True
+
+    def _begin_update(self, optimizer: Optimizer) -> None:
+        if any(each is optimizer for each in self._stepped):
+            self.finish()
+        if self._statistics is None:
+            self._schedules = dict.fromkeys(self._schedules, 0)
+            self._open()
+        self._scalars |= scalars_of(optimizer, self._num_groups)
+        self._num_groups += len(optimizer.param_groups)
+
+    def _followed(self, optimizer: Optimizer, closure: Callable[[], object]) -> Callable[[], object]:
+        """A closure after whose first call the gradients are taken. What an optimizer tries further is no part of the step."""
+
+        @functools.wraps(closure)
+        def followed(*arguments: object, **keywords: object) -> object:
+            result = closure(*arguments, **keywords)
+            self._recorder.guarded(self._after_closure)(optimizer)
+            return result
+
+        return followed
+
+    def _after_closure(self, optimizer: Optimizer) -> None:
+        if not self._is_replayed:
+            self._scalars |= scalars_of(optimizer, self._num_groups - len(optimizer.param_groups))
+            self._take_of(optimizer)
+            self._is_replayed = True
+
+    # --- what others report -------------------------------------------------------------------------------------------
+
+    def is_stepping(self, optimizer: Optimizer) -> bool:
+        """Whether an optimizer has taken the step that is not finished."""
+        return any(each is optimizer for each in self._stepped)
+
+    def scale_loss(self, scale: torch.Tensor) -> None:
+        """The next backward pass begins with a loss that is multiplied."""
+        self._scale = scale.clone()
+
+    def add_scalar(self, name: str, value: torch.Tensor | float) -> None:
+        """Adds a number to the step.
+
+        Args:
+            name: Its name.
+            value: The number.
+        """
+        self._scalars[name] = value.detach().clone() if isinstance(value, torch.Tensor) else value
+
+    def count_schedule(self, schedule: object) -> None:
+        """A schedule of the learning rate took a step."""
+        self._schedules[id(schedule)] = self._schedules.get(id(schedule), 0) + 1
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        """Finds the tensors and writes the header and the initial weights."""
+        self._held = find_tensors([*self._called.values()])
+        tensors = [each.tensor for each in self._held]
+        if not tensors:
+            self._recorder.end("a backward pass ran, but no parameter of a module or an optimizer was found.")
+            return
+        is_float64 = all(each.dtype == "float64" for each in tensors)
+        self._statistics = Statistics([each.piece for each in tensors], is_float64)
+        self._recorder.open(tensors, *rank_and_world(), is_float64)
+        weights = self._weights().resolve()
+        self._bits = weights["bits"]
+        if self._recorder.is_active:
+            self._recorder.write(RecordedStep(INITIAL, stats={"weight": weights}))
+
+    def finish(self) -> None:
+        """Writes the step."""
+        stats: dict[Phase, np.ndarray] | None = None
+        if self._gradients:
+            stats = {"gradient": Pending.together(self._gradients), "weight": self._weights().resolve()}
+            self._bits = stats["weight"]["bits"]
+        if self._schedules:
+            self._scalars["schedule_steps"] = max(self._schedules.values())
+        self._recorder.write(
+            RecordedStep(
+                self._recorder.number,
+                tuple(float(each) for each in self._losses),
+                self._examples.hashes(),
+                {name: float(each) for name, each in self._scalars.items()},
+                self._is_skipped or any(bool(each) for each in self._infinite),
+                stats,
+            )
+        )
+        self._begin_step()
+
+    def end(self) -> None:
+        """The script ends: writes the step that nothing came after."""
+        if self._stepped or self._is_moved():
+            self.finish()
+
+    def _take_of(self, optimizer: Optimizer) -> None:
+        """Takes the gradients that an optimizer is given; a fused one divides them by the scale itself."""
+        own = {id(each) for each in parameters_of(optimizer)}
+        scale = vars(optimizer).get("grad_scale")
+        infinite = vars(optimizer).get("found_inf")
+        self._infinite += [] if infinite is None else [infinite.clone()]
+        if self._recorder.looks_at(self._recorder.number):
+            taken = self._take([place for place, each in enumerate(self._held) if id(each.owner) in own])
+            taken.scale = None if scale is None else scale.clone()
+            self._gradients.append(taken)
+
+    def _take(self, places: Sequence[int]) -> Pending:
+        assert self._statistics is not None
+        values: list[torch.Tensor | None] = [None] * len(self._held)
+        for place in places:
+            values[place] = self._held[place].gradient()
+        with torch.no_grad():
+            return self._statistics(values)
+
+    def _weights(self) -> Pending:
+        assert self._statistics is not None
+        with torch.no_grad():
+            return self._statistics([each.value() for each in self._held])

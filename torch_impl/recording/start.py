@@ -1,0 +1,100 @@
+"""What is done to the initial weights before the first pass: perturbed, saved or replaced, if that is asked for."""
+
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from samestep.common.files.arrays import read_arrays
+from samestep.common.files.writing import replacing
+from samestep.common.steps.projections import Piece, as_matrix, blocks
+from samestep.common.steps.recording import Recorder
+from samestep.torch_impl.recording.places import rank_and_world
+from samestep.torch_impl.recording.tensors import Held, find_tensors
+
+_ODD, _MIX = 0x9E3779B1, 0x85EBCA6B
+
+
+def start_with(recorder: Recorder, called: Iterable[nn.Module]) -> None:
+    """Prepares the initial weights as the options say.
+
+    Args:
+        recorder: Has the options.
+        called: The outermost modules that were called.
+    """
+    options = recorder.options
+    if (
+        options.perturb is None
+        and options.weights_from is None
+        and options.weights_to is None
+        and options.stop_after != 0
+    ):
+        return
+    held = [each for each in find_tensors([*called]) if each.tensor.role == "parameter"]
+    with torch.no_grad():
+        if options.weights_from is not None:
+            _load(held, options.weights_from, recorder)
+        if options.perturb is not None:
+            for each in held:
+                _perturb(each, options.perturb)
+        if options.weights_to is not None and rank_and_world()[0] == 0:
+            _save(held, Path(options.weights_to), recorder)
+    if options.stop_after == 0:
+        recorder.leave()
+
+
+def _save(held: Sequence[Held], path: Path, recorder: Recorder) -> None:
+    if any(each.tensor.piece != Piece.whole(each.tensor.piece.shape) for each in held):
+        recorder.note("the initial weights are sharded; save them from a run of one process.")
+        return
+    with replacing(path, is_users=True) as file:
+        np.savez(file, **{each.tensor.name: each.value().float().cpu().numpy() for each in held})
+
+
+def _load(held: Sequence[Held], path: Path, recorder: Recorder) -> None:
+    """Replaces the initial weights by those of the same name and shape."""
+    arrays = read_arrays(path)
+    for each in held:
+        whole, piece = arrays.get(each.tensor.name), each.tensor.piece
+        if whole is None or whole.shape != piece.shape:
+            recorder.note(
+                f"{path} has no {each.tensor.name} of shape {piece.shape}; its own initial weights were kept."
+            )
+            continue
+        places = tuple(slice(first, first + size) for first, size in zip(piece.start, piece.size, strict=True))
+        part = torch.from_numpy((whole.ravel() if piece.is_flat else whole)[places].copy())
+        each.value().copy_(part.reshape(each.value().shape))
+
+
+def _perturb(held: Held, seed: int) -> None:
+    """Multiplies each number by 1 + u or 1 - u, as its name, its GLOBAL place and the seed say: shards are perturbed alike."""
+    value = held.value()
+    dtype = value.dtype
+    if torch.is_autocast_enabled(value.device.type):  # the products are computed in its dtype
+        dtype = torch.get_autocast_dtype(value.device.type)
+    unit = torch.finfo(dtype).eps / 2
+    signs = torch.from_numpy(signs_of(held.tensor.piece, zlib.crc32(held.tensor.name.encode()) ^ (seed * _ODD)))
+    signs = signs.to(value.device).reshape(value.shape)
+    value.copy_(value.to(torch.float64) * (1 + unit * signs))
+
+
+def signs_of(piece: Piece, seed: int) -> np.ndarray:
+    """The signs of the numbers of a piece, float64 [numbers].
+
+    Args:
+        piece: Which numbers.
+        seed: Which signs.
+    """
+    _, columns = as_matrix(piece.shape)
+    parts = [
+        ((row + np.arange(rows))[:, None] * columns + column + np.arange(width)).ravel()
+        for row, rows, column, width in blocks(piece)
+    ]
+    index = np.concatenate(parts or [np.zeros(0, np.int64)]).astype(np.uint64)
+    mixed = (index * np.uint64(_ODD) + np.uint64(seed & 0xFFFFFFFF)) & np.uint64(0xFFFFFFFF)
+    for shift, factor in ((16, _MIX), (13, 0xC2B2AE35)):
+        mixed = ((mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)) & np.uint64(0xFFFFFFFF)
+    return np.where((mixed >> np.uint64(15)) & np.uint64(1), 1.0, -1.0)

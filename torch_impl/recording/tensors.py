@@ -1,0 +1,152 @@
+"""Which tensors a script trains, how they are called, and which part of each this process holds.
+
+Modules and optimizers are looked for among all objects of the process, once, so the script says nothing. Of the modules that no
+other one contains, those count that hold a parameter of an optimizer; without an optimizer, those that were called.
+"""
+
+import dataclasses
+import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from samestep.common.steps.record import RecordedTensor
+from samestep.torch_impl.recording.flat import flat_tensors
+from samestep.torch_impl.recording.pieces import gradient_of, local_of, piece_of
+
+_WRAPPERS = {"module", "_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module"}
+"""What wrappers call the module that they wrap: DDP, DataParallel and many others; FSDP; torch.compile; checkpoints."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Held:
+    """A tensor of the script.
+
+    Attributes:
+        tensor: What the record says of it.
+        owner: The parameter that an optimizer holds.
+        value: Reads the piece of this process.
+        gradient: Likewise; None if there is none.
+    """
+
+    tensor: RecordedTensor
+    owner: torch.Tensor
+    value: Callable[[], torch.Tensor]
+    gradient: Callable[[], torch.Tensor | None]
+
+
+def find_objects() -> tuple[list[nn.Module], list[Optimizer]]:
+    """All modules and optimizers of the process. Types are asked, not objects: some objects compute what they are asked for."""
+    modules, optimizers = [], []
+    for each in gc.get_objects():
+        if issubclass(type(each), nn.Module):
+            modules.append(each)
+        elif issubclass(type(each), Optimizer):
+            optimizers.append(each)
+    return modules, optimizers
+
+
+def find_tensors(called: Sequence[nn.Module]) -> list[Held]:
+    """Finds the tensors of the script.
+
+    Args:
+        called: The outermost modules that were called in training mode.
+    """
+    modules, optimizers = find_objects()
+    trained = {id(each): each for optimizer in optimizers for each in parameters_of(optimizer)}
+    wanted = set(trained) or {id(each) for module in called for each in module.parameters()}
+    taken: set[int] = set()
+    parts: list[tuple[str, list[Held]]] = []
+    for root in _roots(modules, wanted):
+        found = [each for each in _of_module(root) if id(each.owner) not in taken]
+        taken |= {id(each.owner) for each in found}
+        if found:
+            parts.append((_class_name(_unwrapped(root)), found))
+    held = list(_named(parts))
+    alone = [each for key, each in trained.items() if key not in taken]
+    return [*held, *(_held(f"param.{number}", each, "") for number, each in enumerate(alone))]
+
+
+def parameters_of(optimizer: Optimizer) -> Iterator[torch.Tensor]:
+    """The parameters that an optimizer updates."""
+    for group in optimizer.param_groups:
+        yield from group["params"]
+
+
+def _roots(modules: Sequence[nn.Module], wanted: set[int]) -> list[nn.Module]:
+    """The modules that no other contains and that hold a wanted parameter; the one with the most comes first."""
+    contained = {id(child) for module in modules for child in (module.__dict__.get("_modules") or {}).values()}
+    counts = {}
+    for module in modules:
+        if id(module) not in contained and module.__dict__.get("_parameters") is not None:
+            counts[module] = sum(id(each) in wanted for each in module.parameters())
+    roots = [module for module, count in counts.items() if count]
+    return sorted(roots, key=lambda module: (-counts[module], type(module).__name__))
+
+
+def _named(parts: Sequence[tuple[str, list[Held]]]) -> Iterator[Held]:
+    """Puts the name of its class in front of the tensors of each module, where there are several modules."""
+    for place, (name, found) in enumerate(parts):
+        same = sum(other == name for other, _ in parts[:place])
+        prefix = "" if len(parts) == 1 else f"{name}.{same}." if same else f"{name}."
+        for each in found:
+            yield dataclasses.replace(each, tensor=dataclasses.replace(each.tensor, name=prefix + each.tensor.name))
+
+
+def _of_module(root: nn.Module) -> list[Held]:
+    """The parameters and the floating-point buffers of a module."""
+    found, flat = [], set()
+    for path, module in root.named_modules():
+        for each in flat_tensors(module):
+            tensor = RecordedTensor(_stripped(f"{path}.{each.name}"), _dtype(each.owner), each.piece, layer=each.layer)
+            found.append(Held(tensor, each.owner, each.value, each.gradient))
+            flat |= {id(each.owner), *each.also}
+    layers = dict(root.named_modules())
+    for name, each in root.named_parameters():
+        if id(each) not in flat:
+            found.append(_held(name, each, _class_name(layers[name.rpartition(".")[0]])))
+    for name, each in root.named_buffers():
+        if each.is_floating_point():
+            found.append(_held(name, each, _class_name(layers[name.rpartition(".")[0]]), role="buffer"))
+    names = [each.tensor.name for each in found]
+    return found if len(set(names)) == len(names) else _with_places(found)
+
+
+def _with_places(found: Iterable[Held]) -> list[Held]:
+    """Tells tensors apart that are called alike once the wrappers' names are gone."""
+    seen: dict[str, int] = {}
+    made = []
+    for each in found:
+        name = each.tensor.name
+        seen[name] = seen.get(name, 0) + 1
+        unique = name if seen[name] == 1 else f"{name}.{seen[name]}"
+        made.append(dataclasses.replace(each, tensor=dataclasses.replace(each.tensor, name=unique)))
+    return made
+
+
+def _held(name: str, tensor: torch.Tensor, layer: str, role: str = "parameter") -> Held:
+    info = RecordedTensor(_stripped(name), _dtype(tensor), piece_of(tensor), role, layer, tensor.requires_grad)
+    return Held(info, tensor, lambda: local_of(tensor), lambda: gradient_of(tensor))
+
+
+def _stripped(name: str) -> str:
+    return ".".join(part for part in name.split(".") if part and part not in _WRAPPERS)
+
+
+def _unwrapped(module: nn.Module) -> nn.Module:
+    while len(inner := [child for name, child in module.named_children() if name in _WRAPPERS]) == 1:
+        (module,) = inner
+    return module
+
+
+def _class_name(module: nn.Module) -> str:
+    """The name of a module's class; fully_shard puts FSDP in front of it."""
+    kinds = type(module).__mro__
+    is_sharded = kinds[1].__name__ == "FSDPModule"
+    return kinds[2].__name__ if is_sharded else kinds[0].__name__
+
+
+def _dtype(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
