@@ -39,8 +39,10 @@ def model(kind: type = keras.Model, **options: Any) -> Any:
     return made
 
 
-def fit(**options: Any) -> None:
-    model().fit(dataset(), verbose=0, **options)
+def fit() -> list[np.ndarray]:
+    made = model()
+    made.fit(dataset(), verbose=0)
+    return made.get_weights()
 
 
 def eagerly() -> None:
@@ -145,8 +147,15 @@ def accumulated() -> None:
 
 def scaled() -> None:
     made = model()
-    made.compile(keras.optimizers.LossScaleOptimizer(made.optimizer, initial_scale=1e38), "mse")
+    made.compile(keras.optimizers.LossScaleOptimizer(made.optimizer, initial_scale=1024.0), "mse")
     made.fit(dataset(), verbose=0)
+
+
+def overflowing() -> None:
+    made = model()
+    made.compile(keras.optimizers.LossScaleOptimizer(made.optimizer, initial_scale=1e38), "mse")
+    inputs, targets = data()
+    made.fit(tf.data.Dataset.from_tensor_slices((inputs, 30 * targets)).batch(BATCH).repeat(4), verbose=0)
 
 
 def scaled_mirrored() -> None:
@@ -155,6 +164,48 @@ def scaled_mirrored() -> None:
         made = model()
         made.compile(keras.optimizers.LossScaleOptimizer(made.optimizer, initial_scale=1024.0), "mse")
     made.fit(dataset(), verbose=0)
+
+
+def longer() -> None:
+    model().fit(dataset().repeat(4), verbose=0)
+
+
+def kinds() -> None:
+    """Layers of many kinds; the weights after the last step are kept beside the record."""
+    keras.utils.set_random_seed(3)
+    image, token = keras.Input((6, 6, 2)), keras.Input((5,), dtype="int32")
+    seen = keras.layers.Conv2D(4, (3, 2), name="conv")(image)
+    seen = keras.layers.DepthwiseConv2D(2, depth_multiplier=2, name="depthwise")(seen)
+    seen = keras.layers.BatchNormalization(name="norm")(seen)
+    read = keras.layers.Embedding(7, 6, name="table")(token)
+    read = keras.layers.MultiHeadAttention(2, 4, name="mha")(read, read)
+    read = keras.layers.LSTM(3, name="lstm")(read)
+    frozen = keras.layers.Dense(2, name="frozen", trainable=False)(read)
+    both = keras.layers.concatenate([keras.layers.Flatten()(seen), read, frozen])
+    made = keras.Model([image, token], keras.layers.Dense(1, name="last")(both))
+    made.compile(keras.optimizers.SGD(0.01, global_clipnorm=1.0), "mse")
+    generator = np.random.default_rng(0)
+    inputs = generator.normal(size=(4, 6, 6, 2)).astype(np.float32), generator.integers(0, 7, (4, 5))
+    np.savez(OUT[0] / "inputs.npz", *inputs)
+    made.fit(inputs, generator.normal(size=(4, 1)).astype(np.float32), epochs=2, batch_size=4, shuffle=False, verbose=0)
+    np.savez(OUT[0] / "weights.npz", **{each.path: each.numpy() for each in made.variables if "seed" not in each.path})
+
+
+def two_optimizers() -> None:
+    """Two models that are updated in turn; the second is called on what the first returned."""
+    keras.utils.set_random_seed(3)
+    maker, judge = (keras.Sequential([keras.Input((6,)), keras.layers.Dense(n, name=f"d{n}")]) for n in (6, 1))
+    one, two = keras.optimizers.SGD(0.1), keras.optimizers.Adam(0.01)
+    for inputs, _ in dataset():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(judge(maker(inputs, training=True), training=True) ** 2)
+        one.apply(tape.gradient(loss, maker.trainable_variables), maker.trainable_variables)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((judge(inputs, training=True) - 1) ** 2)
+        two.apply(tape.gradient(loss, judge.trainable_variables), judge.trainable_variables)
+
+
+OUT: list[Path] = []
 
 
 def main(out: str, *names: str) -> None:
@@ -167,16 +218,19 @@ def main(out: str, *names: str) -> None:
     tf.config.set_logical_device_configuration(
         tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
     )
+    np.save(Path(out) / "bare.npy", np.concatenate([each.ravel() for each in fit()]))
     recorder = Recorder(RecordOptions(out), "tf")
     session = Session(recorder)
     Hooks(session, recorder).install()
     for name in names:
         keras.utils.clear_session()
         case, _, every = name.partition("@")
-        (Path(out) / name).mkdir()
-        recorder.__init__(RecordOptions(str(Path(out) / name), every=int(every or 1)), "tf")
+        OUT[:] = [Path(out) / name]
+        OUT[0].mkdir()
+        recorder.__init__(RecordOptions(str(OUT[0]), every=int(every or 1)), "tf")
         session.__init__(recorder)
         globals()[case]()
+        session.write_steps()
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ multiplied by the number of replicas, so their mean over the ranks is the loss o
 import contextlib
 import dataclasses
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -19,7 +19,7 @@ from samestep.common.steps.recording import Recorder
 from samestep.tf_impl.recording.plans import Plan, is_wide
 from samestep.tf_impl.recording.slots import Counters, SeenStep, Slots
 from samestep.tf_impl.recording.start import Start
-from samestep.tf_impl.recording.statistics import unpack
+from samestep.tf_impl.recording.statistics import Statistics, unpack
 from samestep.tf_impl.recording.tensors import Held, TensorTable
 
 INITIAL = -1
@@ -41,7 +41,7 @@ class Session:
         self._counters: dict[int, Counters] = {}
         self._models = weakref.WeakSet[Any]()
         self._owners: dict[int, Any] = {}
-        self._new: list[tuple[Plan, int]] = []
+        self._new: list[tuple[int, tuple[Held, ...]]] = []
         self._initial: dict[tuple[int, int], np.ndarray] = {}
         self._last: dict[int, np.ndarray] = {}
         self._function: Any = None
@@ -93,32 +93,35 @@ class Session:
         if replica not in plan.slots:
             weights = [each.of_replica(replica) for each in plan.held]
             plan.slots[replica] = Slots(self.counters(), plan.statistics, weights, plan.phases)
-            self._new.append((plan, replica))
+            self._new.append((replica, tuple(self._table.held)))
             self.see_initial_weights()
         return plan.slots[replica]
 
     def see_initial_weights(self) -> None:
         """Looks at new variables, once they have values: those made in a graph get them when it is built."""
         with tf.init_scope():
-            ready = [
-                (plan, replica)
-                for plan, replica in self._new
-                if all(weight.is_initialized() for weight in plan.slots[replica].weights)
-            ]
-            for plan, replica in ready:
-                self._new.remove((plan, replica))
-                self._see_initial(plan, replica)
-            if ready:
-                self._start.finish()
+            for entry in list(self._new):
+                replica, held = entry
+                pairs = [
+                    (each, each.of_replica(replica))
+                    for each in held
+                    if (replica, id(each.container)) not in self._initial
+                ]
+                if all(weight.is_initialized() for _, weight in pairs):
+                    self._new.remove(entry)
+                    self._see_initial(replica, pairs)
 
-    def _see_initial(self, plan: Plan, replica: int) -> None:
-        weights = plan.slots[replica].weights
-        keys = [(replica, id(each.container)) for each in plan.held]
-        for each, key, weight in zip(plan.held, keys, weights, strict=True):
-            if key not in self._initial:
-                self._start.prepare(each, weight)
-        words = plan.statistics([weight.read_value() for weight in weights]).numpy()
-        self._initial = dict(zip(keys, unpack(words, is_wide(plan.held)), strict=True)) | self._initial
+    def _see_initial(self, replica: int, pairs: Sequence[tuple[Held, Any]]) -> None:
+        if not pairs:
+            return
+        for each, weight in pairs:
+            self._start.prepare(each, weight)
+        self._start.finish()
+        held = [each for each, _ in pairs]
+        statistics = Statistics([each.layout for each in held], is_wide(held))
+        words = statistics([weight.read_value() for _, weight in pairs]).numpy()
+        for each, row in zip(held, unpack(words, is_wide(held)), strict=True):
+            self._initial[replica, id(each.container)] = row
 
     @contextlib.contextmanager
     def calling(self, function: Any) -> Iterator[None]:
