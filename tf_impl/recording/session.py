@@ -155,12 +155,15 @@ class Session:
         for plan in self._plans.values():
             for replica, slots in plan.slots.items():
                 seen.setdefault(replica, []).extend((step, plan) for step in slots.read(is_wide(plan.held)))
-        last = max((step.number for steps in seen.values() for step, _ in steps), default=INITIAL)
+        if not any(seen.values()):
+            return
+        last = max(step.number for steps in seen.values() for step, _ in steps)
         for replica, steps in sorted(seen.items()):
+            rows_seen = max((step.rows_seen for step, _ in steps), default=0)
             for step, plan in sorted(steps, key=lambda pair: pair[0].number):
                 if replica not in self._recorders:
                     self._open(replica, plan.num_replicas)
-                self._write(replica, step, plan)
+                self._write(replica, step, plan, rows_seen)
         stop_after = self._recorder.options.stop_after
         if stop_after is not None and last + 1 >= stop_after:
             self._recorder.leave()
@@ -181,7 +184,7 @@ class Session:
         empty["projections"], empty["square"] = np.nan, np.nan
         return empty
 
-    def _write(self, replica: int, step: SeenStep, plan: Plan) -> None:
+    def _write(self, replica: int, step: SeenStep, plan: Plan, rows_seen: int) -> None:
         losses = (step.loss * plan.num_replicas / plan.num_batches,) if step.has_loss else ()
         scalars = {"lr": step.lr} | plan.scalars
         if step.scale != 1:
@@ -189,7 +192,7 @@ class Session:
         recorded = RecordedStep(
             number=step.number,
             losses=losses,
-            rows=self._counters[replica].read_rows(step.rows_seen),
+            rows=self._counters[replica].read_rows(step.rows_seen, rows_seen),
             scalars=scalars,
             is_skipped=step.is_skipped,
             stats=None if step.stats is None else self._stats(replica, step.stats, plan.held),

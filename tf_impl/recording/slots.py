@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.ops import gen_resource_variable_ops as ops
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from samestep.common.steps.record import Phase
@@ -35,6 +36,21 @@ def own_variable(value: object, dtype: tf.DType) -> Any:
         return ResourceVariable(value, dtype=dtype, trainable=False)
 
 
+def read_now(variable: Any) -> int:
+    """The value of a scalar. The op itself is called: what TensorFlow has around it costs more."""
+    return int(ops.read_variable_op(variable.handle, tf.int64).numpy())
+
+
+def gather_now(variable: Any, places: np.ndarray) -> np.ndarray:
+    """Some rows of a variable, which is a ring.
+
+    Args:
+        variable: The variable.
+        places: Counted on and on.
+    """
+    return ops.resource_gather(variable.handle, places % variable.shape[0], tf.int64).numpy()
+
+
 class Counters:
     """What one replica counts, whatever optimizer takes the step."""
 
@@ -49,7 +65,7 @@ class Counters:
         self.loss = own_variable([0.0, 0.0], tf.float64)
         self.rows = own_variable(np.zeros(ROWS, np.int64), tf.int64)
         self.rows_seen = own_variable(0, tf.int64)
-        self.rows_read = 0
+        self._rows_read = 0
 
     def is_looked_at(self) -> Any:
         """Whether the step that is taken is looked at: a tensor, or True where all are."""
@@ -71,20 +87,20 @@ class Counters:
         tf.raw_ops.ResourceScatterUpdate(resource=self.rows.handle, indices=places, updates=sums)
         self.rows_seen.assign_add(size)
 
-    def read_rows(self, end: int) -> tuple[int, ...] | None:
+    def read_rows(self, end: int, seen: int) -> tuple[int, ...] | None:
         """The hashes of the examples seen since the last call.
 
         Args:
             end: How many had been seen at the end of the step.
+            seen: How many have been seen until now.
 
         Returns:
             None if there were none, or too many to keep.
         """
-        start, self.rows_read = self.rows_read, end
-        if not 0 < end - start <= ROWS or int(self.rows_seen) - start > ROWS:
+        start, self._rows_read = self._rows_read, end
+        if not start < end or seen - start > ROWS:
             return None
-        sums = tf.gather(self.rows, np.arange(start, end) % ROWS).numpy()
-        return tuple(mix(sums.view(np.uint64)).tolist())
+        return tuple(mix(gather_now(self.rows, np.arange(start, end)).view(np.uint64)).tolist())
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -131,9 +147,10 @@ class Slots:
         self._gradients = {phase: own_variable(np.zeros(self._size, np.int64), tf.int64) for phase in phases}
         self.is_applied, self.is_updated = own_variable(0, tf.int64), own_variable(0, tf.int64)
         width = INTS + FLOATS + (len(phases) + 1) * self._size
-        self._ring, self.num_read = own_variable(np.zeros((CAPACITY, width), np.int64), tf.int64), 0
+        self._ring = own_variable(np.zeros((CAPACITY, width), np.int64), tf.int64)
         self.count = own_variable(0, tf.int64)
         self._commit: Any = None
+        self._num_read = 0
 
     def see_gradients(self, phase: Phase, gradients: Sequence[tf.Tensor | None]) -> None:
         """Writes the statistics of gradients, where this step is looked at.
@@ -185,13 +202,10 @@ class Slots:
 
     def read(self, is_float64: bool) -> list[SeenStep]:
         """Reads the steps since the last call. Those that were overwritten are lost."""
-        count = int(self.count)
-        new = range(max(self.num_read, count - CAPACITY), count)
-        self.num_read = count
-        if not new:
-            return []
-        rows = tf.gather(self._ring, [number % CAPACITY for number in new]).numpy()
-        return [self._unpacked(row, is_float64) for row in rows]
+        count = read_now(self.count)
+        new = np.arange(max(self._num_read, count - CAPACITY), count)
+        self._num_read = count
+        return [self._unpacked(row, is_float64) for row in gather_now(self._ring, new)] if len(new) else []
 
     def _unpacked(self, row: np.ndarray, is_float64: bool) -> SeenStep:
         ints, floats, words = np.split(row, [INTS, INTS + FLOATS])
