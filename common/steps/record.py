@@ -67,6 +67,7 @@ class RecordHeader:
         tensors: In the order of the model.
         is_float64: Whether the script was run in float64.
         perturbed: The seed of a perturbation of the initial weights in their last bit; None if there was none.
+        layouts: How the processes share the model, as far as it is seen: "ddp", "dp", "fsdp1", "fsdp2", "tp", "mirrored".
     """
 
     schema: int
@@ -80,6 +81,7 @@ class RecordHeader:
     tensors: tuple[RecordedTensor, ...]
     is_float64: bool = False
     perturbed: int | None = None
+    layouts: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -93,6 +95,8 @@ class RecordedStep:
         scalars: Name -> number: "lr", "weight_decay" and every other scalar of the optimizer's groups ("lr/1" for the second
             group), "loss_scale", "clip_max_norm", "clip_norm" (the norm before clipping).
         is_skipped: Whether a gradient scaler left out the update.
+        counts: What happened how often within the step, which decides no number of it: "schedule_steps" of the learning rate's
+            schedule, "data_passes" that a DataLoader began.
         stats: Phase -> a structured array with one row for each tensor of the header; None where the step was not looked at.
             A tensor without a gradient has NaN in the fields of that phase.
     """
@@ -102,6 +106,7 @@ class RecordedStep:
     rows: tuple[int, ...] | None = None
     scalars: Mapping[str, float] = dataclasses.field(default_factory=dict)
     is_skipped: bool = False
+    counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     stats: Mapping[Phase, np.ndarray] | None = None
 
 
@@ -180,7 +185,8 @@ def _header(values: dict) -> RecordHeader:
         RecordedTensor(**each | {"piece": Piece(**{key: _tuple(value) for key, value in each["piece"].items()})})
         for each in values["tensors"]
     )
-    return RecordHeader(**values | {"tensors": tensors, "command": tuple(values["command"])})
+    words = {name: tuple(values.get(name, ())) for name in ("command", "layouts")}
+    return RecordHeader(**values | {"tensors": tensors} | words)
 
 
 def _tuple(value: object) -> object:

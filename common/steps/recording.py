@@ -116,7 +116,14 @@ class Recorder:
         """Whether the tensors of a step are looked at."""
         return number < DENSE_STEPS or number % self.options.every == 0
 
-    def open(self, tensors: Sequence[RecordedTensor], rank: int, world: int, is_float64: bool) -> None:
+    def open(
+        self,
+        tensors: Sequence[RecordedTensor],
+        rank: int,
+        world: int,
+        is_float64: bool,
+        layouts: tuple[str, ...] = (),
+    ) -> None:
         """Makes the file and writes the header; call it before the first step.
 
         Args:
@@ -124,6 +131,7 @@ class Recorder:
             rank: Of this process.
             world: The number of processes.
             is_float64: Whether the tensors are float64.
+            layouts: How the processes share the model.
         """
         path = Path(self.options.out) / rank_file(rank)
         if path.exists():
@@ -131,7 +139,7 @@ class Recorder:
             return
         header = RecordHeader(
             SCHEMA, self.framework, self.options.command, os.getcwd(), _versions(), _environment(), rank, world,
-            tuple(tensors), is_float64, self.options.perturb,
+            tuple(tensors), is_float64, self.options.perturb, layouts,
         )  # fmt: skip
         self._file = os.fdopen(create(path), "wb")
         self._append(header_frame(header))

@@ -1,9 +1,136 @@
-"""What one record alone proves: facts, and never a suspicion."""
+"""What one record alone proves: facts, and never a suspicion.
 
+Ranks that hold a whole tensor under one name are replicas where their initial weights were the same in every bit.
+"""
+
+import contextlib
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from samestep.common.files.reading import open_plain
-from samestep.common.steps.record import rank_files, read_rank
+import numpy as np
+
+from samestep.common.errors import ConfigError
+from samestep.common.files.reading import Unreadable, open_plain
+from samestep.common.steps.projections import Piece
+from samestep.common.steps.record import RecordedStep, RecordHeader, rank_files, read_rank
+
+INITIAL = -1
+"""The number of the frame with the initial weights."""
+_ENOUGH = 3
+"""Steps after which something that happened at every one of them is told."""
+
+
+class Seen:
+    """What the steps of a record add up to. It is given each step once, and keeps none."""
+
+    def __init__(self, headers: Sequence[RecordHeader]) -> None:
+        """Has seen none.
+
+        Args:
+            headers: Of the ranks.
+        """
+        self.headers, self.steps, self.looked_at = headers, 0, 0
+        self.is_same_start, self.drifted = False, dict[str, tuple[int, int]]()  # name -> first step and rank
+        self.has_gradient = [np.zeros(len(header.tensors), bool) for header in headers]
+        self.has_moved = [np.zeros(len(header.tensors), bool) for header in headers]
+        self.same_examples, self.compared = Counter[tuple[int, int]](), 0
+        self.passes: list[Counter[int]] = []
+        self.skipped: list[int] = []
+        self.schedule = Counter[int]()
+        self._is_whole, self._initial = _whole(headers), list[np.ndarray]()
+
+    def add(self, ranks: Sequence[RecordedStep]) -> None:
+        """Takes in one step.
+
+        Args:
+            ranks: What each rank saw.
+        """
+        first = ranks[0]
+        seen = [step.stats["weight"]["bits"] for step in ranks if step.stats is not None]
+        if len(seen) == len(ranks):
+            self._add_weights(first.number, seen)
+        if first.number == INITIAL:
+            return
+        self.steps += 1
+        self.skipped += [first.number] if first.is_skipped else []
+        if len(seen) == len(ranks):
+            self.looked_at += 1
+            for found, gradients in zip(self.has_gradient, (step.stats["gradient"] for step in ranks), strict=True):
+                found |= ~np.isnan(gradients["square"]) | (gradients["bits"] != 0)
+        if "schedule_steps" in first.counts:
+            self.schedule[first.counts["schedule_steps"]] += 1
+        self._add_examples(ranks)
+
+    def _add_weights(self, number: int, bits: Sequence[np.ndarray]) -> None:
+        if number == INITIAL:
+            self._initial = [*bits]
+            self.is_same_start = all(self._differing(bits[0], each).size == 0 for each in bits[1:])
+            return
+        for moved, before, now in zip(self.has_moved, self._initial, bits, strict=True):
+            moved |= before != now
+        for rank, each in enumerate(bits[1:], 1) if self.is_same_start else ():
+            for place in self._differing(bits[0], each):
+                self.drifted.setdefault(self.headers[0].tensors[place].name, (number, rank))
+
+    def _differing(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """The places of the parameters that two ranks hold whole, and differently."""
+        return np.flatnonzero((one != other) & self._is_whole) if one.shape == other.shape else np.zeros(0, int)
+
+    def _add_examples(self, ranks: Sequence[RecordedStep]) -> None:
+        if any(not step.rows for step in ranks):
+            return
+        self.compared += 1
+        for (one, step), (other, another) in itertools.combinations(enumerate(ranks), 2):
+            self.same_examples[one, other] += Counter(step.rows) == Counter(another.rows)
+        if ranks[0].counts.get("data_passes"):
+            self.passes.append(Counter())
+        for rows in {step.rows for step in ranks} if self.passes else ():  # ranks that share their examples count once
+            self.passes[-1].update(rows or ())
+
+    def names(self, found: Sequence[np.ndarray]) -> list[str]:
+        """The trained parameters that some rank holds numbers of, and of which none has what was looked for.
+
+        Args:
+            found: Of each rank, whether each tensor has it.
+        """
+        has = dict[str, bool]()
+        for header, each in zip(self.headers, found, strict=True):
+            for tensor, is_found in zip(header.tensors, each, strict=True):
+                if tensor.is_trained and tensor.role == "parameter" and math.prod(tensor.piece.size):
+                    has[tensor.name] = has.get(tensor.name, False) or bool(is_found)
+        return [name for name, is_found in has.items() if not is_found]
+
+
+def _whole(headers: Sequence[RecordHeader]) -> np.ndarray:
+    """Which parameters every rank holds whole, by their place."""
+    return np.array(
+        [
+            tensor.role == "parameter"
+            and tensor.piece == Piece.whole(tensor.piece.shape)
+            and all(header.tensors[place : place + 1] == (tensor,) for header in headers)
+            for place, tensor in enumerate(headers[0].tensors)
+        ]
+    )
+
+
+def read_facts(out: Path) -> Seen | None:
+    """Reads a record; None if it has no step.
+
+    Args:
+        out: Its directory.
+    """
+    with contextlib.ExitStack() as stack, contextlib.suppress(ConfigError, Unreadable):
+        readers = [read_rank(stack.enter_context(open_plain(path)), str(path)) for path in rank_files(out)]
+        if not readers:
+            return None
+        seen = Seen([header for header, _ in readers])
+        for steps in zip(*(steps for _, steps in readers), strict=False):
+            seen.add(steps)
+        return seen
+    return None
 
 
 def facts_of(out: Path) -> list[str]:
@@ -12,11 +139,57 @@ def facts_of(out: Path) -> list[str]:
     Args:
         out: The directory of the record.
     """
-    files = rank_files(out)
-    if not files:
+    if (seen := read_facts(out)) is None:
         return []
-    with open_plain(files[0]) as file:
-        header, steps = read_rank(file, str(files[0]))
-        number = sum(1 for _ in steps) - 1
-    ranks = f"{len(files)} rank{'s' * (len(files) > 1)}"
-    return [f"recorded {number} steps, {ranks}, {len(header.tensors)} tensors in {out}"]
+    tensors, ranks = len(seen.headers[0].tensors), len(seen.headers)
+    lines = [f"recorded {_count(seen.steps, 'step')}, {_count(ranks, 'rank')}, {_count(tensors, 'tensor')} in {out}"]
+    if ranks < seen.headers[0].world:
+        lines.append(f"only {ranks} of {seen.headers[0].world} processes took a step.")
+    return [*lines, *_of_replicas(seen), *_of_data(seen), *_of_training(seen)]
+
+
+def _of_replicas(seen: Seen) -> Iterator[str]:
+    for name, (step, rank) in itertools.islice(seen.drifted.items(), 1):
+        more = f" and {_count(len(seen.drifted) - 1, 'other tensor')}" if len(seen.drifted) > 1 else ""
+        yield f"replicas differ: since step {step}, {name}{more} on ranks 0 and {rank}; their initial weights were the same."
+
+
+def _of_data(seen: Seen) -> Iterator[str]:
+    layouts = {*seen.headers[0].layouts}
+    if (seen.is_same_start or layouts & {"ddp", "fsdp1", "fsdp2"}) and "tp" not in layouts:
+        for (one, other), times in seen.same_examples.items():
+            if times == seen.compared >= _ENOUGH:
+                yield f"ranks {one} and {other} got the same examples at each of {times} steps."
+    for each in seen.passes:
+        least, most = min(each.values(), default=0), max(each.values(), default=0)
+        if most > least:
+            twice = sum(times > least for times in each.values())
+            yield (
+                f"within one pass of a DataLoader, {twice} of {_count(len(each), 'example')} came {most} times where others "
+                f"came {least}; examples with equal inputs count as one."
+            )
+            return
+
+
+def _of_training(seen: Seen) -> Iterator[str]:
+    if seen.skipped:
+        yield f"the gradient scaler skipped {_count(len(seen.skipped), 'step')}, first step {seen.skipped[0]}."
+    within = "" if seen.looked_at == seen.steps else f" at the {_count(seen.looked_at, 'step')} that were looked at"
+    lacking = seen.names(seen.has_gradient) if seen.looked_at else []
+    if lacking:
+        yield f"never got a gradient{within}: {_names(lacking)}."
+    if seen.looked_at - len(seen.skipped) >= _ENOUGH:
+        still = [name for name in seen.names(seen.has_moved) if name not in lacking]
+        if still:
+            yield f"got gradients and never moved{within}: {_names(still)}."
+    (times, often), *others = seen.schedule.most_common() or [(0, 0)]
+    if times > 1 and not others and often >= _ENOUGH:
+        yield f"the learning-rate schedule took {times} steps at each of {often} optimizer steps."
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

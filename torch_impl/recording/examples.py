@@ -15,6 +15,8 @@ from samestep.common.steps.rows import coefficients, mix
 from samestep.torch_impl.recording.pieces import local_of
 
 _SINGLE = torch.float32  # before float64 mode renames it
+_MOST_RESULTS = 64
+"""Remembered, before those that are gone are dropped."""
 
 
 class Examples:
@@ -48,8 +50,10 @@ class Examples:
             self._sums.append(functools.reduce(_add, map(_sums, range(len(together)), together)))
 
     def add_result(self, result: object) -> None:
-        """Remembers what a module returned."""
-        self._results += [weakref.ref(each) for each in _tensors([result]) if each.requires_grad]
+        """Remembers what a module returned, in whatever mode."""
+        if len(self._results) > _MOST_RESULTS:
+            self._results = [each for each in self._results if each() is not None]
+        self._results += map(weakref.ref, _tensors([result]))
 
     def hashes(self) -> tuple[int, ...] | None:
         """The hash of each example of the step; None if no call had any."""

@@ -42,15 +42,18 @@ class Hooks:
         scaler.scale, scaler.step = self._follow_scale(scaler.scale), self._follow_scaled_step(scaler.step)
         schedule = torch.optim.lr_scheduler.LRScheduler
         schedule.step = self._follow_schedule(schedule.step)
+        loader = torch.utils.data.DataLoader
+        loader.__iter__ = self._follow_loader(loader.__iter__)
 
     def _follow_calls(self, original: Callable[..., Any]) -> Callable[..., Any]:
         before, after = self._guard(self._session.before_call), self._guard(self._session.after_call)
 
         @functools.wraps(original)
         def call(module: nn.Module, *arguments: Any, **keywords: Any) -> Any:
-            if torch.compiler.is_compiling() or self._is_inside or not (module.training and torch.is_grad_enabled()):
+            if torch.compiler.is_compiling() or self._is_inside:
                 return original(module, *arguments, **keywords)
-            before(module, arguments, keywords)
+            if module.training and torch.is_grad_enabled():
+                before(module, arguments, keywords)
             self._is_inside = True
             try:
                 result = original(module, *arguments, **keywords)
@@ -142,6 +145,16 @@ class Hooks:
             return original(schedule, *arguments, **keywords)
 
         return step
+
+    def _follow_loader(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        count = self._guard(self._session.count_pass)
+
+        @functools.wraps(original)
+        def iterate(loader: Any) -> Any:
+            count()
+            return original(loader)
+
+        return iterate
 
 
 _BOUNDS = ("max_norm", "clip_value")

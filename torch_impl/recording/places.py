@@ -1,7 +1,13 @@
-"""Which of how many processes this one is."""
+"""Which of how many processes this one is, and how they share the model."""
 
 import os
 import sys
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from samestep.torch_impl.recording.pieces import is_dtensor
 
 
 def rank_and_world() -> tuple[int, int]:
@@ -10,3 +16,33 @@ def rank_and_world() -> tuple[int, int]:
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
     return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def layouts(parameters: Sequence[torch.Tensor], called: Sequence[nn.Module]) -> tuple[str, ...]:
+    """How the processes share the model, as far as it is seen.
+
+    Args:
+        parameters: Of the script.
+        called: The outermost modules that were called.
+
+    Returns:
+        Of "ddp", "dp", "fsdp1", "fsdp2" and "tp" those that it uses.
+    """
+    modules = [each for module in called for each in module.modules()]
+    found = {_LAYOUTS[name] for each in modules for kind in type(each).__mro__ if (name := kind.__name__) in _LAYOUTS}
+    sharded = {id(each) for module in modules if _is_fsdp2(module) for each in module.parameters()}
+    if any(is_dtensor(each) and (each.device_mesh.ndim > 1 or id(each) not in sharded) for each in parameters):
+        found.add("tp")
+    return tuple(sorted(found))
+
+
+_LAYOUTS = {
+    "DistributedDataParallel": "ddp",
+    "DataParallel": "dp",
+    "FullyShardedDataParallel": "fsdp1",
+    "FSDPModule": "fsdp2",
+}
+
+
+def _is_fsdp2(module: nn.Module) -> bool:
+    return any(kind.__name__ == "FSDPModule" for kind in type(module).__mro__)

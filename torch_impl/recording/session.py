@@ -17,14 +17,11 @@ from samestep.common.steps.record import Phase, RecordedStep
 from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.examples import Examples
 from samestep.torch_impl.recording.pieces import local_of
-from samestep.torch_impl.recording.places import rank_and_world
 from samestep.torch_impl.recording.scalars import scalars_of
 from samestep.torch_impl.recording.start import start_with
-from samestep.torch_impl.recording.statistics import Pending, Statistics
-from samestep.torch_impl.recording.tensors import Held, find_objects, find_tensors, parameters_of
-
-INITIAL = -1
-"""The number of the frame with the initial weights."""
+from samestep.torch_impl.recording.statistics import Pending
+from samestep.torch_impl.recording.tensors import find_objects
+from samestep.torch_impl.recording.watch import Watch
 
 
 class Session:
@@ -38,12 +35,11 @@ class Session:
         """
         self._recorder, self._examples = recorder, Examples()
         self._called: dict[int, nn.Module] = {}
-        self._held: list[Held] = []
-        self._statistics: Statistics | None = None
+        self._watch: Watch | None = None
         self._depth, self._is_started, self._has_optimizer = 0, False, False
         self._scale: torch.Tensor | None = None
-        self._bits = np.zeros(0, np.uint64)
         self._schedules: dict[int, int] = {}
+        self._passes, self._next_passes = 0, 0
         self._begin_step()
 
     def _begin_step(self) -> None:
@@ -54,6 +50,7 @@ class Session:
         self._infinite: list[torch.Tensor] = []
         self._is_skipped, self._is_replayed, self._num_groups = False, False, 0
         self._schedules = dict.fromkeys(self._schedules, 0)
+        self._passes, self._next_passes = self._next_passes, 0
         self._examples.clear()
 
     # --- passes -------------------------------------------------------------------------------------------------------
@@ -99,17 +96,17 @@ class Session:
         """It ended. Nobody else says when the gradients of a script without an optimizer are there."""
         if self._has_optimizer or self._depth:
             return
-        if not self._held:
+        if self._watch is None:
             self._has_optimizer = bool(find_objects()[1])
             if self._has_optimizer:
                 return
-            self._open()
+            self._watch = Watch(self._recorder, [*self._called.values()])
         self.take_again()
 
     def take_again(self) -> None:
         """The gradients of a script without an optimizer are what they are now: after a pass, and after they were clipped."""
-        if not self._has_optimizer and self._held:
-            self._gradients = [self._take(range(len(self._held)))]
+        if not self._has_optimizer and self._watch is not None:
+            self._gradients = [self._watch.gradients()]
 
     def _begin_pass(self) -> None:
         if not self._is_started:
@@ -120,9 +117,8 @@ class Session:
 
     def _is_moved(self) -> bool:
         """Whether a script without an optimizer has changed its weights since the last step."""
-        if self._has_optimizer or not self._gradients:
-            return False
-        return not np.array_equal(self._weights().resolve()["bits"], self._bits)
+        is_manual = not self._has_optimizer and self._watch is not None and bool(self._gradients)
+        return is_manual and self._watch.is_moved()
 
     # --- updates ------------------------------------------------------------------------------------------------------
 
@@ -168,9 +164,9 @@ class Session:
     def _begin_update(self, optimizer: Optimizer) -> None:
         if any(each is optimizer for each in self._stepped):
             self.finish()
-        if self._statistics is None:
+        if self._watch is None:
             self._schedules = dict.fromkeys(self._schedules, 0)
-            self._open()
+            self._watch = Watch(self._recorder, [*self._called.values()])
         self._scalars |= scalars_of(optimizer, self._num_groups)
         self._num_groups += len(optimizer.param_groups)
 
@@ -214,31 +210,22 @@ class Session:
         """A schedule of the learning rate took a step."""
         self._schedules[id(schedule)] = self._schedules.get(id(schedule), 0) + 1
 
-    # --- writing ------------------------------------------------------------------------------------------------------
+    def count_pass(self) -> None:
+        """A DataLoader begins a pass through its data, for the next batch that is trained on."""
+        if self._stepped or (self._gradients and not self._has_optimizer):
+            self._next_passes += 1
+        else:
+            self._passes += 1
 
-    def _open(self) -> None:
-        """Finds the tensors and writes the header and the initial weights."""
-        self._held = find_tensors([*self._called.values()])
-        tensors = [each.tensor for each in self._held]
-        if not tensors:
-            self._recorder.end("a backward pass ran, but no parameter of a module or an optimizer was found.")
-            return
-        is_float64 = all(each.dtype == "float64" for each in tensors)
-        self._statistics = Statistics([each.piece for each in tensors], is_float64)
-        self._recorder.open(tensors, *rank_and_world(), is_float64)
-        weights = self._weights().resolve()
-        self._bits = weights["bits"]
-        if self._recorder.is_active:
-            self._recorder.write(RecordedStep(INITIAL, stats={"weight": weights}))
+    # --- writing ------------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
         """Writes the step."""
         stats: dict[Phase, np.ndarray] | None = None
-        if self._gradients:
-            stats = {"gradient": Pending.together(self._gradients), "weight": self._weights().resolve()}
-            self._bits = stats["weight"]["bits"]
-        if self._schedules:
-            self._scalars["schedule_steps"] = max(self._schedules.values())
+        if self._gradients and self._watch is not None:
+            stats = {"gradient": Pending.together(self._gradients), "weight": self._watch.weights()}
+        counts = {"data_passes": self._passes} if self._passes else {}
+        counts |= {"schedule_steps": max(self._schedules.values())} if self._schedules else {}
         self._recorder.write(
             RecordedStep(
                 self._recorder.number,
@@ -246,6 +233,7 @@ class Session:
                 self._examples.hashes(),
                 {name: float(each) for name, each in self._scalars.items()},
                 self._is_skipped or any(bool(each) for each in self._infinite),
+                counts,
                 stats,
             )
         )
@@ -258,24 +246,11 @@ class Session:
 
     def _take_of(self, optimizer: Optimizer) -> None:
         """Takes the gradients that an optimizer is given; a fused one divides them by the scale itself."""
-        own = {id(each) for each in parameters_of(optimizer)}
+        assert self._watch is not None
         scale = vars(optimizer).get("grad_scale")
         infinite = vars(optimizer).get("found_inf")
         self._infinite += [] if infinite is None else [infinite.clone()]
         if self._recorder.looks_at(self._recorder.number):
-            taken = self._take([place for place, each in enumerate(self._held) if id(each.owner) in own])
+            taken = self._watch.gradients(optimizer)
             taken.scale = None if scale is None else scale.clone()
             self._gradients.append(taken)
-
-    def _take(self, places: Sequence[int]) -> Pending:
-        assert self._statistics is not None
-        values: list[torch.Tensor | None] = [None] * len(self._held)
-        for place in places:
-            values[place] = self._held[place].gradient()
-        with torch.no_grad():
-            return self._statistics(values)
-
-    def _weights(self) -> Pending:
-        assert self._statistics is not None
-        with torch.no_grad():
-            return self._statistics([each.value() for each in self._held])

@@ -1,0 +1,19 @@
+"""No optimizer: the script writes p.data, after clipping; "halves" accumulates two backward passes."""
+
+import sys
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+inputs, targets = torch.randn(5, 16, 6), torch.randn(5, 16, 3)
+for batch, target in zip(inputs, targets, strict=True):
+    model.zero_grad()
+    parts = 2 if "halves" in sys.argv else 1
+    for x, y in zip(batch.chunk(parts), target.chunk(parts), strict=True):
+        (nn.functional.mse_loss(model(x), y) / parts).backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    for p in model.parameters():
+        p.data.add_(p.grad, alpha=-0.1)

@@ -1,0 +1,32 @@
+"""What the first argument names: "raw" tensors without a module, "compiled", "parallel", "frozen", "sparse", or "shared"."""
+
+import sys
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+kind = sys.argv[1]
+inputs, targets = torch.randn(4, 8, 6), torch.randn(4, 8, 3)
+if kind == "raw":
+    weight = torch.randn(6, 3, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    for x, y in zip(inputs, targets, strict=True):
+        optimizer.zero_grad()
+        (x @ weight - y).square().mean().backward()
+        optimizer.step()
+    sys.exit()
+model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 3))
+if kind == "sparse":
+    model = nn.Sequential(nn.Embedding(20, 4, sparse=True), nn.Flatten(), nn.Linear(24, 3))
+    inputs = torch.randint(20, (4, 8, 6))
+if kind == "frozen":
+    model[0].requires_grad_(False)
+called = {"compiled": lambda: torch.compile(model, backend="eager"), "parallel": lambda: nn.DataParallel(model)}
+net = called.get(kind, lambda: model)()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in zip(inputs, targets, strict=True):
+    optimizer.zero_grad()
+    nn.functional.mse_loss(net(x), y).backward()
+    optimizer.step()

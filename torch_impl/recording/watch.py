@@ -1,0 +1,66 @@
+"""The tensors of a script under watch: what they are, and what they hold at a moment."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from samestep.common.steps.record import RecordedStep
+from samestep.common.steps.recording import Recorder
+from samestep.torch_impl.recording.places import layouts, rank_and_world
+from samestep.torch_impl.recording.statistics import Pending, Statistics
+from samestep.torch_impl.recording.tensors import Held, find_tensors, parameters_of
+
+INITIAL = -1
+"""The number of the frame with the initial weights."""
+
+
+class Watch:
+    """Watches the tensors of a script, from the moment on at which its first gradients are there."""
+
+    def __init__(self, recorder: Recorder, called: Sequence[nn.Module]) -> None:
+        """Finds the tensors, and writes the header and the initial weights.
+
+        Args:
+            recorder: Gets them.
+            called: The outermost modules that were called in training mode.
+        """
+        self._held: list[Held] = find_tensors(called)
+        tensors = [each.tensor for each in self._held]
+        is_float64 = bool(tensors) and all(each.dtype == "float64" for each in tensors)
+        self._statistics = Statistics([each.piece for each in tensors], is_float64)
+        self._bits = np.zeros(0, np.uint64)
+        if not tensors:
+            recorder.end("a backward pass ran, but no parameter of a module or an optimizer was found.")
+            return
+        recorder.open(tensors, *rank_and_world(), is_float64, layouts([each.owner for each in self._held], called))
+        if recorder.is_active:
+            recorder.write(RecordedStep(INITIAL, stats={"weight": self.weights()}))
+
+    def gradients(self, optimizer: Optimizer | None = None) -> Pending:
+        """Takes the gradients.
+
+        Args:
+            optimizer: Only of its parameters, if given.
+        """
+        own = None if optimizer is None else {id(each) for each in parameters_of(optimizer)}
+        with torch.no_grad():
+            return self._statistics(
+                [each.gradient() if own is None or id(each.owner) in own else None for each in self._held]
+            )
+
+    def weights(self) -> np.ndarray:
+        """What the weights are now, as a record keeps it."""
+        stats = self._seen()
+        self._bits = stats["bits"]
+        return stats
+
+    def is_moved(self) -> bool:
+        """Whether the weights have changed since they were looked at."""
+        return not np.array_equal(self._seen()["bits"], self._bits)
+
+    def _seen(self) -> np.ndarray:
+        with torch.no_grad():
+            return self._statistics([each.value() for each in self._held]).resolve()
