@@ -102,9 +102,13 @@ def test_rows_and_scalars(out: Path) -> None:
     assert [each.rows for each in steps[1:]] == [
         tuple(hash_rows([inputs[k : k + 8]]).tolist()) for k in range(0, 32, 8)
     ]
-    assert {
-        name: steps[1].scalars[name] for name in ("lr", "betas.0", "betas.1", "eps", "weight_decay")
-    } == {"lr": 0.01, "betas.0": 0.9, "betas.1": 0.999, "eps": 1e-7, "weight_decay": 0.1}
+    assert {name: steps[1].scalars[name] for name in ("lr", "betas.0", "betas.1", "eps", "weight_decay")} == {
+        "lr": 0.01,
+        "betas.0": 0.9,
+        "betas.1": 0.999,
+        "eps": 1e-7,
+        "weight_decay": 0.1,
+    }
 
 
 def test_every(out: Path) -> None:

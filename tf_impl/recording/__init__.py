@@ -1,6 +1,7 @@
 """The recorder of Keras on TensorFlow: it follows a script that says nothing, and writes what each step did to every tensor."""
 
 import atexit
+import sys
 
 from samestep.common.steps.recording import Recorder, RecordOptions
 
@@ -11,11 +12,15 @@ def install(options: str) -> None:
     Args:
         options: What `RecordOptions.to_json` wrote.
     """
+    recorder = Recorder(RecordOptions.from_json(options), "tf")
+    backend = sys.modules["keras"].backend.backend()
+    if backend != "tensorflow":
+        recorder.end(f"Keras runs on {backend}, whose steps are not seen; set KERAS_BACKEND=tensorflow or torch.")
+        return
     from samestep.tf_impl.recording.float64 import use_float64
     from samestep.tf_impl.recording.hooks import Hooks
     from samestep.tf_impl.recording.session import Session
 
-    recorder = Recorder(RecordOptions.from_json(options), "tf")
     session = Session(recorder)
     Hooks(session, recorder).install()
     if recorder.options.float64:

@@ -157,7 +157,8 @@ class Hooks:
         plan = self._session.plan(optimizer)
         slots = self._session.slots(plan)
         if not self._here.is_reduced:
-            slots.see_gradients("gradient", plan.ordered(gradients, variables))
+            for phase in plan.phases:
+                slots.see_gradients(phase, plan.ordered(gradients, variables))
         slots.is_updated.assign(1)
 
     def _follow_reduction(self, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from samestep.common.steps.keras_scalars import scalars_of
 from samestep.common.steps.record import Phase
-from samestep.tf_impl.recording.scalars import scalars_of
 from samestep.tf_impl.recording.slots import Slots
 from samestep.tf_impl.recording.statistics import Statistics
 from samestep.tf_impl.recording.tensors import Held, container_of

@@ -13,6 +13,7 @@ import tensorflow as tf
 from tensorflow.python.ops import gen_resource_variable_ops as ops
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
+from samestep.common.steps.keras_scalars import written
 from samestep.common.steps.record import Phase
 from samestep.common.steps.recording import DENSE_STEPS
 from samestep.common.steps.rows import mix
@@ -214,5 +215,5 @@ class Slots:
         phases: list[Phase] = [*self._gradients, "weight"]
         parts = (unpack(part, is_float64) for part in np.split(words, len(phases)))
         stats = dict(zip(phases, parts, strict=True)) if is_looked_at else None
-        lr = lr if is_float64 else float(str(np.float32(lr)))  # 0.1, not the float32 next to it
+        lr = lr if is_float64 else written(lr)
         return SeenStep(number, bool(is_skipped), rows_seen, loss, num_losses > 0, lr, scale, stats)

@@ -27,7 +27,7 @@ class Statistics:
         self.layouts = layouts
         self._dtype = tf.float64 if is_float64 else tf.float32
         with tf.init_scope():
-            self._signs = [[tf.constant(each, self._dtype) for each in layout.signs()] for layout in layouts]
+            self._signs = [[tf.constant(each.T, self._dtype) for each in layout.signs()] for layout in layouts]
         self._compiled: dict[tuple[bool, ...], Any] = {}
 
     def __call__(self, values: Sequence[tf.Tensor | None]) -> tf.Tensor:
@@ -57,14 +57,14 @@ class Statistics:
             value = tf.convert_to_tensor(value)
             bits.append(_sum_of_bits(value))
             matrix = tf.cast(tf.reshape(value, _matrix_shape(layout, of_rows, of_columns)), self._dtype)
-            half = tf.matmul(matrix, of_columns, transpose_a=layout.is_turned)
-            floats.append(tf.concat([tf.reduce_sum(of_rows * half, 0), [tf.reduce_sum(matrix * matrix)]], 0))
+            half = tf.matmul(of_columns, matrix, transpose_b=not layout.is_turned)  # [PROJECTIONS, rows], in few passes
+            floats.append(tf.concat([tf.reduce_sum(of_rows * half, 1), [2 * tf.nn.l2_loss(matrix)]], 0))
         words = tf.bitcast(tf.cast(tf.stack(floats), tf.float64), tf.int64)
         return tf.reshape(tf.concat([words, tf.stack(bits)[:, None]], 1), [-1])
 
 
 def _matrix_shape(layout: KerasLayout, of_rows: tf.Tensor, of_columns: tf.Tensor) -> list[int]:
-    shape = [of_rows.shape[0], of_columns.shape[0]]
+    shape = [of_rows.shape[1], of_columns.shape[1]]
     return shape[::-1] if layout.is_turned else shape
 
 

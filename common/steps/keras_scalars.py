@@ -2,12 +2,19 @@
 
 from typing import Any
 
+import numpy as np
+
 _NAMES = {
     **{"beta_1": "betas.0", "beta_2": "betas.1", "epsilon": "eps"},
     **{"global_clipnorm": "clip_max_norm", "clipvalue": "clip_max_value"},
 }
 _OTHERS = {"built", "learning_rate", "gradient_accumulation_steps"}
 """What is no hyper-parameter, and what a record has elsewhere: a step is an update, of however many batches."""
+
+
+def written(number: float) -> float:
+    """What a script most likely wrote for a number that became a float32: 0.1, not the float32 next to it."""
+    return float(str(np.float32(number)))
 
 
 def scalars_of(optimizer: Any) -> dict[str, float]:
