@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, Unavailable
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import Parser
 
@@ -38,14 +38,17 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError("--every and --stop-after take a number from 1 on.")
     from samestep.common.steps.recording import RecordOptions  # here: --help imports no NumPy
     from samestep.experiments.recording.facts import facts_of
-    from samestep.experiments.recording.start import check_command, check_recorded, default_directory, record_command
+    from samestep.experiments.recording.start import check_command, default_directory, record_command, why_nothing
 
     check_command(command)
     out = Path(given.pop("out") or default_directory(command))
     ended = record_command(command, RecordOptions(str(out), **given))
-    if not ended.exit_code:
-        check_recorded(out, ended)
-    for line in (*ended.notes, *facts_of(out)):
+    lines = [*ended.notes, *facts_of(out)]
+    if reason := why_nothing(out, ended):
+        if not ended.exit_code:
+            raise Unavailable(reason)
+        lines = [reason]
+    for line in lines:
         print(f"samestep: {line}", file=sys.stderr)
     return ended.exit_code
 

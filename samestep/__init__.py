@@ -1,7 +1,8 @@
 """One training step, under every distribution strategy of PyTorch and TensorFlow, proven to be the same step.
 
 `samestep.run("torch:ddp", devices=2)` trains, judges and returns the result; `samestep.compare` does so for many
-strategies; `samestep.predict` says what a step would hold and send; `samestep.load` reads what a run left. Importing this
+strategies; `samestep.predict` says what a step would hold and send; `samestep.record` records your own training;
+`samestep.load` reads what a run left. Importing this
 package imports nothing but the standard library.
 """
 
@@ -9,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from samestep.api import compare, load, predict, run
+    from samestep.api import compare, load, predict, record, run
     from samestep.common.errors import (
         ConfigError,
         Diverged,
@@ -36,7 +37,7 @@ _HOMES = {
     ),
     "samestep.common.runtime.records": ("RunResult",),
     "samestep.common.workload.declaration": ("Model",),
-    "samestep.api": ("compare", "load", "predict", "run"),
+    "samestep.api": ("compare", "load", "predict", "record", "run"),
     "samestep.experiments.comparing.comparison": ("Comparison",),
     "samestep.experiments.advising.forecast": ("Forecast",),
     "samestep.experiments.advising.prediction": ("Prediction",),
@@ -45,7 +46,7 @@ _HOMES = {
 """Module -> what this package offers of it, imported when it is first used."""
 
 __all__ = [  # noqa: RUF022 (type checkers want the names written out)
-    "run", "compare", "predict", "load", "Model", "RunResult", "Comparison", "Row", "Forecast", "Prediction",
+    "run", "compare", "predict", "record", "load", "Model", "RunResult", "Comparison", "Row", "Forecast", "Prediction",
     "SamestepError", "ConfigError", "Unavailable", "ParityFailed", "WorkerFailed", "Diverged",
 ]  # fmt: skip
 

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Unpack
 
@@ -132,6 +132,34 @@ def predict(cell: str | None = None, **settings: Unpack[PredictSettings]) -> For
     given = _known(settings, PredictSettings.__annotations__)
     full = None if cell is None else Cell.parse(cell, RunConfig.framework)
     return forecast(full, *read(full, given))
+
+
+@contextlib.contextmanager
+def record(out: str | os.PathLike[str] | None = None, *, every: int = 1) -> Iterator[Path]:
+    """Records what is trained within a `with`, in this process; import torch or keras first. Yields the record's directory.
+
+    What the record alone proves is warned of at its end, as `samestep record` prints it.
+
+    Args:
+        out: A new or an empty directory; a new one in runs/, unless given.
+        every: After the first 10 steps, each so many are looked at.
+
+    Raises:
+        ConfigError: The directory is not empty, or cannot be written.
+        Unavailable: No framework is imported yet.
+    """
+    from samestep.experiments.recording.facts import facts_of
+    from samestep.experiments.recording.start import default_directory, prepared, started_here
+
+    directory = prepared(Path(out or default_directory(["notebook"])))
+    stops = started_here(directory, every)
+    try:
+        yield directory
+    finally:
+        for stop in stops:
+            stop()
+    for fact in facts_of(directory)[1:]:
+        warnings.warn(fact, stacklevel=3)
 
 
 def load(path: str | os.PathLike[str]) -> RunResult | Comparison:

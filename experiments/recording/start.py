@@ -2,11 +2,13 @@
 
 import contextlib
 import dataclasses
+import importlib
 import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -20,6 +22,7 @@ from samestep.common.steps.record import rank_files
 from samestep.common.steps.recording import VARIABLE, RecordOptions
 
 _INJECTED = Path(__file__).parent / "injected" / "sitecustomize.py"
+_RECORDERS = {"torch": "samestep.torch_impl.recording", "keras": "samestep.tf_impl.recording"}
 _PACKAGE = Path(__file__).absolute().parents[3]
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 
@@ -103,18 +106,32 @@ def prepared(out: Path) -> Path:
     return out.resolve()
 
 
-def check_recorded(out: Path, ended: RecordedCommand) -> None:
-    """Says why there is no record.
+def started_here(directory: Path, every: int) -> list[Callable[[], None]]:
+    """Starts to record this process; returns what ends it.
+
+    Args:
+        directory: Of the record.
+        every: As in RecordOptions.
+
+    Raises:
+        Unavailable: No framework is imported yet.
+    """
+    modules = [module for name, module in _RECORDERS.items() if name in sys.modules]
+    if not modules:
+        raise Unavailable("nothing is there to be recorded; import torch or keras before samestep.record.")
+    options = RecordOptions(str(directory), tuple(sys.argv), every).to_json()
+    return [stop for module in modules if (stop := importlib.import_module(module).install(options))]
+
+
+def why_nothing(out: Path, ended: RecordedCommand) -> str:
+    """Says why there is no record; "" if there is one.
 
     Args:
         out: The directory of the record.
         ended: How the command ended.
-
-    Raises:
-        Unavailable: There is none.
     """
     if rank_files(out):
-        return
+        return ""
     if ended.notes:
         reason = ended.notes[0]
     elif ended.exit_code:
@@ -125,7 +142,7 @@ def check_recorded(out: Path, ended: RecordedCommand) -> None:
         reason = "the command imported neither torch nor keras."
     else:
         reason = f"the command imported {' and '.join(ended.frameworks)} and took no optimizer step."
-    raise Unavailable(f"nothing is recorded: {reason}")
+    return f"nothing is recorded: {reason}"
 
 
 def _run(command: Sequence[str], environment: dict[str, str], output: int | None) -> int:

@@ -2,12 +2,13 @@
 
 import atexit
 import sys
+from collections.abc import Callable
 
 from samestep.common.steps.recording import Recorder, RecordOptions
 
 
-def install(options: str) -> None:
-    """Starts to record this process; Keras and TensorFlow have been imported.
+def install(options: str) -> Callable[[], None]:
+    """Starts to record this process; Keras and TensorFlow have been imported. Returns what ends the record.
 
     Args:
         options: What `RecordOptions.to_json` wrote.
@@ -16,7 +17,7 @@ def install(options: str) -> None:
     backend = sys.modules["keras"].backend.backend()
     if backend != "tensorflow":
         recorder.end(f"Keras runs on {backend}, whose steps are not seen; set KERAS_BACKEND=tensorflow or torch.")
-        return
+        return recorder.end
     from samestep.tf_impl.recording.float64 import use_float64
     from samestep.tf_impl.recording.hooks import Hooks
     from samestep.tf_impl.recording.session import Session
@@ -25,4 +26,10 @@ def install(options: str) -> None:
     Hooks(session, recorder).install()
     if recorder.options.float64:
         use_float64()
-    atexit.register(recorder.guarded(session.write_steps))
+
+    def stop() -> None:
+        recorder.guarded(session.write_steps)()
+        recorder.end()
+
+    atexit.register(stop)
+    return stop

@@ -2,6 +2,7 @@
 
 import atexit
 import sys
+from collections.abc import Callable
 
 from samestep.common.steps.recording import Recorder, RecordOptions
 from samestep.torch_impl.recording.float64 import use_float64
@@ -11,8 +12,8 @@ from samestep.torch_impl.recording.session import Session
 _FOLLOWED: list[tuple[Session, Recorder, Hooks]] = []
 
 
-def install(options: str) -> None:
-    """Starts to record this process; torch has been imported.
+def install(options: str) -> Callable[[], None]:
+    """Starts to record this process; torch has been imported. Returns what ends the record.
 
     Args:
         options: What `RecordOptions.to_json` wrote.
@@ -24,12 +25,17 @@ def install(options: str) -> None:
     _FOLLOWED.append((session, recorder, hooks))
     if recorder.options.float64:
         use_float64()
-    atexit.register(recorder.guarded(session.end))
+
+    def stop() -> None:
+        recorder.guarded(session.end)()
+        recorder.end()
+
+    atexit.register(stop)
+    return stop
 
 
 def install_keras() -> None:
-    """Follows Keras on PyTorch as well; it has been imported."""
+    """Follows Keras on PyTorch as well; it has been imported, and so has torch."""
     from samestep.torch_impl.recording.keras_updates import follow_keras
 
-    (followed,) = _FOLLOWED
-    follow_keras(sys.modules["keras"], *followed)
+    follow_keras(sys.modules["keras"], *_FOLLOWED[-1])

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from samestep.common.steps.projections import PROJECTIONS, Piece, as_matrix, blocks, signs
+from samestep.common.steps.projections import Piece, as_matrix, blocks, signs
 from samestep.common.steps.record import stats_dtype
 
-_STACKED_NUMBERS = 2**16
+_STACKED_NUMBERS = 2**14
 """Of one tensor. Beyond that, stacking costs more than it saves."""
 _SINGLE, _DOUBLE = torch.float32, torch.float64  # before float64 mode renames them
 _WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
@@ -31,44 +31,45 @@ class _Block:
             left: Of its rows, [rows, PROJECTIONS].
             right: Of its columns.
         """
-        self.offset, self.shape = offset, shape
-        self._signs = left.T.copy(), right.T.copy()
-        self._on: dict[tuple[torch.device, torch.dtype], tuple[torch.Tensor, torch.Tensor]] = {}
+        self.offset, self.shape, self.size = offset, shape, shape[0] * shape[1]
+        is_line = 1 in shape
+        self._signs = ((left * right),) if is_line else (left.T.copy(), right.T.copy())
+        self._on: dict[tuple[torch.device, torch.dtype], list[torch.Tensor]] = {}
 
-    def signs(self, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The signs as tensors [PROJECTIONS, rows] and [PROJECTIONS, columns], on the device and in the dtype of another."""
-        key = like.device, like.dtype
+    def project(self, x_NS: torch.Tensor) -> torch.Tensor:
+        """Projects several blocks at once: [N, numbers] -> [N, PROJECTIONS]."""
+        key = x_NS.device, x_NS.dtype
         if key not in self._on:
-            left, right = (torch.from_numpy(each).to(device=like.device, dtype=like.dtype) for each in self._signs)
-            self._on[key] = left, right
-        return self._on[key]
-
-    def project(self, x_NRC: torch.Tensor) -> torch.Tensor:
-        """Projects several blocks at once: [N, rows, columns] -> [N, PROJECTIONS]."""
-        left_KR, right_KC = self.signs(x_NRC)
-        if self.shape[1] == 1:
-            return (x_NRC[:, :, 0] @ left_KR.T) * right_KC[:, 0]
-        if self.shape[0] == 1:
-            return (x_NRC[:, 0] @ right_KC.T) * left_KR[:, 0]
-        return (torch.matmul(left_KR, x_NRC) * right_KC).sum(2)
+            self._on[key] = [torch.from_numpy(each).to(device=x_NS.device, dtype=x_NS.dtype) for each in self._signs]
+        signs = self._on[key]
+        if len(signs) == 1:
+            return x_NS @ signs[0]
+        left_KR, right_KC = signs
+        if len(x_NS) == 1:
+            return (left_KR @ x_NS.view(self.shape)).mul_(right_KC).sum(1)[None]
+        return torch.matmul(left_KR, x_NS.view(-1, *self.shape)).mul_(right_KC).sum(2)
 
 
 class Statistics:
     """Computes the statistics of a fixed list of tensors, as often as they change."""
 
     def __init__(self, pieces: Sequence[Piece], is_float64: bool) -> None:
-        """Makes the signs of all pieces; pieces that are alike share them.
+        """Makes the signs of all pieces; pieces that are alike share them, and are stacked while they are small.
 
         Args:
             pieces: What this process holds of each tensor.
             is_float64: Whether the record keeps float64.
         """
-        made: dict[Piece, list[_Block]] = {}
         shared: dict[tuple, _Block] = {}
-        for piece in pieces:
-            if piece not in made:
-                made[piece] = _blocks(piece, shared)
-        self._blocks, self._dtype = [made[piece] for piece in pieces], stats_dtype(is_float64)
+        groups: dict[tuple, tuple[_Block, list[int]]] = {}
+        self._parts = []
+        for place, piece in enumerate(pieces):
+            parts = _blocks(piece, shared)
+            self._parts.append(len(parts))
+            for block in parts:
+                alone = () if block.size <= _STACKED_NUMBERS else (place,)
+                groups.setdefault((id(block), *alone), (block, []))[1].append(place)
+        self._groups, self._dtype = [*groups.values()], stats_dtype(is_float64)
 
     def __call__(self, values: Sequence[torch.Tensor | None]) -> "Pending":
         """Starts to compute the statistics.
@@ -76,37 +77,38 @@ class Statistics:
         Args:
             values: The pieces, in the order of the constructor; None for those that are not there.
         """
-        groups: dict[tuple, list[tuple[int, torch.Tensor]]] = {}
-        blocks_of: dict[tuple, _Block] = {}
-        for place, (value, parts) in enumerate(zip(values, self._blocks, strict=True)):
-            if value is None:
-                continue
-            for block in parts:
-                rows, columns = block.shape
-                flat = value if len(parts) == 1 else value.reshape(-1)[block.offset : block.offset + rows * columns]
-                key = (id(block), value.device, value.dtype)
-                key += () if rows * columns <= _STACKED_NUMBERS else (place,)
-                blocks_of[key] = block
-                groups.setdefault(key, []).append((place, flat.reshape(rows, columns)))
-        absent = [place for place, value in enumerate(values) if value is None]
-        return Pending(
-            len(values), self._dtype, absent, [_compute(blocks_of[key], each) for key, each in groups.items()]
-        )
+        flat = [None if value is None else value.reshape(-1) for value in values]
+        found = []
+        for block, places in self._groups:
+            here = [(place, value) for place in places if (value := flat[place]) is not None]
+            kinds = {(value.dtype, value.device) for _, value in here}
+            for kind in kinds:
+                of_kind = (
+                    here if len(kinds) == 1 else [each for each in here if (each[1].dtype, each[1].device) == kind]
+                )
+                parts = [
+                    value if self._parts[place] == 1 else value[block.offset : block.offset + block.size]
+                    for place, value in of_kind
+                ]
+                found.append(_compute(block, [place for place, _ in of_kind], parts))
+        return Pending(len(values), self._dtype, [place for place, value in enumerate(values) if value is None], found)
+
+
+_Found = tuple[list[int], torch.Tensor, torch.Tensor, np.ndarray | torch.Tensor]
+"""Places, projections, norms and sums of bits."""
 
 
 class Pending:
     """Statistics that may still be computed on a device."""
 
-    def __init__(
-        self, size: int, dtype: np.dtype, absent: Sequence[int], found: Sequence[tuple[list[int], torch.Tensor, object]]
-    ) -> None:
+    def __init__(self, size: int, dtype: np.dtype, absent: Sequence[int], found: Sequence[_Found]) -> None:
         """Holds them.
 
         Args:
             size: The number of tensors.
             dtype: Of a record.
             absent: The places of tensors that are not there.
-            found: Places, [N, PROJECTIONS + 1] with the square at the end, and the sums of bits.
+            found: What was computed.
         """
         self._size, self._dtype, self._absent, self._found = size, dtype, absent, found
         self.scale: torch.Tensor | None = None  # divides the tensors
@@ -123,35 +125,44 @@ class Pending:
 
     def resolve(self) -> np.ndarray:
         """Brings them to the host."""
-        scale = 1.0 if self.scale is None else float(self.scale)
         stats = np.zeros(self._size, self._dtype)
-        projections, squares = np.zeros((self._size, PROJECTIONS)), np.zeros(self._size)
-        for places, numbers, bits in self._found:
-            values = numbers.cpu().numpy().astype(np.float64)
-            projections[places] += values[:, :-1] / scale
-            squares[places] += values[:, -1] / scale**2
-            stats["bits"][places] += bits.cpu().numpy().view(np.uint64) if isinstance(bits, torch.Tensor) else bits
-        stats["projections"], stats["square"] = projections, squares
-        stats["projections"][self._absent] = stats["square"][self._absent] = np.nan
+        projections, squares, bits = stats["projections"], stats["square"], stats["bits"]
+        by_device: dict[tuple[torch.device, torch.dtype], list[_Found]] = {}
+        for each in self._found:
+            by_device.setdefault((each[1].device, each[1].dtype), []).append(each)
+        for found in by_device.values():
+            places = [place for each in found for place in each[0]]
+            norms = torch.cat([each[2] for each in found]).cpu().numpy().astype(np.float64)
+            sums = [each[3] for each in found]
+            np.add.at(
+                projections, places, torch.cat([each[1] for each in found]).cpu().numpy()
+            )  # a piece may be of several
+            np.add.at(squares, places, norms**2)
+            on_host = [each.cpu().numpy().view(np.uint64) if isinstance(each, torch.Tensor) else each for each in sums]
+            np.add.at(bits, places, np.concatenate(on_host))
+        if self.scale is not None:
+            projections /= float(self.scale)
+            squares /= float(self.scale) ** 2
+        if self._absent:
+            projections[self._absent] = np.nan
+            squares[self._absent] = np.nan
         return stats
 
 
-def _compute(block: _Block, members: Sequence[tuple[int, torch.Tensor]]) -> tuple[list[int], torch.Tensor, object]:
-    x_NRC = torch.stack([each for _, each in members]) if len(members) > 1 else members[0][1][None]
-    bits = _sum_of_bits(x_NRC)
-    if x_NRC.dtype not in (_SINGLE, _DOUBLE):
-        x_NRC = x_NRC.to(_SINGLE)
-    square_N = torch.linalg.vector_norm(x_NRC, dim=(1, 2)).square()
-    return [place for place, _ in members], torch.cat([block.project(x_NRC), square_N[:, None]], 1), bits
+def _compute(block: _Block, places: list[int], members: Sequence[torch.Tensor]) -> _Found:
+    x_NS = torch.stack(members) if len(members) > 1 else members[0][None]
+    bits = _sum_of_bits(x_NS)
+    if x_NS.dtype not in (_SINGLE, _DOUBLE):
+        x_NS = x_NS.to(_SINGLE)
+    return places, block.project(x_NS), torch.linalg.vector_norm(x_NS, dim=1), bits
 
 
-def _sum_of_bits(x_NRC: torch.Tensor) -> object:
+def _sum_of_bits(x_NS: torch.Tensor) -> np.ndarray | torch.Tensor:
     """The sum of bits of each tensor: uint64 [N], or int64 [N] on a device."""
-    size, num = x_NRC.element_size(), len(x_NRC)
-    ints = x_NRC.contiguous().view(num, -1).view(_INTS[size])
-    if ints.device.type == "cpu":  # NumPy sums unsigned numbers four times as fast as torch masks them
-        return ints.numpy().view(_WORDS[size]).sum(axis=1, dtype=np.uint64)
-    return ints.to(torch.int64).bitwise_and_(2 ** (8 * size) - 1 if size < 8 else -1).sum(1)
+    size = x_NS.element_size()
+    if x_NS.device.type == "cpu":  # NumPy sums unsigned numbers four times as fast as torch masks them
+        return x_NS.view(_INTS[size]).numpy().view(_WORDS[size]).sum(axis=1, dtype=np.uint64)
+    return x_NS.view(_INTS[size]).to(torch.int64).bitwise_and_(2 ** (8 * size) - 1 if size < 8 else -1).sum(1)
 
 
 def _blocks(piece: Piece, shared: dict[tuple, _Block]) -> list[_Block]:

@@ -40,13 +40,13 @@ class Held:
 
 def find_objects() -> tuple[list[nn.Module], list[Optimizer]]:
     """All modules and optimizers of the process. Types are asked, not objects: some objects compute what they are asked for."""
-    modules, optimizers = [], []
-    for each in gc.get_objects():
-        if issubclass(type(each), nn.Module):
-            modules.append(each)
-        elif issubclass(type(each), Optimizer):
-            optimizers.append(each)
-    return modules, optimizers
+    objects = gc.get_objects()
+    kinds = {type(each) for each in objects}
+    of_modules = {kind for kind in kinds if issubclass(kind, nn.Module)}
+    of_optimizers = {kind for kind in kinds if issubclass(kind, Optimizer)}
+    wanted = of_modules | of_optimizers
+    found = [each for each in objects if type(each) in wanted]
+    return [each for each in found if type(each) in of_modules], [each for each in found if type(each) in of_optimizers]
 
 
 def find_tensors(called: Sequence[nn.Module]) -> list[Held]:

@@ -1,0 +1,88 @@
+"""Reads records as tests want them: the statistics of whole tensors, put together from the pieces of all ranks."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from samestep.common.steps.record import RecordedStep, RecordHeader, rank_files, read_rank
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = Path(__file__).parent / "scripts"
+Rank = tuple[RecordHeader, list[RecordedStep]]
+Sums = dict[tuple[str, str], tuple[np.ndarray, float, int]]
+
+
+def read(directory: Path) -> list[Rank]:
+    ranks = []
+    for path in rank_files(directory):
+        with path.open("rb") as file:
+            header, steps = read_rank(file, path.name)
+            ranks.append((header, [*steps]))
+    return ranks
+
+
+def joined(ranks: list[Rank], place: int) -> Sums:
+    """Phase and name -> projections, square and bits; a piece that several ranks hold counts once."""
+    found: Sums = {}
+    seen = set()
+    for header, steps in ranks:
+        for phase, rows in (steps[place].stats or {}).items():
+            for tensor, row in zip(header.tensors, rows, strict=True):
+                if (phase, tensor.name, tensor.piece) not in seen:
+                    seen.add((phase, tensor.name, tensor.piece))
+                    before, square, bits = found.get((phase, tensor.name), (np.zeros(8), 0.0, 0))
+                    total = before + row["projections"].astype(float), square + float(row["square"])
+                    found[phase, tensor.name] = (*total, (bits + int(row["bits"])) % 2**64)
+    return found
+
+
+def distance(one: list[Rank], other: list[Rank]) -> float:
+    """The largest difference of projections at any step, as a part of the tensor's norm."""
+    worst = 0.0
+    assert len(one[0][1]) == len(other[0][1])
+    for place in range(len(one[0][1])):
+        a, b = joined(one, place), joined(other, place)
+        assert a.keys() == b.keys()
+        for key in a:
+            if np.isnan(a[key][1]) and np.isnan(b[key][1]):
+                continue
+            worst = max(worst, float(np.abs(a[key][0] - b[key][0]).max() / max(a[key][1], 1e-30) ** 0.5))
+    return worst
+
+
+def examples(ranks: list[Rank], place: int) -> Counter[int]:
+    return Counter(row for _, steps in ranks for row in steps[place].rows or ())
+
+
+def loss(ranks: list[Rank], place: int) -> float:
+    return float(np.mean([sum(steps[place].losses) for _, steps in ranks]))
+
+
+def record(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Runs `samestep record`."""
+    line = [sys.executable, "-m", "samestep", "record", *words]
+    return subprocess.run(line, cwd=cwd, capture_output=True, text=True, timeout=200, check=False)
+
+
+def run_many(folder: Path, cases: dict[str, tuple[str, dict[str, object]]]) -> dict[str, list[Rank]]:
+    """Records scripts in processes that are forked off one that has torch.
+
+    Args:
+        folder: Gets a record for each.
+        cases: Name -> the script with its arguments, and options; "world" is the number of processes.
+    """
+    orders = []
+    for name, (line, options) in cases.items():
+        (folder / name).mkdir()
+        script, *arguments = line.split()
+        own = {"out": str(folder / name), "command": [script, *arguments]} | options
+        orders.append([str(SCRIPTS / script), arguments, own, own.pop("world", 1)])
+    line = [sys.executable, "-m", "tests.recording.run_many", json.dumps(orders)]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=250, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "samestep:" not in done.stderr, done.stderr
+    return {name: read(folder / name) for name in cases}

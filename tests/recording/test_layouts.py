@@ -1,0 +1,72 @@
+"""Ranks that hold shards or replicas write records that add up to that of one process."""
+
+from pathlib import Path
+
+import pytest
+
+from samestep.experiments.recording.facts import facts_of
+from tests.recording.records import Rank, distance, examples, joined, loss, run_many
+
+pytestmark = pytest.mark.torch
+SPREAD = ("ddp", "fsdp1", "fsdp1_orig", "fsdp2")
+FAULTS = {
+    "no_sync": "replicas differ: since step 0, used.weight and 1 other tensor on ranks 0 and 1",
+    "same": "ranks 0 and 1 got the same examples at each of 8 steps",
+    "padded": "1 of 15 examples came 2 times where others came 1",
+    "fast": "the learning-rate schedule took 2 steps at each of 4 optimizer steps",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("layouts")
+
+
+@pytest.fixture(scope="module")
+def records(folder: Path) -> dict[str, list[Rank]]:
+    cases: dict[str, tuple[str, dict[str, object]]] = {"plain": ("layouts.py plain", {})}
+    cases |= {name: (f"layouts.py {name}", {"world": 2}) for name in (*SPREAD, "tp")}
+    cases |= {f"{name}-moved": (f"layouts.py {name}", {"perturb": 3, "world": 2}) for name in ("fsdp1", "fsdp2")}
+    cases["plain-moved"] = ("layouts.py plain", {"perturb": 3})
+    cases |= {name: (f"faulty.py {name}", {"world": 2}) for name in (*FAULTS, "right")}
+    cases["unused"] = ("faulty.py unused", {})
+    return run_many(folder, cases)
+
+
+@pytest.mark.parametrize("layout", [*SPREAD, "tp"])
+def test_a_layout_adds_up_to_one_process(records: dict[str, list[Rank]], layout: str) -> None:
+    plain, spread = records["plain"], records[layout]
+    assert [header.rank for header, _ in spread] == [0, 1]
+    assert spread[0][0].layouts == (layout.removesuffix("_orig"),)
+    assert distance(plain, spread) < 3e-6
+    before = joined(plain, 0)
+    assert {key: value[2] for key, value in joined(spread, 0).items()} == {
+        key: value[2] for key, value in before.items()
+    }
+    for place in range(1, 7):
+        assert loss(plain, place) == pytest.approx(loss(spread, place), rel=1e-6)
+        times = 2 if layout == "tp" else 1
+        assert examples(spread, place) == {row: times * n for row, n in examples(plain, place).items()}
+
+
+@pytest.mark.parametrize("layout", ["fsdp1", "fsdp2"])
+def test_shards_are_perturbed_alike(records: dict[str, list[Rank]], layout: str) -> None:
+    plain, spread = joined(records["plain-moved"], 0), joined(records[f"{layout}-moved"], 0)
+    assert {key: value[2] for key, value in plain.items()} == {key: value[2] for key, value in spread.items()}
+    assert plain["weight", "head.weight"][2] != joined(records["plain"], 0)["weight", "head.weight"][2]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_a_record_proves_is_told(records: dict[str, list[Rank]], folder: Path, fault: str) -> None:
+    _, *found = facts_of(folder / fault)
+    assert len(found) == 1 and FAULTS[fault] in found[0]
+
+
+def test_a_layer_without_a_use_is_told(records: dict[str, list[Rank]], folder: Path) -> None:
+    assert facts_of(folder / "unused")[1:] == ["never got a gradient: unused.weight, unused.bias."]
+
+
+@pytest.mark.parametrize("layout", ["plain", "right", *SPREAD, "tp"])
+def test_nothing_is_told_of_what_is_right(records: dict[str, list[Rank]], folder: Path, layout: str) -> None:
+    (line,) = facts_of(folder / layout)
+    assert line.startswith("recorded ")

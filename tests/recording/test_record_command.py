@@ -1,0 +1,111 @@
+"""`samestep record` leaves a command as it is, and says in one line what it could not do."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from samestep.common.steps.record import rank_file
+from tests.recording.records import ROOT, SCRIPTS, read, record
+
+PLAIN = (sys.executable, str(SCRIPTS / "plain.py"))
+
+
+@pytest.mark.torch
+def test_output_and_exit_code_are_the_commands_own(tmp_path: Path) -> None:
+    bare = subprocess.run([*PLAIN, "--fail"], capture_output=True, text=True, timeout=100, check=False)
+    done = record("--out", str(tmp_path / "out"), "--", *PLAIN, "--fail")
+    assert done.returncode == bare.returncode == 3
+    assert done.stdout == bare.stdout
+    assert done.stderr == f"samestep: recorded 12 steps, 1 rank, 6 tensors in {tmp_path / 'out'}\n"
+    assert read(tmp_path / "out")[0][0].command == (*PLAIN, "--fail")
+
+
+@pytest.mark.torch
+def test_torchrun_is_recorded_and_the_default_directory_is_in_runs(tmp_path: Path) -> None:
+    launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    done = record("--stop-after", "2", "--", *launcher, str(SCRIPTS / "layouts.py"), "ddp", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (found,) = (tmp_path / "runs").glob("*-layouts")
+    assert [len(steps) for _, steps in read(found)] == [3, 3]
+
+
+@pytest.mark.torch
+def test_a_killed_run_keeps_its_steps(tmp_path: Path) -> None:
+    script = tmp_path / "endless.py"
+    script.write_text((SCRIPTS / "plain.py").read_text().replace("range(12)", "range(10**9)"))
+    line = [
+        sys.executable,
+        "-m",
+        "samestep",
+        "record",
+        "--out",
+        str(tmp_path / "out"),
+        "--",
+        sys.executable,
+        str(script),
+    ]
+    with subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        path = tmp_path / "out" / rank_file(0)
+        while not (path.exists() and path.stat().st_size > 20_000):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.05)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(children[0]), signal.SIGKILL)
+        _, error = process.communicate(timeout=100)
+    assert process.returncode == 137
+    assert len(read(tmp_path / "out")[0][1]) > 5
+    assert "samestep: recorded" in error
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--"], 2, "no command is given"),
+        (["--", "no-such-program"], 2, "command 'no-such-program' is not found"),
+        (["--every", "0", "--", "true"], 2, "take a number from 1 on"),
+        (["--out", str(SCRIPTS), "--", "true"], 2, "is not an empty directory"),
+        (["--", "true"], 3, "no Python of the command loaded the recorder"),
+        (["--", sys.executable, "-I", "-c", "pass"], 3, "`python -I`"),
+        (["--", sys.executable, "-c", "pass"], 3, "imported neither torch nor keras"),
+        (["--", sys.executable, "-c", "raise SystemExit(7)"], 7, "exit code 7 before its first optimizer step"),
+    ],
+)
+def test_what_cannot_be_recorded_is_said_in_one_line(tmp_path: Path, words: list[str], code: int, said: str) -> None:
+    done = record(*words, cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("samestep: ") and said in done.stderr
+
+
+def test_a_sitecustomize_that_is_shadowed_runs(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('shadowed')")
+    script = "import sys, sitecustomize; print(sitecustomize.__file__, any('samestep-' in each for each in sys.path))"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
+    line = [
+        sys.executable,
+        "-m",
+        "samestep",
+        "record",
+        "--out",
+        str(tmp_path / "out"),
+        "--",
+        sys.executable,
+        "-c",
+        script,
+    ]
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    assert done.stdout.splitlines()[-2:] == ["shadowed", f"{tmp_path / 'sitecustomize.py'} False"]
+
+
+@pytest.mark.torch
+def test_a_full_disk_ends_the_record_and_not_the_script(tmp_path: Path) -> None:
+    script = f"import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n{(SCRIPTS / 'plain.py').read_text()}"
+    (tmp_path / "full.py").write_text(script)
+    command = f"ulimit -f 4; exec {sys.executable} {tmp_path / 'full.py'}"
+    done = record("--out", str(tmp_path / "out"), "--", "bash", "-c", command)
+    assert done.returncode == 0 and done.stdout.startswith("done")
+    assert "samestep: the record ends at step" in done.stderr and "File too large" in done.stderr

@@ -1,0 +1,139 @@
+"""Scripts of every kind are recorded without a changed line; those that take the same steps have the same records."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.recording.records import Rank, distance, examples, loss, run_many
+
+pytestmark = pytest.mark.torch
+CASES: dict[str, tuple[str, dict[str, object]]] = {
+    "plain": ("plain.py", {}),
+    "seldom": ("plain.py", {"every": 5}),
+    "float64": ("plain.py", {"float64": True}),
+    "perturbed": ("plain.py", {"perturb": 1}),
+    "stopped": ("plain.py", {"stop_after": 2}),
+    "whole": ("accumulated.py whole", {}),
+    "accumulated": ("accumulated.py", {}),
+    "scaled": ("scaled.py", {}),
+    "unscaled": ("scaled.py unscale", {}),
+    "bare": ("scaled.py bare", {}),
+    "manual": ("manual.py", {}),
+    "halves": ("manual.py halves", {}),
+    "closures": ("closures.py", {}),
+    "turns": ("several.py", {}),
+    "split": ("several.py split", {}),
+    "raw": ("odd.py raw", {}),
+    "bn": ("odd.py plain", {}),
+    "compiled": ("odd.py compiled", {}),
+    "parallel": ("odd.py parallel", {}),
+    "frozen": ("odd.py frozen", {}),
+    "sparse": ("odd.py sparse", {}),
+}
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Rank]]:
+    return run_many(tmp_path_factory.mktemp("records"), CASES)
+
+
+def test_a_plain_script_is_recorded_whole(records: dict[str, list[Rank]]) -> None:
+    ((header, steps),) = records["plain"]
+    assert [each.name for each in header.tensors] == [f"{n}.{kind}" for n in (0, 2, 3) for kind in ("weight", "bias")]
+    assert [each.layer for each in header.tensors[::2]] == ["Linear", "LayerNorm", "Linear"]
+    assert [step.number for step in steps] == [*range(-1, 12)]
+    assert steps[1].scalars["lr"] == 0.01 and steps[1].scalars["betas.1"] == 0.999 and steps[6].scalars["lr"] == 0.001
+    assert steps[1].scalars["clip_max_norm"] == 1.0 and steps[1].scalars["clip_norm"] > 1
+    assert steps[1].counts == {"schedule_steps": 1}
+    assert math.isclose(np.sqrt(steps[1].stats["gradient"]["square"].sum()), 1.0, rel_tol=1e-5)  # after clipping
+    assert steps[1].rows == steps[5].rows and len(set(steps[1].rows)) == 16  # the second epoch
+
+
+def test_seldom_still_has_every_loss(records: dict[str, list[Rank]]) -> None:
+    (_, every), (_, seldom) = records["plain"][0], records["seldom"][0]
+    assert [step.losses for step in every] == [step.losses for step in seldom]
+    assert [step.number for step in seldom if step.stats is None] == [11]
+
+
+def test_float64_is_float64(records: dict[str, list[Rank]]) -> None:
+    ((header, steps),) = records["float64"]
+    assert header.is_float64 and {each.dtype for each in header.tensors} == {"float64"}
+    assert steps[1].losses[0] != float(np.float32(steps[1].losses[0]))
+
+
+def test_a_perturbation_moves_every_weight_by_its_last_bit(records: dict[str, list[Rank]]) -> None:
+    (header, plain), (_, moved) = records["plain"][0], records["perturbed"][0]
+    assert records["perturbed"][0][0].perturbed == 1
+    for tensor, one, other in zip(header.tensors, plain[0].stats["weight"], moved[0].stats["weight"], strict=True):
+        if one["square"] and tensor.piece.size[0] > 4:  # a few last bits may add up to nothing
+            assert one["bits"] != other["bits"], tensor.name
+        apart = np.sqrt(np.mean((one["projections"].astype(float) - other["projections"]) ** 2))
+        assert apart <= 4 * 2**-23 * np.sqrt(one["square"])
+    assert abs(loss(records["plain"], 1) - loss(records["perturbed"], 1)) < 1e-5
+
+
+def test_a_run_that_is_stopped_has_the_same_first_steps(records: dict[str, list[Rank]]) -> None:
+    (_, steps), (_, whole) = records["stopped"][0], records["plain"][0]
+    assert [step.number for step in steps] == [-1, 0, 1]
+    assert all((a.stats["weight"] == b.stats["weight"]).all() for a, b in zip(steps, whole[:3], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("whole", "accumulated"), ("manual", "halves"), ("bn", "compiled"), ("bn", "parallel")]
+)
+def test_the_same_steps_have_the_same_record(records: dict[str, list[Rank]], one: str, other: str) -> None:
+    assert distance(records[one], records[other]) < 2e-6
+    for place in range(1, len(records[one][0][1])):
+        assert examples(records[one], place) == examples(records[other], place)
+
+
+def test_the_losses_of_micro_batches_add_up(records: dict[str, list[Rank]]) -> None:
+    (_, steps) = records["halves"][0]
+    assert all(len(step.losses) == 2 for step in steps[1:])
+    assert loss(records["halves"], 1) == pytest.approx(loss(records["manual"], 1), rel=1e-6)
+
+
+def test_a_scaler_changes_nothing_but_the_steps_it_skips(records: dict[str, list[Rank]]) -> None:
+    (_, bare), (_, scaled) = records["bare"][0], records["scaled"][0]
+    assert scaled[1].losses == pytest.approx(bare[1].losses)
+    np.testing.assert_allclose(scaled[1].stats["gradient"]["square"], bare[1].stats["gradient"]["square"], rtol=1e-5)
+    assert [step.is_skipped for step in scaled] == [False, False, True, False, False, False]
+    assert scaled[1].scalars["loss_scale"] == 1024 and scaled[3].scalars["loss_scale"] == 512
+    assert (scaled[2].stats["weight"] == scaled[1].stats["weight"]).all()
+    assert records["unscaled"][0][1][1].scalars["clip_norm"] == pytest.approx(
+        math.sqrt(bare[1].stats["gradient"]["square"].sum()), rel=1e-5
+    )
+
+
+def test_of_closures_the_first_call_counts(records: dict[str, list[Rank]]) -> None:
+    ((_, steps),) = records["closures"]
+    assert [len(step.losses) for step in steps] == [0, 1, 1, 1]
+    assert all(len(step.rows) == 16 for step in steps[1:])
+    assert loss(records["closures"], 3) < loss(records["closures"], 1) / 100
+
+
+def test_optimizers_that_take_turns_take_steps_of_their_own(records: dict[str, list[Rank]]) -> None:
+    (header, steps), (_, split) = records["turns"][0], records["split"][0]
+    assert len(steps) == 1 + 8 and len(split) == 1 + 4
+    has = [[not math.isnan(each) for each in step.stats["gradient"]["square"]] for step in steps[1:3]]
+    assert has == [[False, False, True, True], [True, True, False, False]]
+    assert steps[2].rows is None  # what the generator made is no data
+    assert split[1].scalars["lr"] == 0.1 and split[1].scalars["lr/1"] == 0.01
+    assert not np.isnan(split[1].stats["gradient"]["square"]).any()
+    assert header.tensors[0].name == "Linear.weight"
+
+
+def test_odd_parameters(records: dict[str, list[Rank]]) -> None:
+    assert [each.name for each in records["raw"][0][0].tensors] == ["param.0"]
+    header, steps = records["frozen"][0]
+    assert [each.is_trained for each in header.tensors][:3] == [False, False, True]
+    assert np.isnan(steps[1].stats["gradient"]["square"][:2]).all()
+    assert [each.name for each in header.tensors if each.role == "buffer"] == ["1.running_mean", "1.running_var"]
+    assert not np.isnan(records["sparse"][0][1][1].stats["gradient"]["square"]).any()
+
+
+def test_a_forked_process_writes_nothing(tmp_path: Path) -> None:
+    found = run_many(tmp_path, {"workers": ("workers.py", {})})
+    assert len(found["workers"]) == 1 and len(found["workers"][0][1]) == 1 + 2

@@ -1,0 +1,106 @@
+"""The torch projections are those of the statement in NumPy, and those of pieces add up to that of the whole."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from samestep.common.steps.projections import Piece, project, sum_of_bits
+from samestep.common.steps.rows import hash_rows
+
+SHAPES = st.lists(st.integers(1, 5), max_size=4).map(tuple)
+
+
+def flat(shape: tuple[int, ...], start: int, end: int) -> Piece:
+    return Piece(shape, (start,), (end - start,), is_flat=True)
+
+
+@given(SHAPES, st.data())
+@settings(deadline=None, max_examples=60)
+def test_the_projections_of_any_cut_add_up(shape: tuple[int, ...], data: st.DataObject) -> None:
+    values = np.random.default_rng(0).normal(size=shape)
+    border = data.draw(st.integers(0, values.size))
+    parts = [project(values.ravel()[:border], flat(shape, 0, border))]
+    parts += [project(values.ravel()[border:], flat(shape, border, values.size))]
+    np.testing.assert_allclose(sum(parts), project(values), atol=1e-12)
+    for dim, size in enumerate(shape):
+        cut = data.draw(st.integers(0, size))
+        total = np.zeros(8)
+        for start, end in ((0, cut), (cut, size)):
+            place = tuple(slice(start, end) if each == dim else slice(None) for each in range(len(shape)))
+            starts = tuple(start if each == dim else 0 for each in range(len(shape)))
+            total += project(values[place], Piece(shape, starts, values[place].shape))
+        np.testing.assert_allclose(total, project(values), atol=1e-12)
+
+
+@pytest.mark.torch
+def test_torch_computes_what_the_statement_says() -> None:
+    import torch
+
+    from samestep.torch_impl.recording.statistics import Statistics
+
+    shapes = [(), (1,), (7,), (7,), (7,), (4, 6), (4, 6), (3, 2, 2, 2), (300, 400), (5, 1)]
+    generator = np.random.default_rng(0)
+    arrays = [np.asarray(generator.normal(size=shape), np.float32) for shape in shapes]
+    pieces = [Piece.whole(shape) for shape in shapes]
+    whole = generator.normal(size=(4, 6, 5)).astype(np.float32)
+    cuts = [
+        flat((4, 6, 5), 13, 97),
+        flat((4, 6, 5), 31, 33),
+        Piece((4, 6, 5), (0, 2, 0), (4, 3, 5)),
+        Piece((4, 6, 5), (3, 0, 1), (1, 6, 2)),
+    ]
+    arrays += [whole.ravel()[13:97], whole.ravel()[31:33], whole[:, 2:5], whole[3:4, :, 1:3], whole.ravel()[:0]]
+    pieces += [*cuts, flat((4, 6, 5), 0, 0)]
+    values = [torch.from_numpy(np.array(each)) for each in arrays]
+    found = Statistics(pieces, False)([*values[:3], None, *values[4:]]).resolve()
+    for place, (array, piece) in enumerate(zip(arrays, pieces, strict=True)):
+        if place == 3:
+            assert np.isnan(found[place]["square"]) and np.isnan(found[place]["projections"]).all()
+            continue
+        norm = max(np.linalg.norm(array), 1e-30)
+        np.testing.assert_allclose(found[place]["projections"], project(array, piece), atol=1e-6 * norm)
+        np.testing.assert_allclose(found[place]["square"], norm**2 if array.size else 0.0, rtol=1e-6)
+        assert found[place]["bits"] == sum_of_bits(array), piece
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
+def test_other_dtypes_are_projected_as_they_are(dtype: str) -> None:
+    import torch
+
+    from samestep.torch_impl.recording.statistics import Statistics
+
+    value = torch.randn(6, 5, generator=torch.Generator().manual_seed(0)).to(getattr(torch, dtype))
+    found = Statistics([Piece.whole((6, 5))], dtype == "float64")([value]).resolve()
+    np.testing.assert_allclose(found[0]["projections"], project(value.double().numpy()), rtol=1e-5, atol=1e-5)
+    words = value.view(torch.int16).numpy() if value.element_size() == 2 else value.numpy()
+    assert found[0]["bits"] == sum_of_bits(words)
+
+
+@pytest.mark.torch
+def test_rows_are_hashed_as_the_statement_says() -> None:
+    import torch
+
+    from samestep.torch_impl.recording.examples import Examples
+
+    inputs, ids = torch.randn(4, 3, 2), torch.tensor([[1, -1], [2, 3], [0, 0], [1, -1]])
+    examples = Examples()
+    examples.add([inputs], {"b": ids, "a": torch.ones(4, dtype=torch.bool), "other": torch.ones(3)})
+    expected = hash_rows([inputs.numpy(), np.ones((4, 1), bool), ids.numpy()])
+    assert examples.hashes() == tuple(expected.tolist())
+    result = torch.nn.Linear(2, 2)(torch.ones(4, 2))
+    examples.clear()
+    examples.add_result(result)
+    examples.add([result.detach()], {})
+    assert examples.hashes() is None
+
+
+def test_options_survive_the_environment() -> None:
+    from samestep.common.steps.recording import RecordOptions
+
+    options = RecordOptions("out", ("python", "train.py"), every=3, perturb=1, notes="n")
+    assert RecordOptions.from_json(options.to_json()) == options
+    assert RecordOptions.from_json(json.dumps({"out": "out", "new": 1})) == RecordOptions("out")
