@@ -111,6 +111,13 @@ def test_rows_and_scalars(out: Path) -> None:
     }
 
 
+def test_passes_through_the_data(out: Path) -> None:
+    assert [each.counts for each in read(out / "fit")[1][1:]] == [{"data_passes": 1}, {}, {}, {}]
+    first, *others = read(out / "mirrored", 1)[1][1:]
+    assert first.counts["data_passes"] in (1, 2)  # Keras may look at a batch to build the model
+    assert not any(each.counts for each in others)
+
+
 def test_every(out: Path) -> None:
     _, steps = read(out / "longer@3")
     assert [each.number for each in steps[1:] if each.stats] == [*range(10), 12, 15]

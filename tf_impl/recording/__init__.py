@@ -15,6 +15,8 @@ def install(options: str) -> Callable[[], None]:
     """
     recorder = Recorder(RecordOptions.from_json(options), "tf")
     backend = sys.modules["keras"].backend.backend()
+    if backend == "torch":
+        return recorder.end  # the recorder of PyTorch follows it
     if backend != "tensorflow":
         recorder.end(f"Keras runs on {backend}, whose steps are not seen; set KERAS_BACKEND=tensorflow or torch.")
         return recorder.end

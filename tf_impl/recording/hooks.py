@@ -11,6 +11,7 @@ from keras.src.backend.common.stateless_scope import in_stateless_scope
 from keras.src.backend.tensorflow.optimizer import TFOptimizer
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
+from keras.src.trainers.epoch_iterator import EpochIterator
 from tensorflow.python.eager import record
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
@@ -37,6 +38,7 @@ class Hooks:
         """Sets all of them."""
         for owner, name, follow in (
             (keras.layers.Layer, "__call__", self._follow_calls),
+            (EpochIterator, "__iter__", self._follow_epochs),
             (tf.GradientTape, "gradient", self._follow_backward),
             (BaseOptimizer, "scale_loss", self._follow_scale),
             (LossScaleOptimizer, "scale_loss", self._follow_scale),
@@ -51,6 +53,15 @@ class Hooks:
             if original is not None:  # Keras 3.0 reduces no gradients
                 wrapped = tf.autograph.experimental.do_not_convert(follow(original))
                 setattr(owner, name, functools.wraps(original)(wrapped))
+
+    def _follow_epochs(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        count = self._guard(self._session.count_pass)
+
+        def begin(iterator: Any) -> Any:
+            count()
+            return original(iterator)
+
+        return begin
 
     def _follow_calls(self, original: Callable[..., Any]) -> Callable[..., Any]:
         here, before = self._here, self._guard(self._before_call)

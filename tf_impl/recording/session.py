@@ -45,6 +45,7 @@ class Session:
         self._initial: dict[tuple[int, int], np.ndarray] = {}
         self._last: dict[int, np.ndarray] = {}
         self._function: Any = None
+        self._passes, self._passes_written = 0, dict[int, int]()
         self._steppers = weakref.WeakSet[Any]()
 
     # --- what hooks ask ------------------------------------------------------------------------------------------------
@@ -147,6 +148,10 @@ class Session:
         elif self._function is not None:
             self._steppers.add(self._function)
 
+    def count_pass(self) -> None:
+        """Keras begins a pass through data, for the next batch that is trained on."""
+        self._passes += 1
+
     # --- writing -------------------------------------------------------------------------------------------------------
 
     def write_steps(self) -> None:
@@ -190,12 +195,15 @@ class Session:
         scalars = {"lr": step.lr} | plan.scalars
         if step.scale != 1:
             scalars["loss_scale"] = step.scale
+        passes = self._passes - self._passes_written.get(replica, 0)
+        self._passes_written[replica] = self._passes
         recorded = RecordedStep(
             number=step.number,
             losses=losses,
             rows=self._counters[replica].read_rows(step.rows_seen, rows_seen),
             scalars=scalars,
             is_skipped=step.is_skipped,
+            counts={"data_passes": passes} if passes else {},
             stats=None if step.stats is None else self._stats(replica, step.stats, plan.held),
         )
         self._recorders[replica].write(recorded)

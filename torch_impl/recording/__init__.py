@@ -1,12 +1,13 @@
 """The recorder of PyTorch: it follows a script that says nothing, and writes what each step did to every tensor."""
 
 import atexit
-import sys
 from collections.abc import Callable
 
 from samestep.common.steps.recording import Recorder, RecordOptions
 from samestep.torch_impl.recording.float64 import use_float64
 from samestep.torch_impl.recording.hooks import Hooks
+from samestep.torch_impl.recording.keras_layers import keras_on_torch
+from samestep.torch_impl.recording.keras_updates import follow_keras
 from samestep.torch_impl.recording.session import Session
 
 _FOLLOWED: list[tuple[Session, Recorder, Hooks]] = []
@@ -23,6 +24,7 @@ def install(options: str) -> Callable[[], None]:
     hooks = Hooks(session, recorder)
     hooks.install()
     _FOLLOWED.append((session, recorder, hooks))
+    install_keras()
     if recorder.options.float64:
         use_float64()
 
@@ -35,7 +37,7 @@ def install(options: str) -> Callable[[], None]:
 
 
 def install_keras() -> None:
-    """Follows Keras on PyTorch as well; it has been imported, and so has torch."""
-    from samestep.torch_impl.recording.keras_updates import follow_keras
-
-    follow_keras(sys.modules["keras"], *_FOLLOWED[-1])
+    """Follows Keras on PyTorch as well, once it has been imported."""
+    keras = keras_on_torch()
+    if keras is not None:
+        follow_keras(keras, *_FOLLOWED[-1])

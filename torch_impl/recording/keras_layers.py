@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -14,10 +15,18 @@ GIVEN: dict[int, torch.Tensor] = {}
 """The id of a parameter -> the gradient that an update is given, which Keras may have clipped or accumulated."""
 
 
+def keras_on_torch() -> ModuleType | None:
+    """Keras, if it has been imported to its end and runs on PyTorch."""
+    keras = sys.modules.get("keras")
+    if keras is None or "Model" not in vars(keras):  # among the last names that its package defines
+        return None
+    return keras if keras.backend.backend() == "torch" else None
+
+
 def is_keras(module: nn.Module) -> bool:
     """Whether a module is a layer of Keras."""
-    keras = sys.modules.get("keras")
-    return keras is not None and "layers" in vars(keras) and isinstance(module, keras.layers.Layer)
+    keras = keras_on_torch()
+    return keras is not None and isinstance(module, keras.layers.Layer)
 
 
 def keras_tensors(root: Any) -> Iterator[tuple[RecordedTensor, torch.Tensor, KerasLayout]]:

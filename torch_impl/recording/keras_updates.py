@@ -42,6 +42,8 @@ def follow_keras(keras: ModuleType, session: Session, recorder: Recorder, hooks:
         hooks: Those of torch.
     """
     recorder.framework = "keras on torch"
+    if recorder.options.float64:
+        keras.config.set_floatx("float64")
     groups: dict[int, KerasGroups] = {}
     optimizers = keras.src.optimizers
     keras.layers.Layer.__call__ = hooks.follow_calls(keras.layers.Layer.__call__)
