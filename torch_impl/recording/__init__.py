@@ -6,7 +6,11 @@ from collections.abc import Callable
 from samestep.common.steps.recording import Recorder, RecordOptions
 from samestep.torch_impl.recording.float64 import use_float64
 from samestep.torch_impl.recording.hooks import Hooks
+from samestep.torch_impl.recording.keras_layers import keras_on_torch
+from samestep.torch_impl.recording.keras_updates import follow_keras
 from samestep.torch_impl.recording.session import Session
+
+_FOLLOWED: list[tuple[Session, Recorder, Hooks]] = []
 
 
 def install(options: str) -> Callable[[], None]:
@@ -17,7 +21,10 @@ def install(options: str) -> Callable[[], None]:
     """
     recorder = Recorder(RecordOptions.from_json(options), "torch")
     session = Session(recorder)
-    Hooks(session, recorder).install()
+    hooks = Hooks(session, recorder)
+    hooks.install()
+    _FOLLOWED.append((session, recorder, hooks))
+    install_keras()
     if recorder.options.float64:
         use_float64()
 
@@ -27,3 +34,10 @@ def install(options: str) -> Callable[[], None]:
 
     atexit.register(stop)
     return stop
+
+
+def install_keras() -> None:
+    """Follows Keras on PyTorch as well, once it has been imported."""
+    keras = keras_on_torch()
+    if keras is not None:
+        follow_keras(keras, *_FOLLOWED[-1])

@@ -36,7 +36,7 @@ class Hooks:
     def install(self) -> None:
         """Sets all of them."""
         session, guard = self._session, self._guard
-        nn.Module.__call__ = self._follow_calls(nn.Module.__call__)
+        nn.Module.__call__ = self.follow_calls(nn.Module.__call__)
         torch.autograd.backward = self._follow_backward(torch.autograd.backward)
         register_optimizer_step_pre_hook(guard(session.before_update))
         after = guard(session.after_update)
@@ -52,7 +52,12 @@ class Hooks:
         loader = torch.utils.data.DataLoader
         loader.__iter__ = self._follow_loader(loader.__iter__)
 
-    def _follow_calls(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def follow_calls(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Wraps the method that calls a module.
+
+        Args:
+            original: The method.
+        """
         before, after = self._guard(self._session.before_call), self._guard(self._session.after_call)
 
         @functools.wraps(original)

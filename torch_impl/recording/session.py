@@ -191,6 +191,14 @@ class Session:
         """The next backward pass begins with a loss that is multiplied."""
         self._scale = scale.clone()
 
+    def divide_losses(self, count: int) -> None:
+        """The gradients of several losses were averaged.
+
+        Args:
+            count: Of how many.
+        """
+        self._losses = [each / count for each in self._losses]
+
     def add_scalar(self, name: str, value: torch.Tensor | float) -> None:
         """Adds a number to the step.
 

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 
 from samestep.common.steps.record import RecordedTensor
 from samestep.torch_impl.recording.flat import flat_tensors
+from samestep.torch_impl.recording.keras_layers import GIVEN, in_layout, is_keras, keras_tensors
 from samestep.torch_impl.recording.pieces import gradient_of, local_of, piece_of
 
 _WRAPPERS = {"module", "_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module"}
@@ -60,7 +61,7 @@ def find_tensors(called: Sequence[nn.Module]) -> list[Held]:
     taken: set[int] = set()
     parts: list[tuple[str, list[Held]]] = []
     for root in _roots(modules, wanted):
-        found = [each for each in _of_module(root) if id(each.owner) not in taken]
+        found = [each for each in _of_root(root) if id(each.owner) not in taken]
         taken |= {id(each.owner) for each in found}
         if found:
             parts.append((_class_name(_unwrapped(root)), found))
@@ -93,6 +94,20 @@ def _named(parts: Sequence[tuple[str, list[Held]]]) -> Iterator[Held]:
         prefix = "" if len(parts) == 1 else f"{name}.{same}." if same else f"{name}."
         for each in found:
             yield dataclasses.replace(each, tensor=dataclasses.replace(each.tensor, name=prefix + each.tensor.name))
+
+
+def _of_root(root: nn.Module) -> list[Held]:
+    if not is_keras(root):
+        return _of_module(root)
+    return [
+        Held(
+            tensor,
+            value,
+            lambda value=value, layout=layout: in_layout(value, layout),
+            lambda value=value, layout=layout: None if id(value) not in GIVEN else in_layout(GIVEN[id(value)], layout),
+        )
+        for tensor, value, layout in keras_tensors(root)
+    ]
 
 
 def _of_module(root: nn.Module) -> list[Held]:

@@ -55,7 +55,10 @@ def _start(name: str) -> None:
             )
             sys.modules["samestep"] = module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
-        importlib.import_module(_RECORDERS[name]).install(options)
+        if name == "keras" and sys.modules[name].backend.backend() == "torch":
+            importlib.import_module(_RECORDERS["torch"]).install_keras()
+        else:
+            importlib.import_module(_RECORDERS[name]).install(options)
     except Exception as error:
         _note("note", f"the recorder could not start in {sys.executable}: {type(error).__name__}: {error}")
 

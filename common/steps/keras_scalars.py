@@ -1,0 +1,32 @@
+"""The numbers of an optimizer, under the names that torch's have."""
+
+from typing import Any
+
+import numpy as np
+
+_NAMES = {
+    **{"beta_1": "betas.0", "beta_2": "betas.1", "epsilon": "eps"},
+    **{"global_clipnorm": "clip_max_norm", "clipvalue": "clip_max_value"},
+}
+_OTHERS = {"built", "learning_rate", "gradient_accumulation_steps"}
+"""What is no hyper-parameter, and what a record has elsewhere: a step is an update, of however many batches."""
+
+
+def written(number: float) -> float:
+    """What a script most likely wrote for a number that became a float32: 0.1, not the float32 next to it."""
+    return float(str(np.float32(number)))
+
+
+def scalars_of(optimizer: Any) -> dict[str, float]:
+    """Every hyper-parameter of an optimizer that is a number, but its learning rate, which may change.
+
+    Args:
+        optimizer: Keras'.
+    """
+    values = {"weight_decay": 0.0} | {name: value for name, value in vars(optimizer).items() if name not in _OTHERS}
+    numbers = {name: value or 0.0 if name == "weight_decay" else value for name, value in values.items()}
+    return {
+        _NAMES.get(name, name): float(value)
+        for name, value in numbers.items()
+        if isinstance(value, bool | int | float) and not name.startswith("_")
+    }

@@ -1,0 +1,237 @@
+"""Trains one small model in each of the ways that Keras knows, recorded, all in one process: python keras_cases.py OUT CASE..."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from samestep.common.steps.recording import Recorder, RecordOptions
+from samestep.tf_impl.recording.hooks import Hooks
+from samestep.tf_impl.recording.session import Session
+
+STEPS, BATCH = 4, 8
+
+
+def data() -> tuple[np.ndarray, np.ndarray]:
+    """Inputs [32, 6] and targets [32, 1]."""
+    generator = np.random.default_rng(0)
+    return generator.normal(size=(32, 6)).astype(np.float32), generator.normal(size=(32, 1)).astype(np.float32)
+
+
+def dataset() -> Any:
+    return tf.data.Dataset.from_tensor_slices(data()).batch(BATCH)
+
+
+def model(kind: type = keras.Model, **options: Any) -> Any:
+    """A model with the same weights in each case."""
+    keras.utils.set_random_seed(3)
+    inputs = keras.Input((6,))
+    hidden = keras.layers.Dense(5, activation="gelu", name="first")(inputs)
+    made = kind(inputs, keras.layers.Dense(1, name="last")(hidden))
+    optimizer = keras.optimizers.Adam(0.01, weight_decay=0.1, **options)
+    made.compile(optimizer, "mse")
+    return made
+
+
+def fit() -> list[np.ndarray]:
+    made = model()
+    made.fit(dataset(), verbose=0)
+    return made.get_weights()
+
+
+def eagerly() -> None:
+    made = model()
+    made.run_eagerly = True
+    made.fit(dataset(), verbose=0)
+
+
+def jit() -> None:
+    made = model()
+    made.jit_compile = True
+    made.fit(dataset(), verbose=0)
+
+
+def on_batch() -> None:
+    made = model()
+    for inputs, targets in dataset():
+        made.train_on_batch(inputs, targets)
+
+
+def many_a_call() -> None:
+    made = model()
+    made.steps_per_execution = 3
+    made.fit(dataset(), verbose=0)
+
+
+class Custom(keras.Model):
+    def train_step(self, batch: Any) -> dict[str, Any]:
+        inputs, targets = batch
+        with tf.GradientTape() as tape:
+            loss = keras.ops.mean((self(inputs, training=True) - targets) ** 2)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        return {"loss": loss}
+
+
+def custom() -> None:
+    model(Custom).fit(dataset(), verbose=0)
+
+
+def _step(made: Any, inputs: Any, targets: Any) -> None:
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((made(inputs, training=True) - targets) ** 2)
+    made.optimizer.apply(tape.gradient(loss, made.trainable_variables), made.trainable_variables)
+
+
+def tape() -> None:
+    made = model()
+    for inputs, targets in dataset():
+        _step(made, inputs, targets)
+
+
+def compiled_tape() -> None:
+    made = model()
+    step = tf.function(_step)
+    for inputs, targets in dataset():
+        step(made, inputs, targets)
+
+
+def loop_in_graph() -> None:
+    made = model()
+
+    @tf.function
+    def train() -> None:
+        for inputs, targets in dataset():
+            _step(made, inputs, targets)
+
+    train()
+
+
+def mirrored() -> None:
+    devices = tf.config.list_logical_devices("CPU")
+    with tf.distribute.MirroredStrategy([device.name for device in devices]).scope():
+        made = model()
+    made.fit(dataset(), verbose=0)
+
+
+def mirrored_tape() -> None:
+    devices = tf.config.list_logical_devices("CPU")
+    strategy = tf.distribute.MirroredStrategy([device.name for device in devices])
+    with strategy.scope():
+        made = model()
+        made.optimizer.build(made.trainable_variables)
+
+    def step(batch: Any) -> None:
+        inputs, targets = batch
+        with tf.GradientTape() as tape:
+            loss = tf.nn.compute_average_loss(
+                tf.reduce_mean((made(inputs, training=True) - targets) ** 2, 1), global_batch_size=BATCH
+            )
+        made.optimizer.apply(tape.gradient(loss, made.trainable_variables), made.trainable_variables)
+
+    run = tf.function(lambda batch: strategy.run(step, (batch,)))
+    for batch in strategy.experimental_distribute_dataset(dataset()):
+        run(batch)
+
+
+def accumulated() -> None:
+    made = model(gradient_accumulation_steps=2)
+    made.fit(tf.data.Dataset.from_tensor_slices(data()).batch(BATCH // 2), verbose=0)
+
+
+def scaled() -> None:
+    made = model()
+    made.compile(keras.optimizers.LossScaleOptimizer(made.optimizer, initial_scale=1024.0), "mse")
+    made.fit(dataset(), verbose=0)
+
+
+def overflowing() -> None:
+    made = model()
+    made.compile(keras.optimizers.LossScaleOptimizer(made.optimizer, initial_scale=1e38), "mse")
+    inputs, targets = data()
+    made.fit(tf.data.Dataset.from_tensor_slices((inputs, 30 * targets)).batch(BATCH).repeat(4), verbose=0)
+
+
+def scaled_mirrored() -> None:
+    devices = tf.config.list_logical_devices("CPU")
+    with tf.distribute.MirroredStrategy([device.name for device in devices]).scope():
+        made = model()
+        made.compile(keras.optimizers.LossScaleOptimizer(made.optimizer, initial_scale=1024.0), "mse")
+    made.fit(dataset(), verbose=0)
+
+
+def longer() -> None:
+    model().fit(dataset().repeat(4), verbose=0)
+
+
+def kinds() -> None:
+    """Layers of many kinds; the weights after the last step are kept beside the record."""
+    keras.utils.set_random_seed(3)
+    image, token = keras.Input((6, 6, 2)), keras.Input((5,), dtype="int32")
+    seen = keras.layers.Conv2D(4, (3, 2), name="conv")(image)
+    seen = keras.layers.DepthwiseConv2D(2, depth_multiplier=2, name="depthwise")(seen)
+    seen = keras.layers.BatchNormalization(name="norm")(seen)
+    read = keras.layers.Embedding(7, 6, name="table")(token)
+    read = keras.layers.MultiHeadAttention(2, 4, name="mha")(read, read)
+    read = keras.layers.LSTM(3, name="lstm")(read)
+    frozen = keras.layers.Dense(2, name="frozen", trainable=False)(read)
+    both = keras.layers.concatenate([keras.layers.Flatten()(seen), read, frozen])
+    made = keras.Model([image, token], keras.layers.Dense(1, name="last")(both))
+    made.compile(keras.optimizers.SGD(0.01, global_clipnorm=1.0), "mse")
+    generator = np.random.default_rng(0)
+    inputs = generator.normal(size=(4, 6, 6, 2)).astype(np.float32), generator.integers(0, 7, (4, 5))
+    np.savez(OUT[0] / "inputs.npz", *inputs)
+    made.fit(inputs, generator.normal(size=(4, 1)).astype(np.float32), epochs=2, batch_size=4, shuffle=False, verbose=0)
+    np.savez(OUT[0] / "weights.npz", **{each.path: each.numpy() for each in made.variables if "seed" not in each.path})
+
+
+def two_optimizers() -> None:
+    """Two models that are updated in turn; the second is called on what the first returned."""
+    keras.utils.set_random_seed(3)
+    maker, judge = (keras.Sequential([keras.Input((6,)), keras.layers.Dense(n, name=f"d{n}")]) for n in (6, 1))
+    one, two = keras.optimizers.SGD(0.1), keras.optimizers.Adam(0.01)
+    for inputs, _ in dataset():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(judge(maker(inputs, training=True), training=True) ** 2)
+        one.apply(tape.gradient(loss, maker.trainable_variables), maker.trainable_variables)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((judge(inputs, training=True) - 1) ** 2)
+        two.apply(tape.gradient(loss, judge.trainable_variables), judge.trainable_variables)
+
+
+OUT: list[Path] = []
+
+
+def main(out: str, *names: str) -> None:
+    """Records cases.
+
+    Args:
+        out: The folder of the records.
+        names: Of the functions.
+    """
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+    )
+    np.save(Path(out) / "bare.npy", np.concatenate([each.ravel() for each in fit()]))
+    recorder = Recorder(RecordOptions(out), "tf")
+    session = Session(recorder)
+    Hooks(session, recorder).install()
+    for name in names:
+        keras.utils.clear_session()
+        case, _, every = name.partition("@")
+        OUT[:] = [Path(out) / name]
+        OUT[0].mkdir()
+        recorder.__init__(RecordOptions(str(OUT[0]), every=int(every or 1)), "tf")
+        session.__init__(recorder)
+        globals()[case]()
+        session.write_steps()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,178 @@
+"""Records of one small model, trained in every way that Keras knows: they are those of one plain `fit`."""
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from samestep.common.steps.projections import project, sum_of_bits
+from samestep.common.steps.record import RecordedStep, RecordHeader, rank_file, rank_files, read_rank
+from samestep.common.steps.rows import hash_rows
+
+pytestmark = [pytest.mark.tf, pytest.mark.timeout(600)]
+WORKER = Path(__file__).with_name("keras_cases.py")
+TWINS = (
+    "eagerly",
+    "jit",
+    "on_batch",
+    "many_a_call",
+    "custom",
+    "tape",
+    "compiled_tape",
+    "loop_in_graph",
+    "accumulated",
+    "scaled",
+)
+MIRRORED = ("mirrored", "mirrored_tape", "scaled_mirrored")
+ALONE = ("fit", "longer@3", "overflowing", "kinds", "two_optimizers")
+CLOSE = 1e-5
+"""Of the norm, in float32."""
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("keras")
+    done = subprocess.run(
+        [sys.executable, WORKER, out, *ALONE, *TWINS, *MIRRORED], capture_output=True, text=True, timeout=500
+    )
+    assert done.returncode == 0, done.stderr
+    assert "samestep:" not in done.stderr, done.stderr
+    return out
+
+
+def read(directory: Path, rank: int = 0) -> tuple[RecordHeader, list[RecordedStep]]:
+    with (directory / rank_file(rank)).open("rb") as file:
+        header, steps = read_rank(file, "a record")
+        return header, list(steps)
+
+
+def is_close(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two rows of statistics are those of one tensor but for rounding."""
+    apart = np.sqrt(np.mean((one["projections"] - other["projections"]) ** 2, axis=-1))
+    return bool(np.all(apart <= CLOSE * np.maximum(np.sqrt(other["square"]), 1e-2)))
+
+
+def check_stats(one: RecordedStep, other: RecordedStep) -> None:
+    assert one.stats is not None and other.stats is not None
+    for phase in other.stats:
+        assert is_close(one.stats[phase], other.stats[phase]), (one.number, phase)
+
+
+def test_the_script_does_what_it_does_unrecorded(out: Path) -> None:
+    header, steps = read(out / "fit")
+    bare = np.split(np.load(out / "bare.npy"), np.cumsum([math.prod(each.piece.shape) for each in header.tensors])[:-1])
+    assert [sum_of_bits(each) for each in bare] == steps[-1].stats["weight"]["bits"].tolist()
+
+
+@pytest.mark.parametrize("case", TWINS)
+def test_a_way_to_train_is_recorded_as_fit_is(out: Path, case: str) -> None:
+    (header, steps), (plain_header, plain) = read(out / case), read(out / "fit")
+    assert header.tensors == plain_header.tensors
+    assert [each.number for each in steps] == [-1, 0, 1, 2, 3]
+    for one, other in zip(steps, plain, strict=True):
+        check_stats(one, other)
+        assert sum(one.losses) == pytest.approx(sum(other.losses), rel=1e-6)
+        assert sorted(one.rows or ()) == sorted(other.rows or ())
+        assert {name: one.scalars.get(name) for name in other.scalars} == other.scalars
+    assert steps[0].stats["weight"]["bits"].tolist() == plain[0].stats["weight"]["bits"].tolist()
+
+
+@pytest.mark.parametrize("case", MIRRORED)
+def test_replicas_are_ranks(out: Path, case: str) -> None:
+    _, plain = read(out / "fit")
+    assert len(rank_files(out / case)) == 2
+    (header, first), (other_header, second) = read(out / case, 0), read(out / case, 1)
+    assert (header.rank, header.world, other_header.rank, other_header.world) == (0, 2, 1, 2)
+    for one, two, whole in zip(first, second, plain, strict=True):
+        check_stats(one, whole)
+        assert one.stats["weight"]["bits"].tolist() == two.stats["weight"]["bits"].tolist()
+        assert sorted((one.rows or ()) + (two.rows or ())) == sorted(whole.rows or ())
+        assert (sum(one.losses) + sum(two.losses)) / 2 == pytest.approx(sum(whole.losses), rel=1e-6)
+        if "local" in one.stats:
+            added = one.stats["local"]["projections"] + two.stats["local"]["projections"]
+            assert np.allclose(added, one.stats["gradient"]["projections"], atol=1e-5)
+
+
+def test_rows_and_scalars(out: Path) -> None:
+    _, steps = read(out / "fit")
+    inputs = np.random.default_rng(0).normal(size=(32, 6)).astype(np.float32)
+    assert [each.rows for each in steps[1:]] == [
+        tuple(hash_rows([inputs[k : k + 8]]).tolist()) for k in range(0, 32, 8)
+    ]
+    assert {name: steps[1].scalars[name] for name in ("lr", "betas.0", "betas.1", "eps", "weight_decay")} == {
+        "lr": 0.01,
+        "betas.0": 0.9,
+        "betas.1": 0.999,
+        "eps": 1e-7,
+        "weight_decay": 0.1,
+    }
+
+
+def test_passes_through_the_data(out: Path) -> None:
+    assert [each.counts for each in read(out / "fit")[1][1:]] == [{"data_passes": 1}, {}, {}, {}]
+    first, *others = read(out / "mirrored", 1)[1][1:]
+    assert first.counts["data_passes"] in (1, 2)  # Keras may look at a batch to build the model
+    assert not any(each.counts for each in others)
+
+
+def test_every(out: Path) -> None:
+    _, steps = read(out / "longer@3")
+    assert [each.number for each in steps[1:] if each.stats] == [*range(10), 12, 15]
+    assert all(each.losses and each.rows for each in steps[1:])
+
+
+def test_skipped_steps(out: Path) -> None:
+    _, (start, *steps) = read(out / "overflowing")
+    skipped = [each.is_skipped for each in steps]
+    assert skipped[0] and not skipped[-1]
+    assert steps[0].stats["weight"]["bits"].tolist() == start.stats["weight"]["bits"].tolist()
+    assert steps[1].scalars["loss_scale"] == steps[0].scalars["loss_scale"] / 2
+
+
+def test_projections_are_those_of_torchs_layout(out: Path) -> None:
+    header, steps = read(out / "kinds")
+    arrays = {name: array for name, array in np.load(out / "kinds" / "weights.npz").items() if "norm/" not in name}
+    turned = {
+        "conv/kernel": (3, 2, 0, 1),
+        "depthwise/kernel": (2, 3, 0, 1),
+        "lstm/lstm_cell/kernel": (1, 0),
+        "lstm/lstm_cell/recurrent_kernel": (1, 0),
+        "last/kernel": (1, 0),
+        "frozen/kernel": (1, 0),
+    }
+    shapes = {"depthwise/kernel": (8, 1, 2, 2)}
+    for name in ("query", "key", "value"):
+        turned[f"mha/{name}/kernel"], shapes[f"mha/{name}/kernel"] = (1, 2, 0), (8, 6)
+        shapes[f"mha/{name}/bias"] = (8,)
+    turned["mha/attention_output/kernel"], shapes["mha/attention_output/kernel"] = (2, 0, 1), (6, 8)
+    place = {each.name: k for k, each in enumerate(header.tensors)}
+    assert set(arrays) <= set(place)
+    assert header.tensors[place["norm/moving_mean"]].role == "buffer"
+    assert not header.tensors[place["frozen/kernel"]].is_trained
+    for name, array in arrays.items():
+        expected = array.transpose(turned[name]) if name in turned else array
+        expected = expected.reshape(shapes.get(name, expected.shape))
+        assert header.tensors[place[name]].piece.shape == expected.shape, name
+        row = steps[-1].stats["weight"][place[name]]
+        assert np.allclose(row["projections"], project(expected), atol=1e-5 * np.linalg.norm(array) + 1e-7), name
+        assert row["square"] == pytest.approx(np.sum(array.astype(float) ** 2), rel=1e-5)
+        assert row["bits"] == sum_of_bits(array)
+    assert np.isnan(steps[1].stats["gradient"]["square"][place["frozen/kernel"]])
+    assert steps[1].scalars["clip_max_norm"] == 1.0
+    trained = [k for k, each in enumerate(header.tensors) if each.is_trained]
+    assert steps[1].stats["gradient"]["square"][trained].sum() == pytest.approx(1.0, rel=1e-5)
+    with np.load(out / "kinds" / "inputs.npz") as inputs:
+        assert steps[1].rows == tuple(hash_rows([*inputs.values()]).tolist())
+
+
+def test_two_optimizers_take_steps_in_turn(out: Path) -> None:
+    header, steps = read(out / "two_optimizers")
+    assert [each.name.rpartition("/")[0][-2:] for each in header.tensors] == ["d6", "d6", "d1", "d1"]
+    for each in steps[1:]:
+        has_gradient = ~np.isnan(each.stats["gradient"]["square"])
+        assert has_gradient.tolist() == ([False, False, True, True] if each.number % 2 else [True, True, False, False])
+        assert not np.isnan(each.stats["weight"]["square"]).any()
+        assert len(each.rows) == 8

@@ -1,0 +1,137 @@
+"""Whole scripts of Keras: one model in two frameworks, what the options do, and mistakes that Keras once made."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from samestep.common.steps.record import RecordedStep, RecordHeader, rank_file, read_rank
+
+pytestmark = [pytest.mark.tf, pytest.mark.torch, pytest.mark.timeout(600)]
+HERE = Path(__file__).parent
+CASES: Mapping[str, tuple[str, list[str], dict[str, object]]] = {
+    "plain": ("keras_mlp.py", [], {}),
+    "perturbed": ("keras_mlp.py", [], {"perturb": 1, "stop_after": 2}),
+    "other": ("keras_mlp.py", [], {"perturb": 2, "stop_after": 2}),
+    "wide": ("keras_mlp.py", [], {"float64": True}),
+    "saved": ("keras_mlp.py", [], {"perturb": 1, "weights_to": "weights.npz", "stop_after": 0}),
+    "loaded": ("keras_mlp.py", [], {"weights_from": "weights.npz", "stop_after": 2}),
+    "decay": ("keras_decay.py", [], {}),
+    "wrong decay": ("keras_decay.py", ["wrong"], {}),
+    "one": ("keras_replicas.py", ["one"], {}),
+    "unreduced": ("keras_replicas.py", ["unreduced"], {}),
+    "summed": ("keras_replicas.py", ["summed"], {}),
+}
+ELSEWHERE = {
+    "torch": (["torch_mlp.py"], {}),
+    "keras on torch": (["keras_mlp.py"], {"KERAS_BACKEND": "torch"}),
+    "keras on torch, accumulated": (["keras_mlp.py", "2"], {"KERAS_BACKEND": "torch"}),
+}
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("scripts")
+    cases = []
+    for name, (script, arguments, options) in CASES.items():
+        (out / name).mkdir()
+        paths = {key: str(out / str(options[key])) for key in ("weights_to", "weights_from") if key in options}
+        cases.append([str(HERE / "scripts" / script), arguments, {"out": str(out / name)} | options | paths])
+    runner = [sys.executable, str(HERE / "run_keras.py"), json.dumps(cases)]
+    done = subprocess.run(runner, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr
+    assert "samestep:" not in done.stderr, done.stderr
+    for name, ((script, *arguments), environment) in ELSEWHERE.items():
+        command = [sys.executable, str(HERE / "scripts" / script), *arguments]
+        recorder = [sys.executable, "-m", "samestep", "record", "--out", str(out / name), "--", *command]
+        done = subprocess.run(recorder, env=os.environ | environment, capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stderr
+    return out
+
+
+def read(directory: Path, rank: int = 0) -> tuple[RecordHeader, list[RecordedStep]]:
+    with (directory / rank_file(rank)).open("rb") as file:
+        header, steps = read_rank(file, "a record")
+        return header, list(steps)
+
+
+def stats(step: RecordedStep, phase: str) -> np.ndarray:
+    assert step.stats is not None
+    return step.stats[phase]  # pyrefly: ignore
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_a_model_is_the_same_in_both_frameworks(out: Path, name: str) -> None:
+    (header, steps), (own_header, own) = read(out / name), read(out / "plain")
+    assert header.framework == name.partition(",")[0]
+    assert [each.piece for each in header.tensors] == [each.piece for each in own_header.tensors]
+    assert [each.number for each in steps] == [each.number for each in own] == [-1, 0, 1, 2, 3]
+    for one, other in zip(steps, own, strict=True):
+        assert sum(one.losses) == pytest.approx(sum(other.losses), rel=1e-5)
+        assert sorted(one.rows or ()) == sorted(other.rows or ())
+        common = {"lr", "momentum", "weight_decay", "nesterov"} & set(one.scalars) if other.scalars else set()
+        assert not other.scalars or {"lr", "momentum"} <= common
+        assert {key: one.scalars[key] for key in common} == {key: other.scalars[key] for key in common}
+        for phase in other.stats or {}:
+            found, expected = stats(one, phase), stats(other, phase)
+            apart = np.abs(found["projections"] - expected["projections"]).max(axis=1)
+            assert (apart <= 1e-5 * np.sqrt(expected["square"])).all(), (one.number, phase)
+
+
+def test_weights_are_perturbed_in_their_last_bit(out: Path) -> None:
+    (header, (start, first, *_)), (_, plain), (_, other) = (
+        read(out / "perturbed"),
+        read(out / "plain"),
+        read(out / "other"),
+    )
+    assert header.perturbed == 1
+    bits = [each[0] for each in (plain, [start], other)]
+    sums = {tuple(stats(each, "weight")["bits"].tolist()) for each in bits}
+    assert len(sums) == 3
+    apart = np.abs(stats(start, "weight")["projections"] - stats(plain[0], "weight")["projections"]).max(axis=1)
+    assert (apart <= 1e-6 * np.sqrt(stats(start, "weight")["square"])).all()
+    assert first.losses != plain[1].losses and first.losses[0] == pytest.approx(plain[1].losses[0], rel=1e-5)
+    assert len(read(out / "perturbed")[1]) == 3  # the initial weights and two steps
+
+
+def test_weights_are_saved_and_loaded(out: Path) -> None:
+    assert not (out / "saved" / rank_file(0)).exists()
+    with np.load(out / "weights.npz") as arrays:
+        assert {name: array.shape for name, array in arrays.items()} == {
+            **{"sequential/first/kernel": (5, 6), "sequential/first/bias": (5,)},
+            **{"sequential/last/kernel": (1, 5), "sequential/last/bias": (1,)},
+        }
+    (_, (loaded, *_)), (_, (perturbed, *_)) = read(out / "loaded"), read(out / "perturbed")
+    assert stats(loaded, "weight")["bits"].tolist() == stats(perturbed, "weight")["bits"].tolist()
+
+
+def test_float64(out: Path) -> None:
+    (header, steps), (_, plain) = read(out / "wide"), read(out / "plain")
+    assert header.is_float64 and {each.dtype for each in header.tensors} == {"float64"}
+    assert [each.rows for each in steps] == [each.rows for each in plain]
+    assert steps[-1].losses[0] == pytest.approx(plain[-1].losses[0], rel=1e-5)
+    assert steps[-1].losses[0] != plain[-1].losses[0]
+
+
+def test_a_decay_at_every_batch_is_seen_in_the_weights(out: Path) -> None:
+    (_, (_, right, *_)), (_, (_, wrong, *_)) = read(out / "decay"), read(out / "wrong decay")
+    ratio = np.sqrt(stats(wrong, "weight")["square"] / stats(right, "weight")["square"])
+    assert ratio[0] == pytest.approx(0.99, abs=1e-3)  # 1 - rate * decay, once more
+
+
+def test_replicas_that_exchange_nothing_drift_apart(out: Path) -> None:
+    (_, first), (_, second) = read(out / "unreduced", 0), read(out / "unreduced", 1)
+    assert stats(first[0], "weight")["bits"].tolist() == stats(second[0], "weight")["bits"].tolist()
+    assert (stats(first[1], "weight")["bits"] != stats(second[1], "weight")["bits"]).all()
+
+
+def test_losses_that_are_summed_double_every_gradient(out: Path) -> None:
+    (header, (_, one, *_)), (_, (_, summed, *_)) = read(out / "one"), read(out / "summed")
+    assert header.world == 1
+    ratios = stats(summed, "gradient")["projections"] / stats(one, "gradient")["projections"]
+    assert np.median(ratios) == pytest.approx(2, rel=1e-4)

@@ -1,0 +1,105 @@
+"""Which examples a model was called on, computed in a graph: the mirror of common/steps/rows.py, but for its last mixing.
+
+The tensors of a call that have as many rows as its first one make the hashes together. What another model returned is a result
+and no data: its last bits may differ where the data are the same.
+"""
+
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from samestep.common.steps.rows import INPUT_STRIDE, coefficients
+
+
+class Results:
+    """What models returned."""
+
+    def __init__(self) -> None:
+        """Has seen none."""
+        self._seen: dict[int, weakref.ref[Any]] = {}
+
+    def add(self, value: Any) -> None:
+        """Remembers a result.
+
+        Args:
+            value: A tensor, or several.
+        """
+        for each in keras.tree.flatten(value):
+            if tf.is_tensor(each):
+                key = id(each)
+                self._seen[key] = weakref.ref(each, lambda _, key=key: self._seen.pop(key, None))
+
+    def has(self, tensor: Any) -> bool:
+        """Whether a tensor is one of them."""
+        return id(tensor) in self._seen
+
+
+def inputs_of(arguments: Sequence[Any], keywords: Mapping[str, Any], results: Results) -> list[tf.Tensor]:
+    """The tensors of a call that hold examples.
+
+    Args:
+        arguments: Of the model.
+        keywords: Likewise.
+        results: What is no data.
+    """
+    given = keras.tree.flatten([list(arguments), [keywords[name] for name in sorted(keywords)]])
+    dense = [each for each in given if isinstance(each, tf.Tensor | np.ndarray) and not results.has(each)]
+    tensors = [tf.convert_to_tensor(each) for each in dense if each.shape != ()]
+    numbers = [each for each in tensors if each.dtype.is_floating or each.dtype.is_integer or each.dtype.is_bool]
+    return [each for each in numbers if each.shape.rank and each.shape[0] == numbers[0].shape[0]]
+
+
+def sums_of_words(inputs: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Sums words x coefficients.
+
+    Args:
+        inputs: Each [examples, ...].
+
+    Returns:
+        int64 [examples], to be mixed on the host.
+    """
+    total, *others = (_sums(each, place) for place, each in enumerate(inputs))
+    for each in others:
+        total = _added(total, each)
+    return total
+
+
+def _added(total: tf.Tensor, each: tf.Tensor) -> tf.Tensor:
+    """The sum, unless they have another number of rows, which may not be known while the graph is built."""
+    if total.shape.is_fully_defined() and each.shape.is_fully_defined():
+        return total + each
+    return tf.cond(tf.size(each) == tf.size(total), lambda: total + each, lambda: total)
+
+
+def _sums(values: tf.Tensor, place: int) -> tf.Tensor:
+    if values.dtype.is_floating:
+        words = tf.cast(tf.bitcast(tf.cast(values, tf.float32), tf.uint32), tf.int64)
+    else:
+        words = tf.cast(values, tf.int64)
+    size = values.shape[1:].num_elements()
+    words = tf.reshape(words, [tf.shape(words)[0], tf.reduce_prod(tf.shape(words)[1:]) if size is None else size])
+    if size is None:
+        return tf.reduce_sum(words * _coefficients(place, tf.shape(words)[1]), axis=1)
+    return tf.reduce_sum(words * coefficients(place, size).view(np.int64), axis=1)
+
+
+def _coefficients(place: int, size: tf.Tensor) -> tf.Tensor:
+    """The coefficients of examples whose size is not known while the graph is built."""
+    values = (tf.range(tf.cast(size, tf.int64)) + (place * INPUT_STRIDE + 1)) * _signed(0x9E3779B97F4A7C15)
+    values = tf.bitwise.bitwise_xor(values, _shifted(values, 30)) * _signed(0xBF58476D1CE4E5B9)
+    values = tf.bitwise.bitwise_xor(values, _shifted(values, 27)) * _signed(0x94D049BB133111EB)
+    return tf.bitwise.bitwise_or(tf.bitwise.bitwise_xor(values, _shifted(values, 31)), tf.constant(1, tf.int64))
+
+
+def _shifted(values: tf.Tensor, places: int) -> tf.Tensor:
+    """A shift of unsigned numbers: TensorFlow's shift of int64 copies the sign."""
+    shifted = tf.bitwise.right_shift(values, tf.constant(places, tf.int64))
+    return tf.bitwise.bitwise_and(shifted, tf.constant((1 << (64 - places)) - 1, tf.int64))
+
+
+def _signed(value: int) -> int:
+    return value - 2**64 if value >= 2**63 else value

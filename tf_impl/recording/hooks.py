@@ -1,0 +1,217 @@
+"""The places of Keras and TensorFlow at which a script is followed. Each is a method that is wrapped."""
+
+import functools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.backend.common.stateless_scope import in_stateless_scope
+from keras.src.backend.tensorflow.optimizer import TFOptimizer
+from keras.src.optimizers.base_optimizer import BaseOptimizer
+from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
+from keras.src.trainers.epoch_iterator import EpochIterator
+from tensorflow.python.eager import record
+from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
+
+from samestep.common.steps.recording import Recorder
+from samestep.tf_impl.recording.examples import Results, inputs_of, sums_of_words
+from samestep.tf_impl.recording.session import Session
+from samestep.tf_impl.recording.slots import Slots
+
+
+class Hooks:
+    """Follows a process from now on. What is thread-local is so because a strategy runs each replica in a thread."""
+
+    def __init__(self, session: Session, recorder: Recorder) -> None:
+        """Sets nothing yet.
+
+        Args:
+            session: Is told what happens.
+            recorder: Guards the script from errors.
+        """
+        self._session, self._guard = session, recorder.guarded
+        self._here, self._results = threading.local(), Results()
+
+    def install(self) -> None:
+        """Sets all of them."""
+        for owner, name, follow in (
+            (keras.layers.Layer, "__call__", self._follow_calls),
+            (EpochIterator, "__iter__", self._follow_epochs),
+            (tf.GradientTape, "gradient", self._follow_backward),
+            (BaseOptimizer, "scale_loss", self._follow_scale),
+            (LossScaleOptimizer, "scale_loss", self._follow_scale),
+            (BaseOptimizer, "apply", self._follow_updates),
+            (LossScaleOptimizer, "apply", self._follow_updates),
+            (TFOptimizer, "_backend_update_step", self._follow_gradients),
+            (TFOptimizer, "_all_reduce_sum_gradients", self._follow_reduction),
+            (Function, "__call__", self._follow_functions),
+            (Function, "_initialize_uninitialized_variables", self._follow_initializers),
+        ):
+            original = getattr(owner, name, None)
+            if original is not None:  # Keras 3.0 reduces no gradients
+                wrapped = tf.autograph.experimental.do_not_convert(follow(original))
+                setattr(owner, name, functools.wraps(original)(wrapped))
+
+    def _follow_epochs(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        count = self._guard(self._session.count_pass)
+
+        def begin(iterator: Any) -> Any:
+            count()
+            return original(iterator)
+
+        return begin
+
+    def _follow_calls(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        here, before = self._here, self._guard(self._before_call)
+
+        def call(layer: Any, *arguments: Any, **keywords: Any) -> Any:
+            if vars(here).get("is_inside") or not record.could_possibly_record() or in_stateless_scope():
+                return original(layer, *arguments, **keywords)
+            before(layer, arguments, keywords)
+            here.is_inside = True
+            try:
+                result = original(layer, *arguments, **keywords)
+            finally:
+                here.is_inside = False
+            self._results.add(result)
+            return result
+
+        return call
+
+    def _before_call(self, layer: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> None:
+        """An outermost layer is called while a tape records."""
+        if any(isinstance(each, keras.KerasTensor) for each in keras.tree.flatten([arguments, keywords])):
+            return
+        self._session.add_model(layer)
+        with record.stop_recording():
+            inputs = inputs_of(arguments, keywords, self._results)
+            if inputs:
+                self._session.counters().add_rows(sums_of_words(inputs))
+
+    def _follow_backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        before = self._guard(self._before_backward)
+
+        def gradient(tape: Any, target: Any, sources: Any, *arguments: Any, **keywords: Any) -> Any:
+            before(target, sources)
+            return original(tape, target, sources, *arguments, **keywords)
+
+        return gradient
+
+    def _before_backward(self, target: Any, sources: Any) -> None:
+        """A tape is asked for gradients: of a loss, if they are those of variables."""
+        if any(isinstance(each, keras.Variable | tf.Variable) for each in keras.tree.flatten(sources)):
+            scaled, plain = vars(self._here).get("scaled", (None, None))
+            with record.stop_recording():
+                for each in keras.tree.flatten(target):
+                    self._session.counters().add_loss(tf.reduce_sum(plain if each is scaled else each))
+
+    def _follow_scale(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def scale(optimizer: Any, loss: Any) -> Any:
+            scaled = original(optimizer, loss)
+            if scaled is not loss:
+                self._here.scaled = scaled, loss
+            return scaled
+
+        return scale
+
+    def _follow_updates(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        before, after = self._guard(self._before_update), self._guard(self._after_update)
+
+        def apply(optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:
+            variables = None if trainable_variables is None else list(trainable_variables)
+            if in_stateless_scope():
+                return original(optimizer, grads, variables)
+            step = before(optimizer, variables)
+            result = original(optimizer, grads, variables)
+            if step is not None:
+                after(*step)
+            return result
+
+        return apply
+
+    def _before_update(
+        self, optimizer: Any, variables: Sequence[Any] | None
+    ) -> tuple[Slots, tf.Tensor, tf.Tensor] | None:
+        """An optimizer is about to step. Returns what `_after_update` takes, unless another one has it step."""
+        plan = self._session.plan(optimizer, optimizer._trainable_variables if variables is None else variables)
+        slots = self._session.slots(plan)
+        if isinstance(optimizer, LossScaleOptimizer):
+            scale = optimizer.dynamic_scale if optimizer.built else optimizer.initial_scale
+        else:
+            scale = vars(optimizer).get("loss_scale_factor") or 1.0
+            slots.is_applied.assign(1)
+        if self._session.is_inner(optimizer):
+            return None
+        return slots, *(tf.cast(tf.convert_to_tensor(each), tf.float64) for each in (optimizer.learning_rate, scale))
+
+    def _after_update(self, slots: Slots, lr: tf.Tensor, scale: tf.Tensor) -> None:
+        """It has stepped."""
+        slots.commit(lr, scale)
+        self._session.step_was_taken()
+
+    def _follow_gradients(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        after = self._guard(self._after_gradients)
+
+        def update(optimizer: Any, grads: Any, trainable_variables: Any, learning_rate: Any) -> Any:
+            grads, self._here.is_reduced = list(grads), False
+            result = original(optimizer, grads, trainable_variables, learning_rate)
+            if not in_stateless_scope():
+                after(optimizer, grads, trainable_variables)
+            return result
+
+        return update
+
+    def _after_gradients(self, optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
+        """The variables were updated with gradients."""
+        plan = self._session.plan(optimizer)
+        slots = self._session.slots(plan)
+        if not self._here.is_reduced:
+            for phase in plan.phases:
+                slots.see_gradients(phase, plan.ordered(gradients, variables))
+        slots.is_updated.assign(1)
+
+    def _follow_reduction(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        after = self._guard(self._after_reduction)
+
+        def reduce(optimizer: Any, grads_and_vars: Any) -> Any:
+            pairs = list(grads_and_vars)
+            reduced = list(original(optimizer, pairs))
+            after(optimizer, pairs, reduced)
+            return reduced
+
+        return reduce
+
+    def _after_reduction(self, optimizer: Any, own: Sequence[Any], reduced: Sequence[Any]) -> None:
+        """Gradients were summed over the replicas. Keras 3.4 calls this outside of replicas, where it does nothing."""
+        plan = self._session.plan(optimizer)
+        if plan.num_replicas > 1 and tf.distribute.get_replica_context():
+            slots = self._session.slots(plan)
+            slots.see_gradients("local", plan.ordered(*zip(*own, strict=True)))
+            slots.see_gradients("gradient", plan.ordered(*zip(*reduced, strict=True)))
+            self._here.is_reduced = True
+
+    def _follow_functions(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        session, write = self._session, self._guard(self._session.write_steps)
+
+        def call(function: Any, *arguments: Any, **keywords: Any) -> Any:
+            if not tf.executing_eagerly():
+                return original(function, *arguments, **keywords)
+            with session.calling(function):
+                result = original(function, *arguments, **keywords)
+            if session.has_steps(function):
+                write()
+            return result
+
+        return call
+
+    def _follow_initializers(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        after = self._guard(self._session.see_initial_weights)
+
+        def initialize(function: Any, *arguments: Any) -> Any:
+            result = original(function, *arguments)
+            after()
+            return result
+
+        return initialize

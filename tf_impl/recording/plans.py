@@ -1,0 +1,53 @@
+"""What is recorded of each optimizer: its tensors, and the slots of its replicas."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from samestep.common.steps.keras_scalars import scalars_of
+from samestep.common.steps.record import Phase
+from samestep.tf_impl.recording.slots import Slots
+from samestep.tf_impl.recording.statistics import Statistics
+from samestep.tf_impl.recording.tensors import Held, container_of
+
+
+class Plan:
+    """What is recorded of one optimizer."""
+
+    def __init__(self, optimizer: Any, held: Sequence[Held], num_replicas: int) -> None:
+        """Prepares the statistics.
+
+        Args:
+            optimizer: Keras'; of one that scales the loss, the one within.
+            held: The tensors that it updates, and those that no optimizer does.
+            num_replicas: In sync.
+        """
+        self.optimizer, self.held, self.num_replicas = optimizer, held, num_replicas
+        self.statistics = Statistics([each.layout for each in held], is_wide(held))
+        self.slots: dict[int, Slots] = {}
+        self.scalars = scalars_of(optimizer)
+        self.num_batches = optimizer.gradient_accumulation_steps or 1
+        self._places = {id(each.container): place for place, each in enumerate(held)}
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """Those of gradients that can be seen."""
+        return ("local", "gradient") if self.num_replicas > 1 else ("gradient",)
+
+    def ordered(self, gradients: Iterable[Any], variables: Iterable[Any]) -> list[Any]:
+        """The gradients in the order of the tensors; None for those that are not there.
+
+        Args:
+            gradients: Of some of the variables.
+            variables: These.
+        """
+        found: list[Any] = [None] * len(self.held)
+        for gradient, variable in zip(gradients, variables, strict=True):
+            place = self._places.get(id(container_of(variable)))
+            if place is not None:
+                found[place] = gradient
+        return found
+
+
+def is_wide(held: Iterable[Held]) -> bool:
+    """Whether all tensors are float64."""
+    return all(each.tensor.dtype == "float64" for each in held)

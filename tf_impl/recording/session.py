@@ -1,0 +1,226 @@
+"""What one process of a script is at: hooks report what happens, graphs write it into slots, and the session writes the record.
+
+A step is an update by an optimizer. Each replica of a strategy is a rank of the record, with a file of its own. Its losses are
+multiplied by the number of replicas, so their mean over the ranks is the loss of the step, as it is in PyTorch.
+"""
+
+import contextlib
+import dataclasses
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from samestep.common.steps.record import Phase, RecordedStep, stats_dtype
+from samestep.common.steps.recording import Recorder
+from samestep.tf_impl.recording.plans import Plan, is_wide
+from samestep.tf_impl.recording.slots import Counters, SeenStep, Slots
+from samestep.tf_impl.recording.start import Start
+from samestep.tf_impl.recording.statistics import Statistics, unpack
+from samestep.tf_impl.recording.tensors import Held, TensorTable
+
+INITIAL = -1
+"""The number of the frame with the initial weights."""
+
+
+class Session:
+    """Follows the script."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        """Waits for the first step.
+
+        Args:
+            recorder: That of the first replica; the others get one each.
+        """
+        self._recorder, self._start = recorder, Start(recorder)
+        self._recorders: dict[int, Recorder] = {}
+        self._table, self._plans = TensorTable(), dict[int, Plan]()
+        self._counters: dict[int, Counters] = {}
+        self._models = weakref.WeakSet[Any]()
+        self._owners: dict[int, Any] = {}
+        self._new: list[tuple[int, tuple[Held, ...]]] = []
+        self._initial: dict[tuple[int, int], np.ndarray] = {}
+        self._last: dict[int, np.ndarray] = {}
+        self._function: Any = None
+        self._passes, self._passes_written = 0, dict[int, int]()
+        self._steppers = weakref.WeakSet[Any]()
+
+    # --- what hooks ask ------------------------------------------------------------------------------------------------
+
+    def add_model(self, model: Any) -> None:
+        """Remembers a model that was called in training."""
+        self._models.add(model)
+
+    def counters(self) -> Counters:
+        """The counters of the replica whose code runs."""
+        replica = replica_id()
+        if replica not in self._counters:
+            self._counters[replica] = Counters(self._recorder.options.every)
+        return self._counters[replica]
+
+    def is_inner(self, optimizer: Any) -> bool:
+        """Whether an optimizer takes the steps of one that scales the loss."""
+        return id(optimizer) in self._owners
+
+    def plan(self, optimizer: Any, variables: Iterable[Any] = ()) -> Plan:
+        """What is recorded of an optimizer.
+
+        Args:
+            optimizer: Keras'.
+            variables: That it updates; only needed the first time.
+        """
+        owner = self._owners.get(id(optimizer), optimizer)
+        if id(owner) not in self._plans:
+            inner = owner
+            if isinstance(owner, keras.optimizers.LossScaleOptimizer):
+                inner = owner.inner_optimizer
+                self._owners[id(inner)] = owner
+            for model in sorted(self._models, key=lambda each: each.name):
+                self._table.add_model(model)
+            held = self._table.of_optimizer(list(variables))
+            self._plans[id(owner)] = Plan(inner, held, tf.distribute.get_strategy().num_replicas_in_sync)
+        return self._plans[id(owner)]
+
+    def slots(self, plan: Plan) -> Slots:
+        """The slots of an optimizer on the replica whose code runs.
+
+        Args:
+            plan: Of the optimizer.
+        """
+        replica = replica_id()
+        if replica not in plan.slots:
+            weights = [each.of_replica(replica) for each in plan.held]
+            plan.slots[replica] = Slots(self.counters(), plan.statistics, weights, plan.phases)
+            self._new.append((replica, tuple(self._table.held)))
+            self.see_initial_weights()
+        return plan.slots[replica]
+
+    def see_initial_weights(self) -> None:
+        """Looks at new variables, once they have values: those made in a graph get them when it is built."""
+        with tf.init_scope():
+            for entry in list(self._new):
+                replica, held = entry
+                pairs = [
+                    (each, each.of_replica(replica))
+                    for each in held
+                    if (replica, id(each.container)) not in self._initial
+                ]
+                if all(weight.is_initialized() for _, weight in pairs):
+                    self._new.remove(entry)
+                    self._see_initial(replica, pairs)
+
+    def _see_initial(self, replica: int, pairs: Sequence[tuple[Held, Any]]) -> None:
+        if not pairs:
+            return
+        for each, weight in pairs:
+            self._start.prepare(each, weight)
+        self._start.finish()
+        held = [each for each, _ in pairs]
+        statistics = Statistics([each.layout for each in held], is_wide(held))
+        words = statistics([weight.read_value() for _, weight in pairs]).numpy()
+        for each, row in zip(held, unpack(words, is_wide(held)), strict=True):
+            self._initial[replica, id(each.container)] = row
+
+    @contextlib.contextmanager
+    def calling(self, function: Any) -> Iterator[None]:
+        """Remembers which tf.function is called: if a step is found in it, the slots are read after its calls.
+
+        Args:
+            function: It.
+        """
+        outer, self._function = self._function, function
+        try:
+            yield
+        finally:
+            self._function = outer
+
+    def has_steps(self, function: Any) -> bool:
+        """Whether a step was found in a tf.function."""
+        return function in self._steppers
+
+    def step_was_taken(self) -> None:
+        """Reads the slots, or remembers that a step is in the graph that is built."""
+        if tf.executing_eagerly():
+            self.write_steps()
+        elif self._function is not None:
+            self._steppers.add(self._function)
+
+    def count_pass(self) -> None:
+        """Keras begins a pass through data, for the next batch that is trained on."""
+        self._passes += 1
+
+    # --- writing -------------------------------------------------------------------------------------------------------
+
+    def write_steps(self) -> None:
+        """Writes the steps that were taken since the last call."""
+        seen: dict[int, list[tuple[SeenStep, Plan]]] = {}
+        for plan in self._plans.values():
+            for replica, slots in plan.slots.items():
+                seen.setdefault(replica, []).extend((step, plan) for step in slots.read(is_wide(plan.held)))
+        if not any(seen.values()):
+            return
+        last = max(step.number for steps in seen.values() for step, _ in steps)
+        for replica, steps in sorted(seen.items()):
+            rows_seen = max((step.rows_seen for step, _ in steps), default=0)
+            for step, plan in sorted(steps, key=lambda pair: pair[0].number):
+                if replica not in self._recorders:
+                    self._open(replica, plan.num_replicas)
+                self._write(replica, step, plan, rows_seen)
+        stop_after = self._recorder.options.stop_after
+        if stop_after is not None and last + 1 >= stop_after:
+            self._recorder.leave()
+
+    def _open(self, replica: int, num_replicas: int) -> None:
+        options = dataclasses.replace(self._recorder.options, stop_after=None)
+        self._recorders[replica] = recorder = Recorder(options, self._recorder.framework)
+        held = self._table.held if not self._last else self._recorded
+        self._recorded = list(held)
+        layouts = ("mirrored",) if num_replicas > 1 else ()
+        recorder.open([each.tensor for each in held], replica, num_replicas, is_wide(held), layouts)
+        self._last[replica] = weights = self._empty()
+        for place, each in enumerate(held):
+            weights[place] = self._initial.get((replica, id(each.container)), weights[place])
+        recorder.write(RecordedStep(INITIAL, stats={"weight": weights}))
+
+    def _empty(self) -> np.ndarray:
+        empty = np.zeros(len(self._recorded), stats_dtype(is_wide(self._recorded)))
+        empty["projections"], empty["square"] = np.nan, np.nan
+        return empty
+
+    def _write(self, replica: int, step: SeenStep, plan: Plan, rows_seen: int) -> None:
+        losses = (step.loss * plan.num_replicas / plan.num_batches,) if step.has_loss else ()
+        scalars = {"lr": step.lr} | plan.scalars
+        if step.scale != 1:
+            scalars["loss_scale"] = step.scale
+        passes = self._passes - self._passes_written.get(replica, 0)
+        self._passes_written[replica] = self._passes
+        recorded = RecordedStep(
+            number=step.number,
+            losses=losses,
+            rows=self._counters[replica].read_rows(step.rows_seen, rows_seen),
+            scalars=scalars,
+            is_skipped=step.is_skipped,
+            counts={"data_passes": passes} if passes else {},
+            stats=None if step.stats is None else self._stats(replica, step.stats, plan.held),
+        )
+        self._recorders[replica].write(recorded)
+
+    def _stats(self, replica: int, seen: dict[Phase, np.ndarray], held: Iterable[Held]) -> dict[Phase, np.ndarray]:
+        """The statistics of all recorded tensors; the weights of other optimizers are what they were."""
+        places = {id(each.container): place for place, each in enumerate(self._recorded)}
+        pairs = [(places[id(each.container)], row) for row, each in enumerate(held) if id(each.container) in places]
+        to, of = (np.array(each, int) for each in zip(*pairs, strict=True)) if pairs else (np.zeros(0, int),) * 2
+        stats: dict[Phase, np.ndarray] = {phase: self._empty() for phase in seen} | {"weight": self._last[replica]}
+        for phase, rows in seen.items():
+            stats[phase][to] = rows[of]
+        return stats
+
+
+def replica_id() -> int:
+    """The replica whose code runs; 0 outside of a strategy."""
+    context = tf.distribute.get_replica_context()
+    found = tf.get_static_value(context.replica_id_in_sync_group) if context else None
+    return 0 if found is None else int(found)

@@ -1,0 +1,66 @@
+"""Models of Keras on PyTorch: their variables, in torch's layout. Keras is not imported here, for it may have another backend."""
+
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from samestep.common.steps.keras_layout import KerasLayout, layout_of
+from samestep.common.steps.record import RecordedTensor
+
+GIVEN: dict[int, torch.Tensor] = {}
+"""The id of a parameter -> the gradient that an update is given, which Keras may have clipped or accumulated."""
+
+
+def keras_on_torch() -> ModuleType | None:
+    """Keras, if it has been imported to its end and runs on PyTorch."""
+    keras = sys.modules.get("keras")
+    if keras is None or "Model" not in vars(keras):  # among the last names that its package defines
+        return None
+    return keras if keras.backend.backend() == "torch" else None
+
+
+def is_keras(module: nn.Module) -> bool:
+    """Whether a module is a layer of Keras."""
+    keras = keras_on_torch()
+    return keras is not None and isinstance(module, keras.layers.Layer)
+
+
+def keras_tensors(root: Any) -> Iterator[tuple[RecordedTensor, torch.Tensor, KerasLayout]]:
+    """The variables of a Keras model that hold floating-point numbers.
+
+    Args:
+        root: The model.
+
+    Returns:
+        Of each: what the record says, its parameter or buffer, and its layout.
+    """
+    seen: set[int] = set()
+    for layer in root._flatten_layers():
+        kind, equation = type(layer).__name__, vars(layer).get("equation", "")
+        own = [(each, "parameter") for each in layer._trainable_variables]
+        own += [(each, "buffer") for each in layer._non_trainable_variables]
+        for variable, role in own:
+            value = variable.value
+            if id(value) in seen or not value.is_floating_point():
+                continue
+            seen.add(id(value))
+            layout = layout_of(kind, variable.path.rpartition("/")[2], tuple(value.shape), equation)
+            is_trained, dtype = (
+                role == "parameter" and bool(variable.trainable),
+                str(value.dtype).removeprefix("torch."),
+            )
+            yield RecordedTensor(variable.path, dtype, layout.piece, role, kind, is_trained), value, layout
+
+
+def in_layout(tensor: torch.Tensor, layout: KerasLayout) -> torch.Tensor:
+    """A view of a variable, or of its gradient, as torch would have it.
+
+    Args:
+        tensor: The variable.
+        layout: Its own.
+    """
+    return tensor.detach().permute(layout.order).reshape(layout.shape)
