@@ -47,7 +47,6 @@ ALLOWED = {
     "common/steps/recording.py: os.fdopen": "a record, to write it",
     "common/steps/recording.py: os.open": "the notes of a recorded command, to append to them",
     "experiments/recording/injected/sitecustomize.py: os.open": "likewise",
-    "torch_impl/recording/watch.py: recorder.open": "no file: the header of a record is written",
     "common/runtime/parent/provenance.py: Path('/proc/cpuinfo').read_text": "the kernel's",
     "common/runtime/worker/disturbances.py: accounts.read_text": "the kernel's",
     "common/runtime/worker/private_network.py: os.open": "the kernel's: a namespace, to enter it",

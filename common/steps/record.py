@@ -19,8 +19,8 @@ from samestep.common.errors import ConfigError
 from samestep.common.steps.projections import PROJECTIONS, Piece
 
 SCHEMA = 1
-FRAME = struct.Struct("<4sIII")
-"""MAGIC, the bytes of the JSON object, those of the array, and the CRC-32 of both."""
+LENGTHS, CHECKSUMS = struct.Struct("<4sII"), struct.Struct("<II")
+"""How a frame begins: with MAGIC, the bytes of the JSON object and those of the array; then the CRC-32 of that, and of both."""
 MAGIC = b"step"
 MOST_FRAME_BYTES = 2**30
 """Of the array of one frame: ten million tensors."""
@@ -141,7 +141,8 @@ def step_frame(step: RecordedStep) -> bytes:
 
 def _frame(values: Mapping[str, object], array: bytes) -> bytes:
     text = json.dumps(values).encode()
-    return FRAME.pack(MAGIC, len(text), len(array), zlib.crc32(array, zlib.crc32(text))) + text + array
+    lengths = LENGTHS.pack(MAGIC, len(text), len(array))
+    return lengths + CHECKSUMS.pack(zlib.crc32(lengths), zlib.crc32(array, zlib.crc32(text))) + text + array
 
 
 def read_rank(file: IO[bytes], name: str) -> tuple[RecordHeader, Iterator[RecordedStep]]:
@@ -168,9 +169,11 @@ def read_rank(file: IO[bytes], name: str) -> tuple[RecordHeader, Iterator[Record
 
 
 def _frames(file: IO[bytes], name: str) -> Iterator[tuple[dict, bytes]]:
-    while len(start := file.read(FRAME.size)) == FRAME.size:
-        magic, text_size, array_size, checksum = FRAME.unpack(start)
-        if magic != MAGIC or max(text_size, array_size) > MOST_FRAME_BYTES:
+    while len(start := file.read(LENGTHS.size + CHECKSUMS.size)) == LENGTHS.size + CHECKSUMS.size:
+        magic, text_size, array_size = LENGTHS.unpack_from(start)
+        of_lengths, checksum = CHECKSUMS.unpack_from(start, LENGTHS.size)
+        is_damaged = zlib.crc32(start[: LENGTHS.size]) != of_lengths
+        if magic != MAGIC or is_damaged or max(text_size, array_size) > MOST_FRAME_BYTES:
             raise ConfigError(f"{name} is not a record that samestep wrote, or it is damaged; record the script again.")
         body = file.read(text_size + array_size)
         if len(body) < text_size + array_size:

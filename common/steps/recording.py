@@ -117,7 +117,7 @@ class Recorder:
         """Whether the tensors of a step are looked at."""
         return number < DENSE_STEPS or number % self.options.every == 0
 
-    def open(
+    def begin(
         self,
         tensors: Sequence[RecordedTensor],
         rank: int,

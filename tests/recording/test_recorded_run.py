@@ -92,6 +92,12 @@ def _truncate(directory: Path) -> None:
     (directory / "rank-0.steps").write_bytes(b"")
 
 
+def _lengthen(directory: Path) -> None:
+    content = bytearray((directory / "rank-0.steps").read_bytes())
+    content[6] ^= 1  # of the length of the header
+    (directory / "rank-0.steps").write_bytes(content)
+
+
 def _pipe(directory: Path) -> None:
     import os
 
@@ -108,6 +114,7 @@ def _pipe(directory: Path) -> None:
         (_foreign, "is not a record that samestep wrote"),
         (_mix, "holds ranks of several runs"),
         (_truncate, "holds no step of a record"),
+        (_lengthen, "damaged"),
         (_pipe, "cannot be read: it is not a plain file"),
     ],
 )

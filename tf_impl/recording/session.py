@@ -179,7 +179,7 @@ class Session:
         held = self._table.held if not self._last else self._recorded
         self._recorded = list(held)
         layouts = ("mirrored",) if num_replicas > 1 else ()
-        recorder.open([each.tensor for each in held], replica, num_replicas, is_wide(held), layouts)
+        recorder.begin([each.tensor for each in held], replica, num_replicas, is_wide(held), layouts)
         self._last[replica] = weights = self._empty()
         for place, each in enumerate(held):
             weights[place] = self._initial.get((replica, id(each.container)), weights[place])

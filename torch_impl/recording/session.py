@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 
 from samestep.common.steps.record import Phase, RecordedStep
 from samestep.common.steps.recording import Recorder
+from samestep.torch_impl.recording.counts import Counts
 from samestep.torch_impl.recording.examples import Examples
 from samestep.torch_impl.recording.pieces import local_of
 from samestep.torch_impl.recording.scalars import scalars_of
@@ -38,8 +39,7 @@ class Session:
         self._watch: Watch | None = None
         self._depth, self._is_started, self._has_optimizer = 0, False, False
         self._scale: torch.Tensor | None = None
-        self._schedules: dict[int, int] = {}
-        self._passes, self._next_passes = 0, 0
+        self._counts = Counts()
         self._begin_step()
 
     def _begin_step(self) -> None:
@@ -49,8 +49,7 @@ class Session:
         self._stepped: list[Optimizer] = []
         self._infinite: list[torch.Tensor] = []
         self._is_skipped, self._is_replayed, self._num_groups = False, False, 0
-        self._schedules = dict.fromkeys(self._schedules, 0)
-        self._passes, self._next_passes = self._next_passes, 0
+        self._counts.begin_step()
         self._examples.clear()
 
     def before_call(self, module: nn.Module, arguments: Sequence[object], keywords: Mapping[str, object]) -> None:
@@ -161,7 +160,7 @@ class Session:
         if any(each is optimizer for each in self._stepped):
             self.finish()
         if self._watch is None:
-            self._schedules = dict.fromkeys(self._schedules, 0)
+            self._counts.forget_schedules()
             self._watch = Watch(self._recorder, [*self._called.values()])
         self._scalars |= scalars_of(optimizer, self._num_groups)
         self._num_groups += len(optimizer.param_groups)
@@ -210,22 +209,17 @@ class Session:
 
     def count_schedule(self, schedule: object) -> None:
         """A schedule of the learning rate took a step."""
-        self._schedules[id(schedule)] = self._schedules.get(id(schedule), 0) + 1
+        self._counts.add_schedule(schedule)
 
     def count_pass(self) -> None:
         """A DataLoader begins a pass through its data, for the next batch that is trained on."""
-        if self._stepped or (self._gradients and not self._has_optimizer):
-            self._next_passes += 1
-        else:
-            self._passes += 1
+        self._counts.add_pass(bool(self._stepped or (self._gradients and not self._has_optimizer)))
 
     def finish(self) -> None:
         """Writes the step."""
         stats: dict[Phase, np.ndarray] | None = None
         if self._gradients and self._watch is not None:
             stats = {"gradient": Pending.together(self._gradients), "weight": self._watch.weights()}
-        counts = {"data_passes": self._passes} if self._passes else {}
-        counts |= {"schedule_steps": max(self._schedules.values())} if self._schedules else {}
         self._recorder.write(
             RecordedStep(
                 self._recorder.number,
@@ -233,7 +227,7 @@ class Session:
                 self._examples.hashes(),
                 {name: float(each) for name, each in self._scalars.items()},
                 self._is_skipped or any(bool(each) for each in self._infinite),
-                counts,
+                self._counts.values(),
                 stats,
             )
         )

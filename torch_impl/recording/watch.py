@@ -35,7 +35,7 @@ class Watch:
         if not tensors:
             recorder.end("a backward pass ran, but no parameter of a module or an optimizer was found.")
             return
-        recorder.open(tensors, *rank_and_world(), is_float64, layouts([each.owner for each in self._held], called))
+        recorder.begin(tensors, *rank_and_world(), is_float64, layouts([each.owner for each in self._held], called))
         if recorder.is_active:
             recorder.write(RecordedStep(INITIAL, stats={"weight": self.weights()}))
 

@@ -1,0 +1,42 @@
+"""What is counted in a step beside its numbers: passes through the data, and steps of learning-rate schedules."""
+
+
+class Counts:
+    """The counts of one step after the other."""
+
+    def __init__(self) -> None:
+        self._schedules: dict[int, int] = {}
+        self._passes, self._next_passes = 0, 0
+
+    def begin_step(self) -> None:
+        """Begins to count for the next step."""
+        self.forget_schedules()
+        self._passes, self._next_passes = self._next_passes, 0
+
+    def forget_schedules(self) -> None:
+        """Leaves out what schedules did until now: they take a step when they are made."""
+        self._schedules = dict.fromkeys(self._schedules, 0)
+
+    def add_schedule(self, schedule: object) -> None:
+        """Counts a step of a learning-rate schedule.
+
+        Args:
+            schedule: The schedule.
+        """
+        self._schedules[id(schedule)] = self._schedules.get(id(schedule), 0) + 1
+
+    def add_pass(self, is_of_next_step: bool) -> None:
+        """Counts the beginning of a pass through a DataLoader.
+
+        Args:
+            is_of_next_step: Whether the step is over but for its being written.
+        """
+        if is_of_next_step:
+            self._next_passes += 1
+        else:
+            self._passes += 1
+
+    def values(self) -> dict[str, int]:
+        """Returns the counts, as `RecordedStep.counts` has them."""
+        found = {"data_passes": self._passes} if self._passes else {}
+        return found | ({"schedule_steps": max(self._schedules.values())} if self._schedules else {})
